@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strict reading of TOML: every key is asked for once, what nobody asked for is an error that names file and key."""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stack.model.errors import StackError
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file.
+
+    Raises:
+        StackError: the file is missing, unreadable or not UTF-8.
+
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError as missing:
+        raise StackError(f"{path} is missing", "check --root") from missing
+    except UnicodeDecodeError as bad:
+        raise StackError(f"{path} is not UTF-8 (byte {bad.start})", "save it as UTF-8") from bad
+    except OSError as failed:
+        raise StackError(f"{path} cannot be read ({failed.strerror})", "check the file's rights") from failed
+
+
+def load(path: Path) -> "Table":
+    """The top table of a TOML file.
+
+    Raises:
+        StackError: missing, not UTF-8, or not TOML (with line and column).
+
+    """
+    try:
+        return Table(tomllib.loads(read_text(path)), file=path)
+    except tomllib.TOMLDecodeError as bad:
+        raise StackError(f"{path}: {bad}", "mend the TOML there") from bad
+
+
+class Table:
+    """A TOML table that notes which keys were read; `finish` refuses the rest."""
+
+    def __init__(self, values: Mapping[str, Any], *, file: Path, key: str = "") -> None:
+        self._values = values
+        self._file = file
+        self._key = key
+        self._asked: set[str] = set()
+
+    def error(self, key: str, problem: str, remedy: str = "") -> StackError:
+        """An error that names the file and the full key."""
+        return StackError(f"{self._file}: {self._path(key)} {problem}", remedy)
+
+    def text(self, key: str, *, pattern: str = r"(?s).*\S.*", meaning: str = "text") -> str:
+        """A required string that matches `pattern` as a whole; `meaning` says what is expected.
+
+        Raises:
+            StackError: missing, not a string, or of another form.
+
+        """
+        value = self._required(key)
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise self.error(key, f"is {value!r}", f"it has to be {meaning}")
+        return value
+
+    def optional_text(self, key: str, *, pattern: str = r"(?s).*\S.*", meaning: str = "text") -> str | None:
+        """Like `text`, None where the key is absent."""
+        self._asked.add(key)
+        return self.text(key, pattern=pattern, meaning=meaning) if key in self._values else None
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of strings, empty where the key is absent.
+
+        Raises:
+            StackError: not a list of strings, or one of them twice.
+
+        """
+        self._asked.add(key)
+        value = self._values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self.error(key, f"is {value!r}", "it has to be a list of strings")
+        twice = sorted({item for item in value if value.count(item) > 1})
+        if twice:
+            raise self.error(key, f"names {twice[0]!r} twice", "name it once")
+        return tuple(value)
+
+    def table(self, key: str) -> "Table":
+        """A required table.
+
+        Raises:
+            StackError: missing or not a table.
+
+        """
+        return self._as_table(key, self._required(key))
+
+    def optional_table(self, key: str) -> "Table | None":
+        """Like `table`, None where the key is absent."""
+        self._asked.add(key)
+        return self.table(key) if key in self._values else None
+
+    def tables(self, key: str) -> tuple["Table", ...]:
+        """An array of tables, empty where the key is absent.
+
+        Raises:
+            StackError: not an array of tables.
+
+        """
+        self._asked.add(key)
+        value = self._values.get(key, [])
+        if not isinstance(value, list):
+            raise self.error(key, f"is {value!r}", "it has to be an array of tables")
+        return tuple(self._as_table(f"{key}[{place}]", item) for place, item in enumerate(value))
+
+    def __iter__(self) -> Iterator[str]:
+        """All keys, in the file's order."""
+        return iter(self._values)
+
+    def finish(self) -> None:
+        """Refuse keys that nobody asked for.
+
+        Raises:
+            StackError: names the first unknown key and the nearest known one.
+
+        """
+        for key in self._values:
+            if key not in self._asked:
+                near = difflib.get_close_matches(key, sorted(self._asked), n=1)
+                known = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(self._asked))}"
+                raise self.error(key, "is an unknown key", known)
+
+    def _path(self, key: str) -> str:
+        return f"{self._key}.{key}" if self._key else key
+
+    def _required(self, key: str) -> Any:
+        self._asked.add(key)
+        if key not in self._values:
+            raise self.error(key, "is missing", "add it")
+        return self._values[key]
+
+    def _as_table(self, key: str, value: Any) -> "Table":
+        if not isinstance(value, Mapping):
+            raise self.error(key, f"is {value!r}", "it has to be a table")
+        return Table(value, file=self._file, key=self._path(key))
+
+
+def find_cycle(edges: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The first cycle of a directed graph, as its nodes with the first one repeated at the end; empty where there is none."""
+    done: set[str] = set()
+
+    def visit(node: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        if node in path:
+            return (*path[path.index(node) :], node)
+        if node in done:
+            return ()
+        for after in edges.get(node, ()):
+            found = visit(after, (*path, node))
+            if found:
+                return found
+        done.add(node)
+        return ()
+
+    for start in edges:
+        found = visit(start, ())
+        if found:
+            return found
+    return ()

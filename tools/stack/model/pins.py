@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pins.toml`: the exact upstream commits that the stack stands on, read strictly and edited with its comments kept."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import tomlkit
+
+from stack.model import document
+from stack.model.document import Table, find_cycle
+from stack.model.errors import StackError
+from stack.model.ids import Sha256, TreeId
+
+FILE = "pins.toml"
+
+_NAME = r"[a-z][a-z0-9-]*"
+_COMMIT = r"[0-9a-f]{7,40}"
+_TREE = r"[0-9a-f]{40}"
+_SHA256 = r"[0-9a-f]{64}"
+# Not a git option, no blanks, nothing that a ref name may not hold.
+_TAG = r"[A-Za-z0-9][A-Za-z0-9._+/-]*"
+_PATH = r"(?!/)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The registry's source archive of a release."""
+
+    package: str
+    version: str
+    sha256: Sha256 | None
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Where an upstream is vendored: `path` in the tree of another upstream."""
+
+    upstream: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One upstream's pin.
+
+    `commit` may be a prefix where the release itself states only a prefix. `tree` is the tree of the archive as imported;
+    `subtrees` are folders below it that are known to equal the commit's own (path: tree id).
+    """
+
+    upstream: str
+    git: str
+    commit: str
+    tag: str | None = None
+    archive: Archive | None = None
+    tree: TreeId | None = None
+    subtrees: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
+    within: Within | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The base image. A digest that was never resolved is absent."""
+
+    image: str
+    tag: str
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """All pins, in the file's order."""
+
+    upstreams: tuple[Pin, ...]
+    base: Base | None = None
+
+    def __iter__(self) -> Iterator[Pin]:
+        return iter(self.upstreams)
+
+    def names(self) -> tuple[str, ...]:
+        """The upstreams' names, in the file's order."""
+        return tuple(pin.upstream for pin in self.upstreams)
+
+    def get(self, upstream: str) -> Pin:
+        """The pin of one upstream.
+
+        Raises:
+            StackError: there is none of that name.
+
+        """
+        for pin in self.upstreams:
+            if pin.upstream == upstream:
+                return pin
+        raise StackError(f"unknown upstream {upstream!r}", f"{FILE} has {', '.join(self.names())}")
+
+    def vendored_in(self, upstream: str) -> tuple[Pin, ...]:
+        """The pins that live within the tree of `upstream`."""
+        return tuple(pin for pin in self.upstreams if pin.within is not None and pin.within.upstream == upstream)
+
+    def replaced(self, *changed: Pin) -> "Pins":
+        """The same pins with some of them changed."""
+        by_name = {pin.upstream: pin for pin in changed}
+        return Pins(tuple(by_name.get(pin.upstream, pin) for pin in self.upstreams), self.base)
+
+
+def load(path: Path) -> Pins:
+    """Read `pins.toml`.
+
+    Raises:
+        StackError: anything unknown, missing or of the wrong form, with file and key.
+
+    """
+    top = document.load(path)
+    base = _base(top.optional_table("base"))
+    upstreams = tuple(_pin(name, top.table(name), path) for name in top if name != "base")
+    top.finish()
+    pins = Pins(upstreams, base)
+    _check_vendoring(pins, path)
+    return pins
+
+
+def edited(text: str, pins: Pins) -> str:
+    """The text of `pins.toml` with the values of `pins`; comments, order and layout stay.
+
+    The upstreams are those of the text: adding or removing one is an edit by hand.
+    """
+    toml = tomlkit.parse(text)
+    for pin in pins:
+        table = toml[pin.upstream]
+        assert isinstance(table, tomlkit.items.Table)
+        _put(table, "tag", pin.tag)
+        _put(table, "commit", pin.commit)
+        _put(table, "tree", pin.tree)
+        if pin.archive is not None:
+            fields = {"package": pin.archive.package, "version": pin.archive.version, "sha256": pin.archive.sha256}
+            _put_inline(table, "archive", fields)
+        _put_inline(table, "subtrees", dict(pin.subtrees))
+    return tomlkit.dumps(toml)
+
+
+def _put(table: tomlkit.items.Table, key: str, value: str | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    elif table.get(key) != value:
+        table[key] = value
+
+
+def _put_inline(table: tomlkit.items.Table, key: str, fields: Mapping[str, str | None]) -> None:
+    present = {name: value for name, value in fields.items() if value is not None}
+    if not present:
+        table.pop(key, None)
+    elif key not in table:
+        inline = tomlkit.inline_table()
+        inline.update(present)
+        table[key] = inline
+    elif dict(table[key]) != present:
+        inline = table[key]
+        for name in [name for name in inline if name not in present]:
+            del inline[name]
+        for name, value in present.items():
+            if inline.get(name) != value:
+                inline[name] = value
+
+
+def _pin(name: str, table: Table, path: Path) -> Pin:
+    if not re.fullmatch(_NAME, name):
+        raise StackError(f"{path}: {name!r} is no name of an upstream", "lower-case letters, digits and dashes")
+    archive, within, subtrees = (
+        table.optional_table("archive"),
+        table.optional_table("within"),
+        table.optional_table("subtrees"),
+    )
+    tree = table.optional_text("tree", pattern=_TREE, meaning="a git tree id, 40 hexadecimal digits")
+    pin = Pin(
+        upstream=name,
+        git=table.text("git", pattern=r"(https://|ssh://|file://|/|[\w.-]+@)\S+", meaning="the address of a git repository"),
+        commit=table.text("commit", pattern=_COMMIT, meaning="a commit id, 7 to 40 hexadecimal digits"),
+        tag=table.optional_text("tag", pattern=_TAG, meaning="a tag"),
+        archive=_archive(archive) if archive else None,
+        tree=TreeId(tree) if tree else None,
+        subtrees=MappingProxyType({key: TreeId(value) for key, value in _subtrees(subtrees)}),
+        within=_within(within) if within else None,
+    )
+    table.finish()
+    if (pin.archive is None) == (pin.within is None):
+        raise table.error("archive", "and `within`: exactly one of them has to stand", "an upstream is released or vendored")
+    if pin.within is None and pin.tag is None:
+        raise table.error("tag", "is missing", "add the release's tag")
+    return pin
+
+
+def _archive(table: Table) -> Archive:
+    sha256 = table.optional_text("sha256", pattern=_SHA256, meaning="a SHA-256, 64 hexadecimal digits")
+    archive = Archive(
+        package=table.text("package", pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*", meaning="the name of a package"),
+        version=table.text("version", pattern=r"[A-Za-z0-9][A-Za-z0-9.!+_-]*", meaning="a version"),
+        sha256=Sha256(sha256) if sha256 else None,
+    )
+    table.finish()
+    return archive
+
+
+def _within(table: Table) -> Within:
+    within = Within(
+        upstream=table.text("upstream", pattern=_NAME, meaning="the name of another upstream"),
+        path=table.text("path", pattern=_PATH, meaning="a path in that upstream's tree"),
+    )
+    table.finish()
+    return within
+
+
+def _subtrees(table: Table | None) -> Iterator[tuple[str, str]]:
+    if table is None:
+        return
+    for key in table:
+        yield key, table.text(key, pattern=_TREE, meaning="a git tree id, 40 hexadecimal digits")
+
+
+def _base(table: Table | None) -> Base | None:
+    if table is None:
+        return None
+    base = Base(
+        image=table.text("image"),
+        tag=table.text("tag", pattern=_TAG, meaning="a tag"),
+        digest=table.optional_text("digest", pattern=f"sha256:{_SHA256}", meaning="sha256: and 64 hexadecimal digits"),
+    )
+    table.finish()
+    return base
+
+
+def _check_vendoring(pins: Pins, path: Path) -> None:
+    for pin in pins:
+        if pin.within is not None and pin.within.upstream not in pins.names():
+            raise StackError(
+                f"{path}: {pin.upstream}.within.upstream names {pin.within.upstream!r}, which has no pin",
+                f"known: {', '.join(pins.names())}",
+            )
+    cycle = find_cycle({pin.upstream: (pin.within.upstream,) for pin in pins if pin.within is not None})
+    if cycle:
+        raise StackError(f"{path}: `within` goes round in a circle: {' -> '.join(cycle)}", "break it")
+    nested = [pin.upstream for pin in pins if pin.within and pins.get(pin.within.upstream).within]
+    if nested:
+        raise StackError(
+            f"{path}: {nested[0]} is vendored in an upstream that is vendored itself", "give its path in the outer one"
+        )

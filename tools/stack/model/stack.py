@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole stack: pins, series in order, patches; loaded strictly from one folder."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from stack.model import document, patch, pins, series, switch
+from stack.model.document import find_cycle
+from stack.model.errors import StackError
+from stack.model.patch import Patch
+from stack.model.pins import Pins
+from stack.model.series import PatchRef, Series
+
+FOLDER = "stacks"
+FILE = "stack.toml"
+RESOLUTIONS = "resolutions"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """All that `pins.toml` and `stacks/` say."""
+
+    root: Path
+    pins: Pins
+    series: tuple[Series, ...]
+    patches: Mapping[PatchRef, Patch]
+
+    def order(self, upstream: str) -> tuple[Patch, ...]:
+        """The patches of one upstream in the order in which they apply."""
+        return tuple(self.patches[ref] for one in self.series for ref in one.patches if ref.upstream == upstream)
+
+    def get(self, name: str) -> Series:
+        """The series of that name.
+
+        Raises:
+            StackError: there is none.
+
+        """
+        for one in self.series:
+            if one.name == name:
+                return one
+        raise StackError(f"unknown series {name!r}", f"{FOLDER}/{FILE} has {', '.join(one.name for one in self.series)}")
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder at or above `start` that holds `pins.toml`.
+
+    Raises:
+        StackError: there is none.
+
+    """
+    for folder in (start, *start.parents):
+        if (folder / pins.FILE).is_file():
+            return folder
+    raise StackError(f"no {pins.FILE} in {start} or above", "run stack inside a stack, or name one with --root")
+
+
+def load(root: Path) -> Stack:
+    """Load the stack of a folder, after finishing a switch that was interrupted there.
+
+    Raises:
+        StackError: whatever is wrong with it, with file and key.
+
+    """
+    with switch.reading(root):
+        return _load(root)
+
+
+def _load(root: Path) -> Stack:
+    its_pins = pins.load(root / pins.FILE)
+    order = _order(root)
+    folder = root / FOLDER
+    all_series = tuple(series.load(folder / name) for name in order)
+    _check_needs(all_series, folder)
+    _check_upstreams(all_series, its_pins, folder)
+    patches = {ref: patch.read(folder / ref.path, ref) for one in all_series for ref in one.patches}
+    _check_once(patches, folder)
+    _check_listed(root, all_series)
+    return Stack(root, its_pins, all_series, MappingProxyType(patches))
+
+
+def _order(root: Path) -> tuple[str, ...]:
+    table = document.load(root / FOLDER / FILE)
+    names = table.texts("series")
+    table.finish()
+    for name in names:
+        if not re.fullmatch(series.NAME, name):
+            raise table.error("series", f"names {name!r}", "a series is named with lower-case letters, digits and dashes")
+        if not (root / FOLDER / name / series.FILE).is_file():
+            raise table.error(
+                "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
+            )
+    return names
+
+
+def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:
+    names = [one.name for one in all_series]
+    for one in all_series:
+        for needed in one.needs:
+            if needed not in names:
+                raise StackError(
+                    f"{folder / one.name / series.FILE}: needs names {needed!r}, which is no series",
+                    f"known: {', '.join(names)}",
+                )
+    cycle = find_cycle({one.name: one.needs for one in all_series})
+    if cycle:
+        raise StackError(f"{folder / cycle[0] / series.FILE}: needs goes round in a circle: {' -> '.join(cycle)}", "break it")
+    for place, one in enumerate(all_series):
+        late = [needed for needed in one.needs if needed not in names[:place]]
+        if late:
+            raise StackError(
+                f"{folder / FILE}: {one.name!r} needs {late[0]!r}, which comes later", "put the needed series first"
+            )
+
+
+def _check_upstreams(all_series: tuple[Series, ...], its_pins: Pins, folder: Path) -> None:
+    for one in all_series:
+        for ref in one.patches:
+            if ref.upstream not in its_pins.names():
+                raise StackError(
+                    f"{folder / one.name / series.FILE}: patch {ref.file!r} is for {ref.upstream!r}, which has no pin",
+                    f"pinned: {', '.join(its_pins.names())}",
+                )
+
+
+def _check_once(patches: Mapping[PatchRef, Patch], folder: Path) -> None:
+    seen: dict[tuple[str, bytes], PatchRef] = {}
+    for ref, one in patches.items():
+        first = seen.setdefault((ref.upstream, one.diff), ref)
+        if first is not ref:
+            raise StackError(f"{folder / ref.path} is the same patch as {first.path}", "keep it in one series")
+
+
+def _check_listed(root: Path, all_series: tuple[Series, ...]) -> None:
+    """Every patch file and every series folder is named somewhere: what is not would be lost without a word."""
+    folder = root / FOLDER
+    listed = [ref.path for one in all_series for ref in one.patches]
+    twice = sorted({path for path in listed if listed.count(path) > 1})
+    if twice:
+        raise StackError(f"{folder / twice[0]} is listed twice", "list it once")
+    names = {one.name for one in all_series}
+    for file in sorted(folder.rglob("*")):
+        place = file.relative_to(folder)
+        if file.name == series.FILE and len(place.parts) == 2 and place.parts[0] not in names:
+            raise StackError(f"{file} belongs to no series of {FOLDER}/{FILE}", "name the series there, or remove its folder")
+        if file.suffix == ".patch" and place.parts[0] != RESOLUTIONS and place.as_posix() not in listed:
+            where = f"{place.parts[0]}/{series.FILE}" if place.parts[0] in names else "any series.toml"
+            raise StackError(f"{file} is not listed in {where}", "list it, or remove the file")
+        if file.is_symlink() and not os.path.realpath(file).startswith(os.path.realpath(root) + os.sep):
+            raise StackError(f"{file} is a link that leaves the stack", "put the file itself there")

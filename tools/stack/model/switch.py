@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changing many files of a stack at once, and taking it back.
+
+A switch is first written out whole below `.stack/` (the old bytes for undo, the new ones ready to be renamed), then
+announced by renaming its journal into place: from that moment it counts. Then each new file is renamed to where it belongs
+and the old bytes move into the history. Killed before the announcement, the old state stands; killed after it, whoever looks
+next (`recover`, called by every load) finishes it, and every step may run twice. After the announcement nothing is written
+any more, only renamed: a full disk cannot stop it half-way.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.model.errors import StackError
+
+FOLDER = ".stack"
+KEPT = 20
+"""Switches that can be taken back."""
+
+_JOURNAL = "switch.json"
+_PENDING = "pending"
+_HISTORY = "history"
+_WAIT = 10.0
+"""Seconds that a writer waits for readers and other writers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A switch that can be taken back; `changes` maps a path to the SHA-256 of what the switch wrote, None for removed."""
+
+    number: int
+    title: str
+    changes: Mapping[str, str | None]
+
+
+def apply(
+    root: Path, files: Mapping[str, bytes | None], *, title: str, expected: Mapping[str, bytes | None] | None = None
+) -> tuple[str, ...]:
+    """Bring `files` (path below root: bytes, or None to remove) into place together; returns the paths that changed.
+
+    `expected` is what the caller has read before it worked out `files`; when it is no longer there, nothing is changed.
+
+    Raises:
+        StackError: the files have changed meanwhile, another command is switching, or the folder cannot be written.
+
+    """
+    with _locked(root):
+        _finish(root)
+        for path, content in (expected or {}).items():
+            if _read(root / path) != content:
+                raise StackError(f"{path} was changed while this command ran", "nothing was written: run it again")
+        changed = {path: new for path, new in sorted(files.items()) if _read(root / path) != new}
+        if changed:
+            records = history(root)
+            _announce(root, changed, {"title": title, "number": records[-1].number + 1 if records else 1})
+            _finish(root)
+        return tuple(changed)
+
+
+def recover(root: Path) -> None:
+    """Finish a switch that was interrupted after its announcement; where there is none, nothing is written."""
+    if (root / FOLDER / _JOURNAL).exists():
+        with _locked(root):
+            _finish(root)
+
+
+@contextlib.contextmanager
+def reading(root: Path) -> Iterator[None]:
+    """Keep writers away while several files are read; costs nothing where no switch has ever been made."""
+    recover(root)
+    lock = root / FOLDER / "lock"
+    if not lock.exists():
+        yield
+        return
+    with lock.open() as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+
+
+def history(root: Path) -> tuple[Record, ...]:
+    """The switches that can be taken back, newest last."""
+    folder = root / FOLDER / _HISTORY
+    numbers = sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
+    return tuple(_record(folder / str(number)) for number in numbers)
+
+
+def undo(root: Path) -> Record:
+    """Bring back the state before the last switch.
+
+    Raises:
+        StackError: there is nothing to undo, or a file has changed since that switch and would be lost.
+
+    """
+    with _locked(root):
+        _finish(root)
+        records = history(root)
+        if not records:
+            raise StackError("nothing to undo", "no switch is recorded for this stack")
+        last = records[-1]
+        for path, written in last.changes.items():
+            now = _read(root / path)
+            if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
+                raise StackError(f"{path} was changed since `{last.title}`", "undo would lose that: restore the file first")
+        place = root / FOLDER / _HISTORY / str(last.number)
+        before = {path: _read(place / f"{index}.old") for index, path in enumerate(last.changes)}
+        _announce(root, before, {"title": f"undo of {last.title}", "number": 0, "undoes": last.number})
+        _finish(root)
+        return last
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    folder = root / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+        # Its own ignore file: the folder is nobody's business in the user's repository.
+        if not (folder / ".gitignore").exists():
+            (folder / ".gitignore").write_text("*\n")
+        with (folder / "lock").open("w") as handle:
+            _acquire(handle.fileno(), root)
+            yield
+    except OSError as failed:
+        raise StackError(
+            f"{root} cannot be written ({failed.strerror})", "free disk space or check the folder's rights"
+        ) from failed
+
+
+def _acquire(descriptor: int, root: Path) -> None:
+    patience = time.monotonic() + _WAIT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as held:
+            if time.monotonic() > patience:
+                raise StackError(f"another stack command is at work on {root}", "wait until it has ended") from held
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _announce(root: Path, files: Mapping[str, bytes | None], journal: dict[str, object]) -> None:
+    """Write the switch out whole, then rename its journal into place; killed before that, only waste is left."""
+    own = root / FOLDER
+    pending = own / _PENDING
+    shutil.rmtree(pending, ignore_errors=True)
+    pending.mkdir()
+    for index, (path, new) in enumerate(files.items()):
+        old = _read(root / path)
+        if old is not None:
+            _write(pending / f"{index}.old", old)
+        if new is not None:
+            _write(pending / f"{index}.new", new)
+    journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in files.items()}
+    text = json.dumps(journal, indent=1).encode()
+    _write(pending / _JOURNAL, text)
+    _sync_folder(pending)
+    _write(own / f"{_JOURNAL}.part", text)
+    (own / f"{_JOURNAL}.part").rename(own / _JOURNAL)
+    _sync_folder(own)
+
+
+def _finish(root: Path) -> None:
+    """Carry out the announced switch, if there is one; a killed run is simply run again."""
+    own = root / FOLDER
+    if not (own / _JOURNAL).exists():
+        return
+    journal = json.loads((own / _JOURNAL).read_text())
+    pending = own / _PENDING
+    if pending.is_dir():
+        for index, (path, new) in enumerate(journal["changes"].items()):
+            if new is None:
+                _remove(root / path)
+            elif (pending / f"{index}.new").exists():
+                _move(pending / f"{index}.new", root / path)
+        if "undoes" in journal:
+            _discard(root, own / _HISTORY / str(journal["undoes"]))
+            _discard(root, pending)
+        else:
+            (own / _HISTORY).mkdir(exist_ok=True)
+            pending.rename(own / _HISTORY / str(journal["number"]))
+            for old in history(root)[:-KEPT]:
+                _discard(root, own / _HISTORY / str(old.number))
+    (own / _JOURNAL).unlink()
+    _sync_folder(own)
+
+
+def _discard(root: Path, folder: Path) -> None:
+    """Remove a folder of ours: out of sight in one step, since removing it file by file can be interrupted."""
+    waste = root / FOLDER / "waste"
+    shutil.rmtree(waste, ignore_errors=True)
+    if folder.exists():
+        folder.rename(waste)
+        shutil.rmtree(waste)
+
+
+def _record(place: Path) -> Record:
+    journal = json.loads((place / _JOURNAL).read_text())
+    return Record(int(journal["number"]), journal["title"], journal["changes"])
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.rename(target)
+    _sync_folder(target.parent)
+
+
+def _remove(target: Path) -> None:
+    target.unlink(missing_ok=True)
+    # A folder that has become empty goes, too: git does not keep it either.
+    with contextlib.suppress(OSError):
+        target.parent.rmdir()
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing git objects of one repository without starting a process for each.
+
+A carry touches a handful of files in a tree of thousands. So only the trees on the way to those files are read (through one
+`git cat-file --batch` that stays open) and written again (as loose objects, in this process).
+"""
+
+import binascii
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from git import GitCmdObjectDB, Repo
+from gitdb.base import IStream
+
+from stack.model.errors import StackError
+from stack.model.ids import BlobId, CommitId, TreeId
+from stack.store import git
+
+_FOLDER = 0o040000
+EMPTY_TREE = TreeId("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
+
+
+class Entry(NamedTuple):
+    """A tree entry: mode as in the tree object, and the id of a blob, a tree or (a submodule's) commit."""
+
+    mode: int
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """An author or committer; `date` in git's raw form."""
+
+    name: str
+    mail: str
+    date: str
+
+    def line(self) -> bytes:
+        """The identity as a commit object holds it."""
+        # git drops these characters, too (ident.c, strbuf_addstr_without_crud).
+        clean = [part.translate(str.maketrans("", "", "<>\n\0")).strip() for part in (self.name, self.mail)]
+        return f"{clean[0]} <{clean[1]}> {self.date}".encode()
+
+
+class Objects:
+    """The objects of one repository. Use it as a context manager: it keeps a git process open."""
+
+    def __init__(self, repository: Path) -> None:
+        self.repository = repository
+        self._repo = Repo(repository, odbt=GitCmdObjectDB)
+        self._repo.git.update_environment(**git.environment(extra={"GIT_DIR": str(repository)}))
+        self._trees: dict[str, dict[str, Entry]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._repo.git.clear_cache()
+        self._repo.close()
+
+    def read(self, object_id: str) -> bytes:
+        """The content of an object.
+
+        Raises:
+            StackError: it is not in the repository.
+
+        """
+        try:
+            return bytes(self._repo.odb.stream(binascii.unhexlify(object_id)).read())
+        except (ValueError, KeyError, binascii.Error) as missing:
+            raise StackError(
+                f"object {object_id} is missing in {self.repository}",
+                "the store is only a cache: remove that folder and fetch again",
+            ) from missing
+
+    def tree_of(self, commit: CommitId) -> TreeId:
+        """The tree of a commit."""
+        return TreeId(self.read(commit)[5:45].decode("ascii"))
+
+    def entries(self, tree: str) -> Mapping[str, Entry]:
+        """The entries of one tree object, by name."""
+        known = self._trees.get(tree)
+        if known is None:
+            data = self.read(tree) if tree != EMPTY_TREE else b""
+            known = dict(_parse_tree(data))
+            self._trees[tree] = known
+        return known
+
+    def entry(self, tree: str, path: str) -> Entry | None:
+        """The entry at a path of a tree, None where there is none."""
+        entry = Entry(_FOLDER, tree)
+        for name in path.split("/"):
+            if entry.mode != _FOLDER:
+                return None
+            found = self.entries(entry.id).get(name)
+            if found is None:
+                return None
+            entry = found
+        return entry
+
+    def difference(self, old: str, new: str, prefix: str = "") -> Iterator[tuple[str, Entry | None, Entry | None]]:
+        """The files (path, old entry, new entry) in which two trees differ; folders that are equal are not opened."""
+        if old == new:
+            return
+        before, after = self.entries(old), self.entries(new)
+        for name in sorted(before.keys() | after.keys()):
+            was, now = before.get(name), after.get(name)
+            if was != now:
+                yield from self._difference_at(prefix + name, was, now)
+
+    def _difference_at(
+        self, path: str, was: Entry | None, now: Entry | None
+    ) -> Iterator[tuple[str, Entry | None, Entry | None]]:
+        old_folder = was if was is not None and was.mode == _FOLDER else None
+        new_folder = now if now is not None and now.mode == _FOLDER else None
+        if old_folder or new_folder:
+            old_id = old_folder.id if old_folder else EMPTY_TREE
+            yield from self.difference(old_id, new_folder.id if new_folder else EMPTY_TREE, path + "/")
+        old_file, new_file = was if not old_folder else None, now if not new_folder else None
+        if old_file or new_file:
+            yield path, old_file, new_file
+
+    def replaced(self, tree: str, changes: Mapping[str, Entry | None]) -> TreeId:
+        """The tree with other files at some paths (None removes one); folders that become empty go, as in git."""
+        own = dict(self.entries(tree))
+        below: dict[str, dict[str, Entry | None]] = {}
+        for path, entry in changes.items():
+            head, slash, rest = path.partition("/")
+            if slash:
+                below.setdefault(head, {})[rest] = entry
+            elif entry is None:
+                own.pop(head, None)
+            else:
+                own[head] = entry
+        for head, inner in below.items():
+            folder = own.get(head)
+            written = self.replaced(folder.id if folder and folder.mode == _FOLDER else EMPTY_TREE, inner)
+            if written != EMPTY_TREE:
+                own[head] = Entry(_FOLDER, written)
+            elif folder and folder.mode == _FOLDER:
+                del own[head]
+        return self._write_tree(own)
+
+    def write_blob(self, data: bytes) -> BlobId:
+        """Write a blob."""
+        return BlobId(self._write("blob", data))
+
+    def write_commit(
+        self, tree: str, parents: tuple[CommitId, ...], message: str, author: Identity, committer: Identity | None = None
+    ) -> CommitId:
+        """Write a commit. Same input, same id: the committer is the author unless given."""
+        lines = [b"tree " + tree.encode("ascii"), *(b"parent " + parent.encode("ascii") for parent in parents)]
+        lines += [b"author " + author.line(), b"committer " + (committer or author).line()]
+        return CommitId(self._write("commit", b"\n".join(lines) + b"\n\n" + message.encode()))
+
+    def _write_tree(self, entries: Mapping[str, Entry]) -> TreeId:
+        # git sorts a folder as if its name ended in a slash.
+        order = sorted(entries.items(), key=lambda item: _bytes(item[0]) + (b"/" if item[1].mode == _FOLDER else b""))
+        data = b"".join(b"%o %s\0%s" % (entry.mode, _bytes(name), binascii.unhexlify(entry.id)) for name, entry in order)
+        tree = TreeId(self._write("tree", data))
+        self._trees[tree] = dict(entries)
+        return tree
+
+    def _write(self, kind: str, data: bytes) -> str:
+        stream = self._repo.odb.store(IStream(kind.encode("ascii"), len(data), io.BytesIO(data)))
+        return str(stream.hexsha.decode("ascii"))
+
+
+def _parse_tree(data: bytes) -> Iterator[tuple[str, Entry]]:
+    place = 0
+    while place < len(data):
+        blank = data.index(b" ", place)
+        end = data.index(b"\0", blank)
+        name = data[blank + 1 : end].decode("utf-8", "surrogateescape")
+        yield name, Entry(int(data[place:blank], 8), data[end + 1 : end + 21].hex())
+        place = end + 21
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
