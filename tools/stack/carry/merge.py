@@ -1,134 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three-way merge of one patch's change into another tree, without a working tree.
 
-Most files of a patch are the same on both bases, so their merge is known without merging: the result is taken over by id.
-What is left goes to `git merge-tree --write-tree`, as two small trees of just those files; only where a file is gone on the
-new base (renamed, perhaps) git gets the whole trees and looks for it. The merge base is told to git through the commits'
-common parent, which works from git 2.38 on (`--merge-base` needs 2.40).
+Many files of a patch are the same on both bases, so their merge is known without merging: the result is taken over by id.
+What is left goes to `git merge-tree` as small trees of just those files; only where a file is gone on the new base (renamed,
+perhaps) git gets the whole trees and looks for it.
 """
 
+import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from stack.carry.mergetree import Result, merge_trees
 from stack.carry.outcome import Conflict
 from stack.model.ids import TreeId
-from stack.store import git
-from stack.store.objects import EMPTY_TREE, Entry, Identity, Objects
+from stack.store.objects import EMPTY_TREE, Entry, Objects
 
 _FOLDER = 0o040000
-_NOBODY = Identity("stack", "stack@localhost", "0 +0000")
+_FILES = (0o100644, 0o100755)
+_KIND = re.compile(r"^CONFLICT \(|\): .*$")
 _MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: .*)?\r?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged tree; where there are conflicts it is of no use but to look at them."""
+    """The merged tree; where there are conflicts it is only good for looking at them."""
 
     tree: TreeId
     conflicts: tuple[Conflict, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def merge(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
-    """Bring the change from `base` to `theirs` into `ours`."""
-    changes = {path: (old, new) for path, old, new in objects.difference(base, theirs)}
-    taken: dict[str, Entry | None] = {}
-    open_paths: list[str] = []
-    gone = False
-    for path, (old, new) in changes.items():
+class Triple(NamedTuple):
+    """One file on both sides and before."""
+
+    base: Entry
+    ours: Entry
+    theirs: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class FileMerge:
+    """A merged file; `conflicts` name no path yet."""
+
+    entry: Entry | None
+    conflicts: tuple[Conflict, ...]
+
+
+FileMerges = dict[Triple, FileMerge]
+
+
+def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
+    """Bring the change from `base` to `theirs` into `ours`; `merges` are those that are known, and it learns the rest."""
+    changes: dict[str, Entry | None] = {}
+    both: dict[str, Triple] = {}
+    for path, old, new in objects.difference(base, theirs):
         have = objects.entry(ours, path)
         if have == new:
             continue
-        if have == old and _fits(objects, base, ours, path, old):
-            taken[path] = new
+        if have == old and (old is not None or _folder_stands(objects, base, ours, path)):
+            changes[path] = new
+        elif have is None or have.mode == _FOLDER or old is None or new is None:
+            return _read(objects, merge_trees(objects, base, ours, theirs))
         else:
-            open_paths.append(path)
-            gone = gone or have is None or have.mode == _FOLDER or old is None
-    if not open_paths:
-        return Merged(objects.replaced(ours, taken) if taken else ours)
-    if gone:
-        return _merge_trees(objects, base, ours, theirs)
-    parts = [_part(objects, tree, open_paths) for tree in (base, ours, theirs)]
-    merged = _merge_trees(objects, *parts)
-    changed: dict[str, Entry | None] = {path: new for path, _, new in objects.difference(parts[1], merged.tree)}
-    return Merged(objects.replaced(ours, taken | changed), merged.conflicts, merged.notes)
+            both[path] = Triple(old, have, new)
+    _merge_files(objects, merges, both.values())
+    changes |= {path: merges[triple].entry for path, triple in both.items()}
+    conflicts = [replace(one, path=path) for path, triple in both.items() for one in merges[triple].conflicts]
+    return Merged(objects.replaced(ours, changes) if changes else ours, tuple(conflicts))
 
 
-def _fits(objects: Objects, base: TreeId, ours: TreeId, path: str, old: Entry | None) -> bool:
-    """Whether a file that is the same on both sides can be replaced by id.
+def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId]) -> FileMerges:
+    """The file merges that carrying a chain of trees needs, worked out in few calls of git.
 
-    A new file is only that simple where its folder is still there: where the whole folder has gone, git looks whether it was
-    renamed, and the file may belong elsewhere.
+    A file's merges depend on that file's earlier ones only. So the first merge of every file goes into one call, the second
+    into the next. A guess where a patch is left out on the way: what was not foreseen is merged when it is needed.
     """
-    if old is not None:
-        return True
+    steps: dict[str, list[tuple[Entry, Entry]]] = {}
+    for before, after in itertools.pairwise(chain):
+        for path, old, new in objects.difference(before, after):
+            if old is not None and new is not None:
+                steps.setdefault(path, []).append((old, new))
+    merges: FileMerges = {}
+    have = {path: entry for path in steps if (entry := objects.entry(onto, path)) is not None and entry.mode != _FOLDER}
+    while have:
+        waiting = {path: triple for path in have if (triple := _next_merge(have, steps, path)) is not None}
+        _merge_files(objects, merges, waiting.values())
+        have = {
+            path: merged
+            for path, triple in waiting.items()
+            if (merged := merges[triple].entry) and not merges[triple].conflicts
+        }
+    return merges
+
+
+def _next_merge(have: dict[str, Entry], steps: dict[str, list[tuple[Entry, Entry]]], path: str) -> Triple | None:
+    """Go on along one file's steps up to the next one that needs a merge."""
+    while steps[path]:
+        old, new = steps[path].pop(0)
+        if have[path] not in (old, new):
+            return Triple(old, have[path], new)
+        have[path] = new
+    return None
+
+
+def _merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple]) -> None:
+    """Merge many files in one call: as flat trees, each file under a number of its own."""
+    names = {f"{number:05}": triple for number, triple in enumerate({triple for triple in triples if triple not in merges})}
+    if not names:
+        return
+    parts = [objects.replaced(EMPTY_TREE, {name: triple[side] for name, triple in names.items()}) for side in range(3)]
+    merged = _read(objects, merge_trees(objects, parts[0], parts[1], parts[2]))
+    for name, triple in names.items():
+        conflicts = tuple(
+            replace(one, path="", reason=_KIND.sub("", one.reason)) for one in merged.conflicts if one.path == name
+        )
+        merges[triple] = FileMerge(objects.entry(merged.tree, name), conflicts)
+
+
+def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> bool:
+    """Whether a new file's folder is where it was: where it is gone, it may have been renamed, and the file belongs elsewhere."""
     parts = path.split("/")
     for depth in range(1, len(parts)):
         folder = "/".join(parts[:depth])
         was, now = objects.entry(base, folder), objects.entry(ours, folder)
-        if was is not None and (now is None or now.mode != _FOLDER):
-            return False
-        if now is not None and now.mode != _FOLDER:
+        if (now is None and was is not None) or (now is not None and now.mode != _FOLDER):
             return False
     return True
 
 
-def _part(objects: Objects, tree: TreeId, paths: list[str]) -> TreeId:
-    """The tree of just those files."""
-    entries = {path: objects.entry(tree, path) for path in paths}
-    return objects.replaced(EMPTY_TREE, {path: entry for path, entry in entries.items() if entry is not None})
-
-
-def _merge_trees(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
-    root = objects.write_commit(base, (), "base\n", _NOBODY)
-    sides = [objects.write_commit(tree, (root,), f"{name}\n", _NOBODY) for name, tree in (("onto", ours), ("patch", theirs))]
-    done = git.run(
-        ["-c", "merge.conflictStyle=merge", "merge-tree", "--write-tree", "-z", "--messages", *sides],
-        env={"GIT_DIR": str(objects.repository)},
-        accept=(0, 1),
-    )
-    fields = done.stdout.decode("utf-8", "surrogateescape").split("\0")
-    tree = TreeId(fields[0])
-    end = fields.index("", 1) if "" in fields[1:] else len(fields)
-    stages = _stages(fields[1:end])
-    messages = _messages(fields[end + 1 :])
-    if done.returncode == 0:
-        return Merged(tree, notes=tuple(text for _, kind, text in messages if kind != "Auto-merging"))
+def _read(objects: Objects, result: Result) -> Merged:
+    if result.clean:
+        return Merged(result.tree, notes=tuple(message.text for message in result.messages if message.kind != "Auto-merging"))
     conflicts: list[Conflict] = []
-    for path in sorted(stages):
-        reasons = [text for paths, kind, text in messages if path in paths and kind.startswith("CONFLICT")]
-        conflicts += _conflicts(objects, tree, path, " ".join(reasons) or "conflict")
-    unnamed = [text for paths, kind, text in messages if kind.startswith("CONFLICT") and not stages.keys() & set(paths)]
-    conflicts += [Conflict(paths[0] if paths else "", None, text) for paths, _, text in messages if text in unnamed]
-    return Merged(tree, tuple(conflicts))
-
-
-def _stages(fields: list[str]) -> Mapping[str, list[str]]:
-    stages: dict[str, list[str]] = {}
-    for field in fields:
-        head, _, path = field.partition("\t")
-        stages.setdefault(path, []).append(head.split(" ")[2])
-    return stages
-
-
-def _messages(fields: list[str]) -> list[tuple[list[str], str, str]]:
-    """(paths, kind, text) of each message: `-z` writes a count, that many paths, the kind, the text."""
-    found = []
-    place = 0
-    while place < len(fields) and fields[place].isdigit():
-        count = int(fields[place])
-        paths = fields[place + 1 : place + 1 + count]
-        kind, text = fields[place + 1 + count : place + 3 + count]
-        found.append((paths, kind, " ".join(text.split())))
-        place += 3 + count
-    return found
-
-
-def _conflicts(objects: Objects, tree: TreeId, path: str, reason: str) -> list[Conflict]:
-    entry = objects.entry(tree, path)
-    spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode != _FOLDER else []
-    return [Conflict(path, span, reason) for span in spans] or [Conflict(path, None, reason)]
+    said = [message for message in result.messages if message.kind.startswith("CONFLICT")]
+    for path in sorted(result.stages):
+        reason = " ".join(message.text for message in said if path in message.paths) or "conflict"
+        entry = objects.entry(result.tree, path)
+        spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode in _FILES else []
+        conflicts += [Conflict(path, span, reason) for span in spans] or [Conflict(path, None, reason)]
+    elsewhere = [message for message in said if not result.stages.keys() & set(message.paths)]
+    conflicts += [Conflict(message.paths[0] if message.paths else "", None, message.text) for message in elsewhere]
+    return Merged(result.tree, tuple(conflicts))
 
 
 def conflict_lines(data: bytes) -> list[tuple[int, int]]:
@@ -137,9 +151,8 @@ def conflict_lines(data: bytes) -> list[tuple[int, int]]:
     Where our side of a conflict is empty, both numbers are the line after which the other side wanted to insert.
     """
     found: list[tuple[int, int]] = []
-    line = 0
+    line = first = 0
     side = ""
-    first = 0
     for text in data.split(b"\n"):
         marker = _MARKER.match(text)
         kind = marker[1][:1] if marker else b""

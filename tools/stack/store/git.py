@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running git: the one place that starts it.
 
-Inside the store and in everything that writes patch bytes, git runs without the user's configuration, so that the same
-input gives the same bytes everywhere. Talking to a remote (`user_config=True`) keeps it: proxies and credentials are there.
+Git runs without the user's configuration, so that the same input gives the same bytes everywhere; but what it says about
+reaching servers (proxies, certificates, credentials, rewritten addresses) always holds: a store without file contents
+fetches them at any moment, in the middle of a merge. `user_config=True` keeps all of it.
 """
 
+import fcntl
 import functools
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stack.model.errors import StackError
 
 MINIMUM_VERSION = (2, 38)
 """`git merge-tree --write-tree` came with 2.38."""
+
+_PIPE_BUFFER = 1 << 20
+"""Bytes; an unprivileged user may have a pipe of that size on Linux."""
 
 _ISOLATED = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -34,21 +42,72 @@ class GitError(StackError):
         lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("hint:")]
         said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "no message")
         full = "No space left on device" in stderr
+        how = f"was stopped by {signal.Signals(-returncode).name}" if returncode < 0 else f"failed ({returncode})"
         super().__init__(
-            f"git {command[0]} failed ({returncode}): {said}",
+            f"git {_verb(command)} {how}: {said}",
             "free some disk space and run the command again" if full else "",
         )
         self.returncode = returncode
         self.stderr = stderr
 
 
+def _verb(command: Sequence[str]) -> str:
+    """The subcommand, after any `-c name=value`."""
+    words = iter(command)
+    for word in words:
+        if word == "-c":
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return command[0]
+
+
 def environment(*, user_config: bool = False, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment that git runs in: nothing of the caller's repository leaks in, its configuration only on request."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(("GIT_SSL", "GIT_SSH"))}
-    own = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"} if user_config else _ISOLATED
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(_REACHING_VARIABLES)
+    }
     if user_config:
-        kept |= {key: value for key, value in os.environ.items() if key.startswith("GIT_CONFIG")}
+        own = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        own |= {key: value for key, value in os.environ.items() if key.startswith("GIT_CONFIG")}
+    else:
+        own = _ISOLATED | dict(_reaching(tuple(sorted((key, os.environ[key]) for key in os.environ if _places_config(key)))))
     return kept | own | dict(extra or {})
+
+
+_REACHING_VARIABLES = ("GIT_SSL", "GIT_SSH", "GIT_PROXY", "GIT_HTTP", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL")
+_REACHING_SETTINGS = re.compile(
+    r"(http|credential|ssh|protocol|url)\..*|safe\.directory|core\.(sshcommand|gitproxy|askpass)", re.IGNORECASE
+)
+
+
+def _places_config(variable: str) -> bool:
+    return variable in ("HOME", "XDG_CONFIG_HOME", "PATH") or variable.startswith("GIT_CONFIG")
+
+
+@functools.lru_cache(maxsize=8)
+def _reaching(places: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The user's settings about reaching servers, as variables; `places` is all that decides where git finds them."""
+    del places
+    try:
+        done = subprocess.run(
+            ["git", "config", "--list", "--null", "--includes"],
+            env=environment(user_config=True, extra={"GIT_DIR": os.devnull}),
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except FileNotFoundError:  # whoever wanted to start git will say it
+        return ()
+    if done.returncode:  # a configuration that git cannot read breaks the user's git, not ours
+        return ()
+    settings = [item.partition("\n") for item in done.stdout.decode("utf-8", "surrogateescape").split("\0") if item]
+    # A key without a value means true; an empty value would mean false.
+    chosen = [(key, value if line else "true") for key, line, value in settings if _REACHING_SETTINGS.fullmatch(key)]
+    variables = [("GIT_CONFIG_COUNT", str(len(chosen)))]
+    for number, (key, value) in enumerate(chosen):
+        variables += [(f"GIT_CONFIG_KEY_{number}", key), (f"GIT_CONFIG_VALUE_{number}", value)]
+    return tuple(variables)
 
 
 def run(
@@ -68,14 +127,21 @@ def run(
 
     """
     try:
-        done = subprocess.run(
-            ["git", *args],
-            cwd=cwd,
-            input=stdin if stdin is not None else b"",
-            capture_output=True,
-            env=environment(user_config=user_config, extra=env),
-            check=False,
-        )
+        # Files instead of pipes for all but stdout: Python then waits for git plainly, at half the cost of a small call.
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+            given.write(stdin or b"")
+            given.seek(0)
+            done = subprocess.run(
+                ["git", *args],
+                cwd=cwd,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                env=environment(user_config=user_config, extra=env),
+                check=False,
+            )
+            said.seek(0)
+            done.stderr = said.read()
     except FileNotFoundError as missing:
         if cwd is not None and not cwd.is_dir():
             raise StackError(f"{cwd} is not a folder", "check the path") from missing
@@ -83,6 +149,49 @@ def run(
     if done.returncode not in accept:
         raise GitError(args, done.returncode, done.stderr.decode("utf-8", "replace"))
     return done
+
+
+@contextmanager
+def feed(args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Callable[[bytes], object]]:
+    """Run `git ARGS` in `cwd` for as long as the block runs; what the block writes is git's input.
+
+    Raises:
+        GitError: git failed; when the block fails, git is stopped and the block's own error stands.
+        StackError: git is not on the PATH.
+
+    """
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(
+                ["git", *args],
+                cwd=cwd,
+                env=environment(extra=env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                bufsize=_PIPE_BUFFER,
+            )
+        except FileNotFoundError as missing:
+            raise StackError("git is not installed", "install git 2.38 or newer") from missing
+        assert process.stdin is not None
+        with suppress(AttributeError, OSError):  # Linux only, and the system may set bounds
+            # In a pipe of the usual 64 kB the two wait for each other: an import takes 3.7 s instead of 2.6 s.
+            fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER)
+        try:
+            # A pipe that breaks means that git ended before its time: its exit code says more.
+            with suppress(BrokenPipeError):
+                yield process.stdin.write
+                process.stdin.flush()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            process.wait()
+        if process.returncode:
+            said.seek(0)
+            raise GitError(args, process.returncode, said.read().decode("utf-8", "replace"))
 
 
 def text(args: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Git's diff format, read into values.
+
+A parser of our own because carrying lives on it: the well-kept library for it (unidiff) takes 0.25 s for a series of 40
+patches, as long as everything else in their carry together; this one takes 0.01 s. The tests hold it against unidiff.
+"""
+
+import re
+from dataclasses import dataclass
+
+from stack.model.errors import StackError
+
+_START = re.compile(rb'^diff --git (?P<old>"?a/.+?"?) (?P<new>"?b/.+)$')
+_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)(?: ([0-7]+))?$")
+# A line of a hunk never begins so: it has its ` `, `-`, `+` in front.
+_PLACE = re.compile(rb"^(?:diff --git (.+)|@@ -(\d+))", re.MULTILINE)
+_ESCAPE = re.compile(rb"\\([abfnrtv\"\\]|[0-7]{3})")
+_LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b'"': b'"', b"\\": b"\\"}
+
+
+class DiffError(StackError):
+    """Bytes that are no diff of git's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A hunk: first line (from 1; 0 in an empty file) and number of lines on both sides; `lines` with their ` `, `-`, `+` or `\\`."""
+
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    lines: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file's change. `old` or `new` is None where the file is added or removed; ids and modes as the header names them."""
+
+    old: str | None
+    new: str | None
+    old_id: str | None
+    new_id: str | None
+    old_mode: int | None
+    new_mode: int | None
+    binary: bool
+    hunks: tuple[Hunk, ...]
+
+    @property
+    def path(self) -> str:
+        """The path after the change, or before it where the file is removed."""
+        return self.new or self.old or ""
+
+
+def parse(diff: bytes) -> tuple[FileDiff, ...]:
+    """Read a diff of one or more files.
+
+    Raises:
+        DiffError: a line that does not belong there, or a hunk that is cut short.
+
+    """
+    lines = diff.split(b"\n")
+    files: list[FileDiff] = []
+    place = 0
+    while place < len(lines):
+        start = _START.match(lines[place])
+        if start is None:
+            # What follows the last hunk is a mail's signature, or nothing.
+            if files and not any(line.startswith((b"diff --git ", b"@@ ")) for line in lines[place:]):
+                break
+            raise DiffError(
+                f"line {place + 1} of the diff: {lines[place][:60].decode('utf-8', 'replace')!r} is not expected there"
+            )
+        file, place = _file(lines, place, start)
+        files.append(file)
+    return tuple(files)
+
+
+def _file(lines: list[bytes], place: int, start: re.Match[bytes]) -> tuple[FileDiff, int]:
+    header: dict[bytes, bytes] = {}
+    place += 1
+    binary = False
+    while place < len(lines):
+        line = lines[place]
+        if line.startswith((b"@@ ", b"diff --git ")) or not line:
+            break
+        key = _header_key(line)
+        if key is None:
+            break
+        header[key] = line[len(key) :]
+        place += 1
+        if key in (b"GIT binary patch", b"Binary files "):
+            binary = True
+            place = _skip_binary(lines, place)
+            break
+    hunks = []
+    while place < len(lines) and lines[place].startswith(b"@@ "):
+        hunk, place = _hunk(lines, place)
+        hunks.append(hunk)
+    return _described(start, header, binary, tuple(hunks)), place
+
+
+_KEYS = (
+    *(b"index ", b"--- ", b"+++ ", b"new file mode ", b"deleted file mode ", b"old mode ", b"new mode "),
+    *(b"similarity index ", b"dissimilarity index ", b"rename from ", b"rename to ", b"copy from ", b"copy to "),
+    *(b"GIT binary patch", b"Binary files "),
+)
+
+
+def _header_key(line: bytes) -> bytes | None:
+    return next((key for key in _KEYS if line.startswith(key)), None)
+
+
+def _skip_binary(lines: list[bytes], place: int) -> int:
+    while place < len(lines) and not lines[place].startswith(b"diff --git "):
+        place += 1
+    return place
+
+
+def _hunk(lines: list[bytes], place: int) -> tuple[Hunk, int]:
+    head = _HUNK.match(lines[place])
+    if head is None:
+        raise DiffError(f"line {place + 1} of the diff: {lines[place][:60].decode('utf-8', 'replace')!r} is no hunk header")
+    old_start, new_start = int(head[1]), int(head[3])
+    old_count, new_count = (int(count) if count is not None else 1 for count in (head[2], head[4]))
+    old_left, new_left = old_count, new_count
+    first = place = place + 1
+    while place < len(lines) and (old_left or new_left or lines[place].startswith(b"\\")):
+        kind = lines[place][:1]
+        if kind == b" " or (kind == b"" and place + 1 < len(lines)):
+            old_left -= 1
+            new_left -= 1
+        elif kind == b"-":
+            old_left -= 1
+        elif kind == b"+":
+            new_left -= 1
+        elif kind != b"\\":
+            break
+        place += 1
+    if old_left or new_left:
+        raise DiffError(f"the hunk at line {first} of the diff is cut short or too long")
+    return Hunk(old_start, old_count, new_start, new_count, tuple(lines[first:place])), place
+
+
+def _described(start: re.Match[bytes], header: dict[bytes, bytes], binary: bool, hunks: tuple[Hunk, ...]) -> FileDiff:
+    index = _INDEX.match(b"index " + header[b"index "]) if b"index " in header else None
+    both = int(index[3], 8) if index and index[3] else None
+    added, removed = header.get(b"new file mode "), header.get(b"deleted file mode ")
+    old_mode, new_mode = header.get(b"old mode ", removed), header.get(b"new mode ", added)
+    old, new = _names(start, header)
+    return FileDiff(
+        old=None if added is not None else old,
+        new=None if removed is not None else new,
+        old_id=index[1].decode() if index else None,
+        new_id=index[2].decode() if index else None,
+        old_mode=_mode(old_mode) if old_mode else both,
+        new_mode=_mode(new_mode) if new_mode else both,
+        binary=binary,
+        hunks=hunks,
+    )
+
+
+def _mode(text: bytes) -> int:
+    try:
+        return int(text, 8)
+    except ValueError as bad:
+        raise DiffError(f"{text.decode('utf-8', 'replace')!r} is no file mode") from bad
+
+
+def _names(start: re.Match[bytes], header: dict[bytes, bytes]) -> tuple[str, str]:
+    """Old and new path: from the lines that name one alone; the first line is ambiguous where a name holds ` b/`."""
+    for old_key, new_key in ((b"rename from ", b"rename to "), (b"copy from ", b"copy to ")):
+        if old_key in header and new_key in header:
+            return _unquoted(header[old_key]), _unquoted(header[new_key])
+    old, new = (_side(header.get(key, b"")) for key in (b"--- ", b"+++ "))
+    if old is None and new is None:
+        # Without hunks (a mode, an empty file) both names are equal: the line's two halves.
+        names = start.string[len(b"diff --git ") :]
+        half = names[: len(names) // 2]
+        old = new = _unquoted(half)[2:]
+    return old or new or "", new or old or ""
+
+
+def _side(text: bytes) -> str | None:
+    """The name of a `---` or `+++` line; git ends one that holds a blank with a tab. None for /dev/null and no line."""
+    name = text if text.startswith(b'"') else text.partition(b"\t")[0]
+    if not name or name == b"/dev/null":
+        return None
+    plain = _unquoted(name)
+    if not plain.startswith(("a/", "b/")):
+        raise DiffError(f"{plain!r} lacks its a/ or b/")
+    return plain[2:]
+
+
+def _unquoted(name: bytes) -> str:
+    if name.startswith(b'"') and name.rstrip(b"\t").endswith(b'"'):
+        name = _ESCAPE.sub(lambda found: _LETTERS.get(found[1]) or bytes([int(found[1], 8) & 0xFF]), name.rstrip(b"\t")[1:-1])
+    return name.decode("utf-8", "surrogateescape")
+
+
+def places(diff: bytes) -> list[tuple[str, int]]:
+    """Where a diff applies: (name line, first old line) of each hunk. Cheaper than `parse`: it looks at headers only."""
+    found: list[tuple[str, int]] = []
+    name = ""
+    for start, line in _PLACE.findall(diff):
+        if start:
+            name = start.decode("utf-8", "replace")
+            found.append((name, 0))
+        else:
+            found.append((name, int(line)))
+    return found

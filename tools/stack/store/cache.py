@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where downloaded and imported sources live, and the lock that keeps two processes apart."""
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
+"""Names of upstreams, packages and archives become file names; nothing else may come of them."""
+
+
+def root(override: Path | None = None) -> Path:
+    """The cache folder: `override`, else `$STACK_CACHE`, else the user's cache folder of this system."""
+    if override is not None:
+        return override.expanduser().absolute()
+    named = os.environ.get("STACK_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    return platformdirs.user_cache_path("stack", appauthor=False)
+
+
+def upstream_store(cache: Path, upstream: str) -> Path:
+    """Where the bare repository of `upstream` lives.
+
+    Raises:
+        StackError: the name cannot be a file name.
+
+    """
+    return cache / "upstreams" / f"{_safe(upstream)}.git"
+
+
+def archives(cache: Path, package: str) -> Path:
+    """The folder of the source archives of `package`.
+
+    Raises:
+        StackError: the name cannot be a file name.
+
+    """
+    return cache / "archives" / _safe(package)
+
+
+def archive(cache: Path, package: str, filename: str) -> Path:
+    """Where the source archive `filename` of `package` lives.
+
+    Raises:
+        StackError: a name cannot be a file name.
+
+    """
+    return archives(cache, package) / _safe(filename)
+
+
+@contextmanager
+def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock file beside `path` for as long as the block runs; the system frees it when the process dies.
+
+    Args:
+        path: what is protected; it need not exist.
+        waiting: called once when another process holds the lock.
+
+    Raises:
+        StackError: the lock file cannot be made.
+
+    """
+    place = path.with_name(f"{path.name}.lock")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise unwritable(place, error) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def hash_of(path: Path) -> Sha256:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return Sha256(hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def unwritable(place: Path, error: OSError) -> StackError:
+    """The error that a failed write at `place` becomes."""
+    return StackError(
+        f"cannot write {place}: {error.strerror or error}",
+        "free some disk space, or name another cache folder in STACK_CACHE, and run the command again",
+    )
+
+
+def _safe(name: str) -> str:
+    if not _SAFE_NAME.fullmatch(name):
+        raise StackError(f"{name!r} cannot be a file name in the cache", "use letters, digits, '.', '_', '-' and '+'")
+    return name

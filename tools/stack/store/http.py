@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One HTTP session that reaches package indexes as the user's own tools would; `file://` indexes included."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+from requests.utils import get_netrc_auth
+from requests_file import FileAdapter
+from urllib3.exceptions import InsecureRequestWarning
+from urllib3.util import Retry
+
+from stack.model.errors import StackError
+from stack.store.addresses import redacted
+from stack.store.indexes import Index, Settings
+
+_OFFLINE = "check the network or the configured index; or use --source git"
+_BUSY = (502, 503, 504)
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_PAUSE = 0.25
+"""Seconds before the second try; doubled with each."""
+
+
+def session(settings: Settings) -> requests.Session:
+    """A session with the certificates, credentials, proxy and retries of the settings.
+
+    Raises:
+        StackError: a certificate file is missing.
+
+    """
+    for file in (settings.certificates, settings.client_certificate):
+        if file is not None and not file.exists():
+            raise StackError(f"the certificate file {file} does not exist", "correct pip's setting cert or client-cert")
+    made = requests.Session()
+    retry = Retry(
+        total=settings.retries,
+        backoff_factor=_PAUSE,
+        status_forcelist=_BUSY,
+        raise_on_status=False,
+        respect_retry_after_header=False,
+    )
+    made.mount("http://", HTTPAdapter(max_retries=retry))
+    made.mount("https://", HTTPAdapter(max_retries=retry))
+    for host in settings.trusted_hosts:
+        for end in ("/",) if _has_port(host) else ("/", ":"):
+            made.mount(f"https://{host}{end}", _Unverified(max_retries=retry))
+    if any(index.url.startswith("file:") for index in settings.indexes):
+        made.mount("file://", _Folders())
+    made.auth = _Credentials(settings.indexes)
+    made.verify = str(settings.certificates) if settings.certificates else True
+    made.cert = str(settings.client_certificate) if settings.client_certificate else None
+    if settings.proxy:
+        made.proxies = {"http": settings.proxy, "https": settings.proxy}
+    return made
+
+
+def failure(url: str, error: Exception) -> StackError:
+    """What a failed request means for the user. The library's own words are left out: they may hold credentials."""
+    where = redacted(url)
+    if isinstance(error, requests.exceptions.SSLError):
+        return StackError(f"the certificate of {where} is not trusted", "check pip's setting cert, or PIP_CERT")
+    if isinstance(error, requests.exceptions.HTTPError) and error.response is not None:
+        status = error.response.status_code
+        refused = status in (requests.codes.unauthorized, requests.codes.forbidden)
+        return StackError(
+            f"{where} answered {status}",
+            "check the credentials of the configured index (pip's index-url, or netrc)" if refused else _OFFLINE,
+        )
+    if isinstance(error, requests.exceptions.Timeout):
+        return StackError(f"{where} did not answer in time", _OFFLINE)
+    if isinstance(error, (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL)):
+        return StackError(f"{where} is no address that can be fetched", "check the configured index")
+    return StackError(f"{where} cannot be reached", _OFFLINE)
+
+
+def insecure(index: Index, settings: Settings) -> StackError | None:
+    """Why the index may not be asked, by pip's rule: plain HTTP only on this machine and for hosts that the user trusts."""
+    parts = urlsplit(index.url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or host in _LOCAL or not settings.trusted_hosts.isdisjoint({host, parts.netloc.lower()}):
+        return None
+    return StackError(f"{redacted(index.url)} is not secure", "use https, or name its host in pip's setting trusted-host")
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition("]")[2].find(":") >= 0
+
+
+class _Credentials(AuthBase):
+    """The credentials of an index for requests to that very server; netrc for the others."""
+
+    def __init__(self, indexes: tuple[Index, ...]) -> None:
+        self._known = {_server(index.url): index for index in reversed(indexes) if index.user is not None}
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        url = request.url or ""
+        index = self._known.get(_server(url))
+        own = (index.user, index.password or "") if index is not None and index.user is not None else None
+        if found := own or get_netrc_auth(url):
+            HTTPBasicAuth(*found)(request)
+        return request
+
+
+def _server(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.lower()
+
+
+class _Unverified(HTTPAdapter):
+    """For hosts that the user's configuration trusts without a certificate."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InsecureRequestWarning)
+            return super().send(request, *args, **(kwargs | {"verify": False}))
+
+
+class _Folders(FileAdapter):
+    """`file://` addresses; a folder means its `index.html`, as on a web server."""
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        asked = request.url or ""
+        if Path(unquote(urlsplit(asked).path)).is_dir():
+            request.url = asked.rstrip("/") + "/index.html"
+        return super().send(request, *args, **kwargs)

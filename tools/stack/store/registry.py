@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A release's source archive on the package indexes that the user configured: found and downloaded."""
+
+import hashlib
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import requests
+import urllib3
+from packaging.version import InvalidVersion, Version
+from pypi_simple import DistributionPackage, NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
+
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+from stack.store import cache, http
+from stack.store.addresses import redacted
+from stack.store.indexes import Settings, settings
+
+MAX_SIZE = 2 << 30
+"""Bytes; forty times the largest release seen."""
+
+_SUFFIX = ".tar.gz"
+_CHUNK = 1 << 18
+_SHOWN = 5
+_PART = ".part"
+_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.tar\.gz")
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes that are done, and all of them where that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A source archive that an index offers."""
+
+    filename: str
+    url: str
+    sha256: Sha256 | None
+    size: int | None
+
+
+def find(package: str, version: str, *, sha256: Sha256 | None = None, using: Settings | None = None) -> Candidate:
+    """The source archive of a release, from the first index that has it; with `sha256`, that has this very file.
+
+    Raises:
+        StackError: no index has it, or none can be reached.
+
+    """
+    wanted = _version(version)
+    unfit: list[str] = []
+    offers, failures = _ask(package, using or settings())
+    for offer in offers:
+        if _parsed(offer) != wanted:
+            continue
+        stated = _sha256(offer)
+        if not _FILENAME.fullmatch(offer.filename):
+            unfit.append(offer.filename)
+        elif sha256 is not None and stated is not None and stated != sha256:
+            unfit.append(f"{offer.filename} with SHA-256 {stated}")
+        else:
+            return Candidate(offer.filename, offer.url, stated, _size(offer))
+    if unfit:
+        expected = f"a {_SUFFIX}" + (f" with SHA-256 {sha256}" if sha256 else "")
+        problem = f"the index has no fitting source archive of {package} {version}, only {', '.join(unfit)}"
+        raise StackError(problem, f"expected {expected}: check the pin, or use --source git")
+    if failures:
+        raise failures[0]
+    raise _missing(package, wanted, {found for offer in offers if (found := _parsed(offer))})
+
+
+def versions(package: str, *, stable: bool = True, using: Settings | None = None) -> list[Version]:
+    """The versions that have a source archive and were not withdrawn, in order; pre-releases on request only.
+
+    Raises:
+        StackError: no index has the project, or none can be reached.
+
+    """
+    offers, failures = _ask(package, using or settings())
+    found = {version for offer in offers if not offer.is_yanked and (version := _parsed(offer))}
+    if not found:
+        raise failures[0] if failures else _missing(package, None, found)
+    return sorted(version for version in found if not (stable and version.is_prerelease))
+
+
+def download(
+    candidate: Candidate,
+    target_dir: Path,
+    progress: Progress | None = None,
+    expected_sha256: Sha256 | None = None,
+    *,
+    using: Settings | None = None,
+) -> Path:
+    """Fetch the candidate into the folder, unless it is there; the file appears under its name when it is whole and right.
+
+    Args:
+        candidate: what `find` found.
+        target_dir: made when it is missing.
+        progress: told about the bytes.
+        expected_sha256: what the file must have; the index's own word when it is None.
+        using: how to reach the index; the user's configuration unless given.
+
+    Raises:
+        StackError: it cannot be fetched or written, or it is another file than expected.
+
+    """
+    target = target_dir / candidate.filename
+    expected = expected_sha256 or candidate.sha256
+    with cache.lock(target):
+        if expected is not None and target.is_file() and cache.hash_of(target) == expected:
+            return target
+        for abandoned in target_dir.glob(f".{candidate.filename}.*{_PART}"):
+            abandoned.unlink(missing_ok=True)
+        chunks = _chunks(candidate, using or settings(), progress)
+        try:
+            _write(target, chunks, expected)
+        except OSError as error:
+            raise cache.unwritable(target, error) from error
+    return target
+
+
+def _write(target: Path, chunks: Iterator[bytes], expected: Sha256 | None) -> None:
+    """Write a temporary file beside the target and rename it: a reader sees the whole right file or none."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_PART, dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            found = _copy(chunks, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if expected is not None and found != expected:
+            raise StackError(
+                f"{target.name} came with the SHA-256 {found}, expected {expected}",
+                "the index gave another file: check the index and the pin",
+            )
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copy(chunks: Iterator[bytes], file: IO[bytes]) -> Sha256:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+        file.write(chunk)
+    return Sha256(digest.hexdigest())
+
+
+def _chunks(candidate: Candidate, using: Settings, progress: Progress | None) -> Iterator[bytes]:
+    """The file's bytes as the server has them, at most `MAX_SIZE`."""
+    done = 0
+    try:
+        # identity: a server that compresses on the way would change the bytes that the hash speaks of.
+        with (
+            http.session(using) as session,
+            session.get(candidate.url, stream=True, timeout=using.timeout, headers={"Accept-Encoding": "identity"}) as response,
+        ):
+            response.raise_for_status()
+            _demand_same_kind(candidate.url, response)
+            total = _length(response) or candidate.size
+            if (total or 0) > MAX_SIZE:
+                raise _too_large(candidate)
+            for chunk in _raw(response):
+                done += len(chunk)
+                if done > MAX_SIZE:
+                    raise _too_large(candidate)
+                if progress is not None:
+                    progress(done, total)
+                yield chunk
+    except (OSError, urllib3.exceptions.HTTPError) as error:
+        if done:
+            raise StackError(
+                f"the download of {candidate.filename} broke off after {done} bytes", "run the command again"
+            ) from error
+        raise http.failure(candidate.url, error) from error
+
+
+def _raw(response: requests.Response) -> Iterator[bytes]:
+    if hasattr(response.raw, "stream"):
+        yield from response.raw.stream(_CHUNK, decode_content=False)
+    else:  # a file:// address
+        while chunk := response.raw.read(_CHUNK):
+            yield chunk
+
+
+def _demand_same_kind(url: str, response: requests.Response) -> None:
+    """No server may send us to a file of this machine."""
+    if response.url.startswith("file:") != url.startswith("file:"):
+        raise StackError(f"{redacted(url)} points at a local file", "check the configured index")
+
+
+def _length(response: requests.Response) -> int | None:
+    stated = response.headers.get("Content-Length", "")
+    return int(stated) if stated.isdecimal() else None
+
+
+def _too_large(candidate: Candidate) -> StackError:
+    return StackError(f"{candidate.filename} is larger than {MAX_SIZE} bytes", "check the index, or use --source git")
+
+
+def _ask(package: str, using: Settings) -> tuple[list[DistributionPackage], list[StackError]]:
+    """The source archives of a project on all indexes, in the order of the indexes, and what went wrong where."""
+    offers: list[DistributionPackage] = []
+    failures: list[StackError] = []
+    for index in using.indexes:
+        if refusal := http.insecure(index, using):
+            failures.append(refusal)
+            continue
+        with http.session(using) as session, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd pages: what comes of them is checked
+            try:
+                page = PyPISimple(index.url, session=session).get_project_page(package, timeout=using.timeout)
+            except NoSuchProjectError:
+                continue
+            except requests.exceptions.JSONDecodeError:
+                failures.append(_garbled(index.url))
+            except OSError as error:  # all that requests raises, and what it lets through
+                failures.append(http.failure(index.url, error))
+            except (ValueError, TypeError, LookupError, UnsupportedRepoVersionError):
+                failures.append(_garbled(index.url))
+            else:
+                local = index.url.startswith("file:")
+                offers += [
+                    offer
+                    for offer in page.packages
+                    if offer.package_type == "sdist" and (local or not offer.url.startswith("file:"))
+                ]
+    return offers, failures
+
+
+def _garbled(url: str) -> StackError:
+    return StackError(f"{redacted(url)} does not answer as a package index", "check the configured index")
+
+
+def _missing(package: str, wanted: Version | None, known: set[Version]) -> StackError:
+    if not known:
+        return StackError(f"no source archive of {package}", "check the package's name and the configured index")
+    stable = sorted((version for version in known if not version.is_prerelease), reverse=True) or sorted(known, reverse=True)
+    text = f"no source archive of {package} {wanted}; newest: {', '.join(map(str, stable[:_SHOWN]))}"
+    if wanted is not None and wanted < stable[0]:
+        below = [version for version in stable if version < wanted][:2]
+        above = [version for version in reversed(stable) if version > wanted][:2]
+        text += f"; nearest: {', '.join(map(str, [*reversed(below), *above]))}"
+    return StackError(text, "name one of these")
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion as error:
+        raise StackError(f"{text!r} is no version", "name a release such as 0.7.2.post1") from error
+
+
+def _parsed(offer: DistributionPackage) -> Version | None:
+    with suppress(InvalidVersion):
+        return Version(offer.version or "")
+    return None
+
+
+def _sha256(offer: DistributionPackage) -> Sha256 | None:
+    stated = (offer.digests.get("sha256") or "").lower()
+    return Sha256(stated) if re.fullmatch(r"[0-9a-f]{64}", stated) else None
+
+
+def _size(offer: DistributionPackage) -> int | None:
+    size = offer.size
+    return size if isinstance(size, int) and size >= 0 else None

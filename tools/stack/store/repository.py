@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bare repository of one upstream: made at once, filled at once, and known to be damaged when it is.
+
+New objects are gathered in a throw-away repository inside the store (`incoming`), and only complete packs move into the
+store before a ref names them (`adopt`). So a process that dies at any moment, or a git that outlives it, leaves nothing
+behind but such a folder, and `sweep` removes it.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from stack.model.errors import StackError
+from stack.store import cache, git
+
+_INCOMING = "incoming-"
+_SETTINGS = {
+    "gc.auto": "0",  # results of carries are named by no ref for a while
+    "maintenance.auto": "false",
+    "core.logAllRefUpdates": "false",
+    "core.autocrlf": "false",
+    "fetch.unpackLimit": "1",  # whatever arrives stays one pack, which moves by rename
+    "fetch.fsckObjects": "false",
+    "advice.detachedHead": "false",
+}
+_ABANDONED_AFTER = 3600
+"""Seconds. A git that fetches a missing object writes such files without our lock, but never for an hour."""
+
+_LOCK_PATIENCE = 1.0
+"""Seconds. A git that lives holds a lock file for milliseconds."""
+
+_PACK_ORDER = (".pack", ".promisor", ".rev", ".idx")
+"""Git looks for `.idx`: as long as that is missing, the rest is not there."""
+
+
+def open(home: Path, upstream: str) -> Path:
+    """The bare repository of `upstream` in the cache folder `home`, made when it is missing.
+
+    Raises:
+        StackError: it is damaged or cannot be made.
+
+    """
+    store = cache.upstream_store(home, upstream)
+    if not store.exists():
+        with cache.lock(store):  # `sweep` removes half-made stores, under the same lock
+            if not store.exists():
+                _create(store)
+    check(store)
+    return store
+
+
+def check(store: Path) -> None:
+    """Refuse a store that lost its shape or an object that a ref names.
+
+    Raises:
+        StackError: it is damaged; the message says what to delete.
+
+    """
+    if not ((store / "HEAD").is_file() and (store / "objects").is_dir() and (store / "refs").is_dir()):
+        raise damaged(store, "it is no bare git repository")
+    try:
+        # A ref's tree is read from its commit: that fails when the commit's pack is gone, cut short or torn.
+        said = git.run(["for-each-ref", "--format=%(tree)%(*tree)"], cwd=store, env={"GIT_DIR": str(store)}).stderr
+    except git.GitError as error:
+        raise damaged(store, error.problem) from error
+    if said:
+        raise damaged(store, said.decode("utf-8", "replace").splitlines()[0])
+
+
+def damaged(store: Path, why: str) -> StackError:
+    """The error for a store that cannot be used any more."""
+    return StackError(f"the store {store} is damaged ({why})", "it is only a cache: delete that folder and fetch again")
+
+
+@contextmanager
+def incoming(store: Path, *, borrowing: bool = False) -> Iterator[Path]:
+    """A throw-away bare repository inside the store; with `borrowing` it sees the store's objects.
+
+    Raises:
+        StackError: it cannot be made.
+
+    """
+    try:
+        place = Path(tempfile.mkdtemp(prefix=_INCOMING, dir=store))
+    except OSError as error:
+        raise cache.unwritable(store, error) from error
+    try:
+        _init(place)
+        if borrowing:
+            (place / "objects/info").mkdir(exist_ok=True)
+            (place / "objects/info/alternates").write_text(f"{store.absolute()}/objects\n")
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def adopt(store: Path, packs: Path, refs: Mapping[str, str]) -> None:
+    """Move the packs in a folder into the store, then point the refs at what they brought.
+
+    Raises:
+        StackError: the store cannot be written.
+
+    """
+    target = store / "objects/pack"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for suffix in _PACK_ORDER:
+            for file in sorted(packs.glob(f"pack-*{suffix}")):
+                file.replace(target / file.name)
+        _sync(target)
+    except OSError as error:
+        raise cache.unwritable(target, error) from error
+    set_refs(store, refs)
+
+
+def set_refs(store: Path, refs: Mapping[str, str]) -> None:
+    """Point refs at commits, all or none.
+
+    Raises:
+        GitError: git refuses, or an object is missing.
+
+    """
+    orders = "".join(f"update {ref}\0{target}\0\0" for ref, target in sorted(refs.items()))
+    git.run(["update-ref", "--stdin", "-z"], cwd=store, stdin=orders.encode(), env={"GIT_DIR": str(store)})
+
+
+def sweep(store: Path) -> None:
+    """Remove what killed processes left. Call it under the store's lock only."""
+    for folder in store.glob(f"{_INCOMING}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for folder in store.parent.glob(f".{store.name}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    locks = [*store.glob("*.lock"), *(store / "refs").rglob("*.lock")]
+    patience = time.monotonic() + _LOCK_PATIENCE
+    while any(lock.exists() for lock in locks) and time.monotonic() < patience:
+        time.sleep(0.05)
+    for lock in locks:
+        lock.unlink(missing_ok=True)
+    oldest = time.time() - _ABANDONED_AFTER
+    for file in [*store.glob("objects/pack/tmp_*"), *store.glob("objects/??/tmp_obj_*"), *store.glob("objects/pack/.tmp-*")]:
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+
+
+def _create(store: Path) -> None:
+    """Make the store beside its place and rename it there: it is never seen half made."""
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=f".{store.name}-", dir=store.parent))
+        place.chmod(0o755)
+        try:
+            _init(place)
+            place.rename(store)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    except OSError as error:
+        raise cache.unwritable(store, error) from error
+
+
+def _init(place: Path) -> None:
+    git.run(["init", "--quiet", "--bare", "--template=", "--object-format=sha1", "--initial-branch=main", str(place)])
+    (place / "info").mkdir(exist_ok=True)
+    settings = [f"\t{key.split('.')[1]} = {value}" for key, value in _SETTINGS.items()]
+    lines = [f"[{key.split('.')[0]}]\n{line}\n" for key, line in zip(_SETTINGS, settings, strict=True)]
+    with (place / "config").open("a", encoding="utf-8") as config:
+        config.write("".join(lines))
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An upstream's source tree as a commit in its store, from the release's source archive or from its git remote."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
+from packaging.version import InvalidVersion, Version
+
+from stack.model.errors import StackError
+from stack.model.ids import CommitId, Sha256, TreeId
+from stack.model.pins import Archive, Pin
+from stack.store import archive as archives
+from stack.store import cache as places
+from stack.store import git, remote, repository
+
+Source = Literal["archive", "git"]
+
+SOURCES: tuple[Source, ...] = ("archive", "git")
+
+
+class Progress(Protocol):
+    """Told how far long work is: `step` in words, then done of total bytes (0 of None where nothing counts)."""
+
+    def __call__(self, step: str, done: int, total: int | None) -> None:
+        """Note the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTree:
+    """An upstream's source tree in its store."""
+
+    upstream: str
+    tag: str
+    commit: CommitId
+    tree: TreeId
+    names_commit: str | None
+    version: str
+    archive: Archive | None
+    source: Source
+
+
+# Where releases write down the upstream commit that they were made from: a file in a folder at the top of the tree, and
+# how it stands there. Tried in this order.
+_STATED_COMMIT = (
+    # setuptools-scm: `__commit_id__ = commit_id = 'g5df63a720'`
+    ("_version.py", re.compile(rb"""^(?:__commit_id__|commit_id)\b[^'"\n]*['"]g?([0-9a-f]{7,40})['"]""", re.MULTILINE)),
+    # FlashInfer: `__git_commit__ = "946200de…"`
+    ("_build_meta.py", re.compile(rb"""^__git_commit__\b[^'"\n]*['"]g?([0-9a-f]{7,40})['"]""", re.MULTILINE)),
+)
+
+
+def obtain(
+    upstream: Pin,
+    tag: str | None = None,
+    *,
+    cache: Path,
+    source: Source = "archive",
+    progress: Progress | None = None,
+    vendored: Sequence[Pin] = (),
+) -> SourceTree:
+    """The source tree of `tag` (the pinned one unless given); what the store has is not fetched again.
+
+    Args:
+        upstream: the pin; for its own tag the pin's archive hash, tree and commit are demanded.
+        tag: a release tag.
+        cache: the cache folder, see `cache.root`.
+        source: where a tree that is missing comes from.
+        progress: told about long work.
+        vendored: all pins; with the git source those within this upstream replace its submodule entries.
+
+    Raises:
+        StackError: there is no such release, it cannot be fetched or it is not what the pin says.
+
+    """
+    name = upstream.upstream
+    wanted = tag or upstream.tag
+    if wanted is None:
+        raise StackError(
+            f"{name} has no release tag",
+            f"fetch {upstream.within.upstream}: it is vendored there" if upstream.within else "name a tag",
+        )
+    inside = [pin for pin in vendored if pin.within is not None and pin.within.upstream == name]
+    store = repository.open(cache, name)
+
+    def stored() -> SourceTree | None:
+        return _stored_archive(store, upstream, wanted) if source == "archive" else _stored_git(store, upstream, wanted, inside)
+
+    found = stored()
+    if found is None:
+        with places.lock(store, lambda: _tell(progress, "waiting for another process")):
+            repository.sweep(store)
+            found = stored()  # the other process may have fetched it
+            if found is None:
+                if source == "archive":
+                    _import(store, upstream, wanted, cache, progress)
+                else:
+                    _fetch(store, upstream, wanted, inside, progress)
+                found = stored()
+    if found is None:
+        raise repository.damaged(store, f"it does not keep {wanted}")
+    _demand_pinned(upstream, found)
+    return found
+
+
+def known_tags(upstream: Pin, *, stable: bool = True) -> list[str]:
+    """The release tags whose source archives the registry has, oldest first.
+
+    Raises:
+        StackError: the upstream has no archives, or no index can be reached.
+
+    """
+    from stack.store import registry  # noqa: PLC0415 - a third of a second that only a question to an index needs
+
+    return [f"v{version}" for version in registry.versions(_package(upstream), stable=stable)]
+
+
+def version_of(tag: str) -> str:
+    """The version that a release tag stands for: `v0.7.2.post1` -> `0.7.2.post1`.
+
+    Raises:
+        StackError: the tag is not made from a version.
+
+    """
+    try:
+        Version(tag)
+    except InvalidVersion as error:
+        raise StackError(
+            f"the tag {tag!r} names no version", "name a release tag such as v0.7.2.post1, or use --source git"
+        ) from error
+    return tag.removeprefix("v")
+
+
+def _import(store: Path, upstream: Pin, tag: str, cache: Path, progress: Progress | None) -> None:
+    package, version, expected = _package(upstream), version_of(tag), None
+    if upstream.archive is not None and tag == upstream.tag:
+        version, expected = upstream.archive.version, upstream.archive.sha256
+    path = _downloaded(places.archives(cache, package), package, version, expected)
+    if path is None:
+        from stack.store import registry  # noqa: PLC0415 - a third of a second that only a download needs
+
+        candidate = registry.find(package, version, sha256=expected)
+        expected = expected or candidate.sha256
+        step = f"downloading {candidate.filename}"
+        _tell(progress, step)
+        folder = places.archive(cache, package, candidate.filename).parent
+        path = registry.download(candidate, folder, lambda done, total: _tell(progress, step, done, total), expected)
+    step = f"importing {path.name}"
+    with repository.incoming(store) as place:
+        ref = _ref("archive", tag)
+        imported = archives.import_archive(
+            path,
+            place,
+            ref,
+            archives.Release(package, version, path.name),
+            expected_sha256=expected,
+            progress=lambda done, total: _tell(progress, step, done, total),
+        )
+        repository.adopt(store, place / "objects/pack", {ref: imported.commit})
+
+
+def _downloaded(folder: Path, package: str, version: str, sha256: Sha256 | None) -> Path | None:
+    """The archive that an earlier run downloaded; without a hash to compare none is trusted."""
+    if sha256 is None:
+        return None
+    for path in sorted(folder.glob("*.tar.gz")):
+        try:
+            if parse_sdist_filename(path.name) != (canonicalize_name(package), Version(version)):
+                continue
+        except (InvalidSdistFilename, InvalidVersion):
+            continue
+        if places.hash_of(path) == sha256:
+            return path
+    return None
+
+
+def _fetch(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin], progress: Progress | None) -> None:
+    _tell(progress, f"fetching {tag} of {upstream.upstream}")
+    commit = remote.fetch(store, upstream.git, tag)
+    if tag == upstream.tag and not commit.startswith(upstream.commit):
+        raise _moved(upstream, commit)
+    refs = {_ref("git", tag): commit}
+    if vendored:
+        _tell(progress, f"fetching what {upstream.upstream} {tag} vendors")
+        refs[_ref("grafted", tag)] = remote.graft(store, commit, vendored, pinned=tag == upstream.tag)
+    repository.set_refs(store, refs)
+
+
+def _stored_archive(store: Path, upstream: Pin, tag: str) -> SourceTree | None:
+    found = _commit(store, _ref("archive", tag))
+    if found is None:
+        return None
+    commit, tree, message = found
+    trailers = dict(re.findall(r"^([A-Z][A-Za-z0-9]*): (.*)$", message, re.MULTILINE))
+    sha256 = Sha256(trailers["Sha256"])
+    if tag == upstream.tag and upstream.archive is not None and upstream.archive.sha256 not in (None, sha256):
+        return None  # the pin speaks of another archive by now
+    archive = Archive(trailers["Package"], trailers["Version"], sha256)
+    stated = _stated_commit(store, upstream.upstream, commit)
+    return SourceTree(upstream.upstream, tag, commit, tree, stated, archive.version, archive, "archive")
+
+
+def _stored_git(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin]) -> SourceTree | None:
+    real = _commit(store, _ref("git", tag))
+    found = _commit(store, _ref("grafted", tag)) if vendored else real
+    if real is None or found is None or not remote.is_grafted(store, found[0], vendored, pinned=tag == upstream.tag):
+        return None
+    if tag == upstream.tag and not real[0].startswith(upstream.commit):
+        return None  # the pin speaks of another commit by now
+    return SourceTree(upstream.upstream, tag, found[0], found[1], real[0], tag.removeprefix("v"), None, "git")
+
+
+def _demand_pinned(upstream: Pin, found: SourceTree) -> None:
+    """The pinned release must be what the pin says."""
+    if found.tag != upstream.tag:
+        return
+    stated = found.names_commit
+    if stated is not None and not (stated.startswith(upstream.commit) or upstream.commit.startswith(stated)):
+        raise _moved(upstream, stated)
+    if found.source == "archive" and upstream.tree not in (None, found.tree):
+        raise StackError(
+            f"the source archive of {upstream.upstream} {found.tag} has the tree {found.tree}, pins.toml says {upstream.tree}",
+            f"correct the tree of {upstream.upstream}",
+        )
+
+
+def _moved(upstream: Pin, commit: str) -> StackError:
+    return StackError(
+        f"{upstream.upstream} {upstream.tag} is commit {commit}, pins.toml says {upstream.commit}",
+        f"correct the commit of {upstream.upstream}, or find out why its tag moved",
+    )
+
+
+def _commit(store: Path, ref: str) -> tuple[CommitId, TreeId, str] | None:
+    """Commit, tree and message of a ref of the store."""
+    said = git.text(["for-each-ref", "--format=%(objectname)%00%(tree)%00%(contents)%00", ref], env={"GIT_DIR": str(store)})
+    if not said:
+        return None
+    commit, tree, message, _ = said.split("\0", 3)
+    return CommitId(commit), TreeId(tree), message
+
+
+def _stated_commit(store: Path, upstream: str, commit: CommitId) -> str | None:
+    """The upstream commit that the tree says it was made from."""
+    env = {"GIT_DIR": str(store)}
+    folders = git.text(["ls-tree", "-d", "-z", "--name-only", commit], env=env).split("\0")
+    folders = sorted(filter(None, folders), key=lambda folder: (folder != upstream, folder))
+    asked = [f"{folder}/{file}" for file, _ in _STATED_COMMIT for folder in folders]
+    there = set(git.text(["ls-tree", "-z", "--name-only", commit, "--", *asked], env=env).split("\0"))
+    for file, pattern in _STATED_COMMIT:
+        for path in (f"{folder}/{file}" for folder in folders if f"{folder}/{file}" in there):
+            found = pattern.search(git.run(["cat-file", "blob", f"{commit}:{path}"], env=env).stdout)
+            if found is not None:
+                return found[1].decode()
+    return None
+
+
+def _package(upstream: Pin) -> str:
+    if upstream.archive is None:
+        raise StackError(f"pins.toml names no source archive for {upstream.upstream}", "use --source git")
+    return upstream.archive.package
+
+
+def _ref(kind: Literal["archive", "git", "grafted"], tag: str) -> str:
+    # Narrower than git's own rules for ref names, which forbid all the rest of what could hurt here.
+    if (
+        not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*", tag)
+        or ".." in tag
+        or tag.endswith((".", ".lock"))
+    ):
+        raise StackError(f"{tag!r} is no release tag", "name a tag such as v0.32.0")
+    return f"refs/stack/{kind}/{tag}"
+
+
+def _tell(progress: Progress | None, step: str, done: int = 0, total: int | None = None) -> None:
+    if progress is not None:
+        progress(step, done, total)
