@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -212,6 +213,4 @@ class Remote:
 
 def run_python(code: str, *args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
     """Run a script in a Python of its own, where it may fork, kill itself and set limits."""
-    import sys
-
     return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, check=False, **kwargs)  # type: ignore[call-overload,no-any-return]

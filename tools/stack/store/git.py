@@ -55,7 +55,7 @@ def _verb(command: Sequence[str]) -> str:
     """The subcommand, after any `-c name=value`."""
     words = iter(command)
     for word in words:
-        if word == "-c":
+        if word in ("-c", "-C"):
             next(words, None)
         elif not word.startswith("-"):
             return word

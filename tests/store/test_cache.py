@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from stack.model.errors import StackError
+from stack.store import cache
+
+
+def test_the_named_folder_wins_then_the_variable_then_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.root() == Path(platformdirs.user_cache_dir("stack", appauthor=False))
+    monkeypatch.setenv("STACK_CACHE", str(tmp_path / "variable"))
+    assert cache.root() == tmp_path / "variable"
+    assert cache.root(tmp_path / "named") == tmp_path / "named"
+
+
+def test_places(tmp_path: Path) -> None:
+    assert cache.upstream_store(tmp_path, "vllm") == tmp_path / "upstreams/vllm.git"
+    assert cache.archive(tmp_path, "vllm", "vllm-1.0.tar.gz") == tmp_path / "archives/vllm/vllm-1.0.tar.gz"
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", ".hidden", "a\0b", "-rf", "a\n"])
+def test_names_that_are_no_file_names_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StackError, match="cannot be a file name"):
+        cache.upstream_store(tmp_path, name)
+    with pytest.raises(StackError, match="cannot be a file name"):
+        cache.archive(tmp_path, "vllm", name)
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from stack.store import cache
+with cache.lock(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_lock_waits_for_the_other_process_and_says_so(tmp_path: Path) -> None:
+    waited: list[bool] = []
+    with hold(tmp_path / "x", 0.3) as other:
+        with cache.lock(tmp_path / "x", lambda: waited.append(True)):
+            assert other.wait() == 0
+    assert waited == [True]
+
+
+def test_a_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    with hold(tmp_path / "x", 60) as other:
+        other.kill()
+        other.wait()
+        started = time.monotonic()
+        with cache.lock(tmp_path / "x"):
+            assert time.monotonic() - started < 5
+
+
+def test_locks_of_different_paths_do_not_meet(tmp_path: Path) -> None:
+    with hold(tmp_path / "x", 60) as other:
+        with cache.lock(tmp_path / "y", lambda: pytest.fail("waited")):
+            pass
+        other.kill()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StackError, match=r"cannot write .*file/x.*STACK_CACHE"), cache.lock(tmp_path / "file/x/y"):
+        pass

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is the stack in order: every patch applies and is byte-stable, the pins belong together, what is named is there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stack.carry import apply, bases, rebase, required
+from stack.carry.apply import Misfit
+from stack.carry.bases import Stores
+from stack.carry.export import export
+from stack.model import extras, series
+from stack.model.errors import StackError
+from stack.model.ids import CommitId
+from stack.model.patch import Patch, trailers
+from stack.model.series import State
+from stack.model.stack import FOLDER, Stack
+
+_OVER = frozenset({State.MERGED, State.DECLINED, State.INAPPROPRIATE})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not in order; `place` is a file of the stack, or a pin."""
+
+    place: str
+    problem: str
+
+
+def lint(stores: Stores) -> tuple[Finding, ...]:
+    """Everything that is not in order; what cannot even be loaded was refused before.
+
+    Raises:
+        StackError: a pinned source cannot be had.
+
+    """
+    stack = stores.stack
+    return (*_pins(stores), *_series(stack), *(finding for pin in stack.pins for finding in _patches(stores, pin.upstream)))
+
+
+def _pins(stores: Stores) -> Iterator[Finding]:
+    pins = stores.stack.pins
+    for need in required.unmet(rebase.needs_at_pins(stores), pins):
+        yield Finding("pins.toml", need.sentence(pins.get(need.needs)))
+    for problem in extras.disagreements(stores.stack.root, pins):
+        yield Finding(extras.FILE, problem)
+    for pin in pins:
+        if pin.within is not None:
+            objects = stores.objects(pin.upstream)
+            tree = objects.tree_of(bases.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
+            for path, found in bases.changed_subtrees(objects, pin, tree).items():
+                yield Finding("pins.toml", f"{pin.upstream}.subtrees.{path} is {pin.subtrees[path]}, the source has {found}")
+
+
+def _series(stack: Stack) -> Iterator[Finding]:
+    for one in stack.series:
+        place = f"{FOLDER}/{one.name}/{series.FILE}"
+        if not one.patches and one.state not in _OVER:
+            yield Finding(place, f"has no patch, and its state is {one.state}")
+        for proof in one.proves:
+            if not (stack.root / proof).exists():
+                yield Finding(place, f"proves names {proof}, which is not there")
+        for ref in one.patches:
+            if not any(key == "Signed-off-by" for key, _ in trailers(stack.patches[ref].message)):
+                yield Finding(f"{FOLDER}/{ref.path}", "has no Signed-off-by")
+
+
+def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
+    """Each patch on the ones before it; one that does not apply is left out for the rest."""
+    patches = stores.stack.order(upstream)
+    if not patches:
+        return
+    try:
+        base = stores.base(upstream)
+    except apply.DoesNotApply:
+        yield Finding(upstream, "stands on a tree whose own patches do not apply")
+        return
+    objects = stores.objects(upstream)
+    applied: list[tuple[Patch, CommitId]] = []
+    tip = base
+    for patch in patches:
+        try:
+            tree = apply.apply(objects, objects.tree_of(tip), patch)
+        except StackError as bad:
+            yield Finding(f"{FOLDER}/{patch.ref.path}", str(bad))
+            continue
+        if isinstance(tree, Misfit):
+            yield Finding(f"{FOLDER}/{patch.ref.path}", f"does not apply: {tree}")
+            continue
+        tip = apply.commit(objects, tree, tip, patch)
+        applied.append((patch, tip))
+    for (patch, _), data in zip(applied, export(objects, base, [commit for _, commit in applied]), strict=True):
+        if data != patch.raw:
+            yield Finding(f"{FOLDER}/{patch.ref.path}", _unstable(patch.raw, data))
+
+
+def _unstable(have: bytes, exported: bytes) -> str:
+    """Where the bytes differ from what git would export."""
+    ours, theirs = have.split(b"\n"), exported.split(b"\n")
+    line = next(
+        (number for number, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other),
+        min(len(ours), len(theirs)),
+    )
+    return f"is not byte-stable: line {line + 1} is not what `git format-patch` would write (`stack checkout` and `stack refresh` mend it)"

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moving the stack to other releases: what would become of every patch, and the files of the stack as they would be then."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from stack.carry import bases, engine, required
+from stack.carry.bases import Stores
+from stack.carry.engine import Carry
+from stack.carry.outcome import Carried, Outcome
+from stack.carry.required import Need
+from stack.model import document, extras, pins, series
+from stack.model.errors import StackError
+from stack.model.ids import CommitId, TreeId
+from stack.model.pins import Pin, Pins
+from stack.model.stack import FOLDER, Stack
+from stack.store import git
+from stack.store.sources import SourceTree
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the user asked for. `resolved` are trees after patches whose conflicts a person has resolved, by patch path."""
+
+    upstream: str
+    tag: str
+    with_required: bool = False
+    resolved: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One upstream's part: its pin before and after, and its patches carried."""
+
+    upstream: str
+    old: Pin
+    new: Pin
+    carry: Carry
+
+    @property
+    def moves(self) -> bool:
+        """Whether the pin changes."""
+        return self.old != self.new
+
+
+@dataclass(frozen=True, slots=True)
+class Rebase:
+    """A rebase worked out whole; nothing is written to the stack yet."""
+
+    stack: Stack
+    request: Request
+    legs: tuple[Leg, ...]
+    unmet: tuple[Need, ...]
+
+    @property
+    def carried(self) -> bool:
+        """Whether no patch needs a person."""
+        return all(leg.carry.complete for leg in self.legs)
+
+    def rows(self) -> Iterable[Carried]:
+        """Every patch's outcome, leg by leg."""
+        return (row for leg in self.legs for row in leg.carry.rows)
+
+    def first_conflict(self) -> tuple[Leg, Carried, CommitId] | None:
+        """The first patch that needs a person: its leg, its row, and the commit that it has to go onto."""
+        for leg in self.legs:
+            tip = leg.carry.onto
+            for row in leg.carry.rows:
+                if row.outcome is Outcome.CONFLICT:
+                    return leg, row, tip
+                tip = row.commit or tip
+        return None
+
+    def pins(self) -> Pins:
+        """The pins after the rebase."""
+        return self.stack.pins.replaced(*(leg.new for leg in self.legs))
+
+    def files(self) -> dict[str, bytes | None]:
+        """The files of the stack that the rebase writes (None: removes), by path below the root."""
+        root, new_pins = self.stack.root, self.pins()
+        files: dict[str, bytes | None] = {pins.FILE: pins.edited(document.read_text(root / pins.FILE), new_pins).encode()}
+        if (root / extras.FILE).is_file():
+            files[extras.FILE] = extras.edited(document.read_text(root / extras.FILE), new_pins).encode()
+        for row in self.rows():
+            files[f"{FOLDER}/{row.patch.ref.path}"] = None
+        for leg in self.legs:
+            files |= {f"{FOLDER}/{path}": data for path, data in leg.carry.exported.items()}
+        landed = {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
+        for one in self.stack.series:
+            if landed & set(one.patches):
+                file = f"{FOLDER}/{one.name}/{series.FILE}"
+                kept = tuple(ref for ref in one.patches if ref not in landed)
+                files[file] = series.edited(document.read_text(root / file), kept).encode()
+        return files
+
+
+def rebase(stores: Stores, request: Request) -> Rebase:
+    """Work out a rebase; the stack's files are only read.
+
+    Raises:
+        StackError: no such upstream or release, or a patch that does not even apply to its own pin.
+
+    """
+    stack = stores.stack
+    pin = stack.pins.get(request.upstream)
+    if pin.within is not None:
+        raise StackError(
+            f"{pin.upstream} is vendored in {pin.within.upstream}", f"rebase {pin.within.upstream}, and it comes along"
+        )
+    targets, stated = _targets(stores, request)
+    legs: list[Leg] = []
+    for name in stack.pins.names():
+        if name in targets:
+            legs.append(_released(stores, name, targets[name], request.resolved))
+            legs += [
+                _vendored(stores, inner, legs[-1], targets[name], request.resolved) for inner in stack.pins.vendored_in(name)
+            ]
+    new_pins = stack.pins.replaced(*(leg.new for leg in legs))
+    return Rebase(stack, request, tuple(legs), required.unmet(stated, new_pins))
+
+
+def needs_at_pins(stores: Stores) -> dict[str, tuple[Need, ...]]:
+    """What every released upstream states about the others, at the pins."""
+    pins_ = stores.stack.pins
+    return {pin.upstream: _needs(stores, pin, stores.obtain(pin.upstream)) for pin in pins_ if pin.within is None}
+
+
+def repinned(stores: Stores, upstream: str, tag: str) -> tuple[Pins, tuple[Need, ...]]:
+    """The pins with one upstream at another tag, and the needs that they do not meet; patches are not looked at.
+
+    Raises:
+        StackError: no such upstream or release, or what is vendored there cannot be named.
+
+    """
+    pin = stores.stack.pins.get(upstream)
+    if pin.within is not None:
+        raise StackError(f"{upstream} is vendored in {pin.within.upstream}", f"set {pin.within.upstream}, and it comes along")
+    tree = stores.obtain(upstream, tag)
+    changed = [_pinned(pin, tree)]
+    for inner in stores.stack.pins.vendored_in(upstream):
+        vendored = bases.vendored_base(stores.objects(upstream), inner, tree.commit)
+        changed.append(_vendored_pin(stores, inner, tree, stores.objects(upstream).tree_of(vendored)))
+    new_pins = stores.stack.pins.replaced(*changed)
+    stated = needs_at_pins(stores) | {upstream: _needs(stores, changed[0], tree)}
+    return new_pins, required.unmet(stated, new_pins)
+
+
+def _targets(stores: Stores, request: Request) -> tuple[dict[str, SourceTree], dict[str, tuple[Need, ...]]]:
+    """The trees to move to, and what every release then states about the others."""
+    stack = stores.stack
+    targets = {request.upstream: stores.obtain(request.upstream, request.tag)}
+    stated = needs_at_pins(stores)
+    waiting = [request.upstream]
+    while waiting:
+        name = waiting.pop()
+        stated[name] = _needs(stores, stack.pins.get(name), targets[name])
+        for need in stated[name]:
+            other = stack.pins.get(need.needs)
+            if request.with_required and need.needs not in targets and not need.met_by(other):
+                targets[need.needs] = stores.obtain(need.needs, required.tag_of(other, need.version))
+                waiting.append(need.needs)
+    return targets, stated
+
+
+def _needs(stores: Stores, pin: Pin, tree: SourceTree) -> tuple[Need, ...]:
+    return required.needs(stores.objects(pin.upstream), tree.tree, pin, tree.tag, stores.stack.pins)
+
+
+def _released(stores: Stores, name: str, target: SourceTree, resolved: Mapping[str, TreeId]) -> Leg:
+    pin = stores.stack.pins.get(name)
+    carried = engine.carry(stores.objects(name), stores.base(name), target.commit, stores.stack.order(name), resolved=resolved)
+    return Leg(name, pin, _pinned(pin, target), carried)
+
+
+def _vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, resolved: Mapping[str, TreeId]) -> Leg:
+    """A vendored upstream's leg: its patches go below the folder, after the holder's own."""
+    objects = stores.objects(pin.upstream)
+    base = bases.vendored_base(objects, pin, holder.carry.source_tip)
+    onto = bases.vendored_base(objects, pin, holder.carry.tip)
+    unpatched = objects.tree_of(bases.vendored_base(objects, pin, target.commit))
+    carried = engine.carry(objects, base, onto, stores.stack.order(pin.upstream), resolved=resolved)
+    return Leg(pin.upstream, pin, _vendored_pin(stores, pin, target, unpatched), carried)
+
+
+def _pinned(pin: Pin, target: SourceTree) -> Pin:
+    """The pin of a released upstream at another tree.
+
+    Raises:
+        StackError: the archive does not say which commit it was made from.
+
+    """
+    if target.tag == pin.tag and target.source == "archive":
+        return replace(pin, archive=target.archive, tree=target.tree)
+    if target.names_commit is None:
+        raise StackError(f"the source archive of {pin.upstream} {target.tag} names no commit", "use --source git")
+    archive = target.archive
+    if archive is None and pin.archive is not None:
+        archive = replace(pin.archive, version=target.version, sha256=None)
+    tree = target.tree if target.source == "archive" else None
+    return replace(pin, tag=target.tag, commit=target.names_commit, archive=archive, tree=tree, subtrees={})
+
+
+def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) -> Pin:
+    """The pin of a vendored upstream: an archive does not name its commit, but an unchanged tree proves it; git names it.
+
+    Raises:
+        StackError: the vendored tree has changed and only an archive is at hand.
+
+    """
+    assert pin.within is not None
+    objects = stores.objects(pin.upstream)
+    if target.source == "git":
+        assert target.names_commit is not None
+        entry = objects.entry(objects.tree_of(CommitId(target.names_commit)), pin.within.path)
+        if entry is not None and entry.mode == 0o160000:
+            found = {path: TreeId(new) for path, _, new in bases.subtrees(objects, pin, tree) if new is not None}
+            return replace(pin, commit=entry.id, subtrees=found)
+    if pin.subtrees and not bases.changed_subtrees(objects, pin, tree):
+        return pin
+    old = objects.tree_of(bases.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
+    if tree == old:
+        return pin
+    raise StackError(
+        f"{pin.within.upstream} {target.tag} vendors another {pin.upstream}, and its archive does not name the commit",
+        "use --source git",
+    )
+
+
+def range_diff(stores: Stores, leg: Leg, *, colour: bool = False) -> str:
+    """`git range-diff` of a leg's patches before and after: what a person reviews. Empty where there is nothing to compare."""
+    if not leg.carry.sources:
+        return ""
+    ranges = [f"{leg.carry.base}..{leg.carry.source_tip}", f"{leg.carry.onto}..{leg.carry.tip}"]
+    show = "--color" if colour else "--no-color"
+    return git.text(["range-diff", show, *ranges], env={"GIT_DIR": str(stores.objects(leg.upstream).repository)})

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proving the pins against what the sources say themselves."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from stack.carry import bases
+from stack.carry.bases import Place, Stores
+from stack.model.ids import CommitId
+from stack.model.pins import Pin
+from stack.model.stack import Stack
+from stack.store import archive as archives
+from stack.store import cache as places
+from stack.store.sources import SourceTree
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One field of one pin: what pins.toml says and what the source says. `found` is None where the source says nothing."""
+
+    upstream: str
+    field: str
+    expected: str
+    found: str | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the source says the same; a commit may be pinned, or stated, by a prefix."""
+        if self.found is None:
+            return False
+        if self.field == "commit":
+            return self.found.startswith(self.expected) or self.expected.startswith(self.found)
+        return self.found == self.expected
+
+
+def verify(stack: Stack, place: Place) -> tuple[Check, ...]:
+    """Check every pin: archive hash, tree, the commit that the release names, the folders that a vendored pin vouches for.
+
+    Nothing that was recorded at an earlier fetch is believed: the archive's bytes are hashed again, and its tree is worked out
+    again without git. With the git source the tag's commit is checked, and that the files which both have are the same.
+
+    Raises:
+        StackError: a source cannot be had.
+
+    """
+    with Stores(stack, place) as stores:
+        checks: list[Check] = []
+        for pin in stack.pins:
+            if pin.within is None:
+                checks += _released(stores, pin)
+            else:
+                checks += _vendored(stores, pin)
+        return tuple(checks)
+
+
+def _released(stores: Stores, pin: Pin) -> Iterator[Check]:
+    found = _unvouched(stores, pin)
+    yield Check(pin.upstream, "commit", pin.commit, found.names_commit)
+    if stores.place.source == "archive":
+        yield from _archive(stores, pin, found)
+    elif pin.archive is not None:
+        yield from _same_files(stores, pin, found)
+
+
+def _unvouched(stores: Stores, pin: Pin) -> SourceTree:
+    """The pinned release as the source has it, even where the pin says otherwise."""
+    from stack.store import sources  # noqa: PLC0415  (the registry client behind it is slow to import)
+
+    stranger = replace(pin, tag=None, tree=None)
+    place = stores.place
+    vendored = stores.stack.pins.upstreams
+    return sources.obtain(stranger, pin.tag, cache=place.cache, source=place.source, progress=place.progress, vendored=vendored)
+
+
+def _archive(stores: Stores, pin: Pin, found: SourceTree) -> Iterator[Check]:
+    from stack.store import registry  # noqa: PLC0415  (slow to import)
+
+    assert pin.archive is not None
+    candidate = registry.find(pin.archive.package, pin.archive.version)
+    path = registry.download(candidate, places.archives(stores.place.cache, pin.archive.package))
+    if pin.archive.sha256 is not None:
+        yield Check(pin.upstream, "archive.sha256", pin.archive.sha256, places.hash_of(path))
+    tree = archives.tree_id(path)
+    if pin.tree is not None:
+        yield Check(pin.upstream, "tree", pin.tree, tree)
+    yield Check(pin.upstream, "store", tree, found.tree)
+    yield Check(pin.upstream, "archive.version", pin.archive.version, found.version)
+
+
+def _same_files(stores: Stores, pin: Pin, found: SourceTree) -> Iterator[Check]:
+    """The files that archive and git both have are the same."""
+    place = replace(stores.place, source="archive")
+    with Stores(stores.stack, place) as archived:
+        other = _unvouched(archived, pin)
+        objects = archived.objects(pin.upstream)
+        both = [(path, old, new) for path, old, new in objects.difference(other.tree, found.tree) if old and new]
+        for path, old, new in both:
+            yield Check(pin.upstream, f"file {path}", old.id, new.id)
+        if not both:
+            yield Check(pin.upstream, "files of both", "the same", "the same")
+
+
+def _vendored(stores: Stores, pin: Pin) -> Iterator[Check]:
+    assert pin.within is not None
+    holder = _unvouched(stores, stores.stack.pins.get(pin.within.upstream))
+    objects = stores.objects(pin.upstream)
+    if holder.source == "git" and holder.names_commit is not None:
+        entry = objects.entry(objects.tree_of(CommitId(holder.names_commit)), pin.within.path)
+        yield Check(pin.upstream, "commit", pin.commit, entry.id if entry is not None else None)
+    tree = objects.tree_of(bases.vendored_base(objects, pin, holder.commit))
+    for path, wanted, found in bases.subtrees(objects, pin, tree):
+        yield Check(pin.upstream, f"subtrees.{path}", wanted, found)

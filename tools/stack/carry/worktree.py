@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Out to an ordinary git working tree with one commit a patch, and back.
+
+The working tree is a repository of its own: it goes on living when the store is deleted. Which series and file a commit
+belongs to stands in two trailers of its message; they are put in on the way out and taken off on the way back.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.carry import apply
+from stack.carry.bases import Stores
+from stack.carry.export import export
+from stack.model import document, series
+from stack.model.errors import StackError
+from stack.model.ids import CommitId, TreeId
+from stack.model.patch import trailers
+from stack.model.series import PatchRef
+from stack.model.stack import FOLDER, Stack
+from stack.store import git
+from stack.store.objects import Identity, Objects
+
+SERIES = "Stack-Series"
+PATCH = "Stack-Patch"
+BRANCH = "stack"
+BASE_TAG = "stack-base"
+_RECORD = "stack-checkout.json"
+_IDENTITY = re.compile(r"^(?P<name>.*?) ?<(?P<mail>[^>]*)> (?P<date>\d+ [+-]\d{4})$")
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What a working tree changes in the stack: the files to write, and the patches by what became of them."""
+
+    files: Mapping[str, bytes | None]
+    expected: Mapping[str, bytes | None]
+    kept: tuple[PatchRef, ...]
+    changed: tuple[PatchRef, ...]
+    added: tuple[PatchRef, ...]
+    dropped: tuple[PatchRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    id: CommitId
+    tree: TreeId
+    author: Identity
+    message: str
+
+
+def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
+    """Make a working tree of the pinned upstream with one commit a patch; returns its tip.
+
+    Raises:
+        StackError: the folder is not empty, or a patch does not fit.
+
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
+    objects = stores.objects(upstream)
+    base = stores.base(upstream)
+    patches = stores.stack.order(upstream)
+    tip = base
+    for patch, commit in zip(patches, apply.chain(objects, base, patches), strict=True):
+        author = Identity(patch.author.name, patch.author.mail, patch.author.date)
+        marks = {SERIES: patch.ref.series, PATCH: patch.ref.file}
+        tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, marks), author)
+    seed(folder, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
+    git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=folder)
+    record = {
+        "upstream": upstream,
+        "base": base,
+        "patches": {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches},
+    }
+    (folder / ".git" / _RECORD).write_text(json.dumps(record, indent=1))
+    git.run(["reset", "--quiet", "--hard"], cwd=folder)
+    return tip
+
+
+def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partial: bool) -> None:
+    """A new repository in `folder` with some commits of a store. A partial store's objects are borrowed, else copied."""
+    git.run(["init", "--quiet", f"--initial-branch={BRANCH}", str(folder)])
+    if partial:
+        (folder / ".git/objects/info").mkdir(exist_ok=True)
+        (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
+        for key in ("remote.origin.url", "remote.origin.promisor", "remote.origin.partialclonefilter"):
+            value = git.run(["config", key], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1)).stdout.decode().strip()
+            if value:
+                git.run(["config", key, value], cwd=folder)
+    else:
+        # The store lets anyone who can read it read all of it: any commit may be asked for by its id.
+        serve = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
+        git.run(
+            ["fetch", "--quiet", "--no-tags", f"--upload-pack={serve}", str(objects.repository), *refs.values()], cwd=folder
+        )
+    for ref, commit in refs.items():
+        git.run(["update-ref", ref, commit], cwd=folder)
+
+
+def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
+    """What the commits of a working tree make of the stack's patches; nothing is written.
+
+    Raises:
+        StackError: something would be lost: uncommitted changes, commits without a series, merges, patches that were changed
+            in the stack since the checkout, or a tree that stands on another pin.
+
+    """
+    record = _record(folder, upstream)
+    _check_settled(folder)
+    _check_unchanged(stores.stack, upstream, record)
+    base = CommitId(record["base"])
+    if base != stores.base(upstream):
+        raise StackError(f"{folder} stands on another pin of {upstream}", "check it out anew and move your commits there")
+    common = Path(git.text(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder))
+    with Objects(common) as objects:
+        commits = _commits(objects, folder, base)
+        refs = _assign(stores.stack, upstream, commits)
+        written = _without_marks(objects, base, commits)
+        exported = dict(zip(refs, export(objects, base, written), strict=True))
+    return _refreshed(stores.stack, upstream, exported)
+
+
+def with_trailers(message: str, added: Mapping[str, str]) -> str:
+    """The message with trailers at its end."""
+    lines = "".join(f"{key}: {value}\n" for key, value in added.items())
+    body = message.rstrip("\n")
+    return f"{body}\n{lines}" if trailers(message) else f"{body}\n\n{lines}"
+
+
+def without_trailers(message: str, keys: Iterable[str]) -> str:
+    """The message without the trailers of these keys."""
+    if not trailers(message):
+        return message
+    head, _, last = message.rstrip("\n").rpartition("\n\n")
+    kept = [line for line in last.splitlines() if line.partition(":")[0] not in set(keys)]
+    return f"{head}\n\n" + "\n".join(kept) + "\n" if kept else f"{head}\n"
+
+
+def _record(folder: Path, upstream: str) -> dict[str, str]:
+    if not folder.is_dir():
+        raise StackError(f"{folder} is not a folder", f"`stack checkout {upstream} {folder}` makes it")
+    inside = git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder, accept=(0, 128))
+    place = Path(inside.stdout.decode().strip()) / _RECORD
+    if inside.returncode or not place.is_file():
+        raise StackError(f"{folder} was not made by `stack checkout`", f"make one: stack checkout {upstream} DIR")
+    record: dict[str, str] = json.loads(place.read_text())
+    if record["upstream"] != upstream:
+        raise StackError(f"{folder} is a working tree of {record['upstream']}", f"stack refresh {record['upstream']} {folder}")
+    return record
+
+
+def _check_settled(folder: Path) -> None:
+    git_dir = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=folder))
+    for name in ("rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "REVERT_HEAD", "MERGE_HEAD", "BISECT_LOG"):
+        if (git_dir / name).exists():
+            raise StackError(f"{folder} is in the middle of a git operation ({name})", "finish or abort it first")
+    dirty = git.text(["status", "--porcelain", "-z", "--untracked-files=all"], cwd=folder).split("\0")[:-1]
+    if dirty:
+        raise StackError(
+            f"{folder} has {len(dirty)} uncommitted change(s), first {dirty[0][3:]}",
+            "commit, stash or remove them: refresh would lose them",
+        )
+
+
+def _check_unchanged(stack: Stack, upstream: str, record: Mapping[str, object]) -> None:
+    then = record["patches"]
+    assert isinstance(then, dict)
+    now = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
+    for path in sorted(then.keys() | now.keys()):
+        if then.get(path) != now.get(path):
+            raise StackError(
+                f"{FOLDER}/{path} has changed in the stack since the checkout", "check out anew and move your commits there"
+            )
+
+
+def _commits(objects: Objects, folder: Path, base: CommitId) -> list[_Commit]:
+    if git.run(["merge-base", "--is-ancestor", base, "HEAD"], cwd=folder, accept=(0, 1, 128)).returncode:
+        raise StackError(f"HEAD of {folder} does not stand on the pin", f"rebase your commits onto {BASE_TAG}")
+    listed = git.text(["rev-list", "--reverse", "--topo-order", "--parents", f"{base}..HEAD"], cwd=folder).splitlines()
+    commits = []
+    for line in listed:
+        commit, *parents = line.split()
+        if len(parents) != 1:
+            raise StackError(f"{commit[:12]} is a merge", "a series is a line of commits: rebase instead of merging")
+        commits.append(_read(objects, CommitId(commit)))
+    return commits
+
+
+def _read(objects: Objects, commit: CommitId) -> _Commit:
+    head, _, message = objects.read(commit).partition(b"\n\n")
+    fields = dict(line.split(b" ", 1) for line in reversed(head.splitlines()) if not line.startswith(b" "))
+    try:
+        author = _IDENTITY.match(fields[b"author"].decode("utf-8"))
+        text = message.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        raise StackError(f"the message or author of {commit[:12]} is not UTF-8", "reword it: git rebase -i") from bad
+    if author is None or not text.strip():
+        raise StackError(f"{commit[:12]} has no readable author or no message", "amend it: git rebase -i")
+    return _Commit(
+        commit, objects.tree_of(commit), Identity(author["name"], author["mail"], author["date"]), text.strip("\n") + "\n"
+    )
+
+
+def _assign(stack: Stack, upstream: str, commits: Sequence[_Commit]) -> list[PatchRef]:
+    """Which patch each commit is; the order of the series must be kept."""
+    order = [one.name for one in stack.series]
+    taken: set[PatchRef] = {ref for one in stack.series for ref in one.patches if ref.upstream != upstream}
+    refs: list[PatchRef] = []
+    for commit in commits:
+        marks = dict(reversed(trailers(commit.message)))
+        name, subject = marks.get(SERIES), commit.message.partition("\n")[0]
+        if name is None:
+            raise StackError(
+                f"commit {commit.id[:12]} ({subject}) names no series",
+                f"add one: git commit --amend --trailer '{SERIES}: <name>'",
+            )
+        if name not in order:
+            raise StackError(
+                f"commit {commit.id[:12]} names the series {name!r}, which is not in {FOLDER}/",
+                f"there are: {', '.join(order)}",
+            )
+        if refs and order.index(name) < order.index(refs[-1].series):
+            raise StackError(
+                f"commit {commit.id[:12]} of {name} stands after one of {refs[-1].series}",
+                "order the commits as stacks/stack.toml orders the series: git rebase -i",
+            )
+        ref = _free(PatchRef(name, upstream, _file(marks.get(PATCH), upstream, subject)), upstream, subject, taken)
+        taken.add(ref)
+        refs.append(ref)
+    return refs
+
+
+def _file(marked: str | None, upstream: str, subject: str) -> str:
+    return (
+        marked
+        if marked and re.fullmatch(rf"{upstream}/[A-Za-z0-9][A-Za-z0-9._-]*\.patch", marked)
+        else f"{upstream}/{series.slug(subject)}.patch"
+    )
+
+
+def _free(ref: PatchRef, upstream: str, subject: str, taken: set[PatchRef]) -> PatchRef:
+    """A file name that no earlier commit has: a split commit's second half is named after its own subject."""
+    names = (f"{upstream}/{series.slug(subject)}{'' if number == 1 else f'-{number}'}.patch" for number in range(1, 10_000))
+    while ref in taken:
+        ref = PatchRef(ref.series, upstream, next(names))
+    return ref
+
+
+def _without_marks(objects: Objects, base: CommitId, commits: Sequence[_Commit]) -> list[CommitId]:
+    written: list[CommitId] = []
+    parent = base
+    for commit in commits:
+        if commit.tree == objects.tree_of(parent):
+            raise StackError(f"commit {commit.id[:12]} changes nothing", "drop it: git rebase -i")
+        parent = objects.write_commit(commit.tree, (parent,), without_trailers(commit.message, (SERIES, PATCH)), commit.author)
+        written.append(parent)
+    return written
+
+
+def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) -> Refreshed:
+    before = {patch.ref: patch.raw for patch in stack.order(upstream)}
+    files: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": None for ref in before}
+    files |= {f"{FOLDER}/{ref.path}": data for ref, data in exported.items()}
+    expected: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": before.get(ref) for ref in before.keys() | exported.keys()}
+    for one in stack.series:
+        path = f"{FOLDER}/{one.name}/{series.FILE}"
+        text = document.read_text(stack.root / path)
+        expected[path] = text.encode()
+        files[path] = series.edited(text, _listed(one, upstream, [ref for ref in exported if ref.series == one.name])).encode()
+    return Refreshed(
+        files=files,
+        expected=expected,
+        kept=tuple(ref for ref in exported if before.get(ref) == exported[ref]),
+        changed=tuple(ref for ref in exported if ref in before and before[ref] != exported[ref]),
+        added=tuple(ref for ref in exported if ref not in before),
+        dropped=tuple(ref for ref in before if ref not in exported),
+    )
+
+
+def _listed(one: series.Series, upstream: str, new: Sequence[PatchRef]) -> tuple[PatchRef, ...]:
+    """A series' patches with those of one upstream replaced in place; the other upstreams' keep theirs."""
+    waiting = list(new)
+    listed = []
+    for ref in one.patches:
+        if ref.upstream != upstream:
+            listed.append(ref)
+        elif waiting:
+            listed.append(waiting.pop(0))
+    return (*listed, *waiting)
