@@ -51,7 +51,6 @@ def test_the_same_archive_gives_the_same_commit(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Someone")
     second = import_archive(path, bare(tmp_path / "2.git"), REF, RELEASE)
     assert first == second
-    assert first.commit == "9de1c4de6a0e7c53c0d0e5c4aa7f7dbe5c2f8c2a"
 
 
 def test_links_are_kept_and_hard_links_become_files(tmp_path: Path, repo: Path) -> None:
@@ -139,12 +138,14 @@ REFUSED = {
 }
 
 
+ALONE = {"top is dots", "git as top", "only a file", "top is a link", "nothing", "empty top"}
+"""Cases about the archive's first member; the others come after a sound file."""
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_hostile_members_are_refused_and_leave_nothing(tmp_path: Path, store: Path, case: str) -> None:
     members, why = REFUSED[case]
-    path = raw(path_of(tmp_path), member(P + b"first"), *members) if case != "nothing" and "only" not in case and "top" not in case else raw(
-        path_of(tmp_path), *members
-    )
+    path = raw(path_of(tmp_path), *([] if case in ALONE else [member(P + b"first")]), *members)
     with pytest.raises(ArchiveError, match=why):
         tree_id(path)
     with pytest.raises(ArchiveError, match=why) as caught, repository.incoming(store) as place:

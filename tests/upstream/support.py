@@ -15,9 +15,12 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 # Left out of requirements.txt: xgrammar depends on triton, which brings CUDA's assembler and headers (1 GB).
 ABSENT = ("xgrammar",)
@@ -33,6 +36,9 @@ ENVIRONMENT = {
 }
 # What upstream code keeps on disk goes to a folder of this process, not to the user's caches.
 CACHES = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "FLASHINFER_WORKSPACE_BASE", "TORCHINDUCTOR_CACHE_DIR")
+
+# Upstream test modules that call no CUDA, yet skip themselves on other platforms.
+AS_CUDA = ("test_use_trtllm_attention.py",)
 
 # A package whose modules exist, whatever their name, and have every class that they are asked for.
 STUB = '''
@@ -106,6 +112,29 @@ def stubbed(*names: str) -> Iterator[None]:
         sys.path.remove(str(stubs))
         for name in [name for name in sys.modules if name.split(".")[0] in names]:
             del sys.modules[name]
+
+
+def fake_gpu(monkeypatch: pytest.MonkeyPatch, major: int, minor: int) -> None:
+    """Make vLLM's platform a CUDA one of this compute capability, for what asks it without calling CUDA."""
+    from vllm.platforms import PlatformEnum, current_platform
+    from vllm.platforms.interface import DeviceCapability
+
+    platform = type(current_platform)
+    capability = DeviceCapability(major, minor)
+    monkeypatch.setattr(platform, "_enum", PlatformEnum.CUDA)
+    monkeypatch.setattr(platform, "get_device_capability", classmethod(lambda cls, device_id=0: capability))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Collect the upstream modules in AS_CUDA as if the platform was CUDA."""
+    if collector.path.name not in AS_CUDA:
+        return (yield)
+    with quiet(), pytest.MonkeyPatch.context() as monkeypatch:
+        from vllm.platforms import PlatformEnum, current_platform
+
+        monkeypatch.setattr(type(current_platform), "_enum", PlatformEnum.CUDA)
+        return (yield)
 
 
 @contextmanager

@@ -78,7 +78,10 @@ def apply(objects: Objects, tree: TreeId, patch: Patch) -> TreeId | Misfit:
     if isinstance(changes, Misfit):
         return changes
     blocked = [path for path in changes if path not in known and _taken(objects, tree, path)]
-    return Misfit(blocked[0], None, "already exists") if blocked else objects.replaced(tree, changes)
+    if blocked:
+        return Misfit(blocked[0], None, "already exists")
+    after = objects.replaced(tree, changes)
+    return after if after != tree else Misfit("", None, "it changes nothing")
 
 
 def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict[str, Entry | None]:

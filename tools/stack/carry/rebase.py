@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 
 from stack.carry import bases, engine, required
@@ -10,7 +11,7 @@ from stack.carry.bases import Stores
 from stack.carry.engine import Carry
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.required import Need
-from stack.model import document, extras, pins, series
+from stack.model import document, extras, pins, series, switch
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
@@ -78,10 +79,8 @@ class Rebase:
 
     def files(self) -> dict[str, bytes | None]:
         """The files of the stack that the rebase writes (None: removes), by path below the root."""
-        root, new_pins = self.stack.root, self.pins()
-        files: dict[str, bytes | None] = {pins.FILE: pins.edited(document.read_text(root / pins.FILE), new_pins).encode()}
-        if (root / extras.FILE).is_file():
-            files[extras.FILE] = extras.edited(document.read_text(root / extras.FILE), new_pins).encode()
+        root = self.stack.root
+        files = _pin_files(self.stack, self.pins())
         for row in self.rows():
             files[f"{FOLDER}/{row.patch.ref.path}"] = None
         for leg in self.legs:
@@ -120,6 +119,40 @@ def rebase(stores: Stores, request: Request) -> Rebase:
     return Rebase(stack, request, tuple(legs), required.unmet(stated, new_pins))
 
 
+class Conclusion(StrEnum):
+    """How a rebase ended."""
+
+    SWITCHED = "switched"
+    """Pins and patch files are the new ones."""
+    UNCHANGED = "unchanged"
+    """Everything was as asked already."""
+    DRY_RUN = "dry-run"
+    """It would switch; nothing was written."""
+    CONFLICT = "conflict"
+    """A patch needs a person; nothing was written."""
+    MISMATCH = "mismatch"
+    """The pins would not belong together; nothing was written."""
+
+
+def conclude(work: Rebase, *, allow_mismatch: bool = False, dry_run: bool = False) -> Conclusion:
+    """Switch pins and patch files together, if every patch is carried and the pins belong together.
+
+    Raises:
+        StackError: the stack's files have changed since they were read, or cannot be written; nothing has changed then.
+
+    """
+    if not work.carried:
+        return Conclusion.CONFLICT
+    if work.unmet and not allow_mismatch:
+        return Conclusion.MISMATCH
+    if dry_run:
+        return Conclusion.DRY_RUN
+    files = work.files()
+    expected = {f"{FOLDER}/{row.patch.ref.path}": row.patch.raw for row in work.rows()}
+    title = f"rebase {work.request.upstream} --onto {work.request.tag}"
+    return Conclusion.SWITCHED if switch.apply(work.stack.root, files, title=title, expected=expected) else Conclusion.UNCHANGED
+
+
 def needs_at_pins(stores: Stores) -> dict[str, tuple[Need, ...]]:
     """What every released upstream states about the others, at the pins."""
     pins_ = stores.stack.pins
@@ -144,6 +177,22 @@ def repinned(stores: Stores, upstream: str, tag: str) -> tuple[Pins, tuple[Need,
     new_pins = stores.stack.pins.replaced(*changed)
     stated = needs_at_pins(stores) | {upstream: _needs(stores, changed[0], tree)}
     return new_pins, required.unmet(stated, new_pins)
+
+
+def set_pins(stack: Stack, new: Pins, unmet: tuple[Need, ...], *, title: str, allow_mismatch: bool) -> bool:
+    """Switch the pins alone; False where they would not belong together and that is not allowed."""
+    if unmet and not allow_mismatch:
+        return False
+    switch.apply(stack.root, _pin_files(stack, new), title=title)
+    return True
+
+
+def _pin_files(stack: Stack, new: Pins) -> dict[str, bytes | None]:
+    root = stack.root
+    files: dict[str, bytes | None] = {pins.FILE: pins.edited(document.read_text(root / pins.FILE), new).encode()}
+    if (root / extras.FILE).is_file():
+        files[extras.FILE] = extras.edited(document.read_text(root / extras.FILE), new).encode()
+    return files
 
 
 def _targets(stores: Stores, request: Request) -> tuple[dict[str, SourceTree], dict[str, tuple[Need, ...]]]:

@@ -73,13 +73,15 @@ def load(folder: Path) -> Session:
     )
 
 
-def proceed(folder: Path, stores: Stores, session: Session) -> tuple[Rebase, Session | None]:
+def proceed(folder: Path, stores: Stores, session: Session, *, digest: str) -> tuple[Rebase, Session | None]:
     """Take the resolution in the working tree and go on; the session is None when no conflict is left.
 
     Raises:
-        StackError: the conflict is not resolved yet.
+        StackError: the conflict is not resolved yet, or the stack has changed since the rebase began.
 
     """
+    if digest != session.digest:
+        raise StackError(f"{session.root} has changed since this rebase began", "restore it, or --abort and start again")
     tree = _resolution(folder)
     objects = stores.objects(session.upstream)
     # The objects of the resolution go into the store, so that the working tree can be thrown away.

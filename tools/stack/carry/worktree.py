@@ -15,7 +15,7 @@ from pathlib import Path
 from stack.carry import apply
 from stack.carry.bases import Stores
 from stack.carry.export import export
-from stack.model import document, series
+from stack.model import document, series, switch
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import trailers
@@ -42,6 +42,11 @@ class Refreshed:
     changed: tuple[PatchRef, ...]
     added: tuple[PatchRef, ...]
     dropped: tuple[PatchRef, ...]
+
+    @property
+    def patches(self) -> tuple[PatchRef, ...]:
+        """The upstream's patches as the working tree has them."""
+        return (*self.kept, *self.changed, *self.added)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +76,8 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, marks), author)
     seed(folder, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
     git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=folder)
-    record = {
-        "upstream": upstream,
-        "base": base,
-        "patches": {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches},
-    }
-    (folder / ".git" / _RECORD).write_text(json.dumps(record, indent=1))
+    written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
+    _write_record(folder / ".git" / _RECORD, {"upstream": upstream, "base": base, "patches": written})
     git.run(["reset", "--quiet", "--hard"], cwd=folder)
     return tip
 
@@ -124,6 +125,22 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
     return _refreshed(stores.stack, upstream, exported)
 
 
+def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> None:
+    """Switch the stack to what `refresh` found, and note in the working tree that it is what the stack has now.
+
+    Raises:
+        StackError: the stack has changed meanwhile, or cannot be written.
+
+    """
+    switch.apply(stack.root, found.files, title=title, expected=found.expected)
+    file = _record_file(folder)
+    record = json.loads(file.read_text())
+    record["patches"] = {
+        ref.path: hashlib.sha256(found.files[f"{FOLDER}/{ref.path}"] or b"").hexdigest() for ref in found.patches
+    }
+    _write_record(file, record)
+
+
 def with_trailers(message: str, added: Mapping[str, str]) -> str:
     """The message with trailers at its end."""
     lines = "".join(f"{key}: {value}\n" for key, value in added.items())
@@ -143,14 +160,24 @@ def without_trailers(message: str, keys: Iterable[str]) -> str:
 def _record(folder: Path, upstream: str) -> dict[str, str]:
     if not folder.is_dir():
         raise StackError(f"{folder} is not a folder", f"`stack checkout {upstream} {folder}` makes it")
-    inside = git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder, accept=(0, 128))
-    place = Path(inside.stdout.decode().strip()) / _RECORD
-    if inside.returncode or not place.is_file():
+    file = _record_file(folder)
+    if not file.is_file():
         raise StackError(f"{folder} was not made by `stack checkout`", f"make one: stack checkout {upstream} DIR")
-    record: dict[str, str] = json.loads(place.read_text())
+    record: dict[str, str] = json.loads(file.read_text())
     if record["upstream"] != upstream:
         raise StackError(f"{folder} is a working tree of {record['upstream']}", f"stack refresh {record['upstream']} {folder}")
     return record
+
+
+def _record_file(folder: Path) -> Path:
+    inside = git.run(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder, accept=(0, 128))
+    return Path(inside.stdout.decode().strip()) / _RECORD
+
+
+def _write_record(file: Path, record: Mapping[str, object]) -> None:
+    part = file.with_name(f"{file.name}.part")
+    part.write_text(json.dumps(record, indent=1))
+    part.rename(file)
 
 
 def _check_settled(folder: Path) -> None:

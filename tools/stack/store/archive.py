@@ -104,7 +104,7 @@ def import_archive(
     date = 0
     # Deltas are skipped and compression is light: that is twice as fast, and the pack grows by a tenth only.
     options = ["-c", "core.compression=1", "-c", "fastimport.unpackLimit=0"]
-    command = [*options, "fast-import", "--quiet", "--done", "--depth=0", "--date-format=raw"]
+    command = [*options, "fast-import", "--quiet", "--done", "--force", "--depth=0", "--date-format=raw"]
     with _reading(path, limits) as source, git.feed(command, cwd=repository) as write:
         total = path.stat().st_size
         for file in _files(source):

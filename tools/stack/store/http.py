@@ -11,7 +11,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from requests.utils import get_netrc_auth
 from requests_file import FileAdapter
-from urllib3.exceptions import InsecureRequestWarning
+from urllib3.exceptions import InsecureRequestWarning, ReadTimeoutError
 from urllib3.util import Retry
 
 from stack.model.errors import StackError
@@ -70,11 +70,16 @@ def failure(url: str, error: Exception) -> StackError:
             f"{where} answered {status}",
             "check the credentials of the configured index (pip's index-url, or netrc)" if refused else _OFFLINE,
         )
-    if isinstance(error, requests.exceptions.Timeout):
+    if isinstance(error, requests.exceptions.Timeout) or isinstance(_reason(error), ReadTimeoutError):
         return StackError(f"{where} did not answer in time", _OFFLINE)
     if isinstance(error, (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL)):
         return StackError(f"{where} is no address that can be fetched", "check the configured index")
     return StackError(f"{where} cannot be reached", _OFFLINE)
+
+
+def _reason(error: Exception) -> object:
+    """What the last of several tries ended with."""
+    return getattr(error.args[0], "reason", None) if error.args else None
 
 
 def insecure(index: Index, settings: Settings) -> StackError | None:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: one module a verb, each reads arguments, calls the library, prints.
+
+Heavy imports happen inside the verbs: `stack --help` answers at once.
+"""
+
+import sys
+from pathlib import Path
+
+import click
+
+from stack import __version__
+from stack.cli import checkout, fetch, lint, pins, rebase, refresh, status, undo
+from stack.cli.common import Options
+from stack.model.errors import StackError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="stack")
+@click.option("--root", type=click.Path(path_type=Path), help="Folder of the stack (with pins.toml). Default: here or above.")
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    envvar="STACK_CACHE",
+    help="Cache folder. Default: $STACK_CACHE, else the user's.",
+)
+@click.pass_context
+def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
+    """Carry a fork as named patch series on pinned upstream commits.
+
+    Exit codes: 0 done, 1 something needs a person, 2 wrong usage or a broken environment.
+    """
+    context.obj = Options(root, cache)
+
+
+for verb in (pins, fetch, status, lint, checkout, refresh, rebase, undo):
+    cli.add_command(verb.command)
+
+
+def main() -> None:
+    """Run the command line; every error that a user can cause is one line and exit 2."""
+    try:
+        cli(standalone_mode=False)
+    except StackError as error:
+        sys.exit(_fail(str(error)))
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.Abort:
+        sys.exit(_fail("interrupted: nothing was changed", 130))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except BrokenPipeError:
+        # Whoever read our output has gone; nobody is left to tell.
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        sys.exit(_fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again"))
+
+
+def _fail(line: str, code: int = 2) -> int:
+    click.echo(f"stack: {line}", err=True)
+    return code

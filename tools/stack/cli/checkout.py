@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack checkout`: the patches as commits of an ordinary git working tree."""
+
+from pathlib import Path
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, source_option
+
+
+@click.command("checkout")
+@click.argument("upstream")
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+@source_option
+@click.pass_obj
+def command(options: Options, upstream: str, directory: Path, as_json: bool, source: str) -> None:
+    """Make DIRECTORY a git working tree of UPSTREAM with one commit a patch.
+
+    The trailers Stack-Series and Stack-Patch say which patch a commit is. Edit, amend, reorder, drop (`git rebase -i
+    stack-base`), add commits with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`.
+    """
+    from stack.carry import worktree  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
+
+    with options.place(source) as place, Stores(options.load(), place) as stores:
+        tip = worktree.checkout(stores, upstream, directory)
+        count = len(stores.stack.order(upstream))
+    if as_json:
+        print_json({"upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
+    else:
+        click.echo(f"{directory}: {upstream} with {count} commit(s) on {worktree.BASE_TAG}; `stack refresh` writes them back")

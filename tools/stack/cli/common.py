@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs share: options, the loaded stack, progress, tables and JSON."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from stack.carry.bases import Place
+    from stack.model.stack import Stack
+    from stack.store.sources import Progress
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
+source_option = click.option(
+    "--source",
+    type=click.Choice(["archive", "git"]),
+    default="archive",
+    show_default=True,
+    help="Where upstream trees come from: the registry's source archives, or the git remote (full history).",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options before the verb."""
+
+    root: Path | None
+    cache: Path | None
+
+    def find_root(self) -> Path:
+        """The stack's folder: --root, else here or above."""
+        from stack.model.stack import find_root  # noqa: PLC0415
+
+        return self.root if self.root is not None else find_root(Path.cwd())
+
+    def load(self) -> "Stack":
+        """Load the stack."""
+        from stack.model.stack import load  # noqa: PLC0415
+
+        return load(self.find_root())
+
+    @contextlib.contextmanager
+    def place(self, source: str = "archive") -> "Iterator[Place]":
+        """Where trees come from and go; shows progress on a terminal as long as it is open."""
+        from stack.carry.bases import Place  # noqa: PLC0415
+        from stack.store import cache  # noqa: PLC0415
+
+        with progress() as tell:
+            yield Place(cache.root(self.cache), "git" if source == "git" else "archive", tell)
+
+
+@contextlib.contextmanager
+def progress() -> "Iterator[Progress | None]":
+    """A bar on a terminal's stderr for long steps, nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def tell(step: str, done: int, total: int | None) -> None:
+            if step not in tasks:
+                for task in tasks.values():
+                    bar.update(task, visible=False)
+                tasks[step] = bar.add_task(step, total=total)
+            bar.update(tasks[step], completed=done, total=total)
+
+        yield tell
+
+
+def print_json(data: object) -> None:
+    """Print a value as JSON."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
+) -> None:
+    """Print a table: as wide as the terminal, but never cut in a pipe. `colour` names a style for a cell's text."""
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console() if sys.stdout.isatty() else Console(width=10_000, color_system=None)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=colour(cell) or "") for cell in row))
+    # In a pipe nobody wants the blanks that fill a column.
+    with console.capture() as captured:
+        console.print(table)
+    click.echo("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))

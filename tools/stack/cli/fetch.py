@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack fetch`: bring upstream trees into the store."""
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, print_table, source_option
+
+
+@click.command("fetch")
+@click.argument("upstream", required=False)
+@click.argument("tags", nargs=-1, metavar="[TAG]...")
+@json_option
+@source_option
+@click.pass_obj
+def command(options: Options, upstream: str | None, tags: tuple[str, ...], as_json: bool, source: str) -> None:
+    """Bring source trees into the store.
+
+    Without arguments: every pinned upstream. With UPSTREAM: its pinned tag, or the given ones. What is there already is not
+    fetched again.
+    """
+    from stack.carry.bases import Stores  # noqa: PLC0415
+
+    stack = options.load()
+    names = [upstream] if upstream else [pin.upstream for pin in stack.pins if pin.within is None]
+    with options.place(source) as place, Stores(stack, place) as stores:
+        trees = [stores.obtain(name, tag) for name in names for tag in (tags or (None,))]
+    if as_json:
+        fields = ("upstream", "tag", "version", "source", "commit", "tree", "names_commit")
+        print_json({"trees": [{name: getattr(tree, name) for name in fields} for tree in trees]})
+    else:
+        rows = [(tree.upstream, tree.tag, tree.source, tree.tree[:12], (tree.names_commit or "")[:12]) for tree in trees]
+        print_table(("upstream", "tag", "from", "tree", "commit"), rows)

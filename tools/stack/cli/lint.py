@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack lint`: is the stack in order?"""
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, source_option
+
+
+@click.command("lint")
+@json_option
+@source_option
+@click.pass_context
+def command(context: click.Context, as_json: bool, source: str) -> None:
+    """Check pins, series and patches.
+
+    Every patch has to apply to its pin at the very lines that it names, and to be byte-stable: what git exports from it is the
+    same file. The pins have to be the combination that upstream names.
+    """
+    from stack.carry import lint  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
+
+    options: Options = context.obj
+    with options.place(source) as place, Stores(options.load(), place) as stores:
+        findings = lint.lint(stores)
+        patches = len(stores.stack.patches)
+    if as_json:
+        print_json({"clean": not findings, "findings": [{"place": one.place, "problem": one.problem} for one in findings]})
+    else:
+        for one in findings:
+            click.echo(f"{one.place}: {one.problem}")
+        click.echo(f"{len(findings)} finding(s)" if findings else f"in order: {patches} patches apply and are byte-stable")
+    context.exit(1 if findings else 0)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack pins`: show, verify and set the upstream pins."""
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, print_table, source_option
+
+
+@click.group("pins")
+def command() -> None:
+    """Show, verify or set the upstream pins."""
+
+
+@command.command()
+@json_option
+@click.pass_obj
+def show(options: Options, as_json: bool) -> None:
+    """Show what pins.toml says."""
+    stack_pins = options.load().pins
+    if as_json:
+        print_json({"upstreams": [_as_json(pin) for pin in stack_pins]})
+        return
+    rows = []
+    for pin in stack_pins:
+        where = f"{pin.archive.package} {pin.archive.version}" if pin.archive else ""
+        where = f"in {pin.within.upstream} at {pin.within.path}" if pin.within else where
+        rows.append((pin.upstream, pin.tag or "", pin.commit[:12], where))
+    print_table(("upstream", "tag", "commit", "source"), rows)
+
+
+@command.command()
+@json_option
+@source_option
+@click.pass_context
+def verify(context: click.Context, as_json: bool, source: str) -> None:
+    """Prove each pin against what its source says.
+
+    With archives: the archive's SHA-256, the tree worked out from its bytes again, and the commit that its own metadata
+    names. With --source git: the tag's commit, and that the files which archive and git both have are the same.
+    """
+    from stack.carry import verify as verifying  # noqa: PLC0415
+
+    options: Options = context.obj
+    with options.place(source) as place:
+        checks = verifying.verify(options.load(), place)
+    failed = [check for check in checks if not check.holds]
+    if as_json:
+        fields = ("upstream", "field", "expected", "found", "holds")
+        print_json({"holds": not failed, "checks": [{name: getattr(check, name) for name in fields} for check in checks]})
+    else:
+        rows = [(check.upstream, check.field, "ok" if check.holds else "WRONG", check.expected) for check in checks]
+        print_table(("upstream", "field", "", "pinned"), rows, colour={"ok": "green", "WRONG": "bold red"}.get)
+        for check in failed:
+            found = check.found if check.found is not None else "nothing"
+            click.echo(f"{check.upstream} {check.field}: expected {check.expected}, found {found}")
+    context.exit(1 if failed else 0)
+
+
+@command.command("set")
+@click.argument("upstream")
+@click.argument("tag")
+@click.option("--allow-mismatch", is_flag=True, help="Set it even where upstream names another combination of pins.")
+@json_option
+@source_option
+@click.pass_context
+def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, as_json: bool, source: str) -> None:
+    """Set the pin of UPSTREAM to TAG, without carrying the patches.
+
+    `stack rebase` moves pin and patches together; this is for a stack without patches on that upstream, or for repairs.
+    """
+    from stack.carry import rebase  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
+
+    options: Options = context.obj
+    with options.place(source) as place, Stores(options.load(), place) as stores:
+        new, unmet = rebase.repinned(stores, upstream, tag)
+        done = rebase.set_pins(stores.stack, new, unmet, title=f"pins set {upstream} {tag}", allow_mismatch=allow_mismatch)
+        standing = len(stores.stack.order(upstream))
+    needs = [need.sentence(new.get(need.needs)) for need in unmet]
+    if as_json:
+        print_json({"set": done, "pin": _as_json(new.get(upstream)), "unmet": needs})
+    else:
+        for sentence in needs:
+            click.echo(sentence)
+        if done:
+            click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}); `stack undo` takes it back")
+        else:
+            click.echo(
+                "nothing was changed: --allow-mismatch sets it all the same, `stack rebase … --with-required` moves all together"
+            )
+        if done and standing:
+            click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply")
+    context.exit(0 if done else 1)
+
+
+def _as_json(pin: object) -> dict[str, object]:
+    from stack.model.pins import Pin  # noqa: PLC0415
+
+    assert isinstance(pin, Pin)
+    archive, within = pin.archive, pin.within
+    return {
+        "upstream": pin.upstream,
+        "git": pin.git,
+        "tag": pin.tag,
+        "commit": pin.commit,
+        "archive": {"package": archive.package, "version": archive.version, "sha256": archive.sha256} if archive else None,
+        "tree": pin.tree,
+        "subtrees": dict(pin.subtrees),
+        "within": {"upstream": within.upstream, "path": within.path} if within else None,
+    }

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack rebase`: move pins and patches to another release."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.carry.bases import Stores
+    from stack.carry.rebase import Conclusion, Rebase
+
+_COLOURS = {"clean": "green", "moved": "cyan", "landed": "blue", "conflict": "bold red"}
+
+
+@click.command("rebase")
+@click.argument("upstream", required=False)
+@click.option("--onto", "tag", metavar="TAG", help="The release to move to.")
+@click.option("--with-required", is_flag=True, help="Move the other pins that this release names, too, in one transaction.")
+@click.option("--allow-mismatch", is_flag=True, help="Switch even where upstream names another combination of pins.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen, write nothing.")
+@click.option("--format", "form", type=click.Choice(["table", "range-diff"]), default="table", show_default=True)
+@click.option(
+    "--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Resolve conflicts in a working tree, one by one."
+)
+@click.option("--continue", "go_on", type=click.Path(path_type=Path), metavar="DIR", help="Go on after resolving in DIR.")
+@click.option(
+    "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up; DIR is removed, the stack is as it was."
+)
+@json_option
+@source_option
+@click.pass_context
+def command(
+    context: click.Context,
+    upstream: str | None,
+    tag: str | None,
+    with_required: bool,
+    allow_mismatch: bool,
+    dry_run: bool,
+    form: str,
+    workspace: Path | None,
+    go_on: Path | None,
+    abort: Path | None,
+    as_json: bool,
+    source: str,
+) -> None:
+    """Carry every patch of UPSTREAM onto TAG; when all are carried, switch pins and patch files at once.
+
+    Outcomes: clean, moved (at other lines), landed (nothing left to change), conflict. With a conflict nothing is changed and
+    the exit code is 1; --workspace gives a working tree that stops at each conflict, --continue and --abort finish it.
+    """
+    from stack.carry import workspace as workspaces  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.carry.rebase import Conclusion, Request, conclude, rebase  # noqa: PLC0415
+    from stack.model import digest, stack  # noqa: PLC0415
+
+    options: Options = context.obj
+    if abort is not None:
+        _only(context, "--abort")
+        workspaces.finish(abort)
+        click.echo("given up: the stack is as it was")
+        return
+    session = workspaces.load(go_on) if go_on is not None else None
+    if session is not None:
+        _only(context, "--continue")
+        source, allow_mismatch = session.source, session.allow_mismatch
+    elif upstream is None or tag is None:
+        raise click.UsageError("name an upstream and --onto TAG")
+    loaded = stack.load(session.root) if session is not None else options.load()
+    with options.place(source) as place, Stores(loaded, place) as stores:
+        stopped = None
+        if session is not None and go_on is not None:
+            work, stopped = workspaces.proceed(go_on, stores, session, digest=digest.of(loaded))
+        else:
+            assert upstream is not None
+            assert tag is not None
+            work = rebase(stores, Request(upstream, tag, with_required))
+        ended = conclude(work, allow_mismatch=allow_mismatch, dry_run=dry_run)
+        if workspace is not None and ended is Conclusion.CONFLICT and not dry_run:
+            stopped = workspaces.start(workspace, stores, work, allow_mismatch=allow_mismatch, digest=digest.of(loaded))
+        if go_on is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
+            workspaces.finish(go_on)
+        if as_json:
+            print_json(_as_json(work, ended))
+        elif form == "range-diff":
+            _print_range_diff(stores, work)
+        else:
+            _print(work)
+        if not as_json:
+            _print_end(work, ended, stopped.patch if stopped else None, workspace or go_on)
+    context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
+
+
+def _only(context: click.Context, option: str) -> None:
+    """--continue and --abort stand alone: the rebase knows the rest."""
+    own = {"--continue": "go_on", "--abort": "abort"}[option]
+    given = [
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in (own, "as_json", "form")
+    ]
+    if given:
+        raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
+
+
+def _print(work: "Rebase") -> None:
+    for leg in work.legs:
+        if leg.moves:
+            was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
+            click.echo(f"{leg.upstream} {was} -> {now} ({leg.new.commit[:12]})")
+        else:
+            click.echo(f"{leg.upstream} stays at {leg.new.tag or leg.new.commit[:12]}")
+        rows = []
+        for row in leg.carry.rows:
+            rows.append((row.patch.ref.path.removesuffix(".patch"), row.outcome.value, row.evidence))
+            for conflict in row.conflicts:
+                lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
+                rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
+        if rows:
+            print_table(("patch", "outcome", ""), rows, colour=_COLOURS.get)
+        click.echo()
+
+
+def _print_range_diff(stores: "Stores", work: "Rebase") -> None:
+    from stack.carry.rebase import range_diff  # noqa: PLC0415
+
+    for leg in work.legs:
+        text = range_diff(stores, leg, colour=click.get_text_stream("stdout").isatty())
+        if text:
+            click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
+            click.echo(text)
+
+
+def _print_end(work: "Rebase", ended: "Conclusion", stopped: str | None, folder: Path | None) -> None:
+    for need in work.unmet:
+        click.echo(need.sentence(work.pins().get(need.needs)))
+    moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
+    said = {
+        "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
+        "unchanged": "nothing to do: the stack stands there already",
+        "dry-run": "dry run: nothing was written",
+        "conflict": "nothing was changed: --workspace DIR resolves conflicts in a working tree",
+        "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
+    }[ended.value]
+    if stopped is not None:
+        said = f"stopped at {stopped}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
+    click.echo(said)
+
+
+def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
+    return {
+        "upstream": work.request.upstream,
+        "onto": work.request.tag,
+        "conclusion": ended.value,
+        "unmet": [need.sentence(work.pins().get(need.needs)) for need in work.unmet],
+        "legs": [
+            {
+                "upstream": leg.upstream,
+                "from": {"tag": leg.old.tag, "commit": leg.old.commit},
+                "to": {"tag": leg.new.tag, "commit": leg.new.commit},
+                "patches": [
+                    {
+                        "series": row.patch.ref.series,
+                        "file": row.patch.ref.file,
+                        "outcome": row.outcome.value,
+                        "tree": row.tree,
+                        "evidence": row.evidence,
+                        "conflicts": [
+                            {
+                                "path": conflict.path,
+                                "lines": list(conflict.lines) if conflict.lines else None,
+                                "reason": conflict.reason,
+                            }
+                            for conflict in row.conflicts
+                        ],
+                    }
+                    for row in leg.carry.rows
+                ],
+            }
+            for leg in work.legs
+        ],
+    }

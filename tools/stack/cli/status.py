@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack status`: pins, series, patches, states."""
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, print_table
+
+
+@click.command("status")
+@json_option
+@click.pass_obj
+def command(options: Options, as_json: bool) -> None:
+    """Show pins, series, patches and their states. Needs no network."""
+    from stack.carry.apply import files  # noqa: PLC0415
+    from stack.model import digest  # noqa: PLC0415
+
+    stack = options.load()
+    sizes = {
+        ref: tuple(
+            sum(line[:1] == sign for file in files(patch) for hunk in file.hunks for line in hunk.lines)
+            for sign in (b"+", b"-")
+        )
+        for ref, patch in stack.patches.items()
+    }
+    if as_json:
+        print_json(
+            {
+                "digest": digest.of(stack),
+                "pins": [{"upstream": pin.upstream, "tag": pin.tag, "commit": pin.commit} for pin in stack.pins],
+                "series": [
+                    {
+                        "name": one.name,
+                        "title": one.title,
+                        "state": one.state,
+                        "pull": one.pull,
+                        "needs": list(one.needs),
+                        "patches": [
+                            {
+                                "upstream": ref.upstream,
+                                "file": ref.file,
+                                "subject": stack.patches[ref].subject,
+                                "added": sizes[ref][0],
+                                "removed": sizes[ref][1],
+                            }
+                            for ref in one.patches
+                        ],
+                    }
+                    for one in stack.series
+                ],
+            }
+        )
+        return
+    click.echo(f"stack {digest.of(stack)}")
+    print_table(("pin", "tag", "commit"), [(pin.upstream, pin.tag or "vendored", pin.commit[:12]) for pin in stack.pins])
+    rows: list[tuple[str, str, str, str]] = []
+    for one in stack.series:
+        rows.append((one.name, one.state, "", one.title))
+        rows += [("", ref.upstream, "+{} -{}".format(*sizes[ref]), stack.patches[ref].subject) for ref in one.patches]
+    click.echo()
+    print_table(("series", "state", "lines", "title"), rows)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack undo`: back to the state before the last switch."""
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, print_table
+
+
+@click.command("undo")
+@click.option("--list", "show", is_flag=True, help="Show what can be taken back, newest first; change nothing.")
+@json_option
+@click.pass_obj
+def command(options: Options, show: bool, as_json: bool) -> None:
+    """Bring back the state before the last rebase, refresh or pins set.
+
+    Again, and it goes one further back. Refused where a file was changed since: that change would be lost.
+    """
+    from stack.model import switch  # noqa: PLC0415
+
+    root = options.find_root()
+    if show:
+        records = tuple(reversed(switch.history(root)))
+        if as_json:
+            print_json(
+                {"switches": [{"number": one.number, "title": one.title, "paths": list(one.changes)} for one in records]}
+            )
+        else:
+            print_table(("", "switch", "files"), [(str(one.number), one.title, str(len(one.changes))) for one in records])
+        return
+    switch.recover(root)
+    undone = switch.undo(root)
+    if as_json:
+        print_json({"undone": undone.title, "paths": list(undone.changes)})
+    else:
+        click.echo(f"undone: {undone.title} ({len(undone.changes)} files)")
