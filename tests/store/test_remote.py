@@ -5,7 +5,7 @@ import pytest
 
 from stack.model.errors import StackError
 from stack.model.pins import Pin, Within
-from stack.store import git, remote
+from stack.store import git, remote, repository
 
 from .making import Remote, blob, listing, strays
 
@@ -58,9 +58,9 @@ def test_they_come_through_what_only_the_users_configuration_says(
 ) -> None:
     # The only way to the server stands in the user's configuration; the user's other settings must not count.
     (home / ".gitconfig").write_text(f'[url "{upstream.url}"]\n\tinsteadOf = nowhere://upstream\n[core]\n\tabbrev = broken\n')
+    git._reaching.cache_clear()  # read once in a process
     commit = remote.fetch(store, "nowhere://upstream", "v1.0")
     assert git.text(["cat-file", "blob", f"{commit}:a.py"], cwd=store) == "new"
-    (home / ".gitconfig").unlink()
 
 
 def test_an_annotated_tag_is_its_commit(store: Path, upstream: Remote) -> None:
@@ -169,8 +169,6 @@ class TestGraft:
     def test_the_same_everywhere_and_without_the_remote_again(
         self, store: Path, tmp_path: Path, upstream: Remote, vendored: Remote, whole: str
     ) -> None:
-        from stack.store import repository
-
         other = repository.open(tmp_path / "other", "up")
         pin = self.pin(vendored)
         made = [remote.graft(place, remote.fetch(place, upstream.url, "v3.0"), [pin], pinned=True) for place in (store, other)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack rebase`: move pins and patches to another release."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,7 @@ def _print_range_diff(stores: "Stores", work: "Rebase") -> None:
     from stack.carry.rebase import range_diff  # noqa: PLC0415
 
     for leg in work.legs:
-        text = range_diff(stores, leg, colour=click.get_text_stream("stdout").isatty())
+        text = range_diff(stores, leg, colour=sys.stdout.isatty())
         if text:
             click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
             click.echo(text)
