@@ -109,7 +109,9 @@ def blob(content: bytes) -> bytes:
 def strays(store: Path) -> list[str]:
     """Files in a store that a finished or failed operation may not leave."""
     names = (path.relative_to(store).as_posix() for path in store.rglob("*"))
-    return sorted(name for name in names if "tmp_" in name or "incoming" in name or name.endswith((".lock", ".keep")) or "crash" in name)
+    return sorted(
+        name for name in names if "tmp_" in name or "incoming" in name or name.endswith((".lock", ".keep")) or "crash" in name
+    )
 
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -195,7 +197,9 @@ class Remote:
         dates = {"GIT_AUTHOR_DATE": f"{TIME} +0000", "GIT_COMMITTER_DATE": f"{TIME} +0000"}
         return git.text(args, cwd=self.path, env=dates)
 
-    def commit(self, files: Mapping[str, bytes], message: str = "change", *, submodules: Mapping[str, str] | None = None) -> str:
+    def commit(
+        self, files: Mapping[str, bytes], message: str = "change", *, submodules: Mapping[str, str] | None = None
+    ) -> str:
         for name, content in files.items():
             place = self.path / name
             place.parent.mkdir(parents=True, exist_ok=True)

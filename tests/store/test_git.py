@@ -20,8 +20,8 @@ def test_the_users_configuration_does_not_reach_into_results(home: Path, tmp_pat
 
 def test_what_the_user_says_about_reaching_servers_always_holds(home: Path, tmp_path: Path) -> None:
     (home / ".gitconfig").write_text(
-        "[include]\n\tpath = more\n[http]\n\tsslVerify\n\tproxy = one\n[http \"scheme://host\"]\n\textraHeader = A: b\\nc\n"
-        "[credential]\n\thelper = first\n\thelper = second\n[core]\n\tsshCommand = ssh -v\n[url \"x:\"]\n\tinsteadOf = y:\n"
+        '[include]\n\tpath = more\n[http]\n\tsslVerify\n\tproxy = one\n[http "scheme://host"]\n\textraHeader = A: b\\nc\n'
+        '[credential]\n\thelper = first\n\thelper = second\n[core]\n\tsshCommand = ssh -v\n[url "x:"]\n\tinsteadOf = y:\n'
         "[safe]\n\tdirectory = /a\n\tbareRepository = explicit\n"
     )
     (home / "more").write_text("[http]\n\tproxy = two\n")
@@ -82,7 +82,10 @@ def test_no_git(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_feeding_a_git_that_ends_early_reports_what_git_said(tmp_path: Path) -> None:
-    with pytest.raises(git.GitError, match="Unsupported command"), git.feed(["fast-import"], cwd=bare(tmp_path / "x.git")) as write:
+    with (
+        pytest.raises(git.GitError, match="Unsupported command"),
+        git.feed(["fast-import"], cwd=bare(tmp_path / "x.git")) as write,
+    ):
         write(b"nonsense\n")
         for _ in range(1000):
             write(b"x" * 10_000)

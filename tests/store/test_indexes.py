@@ -126,7 +126,9 @@ def test_no_index(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
         settings()
 
 
-@pytest.mark.parametrize(("name", "value"), [("PIP_TIMEOUT", "soon"), ("PIP_RETRIES", "-1"), ("PIP_TIMEOUT", "nan"), ("PIP_TIMEOUT", "inf")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("PIP_TIMEOUT", "soon"), ("PIP_RETRIES", "-1"), ("PIP_TIMEOUT", "nan"), ("PIP_TIMEOUT", "inf")]
+)
 def test_numbers_that_are_none(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setattr(indexes, "_pip_says", lambda: iter(()))
     monkeypatch.setenv(name, value)

@@ -6,7 +6,24 @@ from stack.store import paths
 
 @pytest.mark.parametrize(
     "path",
-    ["a", "a/b", "a b", ".github/x", ".gitignore", "a/.gitmodules", "git", "ｇit", "x.git", ".gitx", "git~2", "ü/ß", "a..b", "...x", '"q"', "ab:c"],
+    [
+        "a",
+        "a/b",
+        "a b",
+        ".github/x",
+        ".gitignore",
+        "a/.gitmodules",
+        "git",
+        "ｇit",
+        "x.git",
+        ".gitx",
+        "git~2",
+        "ü/ß",
+        "a..b",
+        "...x",
+        '"q"',
+        "ab:c",
+    ],
 )
 def test_ordinary_paths(path: str) -> None:
     assert paths.fault(path.encode()) == ""
@@ -54,7 +71,8 @@ def test_paths_that_may_not_stand_in_a_tree(path: bytes, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "target"), [(b"l", b"x"), (b"a/l", b"../x"), (b"a/b/l", b"../../x/y"), (b"l", b"./x"), (b"l", b"x//y"), (b"l", b".")]
+    ("path", "target"),
+    [(b"l", b"x"), (b"a/l", b"../x"), (b"a/b/l", b"../../x/y"), (b"l", b"./x"), (b"l", b"x//y"), (b"l", b".")],
 )
 def test_links_inside_the_tree(path: bytes, target: bytes) -> None:
     assert paths.link_fault(path, target) == ""

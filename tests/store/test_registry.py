@@ -66,7 +66,12 @@ def test_what_is_there_is_not_asked_for_again(tmp_path: Path, server: Server, us
 
 def test_an_index_in_json(tmp_path: Path, server: Server, using: Settings) -> None:
     path = release(tmp_path, "1.0")
-    file = {"filename": path.name, "url": f"/files/{path.name}", "hashes": {"sha256": sha256(path)}, "size": path.stat().st_size}
+    file = {
+        "filename": path.name,
+        "url": f"/files/{path.name}",
+        "hashes": {"sha256": sha256(path)},
+        "size": path.stat().st_size,
+    }
     page = {"meta": {"api-version": "1.0"}, "name": "pkg", "files": [file]}
     kind = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
     server.answers["/simple/pkg/"] = 200, kind, json.dumps(page).encode()
@@ -107,8 +112,12 @@ def test_versions_are_ordered_and_stable(tmp_path: Path, server: Server, using: 
     server.offer(*(release(tmp_path, version) for version in made))
     page = server.answers["/simple/pkg/"]
     assert isinstance(page, tuple)
-    withdrawn = page[2].replace(b'0.11.tar.gz#', b'0.11.tar.gz" data-yanked="broken" x="#')
-    server.answers["/simple/pkg/"] = page[0], page[1], withdrawn + b'<a href="pkg-7.0-py3-none-any.whl">pkg-7.0-py3-none-any.whl</a>'
+    withdrawn = page[2].replace(b"0.11.tar.gz#", b'0.11.tar.gz" data-yanked="broken" x="#')
+    server.answers["/simple/pkg/"] = (
+        page[0],
+        page[1],
+        withdrawn + b'<a href="pkg-7.0-py3-none-any.whl">pkg-7.0-py3-none-any.whl</a>',
+    )
     assert versions("pkg", using=using) == [Version("0.9"), Version("0.9.post1"), Version("0.10")]
     assert versions("pkg", stable=False, using=using)[-1] == Version("1.0rc1")
     with pytest.raises(StackError, match="no source archive of other"):
@@ -164,7 +173,9 @@ class TestTwoIndexes:
         with pytest.raises(StackError, match=f"{sha256(one)}, .*{sha256(two)}: expected .*{'0' * 64}"):
             find("pkg", "1.0", sha256="0" * 64, using=both)
 
-    def test_one_that_fails_does_not_hide_the_other(self, tmp_path: Path, server: Server, second: Server, both: Settings) -> None:
+    def test_one_that_fails_does_not_hide_the_other(
+        self, tmp_path: Path, server: Server, second: Server, both: Settings
+    ) -> None:
         second.offer(release(tmp_path, "1.0"))
         server.answers["/simple/pkg/"] = 500, {}, b"broken"
         assert find("pkg", "1.0", using=both)
@@ -200,12 +211,15 @@ def test_a_server_that_does_not_answer(server: Server, using: Settings) -> None:
         ((500, {}, b"broken"), "answered 500: check the network"),
         ((401, {}, b""), "answered 401: check the credentials"),
         ((403, {}, b""), "answered 403: check the credentials"),
-        ((200, {"Content-Type": "text/html"}, b"\x00\xff<<<a href=\"pkg-1.0.tar.gz</html"), "no source archive"),
+        ((200, {"Content-Type": "text/html"}, b'\x00\xff<<<a href="pkg-1.0.tar.gz</html'), "no source archive"),
         ((200, {"Content-Type": "text/html"}, b"<html><body>Please log in</body></html>"), "no source archive"),
         ((200, {"Content-Type": "image/png"}, b"\x89PNG"), "does not answer as a package index"),
         ((200, {"Content-Type": "application/vnd.pypi.simple.v1+json"}, b"{"), "does not answer as a package index"),
         ((200, {"Content-Type": "application/vnd.pypi.simple.v1+json"}, b"[1]"), "does not answer as a package index"),
-        ((200, {"Content-Type": "application/vnd.pypi.simple.v1+json"}, b'{"files": [{}]}'), "does not answer as a package index"),
+        (
+            (200, {"Content-Type": "application/vnd.pypi.simple.v1+json"}, b'{"files": [{}]}'),
+            "does not answer as a package index",
+        ),
         ((200, {"Content-Type": "text/html"}, b'<meta name="pypi:repository-version" content="9.0">'), "does not answer"),
         ((200, {"Content-Type": "text/html", "Content-Length": "900"}, b"<a>"), "cannot be reached"),
         ((302, {"Location": "/simple/pkg/"}, b""), "cannot be reached"),
@@ -255,7 +269,9 @@ def bodies(content: bytes) -> dict[str, tuple[object, str]]:
 
 
 @pytest.mark.parametrize("case", bodies(b""))
-def test_a_file_that_comes_badly_leaves_nothing(tmp_path: Path, server: Server, using: Settings, offered: Path, case: str) -> None:
+def test_a_file_that_comes_badly_leaves_nothing(
+    tmp_path: Path, server: Server, using: Settings, offered: Path, case: str
+) -> None:
     candidate = find("pkg", "1.0", using=using)
     answer, why = bodies(offered.read_bytes())[case]
     server.answers["/files/pkg-1.0.tar.gz"] = answer  # type: ignore[assignment]

@@ -176,7 +176,9 @@ class TestGraft:
         vendored.path.rename(tmp_path / "gone")
         assert remote.graft(store, git.text(["rev-parse", f"{made[0]}^"], cwd=store), [pin], pinned=True) == made[0]
 
-    def test_a_commit_without_submodules_stays_itself(self, store: Path, upstream: Remote, vendored: Remote, whole: str) -> None:
+    def test_a_commit_without_submodules_stays_itself(
+        self, store: Path, upstream: Remote, vendored: Remote, whole: str
+    ) -> None:
         commit = remote.fetch(store, upstream.url, "v3.0")
         assert remote.graft(store, commit, [], pinned=True) == commit
         assert remote.graft(store, commit, [self.pin(vendored, path="d")], pinned=True) == commit
@@ -198,7 +200,9 @@ class TestGraft:
         assert not remote.is_grafted(store, grafted, [self.pin(vendored, "abcdef1")], pinned=True)
         assert remote.is_grafted(store, grafted, [self.pin(vendored, "abcdef1")], pinned=False)
 
-    def test_a_vendored_commit_that_its_project_does_not_have(self, store: Path, upstream: Remote, vendored: Remote, whole: str) -> None:
+    def test_a_vendored_commit_that_its_project_does_not_have(
+        self, store: Path, upstream: Remote, vendored: Remote, whole: str
+    ) -> None:
         commit = remote.fetch(store, upstream.url, "v3.0")
         with pytest.raises(StackError, match="has no commit 1111"):
             remote.graft(store, commit, [self.pin(vendored, path="3rdparty/other")], pinned=False)

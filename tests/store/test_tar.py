@@ -94,7 +94,16 @@ def test_gzip_streams_in_a_row_and_padding() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "what"),
-    [(b"3", "device"), (b"4", "device"), (b"6", "pipe"), (b"7", "contiguous"), (b"S", "sparse"), (b"V", "label"), (b"M", "piece"), (b"Z", "unknown")],
+    [
+        (b"3", "device"),
+        (b"4", "device"),
+        (b"6", "pipe"),
+        (b"7", "contiguous"),
+        (b"S", "sparse"),
+        (b"V", "label"),
+        (b"M", "piece"),
+        (b"Z", "unknown"),
+    ],
 )
 def test_members_that_are_no_files(kind: bytes, what: str) -> None:
     assert what in refused(member(b"p/x", b"", kind), END)
@@ -188,7 +197,9 @@ def test_something_after_the_gzip_stream() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), min_size=1, max_size=6))
 def test_whatever_is_damaged_nothing_but_our_error_comes_out(changes: Iterable[tuple[int, int]]) -> None:
-    data = bytearray(pax({b"path": b"p/long", b"mtime": b"1.5"}) + member(b"p/a", b"abc") + member(b"p/l", b"", b"2", b"a") + END)
+    data = bytearray(
+        pax({b"path": b"p/long", b"mtime": b"1.5"}) + member(b"p/a", b"abc") + member(b"p/l", b"", b"2", b"a") + END
+    )
     for place, value in changes:
         data[place % len(data)] = value
     try:

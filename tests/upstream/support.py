@@ -41,7 +41,7 @@ CACHES = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "FLASHINFER_WORKSPACE_BASE", "T
 AS_CUDA = ("test_use_trtllm_attention.py",)
 
 # A package whose modules exist, whatever their name, and have every class that they are asked for.
-STUB = '''
+STUB = """
 import importlib.machinery
 import sys
 import types
@@ -73,7 +73,7 @@ class Finder:
 
 sys.meta_path.append(Finder)
 sys.modules[__name__].__class__ = Stub
-'''
+"""
 
 _folder = tempfile.TemporaryDirectory(prefix="upstream-", ignore_cleanup_errors=True)
 
@@ -116,12 +116,10 @@ def stubbed(*names: str) -> Iterator[None]:
 
 def fake_gpu(monkeypatch: pytest.MonkeyPatch, major: int, minor: int) -> None:
     """Make vLLM's platform a CUDA one of this compute capability, for what asks it without calling CUDA."""
-    from vllm.platforms import PlatformEnum, current_platform
-    from vllm.platforms.interface import DeviceCapability
-
-    platform = type(current_platform)
-    capability = DeviceCapability(major, minor)
-    monkeypatch.setattr(platform, "_enum", PlatformEnum.CUDA)
+    platforms = importlib.import_module("vllm.platforms")
+    platform = type(platforms.current_platform)
+    capability = platforms.interface.DeviceCapability(major, minor)
+    monkeypatch.setattr(platform, "_enum", platforms.PlatformEnum.CUDA)
     monkeypatch.setattr(platform, "get_device_capability", classmethod(lambda cls, device_id=0: capability))
 
 
@@ -131,9 +129,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     if collector.path.name not in AS_CUDA:
         return (yield)
     with quiet(), pytest.MonkeyPatch.context() as monkeypatch:
-        from vllm.platforms import PlatformEnum, current_platform
-
-        monkeypatch.setattr(type(current_platform), "_enum", PlatformEnum.CUDA)
+        platforms = importlib.import_module("vllm.platforms")
+        monkeypatch.setattr(type(platforms.current_platform), "_enum", platforms.PlatformEnum.CUDA)
         return (yield)
 
 

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Every target does its own set-up. Two of them are all that a newcomer needs: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+JOBS   ?= $(shell nproc)
+
+.PHONY: demo test quick lint types bench clean
+
+# The environment is made anew when pyproject.toml changes; the stamp is written last.
+$(VENV)/stamp: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/stamp
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+
+test: $(VENV)/stamp lint types
+	@$(BIN)/python tests/upstream/prepare.py
+	@$(BIN)/python -m pytest -n $(JOBS)
+
+# The inner loop: all but the proofs on upstream sources.
+quick: $(VENV)/stamp lint types
+	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/upstream
+
+lint: $(VENV)/stamp
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+
+types: $(VENV)/stamp
+	@$(BIN)/mypy
+
+# make bench CLONE=/path/to/flashinfer BASE=v0.6.15 ONTO=v0.6.17
+bench: $(VENV)/stamp
+	@$(BIN)/python benchmarks/carry.py --repo "$(CLONE)" --base "$(BASE)" --onto "$(ONTO)"
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

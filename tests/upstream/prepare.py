@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says what the proofs need, then brings it into the cache: upstream sources and the environment with torch."""
+
+import sys
+from pathlib import Path
+
+from stack.carry.bases import Place, Stores
+from stack.model.errors import StackError
+from stack.model.stack import load
+from stack.proof import environment
+from stack.store import cache
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    """Prepare the cache, a line a step."""
+    home = cache.root()
+    print(f"cache: {home}")
+    print("needed once: source archives (70 MB), torch for the CPU (200 MB; where pip finds none, the registry's, 3 to 5 GB),")
+    print("             and what vLLM's modules import (600 MB on disk)")
+    try:
+        with Stores(load(ROOT), Place(home)) as stores:
+            for pin in stores.stack.pins:
+                if pin.within is None:
+                    print(f"sources of {pin.upstream} {pin.tag}", flush=True)
+                    stores.obtain(pin.upstream)
+            torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
+            requirements = Path(__file__).with_name("requirements.txt")
+            environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))
+    except StackError as error:
+        print(f"prepare: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the project's own pytest runs a proof: as a few items that start it in the upstream's environment.
+
+With all patches it has to pass; without one of them, a test named for that patch has to fail; and the upstream's own tests
+for those places have to pass on the patched tree as they do on the bare one.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.carry.bases import Place, Stores
+from stack.model.series import PatchRef
+from stack.model.stack import load
+from stack.proof import environment, prove
+from stack.proof.prove import Proof
+from stack.store import cache
+
+ROOT = Path(__file__).parents[2]
+SHOWN = 6000
+"""Characters of a run's output that a failure shows, from its end."""
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Collector:
+    """Collect a proof without importing it."""
+    return ProofFile.from_parent(parent, path=module_path)
+
+
+class ProofFile(pytest.File):
+    """One proof."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """With all patches, without each, and the upstream's own tests."""
+        proof = prove.load(self.path, load(ROOT))
+        yield WithPatches.from_parent(self, name="passes-with-all-patches", proof=proof)
+        for ref in proof.refs():
+            yield Without.from_parent(self, name=f"fails-without[{ref.file}]", proof=proof, ref=ref)
+        if proof.upstream_tests:
+            yield UpstreamsOwn.from_parent(self, name="upstreams-own-tests-still-pass", proof=proof)
+
+
+class ProofItem(pytest.Item):
+    """One run of a proof."""
+
+    def __init__(self, *, proof: Proof, **rest: object) -> None:
+        super().__init__(**rest)  # type: ignore[arg-type]
+        self.proof = proof
+
+    def runtest(self) -> None:
+        """Open the stores and the environment, then check."""
+        with Stores(load(ROOT), Place(cache.root())) as stores:
+            torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
+            self.check(stores, environment.python(torch, self.path.parent / "requirements.txt", stores.place.cache))
+
+    def check(self, stores: Stores, python: Path) -> None:
+        """Run and judge."""
+        raise NotImplementedError
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+        """The run's own output says what failed."""
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The name in reports."""
+        return self.path, None, f"{self.proof.path.name}: {self.name}"
+
+
+class WithPatches(ProofItem):
+    """The proof passes, whole, with all patches."""
+
+    def check(self, stores: Stores, python: Path) -> None:
+        """Run it on the patched tree."""
+        run = prove.run(self.proof, python, stores, prove.tree(stores, self.proof.upstream))
+        assert run.good and not run.skipped, run.output[-SHOWN:]
+
+
+class Without(ProofItem):
+    """A test named for a patch fails when that patch alone is left out."""
+
+    def __init__(self, *, ref: PatchRef, **rest: object) -> None:
+        super().__init__(**rest)
+        self.ref = ref
+
+    def check(self, stores: Stores, python: Path) -> None:
+        """Run its tests on the tree without it; all of them have to run, or the failure might be a broken import."""
+        tests = self.proof.proves[self.ref.file]
+        run = prove.run(self.proof, python, stores, prove.tree(stores, self.proof.upstream, without=self.ref), tests)
+        assert set(run.failed) & set(tests), f"no test of {self.ref.file} fails without it:\n{run.output[-SHOWN:]}"
+        assert {*run.passed, *run.failed} >= set(tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
+
+
+class UpstreamsOwn(ProofItem):
+    """The upstream's own tests pass with the patches as they do without."""
+
+    def check(self, stores: Stores, python: Path) -> None:
+        """Run them on the bare tree and on the patched one."""
+        bare = stores.objects(self.proof.upstream).tree_of(stores.base(self.proof.upstream))
+        before = prove.run_upstream(self.proof, python, stores, bare)
+        after = prove.run_upstream(self.proof, python, stores, prove.tree(stores, self.proof.upstream))
+        assert before.good, f"on the bare tree:\n{before.output[-SHOWN:]}"
+        assert after.good, f"on the patched tree:\n{after.output[-SHOWN:]}"
+        assert sorted(after.passed) == sorted(before.passed)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python environment that proofs run in: the torch that the upstream names and a list of requirements.
+
+One environment is kept per torch version and list, in the cache: they take gigabytes.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from stack.model.errors import StackError
+from stack.model.ids import TreeId
+from stack.store import cache as places
+from stack.store.objects import Objects
+
+_COMPLETE = "complete"
+_TORCH_FILES = ("requirements/cuda.txt",)
+
+
+def torch_version(objects: Objects, tree: TreeId) -> str:
+    """The torch version that an upstream's tree names.
+
+    Raises:
+        StackError: it names none.
+
+    """
+    for file in _TORCH_FILES:
+        entry = objects.entry(tree, file)
+        for line in objects.read(entry.id).decode("utf-8", "replace").splitlines() if entry is not None else ():
+            try:
+                requirement = Requirement(line.partition(" #")[0].strip())
+            except InvalidRequirement:
+                continue
+            exact = [spec.version for spec in requirement.specifier if spec.operator == "=="]
+            if requirement.name == "torch" and exact:
+                return exact[0]
+    raise StackError(f"the tree names no torch version in {', '.join(_TORCH_FILES)}", "proofs need one")
+
+
+def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], None] = lambda _: None) -> Path:
+    """The interpreter of the environment; made on the first call. `tell` gets a line a step.
+
+    `torch==VERSION` takes a CPU build where pip finds one (it counts as newer: `+cpu`), else the registry's, which brings
+    several gigabytes of CUDA libraries and runs on a CPU, too.
+
+    Raises:
+        StackError: pip could not install something.
+
+    """
+    key = hashlib.sha256(f"{sys.version_info[:2]} {torch} {requirements.read_text()}".encode()).hexdigest()[:12]
+    folder = cache / "environments" / f"torch-{torch}-{key}"
+    interpreter = folder / "bin/python"
+    with places.lock(folder):
+        if not (folder / _COMPLETE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            tell(f"making the environment with torch {torch}")
+            _run([sys.executable, "-m", "venv", str(folder)])
+            tell(f"installing torch {torch}")
+            _run([str(interpreter), "-m", "pip", "install", "--quiet", f"torch=={torch}"])
+            tell("installing what the proofs need")
+            _run([str(interpreter), "-m", "pip", "install", "--quiet", "-r", str(requirements), f"torch=={torch}"])
+            (folder / _COMPLETE).touch()
+    return interpreter
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
+        raise StackError(
+            f"`{' '.join(command[1:5])} …` failed: {said[0] if said else 'no message'}", "check the network and disk space"
+        )

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a proof: an ordinary pytest module that imports the upstream from a real source tree.
+
+It passes on the tree with all patches, and with any one of its patches left out, one of the tests that it names for that
+patch fails. So a proof that cannot fail is found out. Beside that, the upstream's own tests for those places still pass.
+"""
+
+import ast
+import os
+import subprocess
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.carry import apply
+from stack.carry.bases import Stores
+from stack.carry.merge import merge
+from stack.model.errors import StackError
+from stack.model.ids import TreeId
+from stack.model.series import PatchRef
+from stack.model.stack import Stack
+from stack.proof import trees
+
+MARK = "STACK_PROOF_TREE"
+"""Set in the environment of a proof: the folder of the tree under test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A proof module: the tests that prove each patch (by its file in the series), and the upstream's own tests to run."""
+
+    path: Path
+    series: str
+    proves: Mapping[str, tuple[str, ...]]
+    upstream_tests: tuple[str, ...]
+    upstream_args: tuple[str, ...]
+
+    @property
+    def upstream(self) -> str:
+        """The upstream whose tree is imported."""
+        return next(iter(self.proves)).partition("/")[0]
+
+    def refs(self) -> tuple[PatchRef, ...]:
+        """The patches that it proves."""
+        return tuple(PatchRef(self.series, file.partition("/")[0], file) for file in self.proves)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of pytest: test names by outcome, and what it printed."""
+
+    passed: tuple[str, ...]
+    failed: tuple[str, ...]
+    skipped: tuple[str, ...]
+    output: str
+    returncode: int
+
+    @property
+    def good(self) -> bool:
+        """Whether tests ran and all of them passed."""
+        return self.returncode == 0 and bool(self.passed) and not self.failed
+
+
+def load(path: Path, stack: Stack) -> Proof:
+    """Read a proof module's declarations without importing it.
+
+    Raises:
+        StackError: it has no PROVES, belongs to no series, or names a patch that the series does not have.
+
+    """
+    place = path.resolve().relative_to(stack.root.resolve()).as_posix()
+    named = [one for one in stack.series if place in one.proves]
+    if not named:
+        raise StackError(f"no series names {place} in proves", "add it to the series.toml that it proves")
+    values = _constants(path)
+    proves = values.get("PROVES")
+    if not isinstance(proves, dict) or not proves:
+        raise StackError(f"{place} has no PROVES", 'add PROVES = {"<upstream>/<file>.patch": ["test_name", …]}')
+    known = {ref.file for ref in named[0].patches}
+    for file in proves:
+        if file not in known:
+            raise StackError(
+                f"{place} proves {file!r}, which is no patch of {named[0].name}", f"it has {', '.join(sorted(known))}"
+            )
+    return Proof(
+        path=path,
+        series=named[0].name,
+        proves={file: tuple(tests) for file, tests in proves.items()},
+        upstream_tests=tuple(values.get("UPSTREAM_TESTS", ())),  # type: ignore[arg-type]
+        upstream_args=tuple(values.get("UPSTREAM_ARGS", ())),  # type: ignore[arg-type]
+    )
+
+
+def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> TreeId:
+    """The tree of an upstream with all patches, or with one taken out again.
+
+    Raises:
+        StackError: a patch does not fit, or cannot be taken out because a later one stands on it.
+
+    """
+    objects = stores.objects(upstream)
+    base = stores.base(upstream)
+    patches = stores.stack.order(upstream)
+    commits = (base, *apply.chain(objects, base, patches))
+    tip = objects.tree_of(commits[-1])
+    if without is None:
+        return tip
+    place = [patch.ref for patch in patches].index(without)
+    taken_out = merge(objects, {}, objects.tree_of(commits[place + 1]), tip, objects.tree_of(commits[place]))
+    if taken_out.conflicts:
+        raise StackError(f"{without.path} cannot be left out alone", "a later patch stands on it")
+    return taken_out.tree
+
+
+def run(proof: Proof, python: Path, stores: Stores, tree_id: TreeId, tests: Sequence[str] = ()) -> Run:
+    """Run a proof (or only some of its tests) on a tree."""
+    where = [f"{proof.path}::{test}" for test in tests] or [str(proof.path)]
+    return _pytest(python, trees.folder(stores.objects(proof.upstream), tree_id, stores.place.cache), proof.path.parent, where)
+
+
+def run_upstream(proof: Proof, python: Path, stores: Stores, tree_id: TreeId) -> Run:
+    """Run the upstream's own tests that the proof names, on a tree."""
+    folder = trees.folder(stores.objects(proof.upstream), tree_id, stores.place.cache)
+    args = [*proof.upstream_args, *(str(folder / test) for test in proof.upstream_tests)]
+    return _pytest(python, folder, proof.path.parent, args, rootdir=folder)
+
+
+def _pytest(python: Path, folder: Path, helpers: Path, args: Sequence[str], *, rootdir: Path | None = None) -> Run:
+    with tempfile.TemporaryDirectory(prefix="stack-proof-") as work:
+        report = Path(work) / "report.xml"
+        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command += [f"--rootdir={rootdir or helpers}", *args]
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
+        env |= {"PYTHONPATH": os.pathsep.join([str(folder), str(helpers)]), MARK: str(folder)}
+        done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
+        outcomes = _outcomes(report)
+        return Run(
+            passed=tuple(name for name, outcome in outcomes if outcome == "passed"),
+            failed=tuple(name for name, outcome in outcomes if outcome == "failed"),
+            skipped=tuple(name for name, outcome in outcomes if outcome == "skipped"),
+            output=done.stdout + done.stderr,
+            returncode=done.returncode,
+        )
+
+
+def _outcomes(report: Path) -> list[tuple[str, str]]:
+    if not report.exists():
+        return []
+    # Written by the pytest that was just started.
+    cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314
+    return [(case.get("name", "").partition("[")[0], _outcome(case)) for case in cases]
+
+
+def _outcome(case: ET.Element) -> str:
+    kinds = {child.tag for child in case}
+    return "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+
+
+def _constants(path: Path) -> dict[str, object]:
+    """The module's top-level constants; names of earlier ones may stand in them."""
+    values: dict[str, object] = {}
+
+    def value(node: ast.expr) -> object:
+        if isinstance(node, ast.Name):
+            return values[node.id]
+        if isinstance(node, ast.Dict):
+            return {value(key): value(item) for key, item in zip(node.keys, node.values, strict=True) if key is not None}
+        if isinstance(node, ast.List | ast.Tuple):
+            return [value(item) for item in node.elts]
+        return ast.literal_eval(node)
+
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            try:
+                values[statement.targets[0].id] = value(statement.value)
+            except (KeyError, ValueError):
+                continue
+    return values

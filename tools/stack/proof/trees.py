@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Source trees as folders, for tools that need files: one folder a tree id, made once, never changed."""
+
+import shutil
+from pathlib import Path
+
+from stack.model.ids import TreeId
+from stack.store import cache as places
+from stack.store import git
+from stack.store.objects import Objects
+
+
+def folder(objects: Objects, tree: TreeId, cache: Path) -> Path:
+    """The folder with the files of a tree.
+
+    Raises:
+        StackError: it cannot be written.
+
+    """
+    target = cache / "trees" / tree
+    if target.is_dir():
+        return target
+    with places.lock(target):
+        if not target.is_dir():
+            part = target.with_name(f"{tree}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            try:
+                env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(part.with_suffix(".index"))}
+                git.run(["read-tree", tree], env=env)
+                git.run(["checkout-index", "--all", "--force", f"--prefix={part}/"], env=env | {"GIT_WORK_TREE": str(part)})
+                part.rename(target)
+            finally:
+                part.with_suffix(".index").unlink(missing_ok=True)
+                shutil.rmtree(part, ignore_errors=True)
+    return target
