@@ -40,11 +40,10 @@ for verb in (pins, fetch, status, lint, checkout, refresh, rebase, undo):
 def main() -> None:
     """Run the command line; every error that a user can cause is one line and exit 2."""
     try:
-        cli(standalone_mode=False)
+        # Without standalone mode, click returns the code that a verb exits with.
+        sys.exit(cli(standalone_mode=False) or 0)
     except StackError as error:
         sys.exit(_fail(str(error)))
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
     except click.Abort:
         sys.exit(_fail("interrupted: nothing was changed", 130))
     except click.ClickException as error:

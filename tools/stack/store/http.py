@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTTP session that reaches package indexes as the user's own tools would; `file://` indexes included."""
 
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -131,4 +132,8 @@ class _Folders(FileAdapter):
         asked = request.url or ""
         if Path(unquote(urlsplit(asked).path)).is_dir():
             request.url = asked.rstrip("/") + "/index.html"
-        return super().send(request, *args, **kwargs)
+        response = super().send(request, *args, **kwargs)
+        if not kwargs.get("stream"):  # then nobody closes the file
+            with response.raw as file:
+                response.raw = io.BytesIO(file.read())
+        return response

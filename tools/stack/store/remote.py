@@ -52,7 +52,7 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
         else:
             raise _no_tag(url, wanted, refs)
         try:
-            _git(place, ["fetch", *_QUIET, "--filter=blob:none", _REMOTE, *specs])
+            _git(place, ["fetch", *_QUIET, _REMOTE, *specs])
         except git.GitError as error:
             raise _not_fetched(url, wanted, error) from error
         try:

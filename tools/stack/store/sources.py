@@ -143,7 +143,6 @@ def _import(store: Path, upstream: Pin, tag: str, cache: Path, progress: Progres
         from stack.store import registry  # noqa: PLC0415 - a third of a second that only a download needs
 
         candidate = registry.find(package, version, sha256=expected)
-        expected = expected or candidate.sha256
         step = f"downloading {candidate.filename}"
         _tell(progress, step)
         folder = places.archive(cache, package, candidate.filename).parent
