@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from stack.model.ids import Sha256
 from stack.store import git
 
 TOP = "pkg-1.0"
@@ -82,8 +83,8 @@ def sdist(
     return path
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def sha256(path: Path) -> Sha256:
+    return Sha256(hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 def bare(path: Path) -> Path:
@@ -206,8 +207,8 @@ class Remote:
             place.write_bytes(content)
         if files:
             self.git("add", "--", *files)
-        for place, commit in (submodules or {}).items():
-            self.git("update-index", "--add", "--cacheinfo", f"160000,{commit},{place}")
+        for entry, commit in (submodules or {}).items():
+            self.git("update-index", "--add", "--cacheinfo", f"160000,{commit},{entry}")
         self.git("commit", "--quiet", "-m", message)
         return self.git("rev-parse", "HEAD")
 

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
 from stack.store import archive, git, paths, repository
 from stack.store.archive import ArchiveError, Limits, Release, import_archive, tree_id
 
@@ -175,7 +177,7 @@ def test_limits_reach_the_reader(tmp_path: Path, repo: Path) -> None:
 def test_another_archive_than_expected(tmp_path: Path, repo: Path) -> None:
     path = sdist(path_of(tmp_path), {"a": b"1"})
     with pytest.raises(ArchiveError, match=f"{sha256(path)}, expected {'0' * 64}"):
-        import_archive(path, repo, REF, RELEASE, expected_sha256="0" * 64)
+        import_archive(path, repo, REF, RELEASE, expected_sha256=Sha256("0" * 64))
     assert git.text(["for-each-ref"], cwd=repo) == ""
 
 
@@ -188,7 +190,7 @@ def test_what_git_wrote_is_compared(tmp_path: Path, repo: Path, monkeypatch: pyt
     path = sdist(path_of(tmp_path), {"a": b"1", "b": b"2"})
     real = archive._quoted
     monkeypatch.setattr(archive, "_quoted", lambda name: b"other" if name == b"b" else real(name))
-    with pytest.raises(archive.StackError, match="git made the tree"):
+    with pytest.raises(StackError, match="git made the tree"):
         import_archive(path, repo, REF, RELEASE)
 
 

@@ -113,6 +113,7 @@ def test_what_pip_says_beside_settings_is_passed_over(tmp_path: Path, monkeypatc
 
 def test_a_folder_named_pip_is_not_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pip").mkdir()
+    (tmp_path / "pip/__init__.py").write_text("")
     (tmp_path / "pip/__main__.py").write_text("open('ran', 'w')")
     monkeypatch.chdir(tmp_path)
     settings()
@@ -122,7 +123,7 @@ def test_a_folder_named_pip_is_not_pip(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("value", ["1", "true", "on"])
 def test_no_index(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", value)
-    with pytest.raises(StackError, match="no-index.*--source git"):
+    with pytest.raises(StackError, match=r"no-index.*--source git"):
         settings()
 
 

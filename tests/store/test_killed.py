@@ -118,7 +118,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("source", "calls", "times"), [("archive", 30, 14), ("git", 20, 8)])
+@pytest.mark.parametrize(("source", "calls", "times"), [("archive", 26, 12), ("git", 16, 6)])
 def test_killed_at_any_moment(tmp_path: Path, remote: Remote, index: Path, source: str, calls: int, times: int) -> None:
     order = {
         "source": source,

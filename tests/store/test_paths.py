@@ -14,7 +14,7 @@ from stack.store import paths
         ".gitignore",
         "a/.gitmodules",
         "git",
-        "ｇit",
+        "\uff47it",
         "x.git",
         ".gitx",
         "git~2",

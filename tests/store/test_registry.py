@@ -14,11 +14,12 @@ import pytest
 from packaging.version import Version
 
 from stack.model.errors import StackError
+from stack.model.ids import Sha256
 from stack.store import registry
 from stack.store.indexes import Settings, parse
 from stack.store.registry import Candidate, download, find, versions
 
-from .making import Server, run_python, sdist, serving, sha256
+from .making import Answer, Server, run_python, sdist, serving, sha256
 
 PEM = Path(__file__).with_name("loopback.pem")
 
@@ -171,7 +172,7 @@ class TestTwoIndexes:
         assert find("pkg", "2.0", using=both).url.startswith(second.url)
         assert versions("pkg", using=both) == [Version("1.0"), Version("2.0")]
         with pytest.raises(StackError, match=f"{sha256(one)}, .*{sha256(two)}: expected .*{'0' * 64}"):
-            find("pkg", "1.0", sha256="0" * 64, using=both)
+            find("pkg", "1.0", sha256=Sha256("0" * 64), using=both)
 
     def test_one_that_fails_does_not_hide_the_other(
         self, tmp_path: Path, server: Server, second: Server, both: Settings
@@ -187,7 +188,7 @@ def test_no_network(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         using = Settings(indexes=(parse(f"http://me:secret@127.0.0.1:{unused.getsockname()[1]}/"),), retries=0)
-        with pytest.raises(StackError, match="cannot be reached: check the network .*--source git") as caught:
+        with pytest.raises(StackError, match=r"cannot be reached: check the network .*--source git") as caught:
             find("pkg", "1.0", using=using)
         assert "secret" not in all_words(caught.value)
         with pytest.raises(StackError, match="cannot be reached"):
@@ -226,9 +227,9 @@ def test_a_server_that_does_not_answer(server: Server, using: Settings) -> None:
         ((200, {"Content-Type": "text/html; charset=nonsense"}, b"<a>"), "no source archive"),
     ],
 )
-def test_an_index_that_answers_badly(server: Server, using: Settings, answer: object, why: str) -> None:
+def test_an_index_that_answers_badly(server: Server, using: Settings, answer: Answer, why: str) -> None:
     def give(handler: BaseHTTPRequestHandler) -> None:
-        status, headers, body = answer  # type: ignore[misc]
+        status, headers, body = answer
         handler.send_response(status)
         for key, value in ({"Content-Length": str(len(body))} | headers).items():
             handler.send_header(key, value)
@@ -300,9 +301,9 @@ def test_a_size_that_nobody_announced_is_capped(
 def test_the_pins_hash_counts_more_than_the_indexs(tmp_path: Path, server: Server, using: Settings) -> None:
     path = release(tmp_path / "served", "1.0")
     server.offer(path, hashes=False)
-    candidate = find("pkg", "1.0", sha256="0" * 64, using=using)
+    candidate = find("pkg", "1.0", sha256=Sha256("0" * 64), using=using)
     with pytest.raises(StackError, match=f"expected {'0' * 64}"):
-        download(candidate, tmp_path / "to", expected_sha256="0" * 64, using=using)
+        download(candidate, tmp_path / "to", expected_sha256=Sha256("0" * 64), using=using)
     assert download(candidate, tmp_path / "to", using=using).is_file()
 
 
@@ -389,7 +390,7 @@ class TestSecureConnections:
             yield running
 
     def test_an_unknown_certificate_is_refused(self, secure: Server) -> None:
-        with pytest.raises(StackError, match="certificate of .* is not trusted: check pip's setting cert"):
+        with pytest.raises(StackError, match=r"certificate of .* is not trusted: check pip's setting cert"):
             find("pkg", "1.0", using=Settings(indexes=(parse(secure.index),), retries=0))
 
     def test_a_certificate_that_the_user_named(self, secure: Server) -> None:
@@ -408,11 +409,11 @@ class TestSecureConnections:
                 find("pkg", "1.0", using=Settings(indexes=(index,), trusted_hosts=frozenset({host}), retries=0))
 
     def test_a_certificate_file_that_is_missing(self, secure: Server, tmp_path: Path) -> None:
-        with pytest.raises(StackError, match="missing.pem does not exist"):
+        with pytest.raises(StackError, match=r"missing.pem does not exist"):
             find("pkg", "1.0", using=Settings(indexes=(parse(secure.index),), certificates=tmp_path / "missing.pem"))
 
     def test_plain_http_to_a_host_that_nobody_trusts(self) -> None:
-        with pytest.raises(StackError, match="http://index.test/simple/ is not secure: .*trusted-host"):
+        with pytest.raises(StackError, match=r"http://index.test/simple/ is not secure: .*trusted-host"):
             find("pkg", "1.0", using=Settings(indexes=(parse("http://index.test/simple"),)))
 
 

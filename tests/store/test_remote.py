@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from stack.model.errors import StackError
+from stack.model.ids import CommitId
 from stack.model.pins import Pin, Within
 from stack.store import git, remote, repository
 
@@ -127,11 +128,18 @@ def test_a_remote_without_tags(store: Path, tmp_path: Path) -> None:
 
 
 def test_a_remote_that_cannot_be_reached(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="cannot be fetched: git ls-remote failed.*--source archive"):
+    with pytest.raises(StackError, match=r"cannot be fetched: git ls-remote failed.*--source archive"):
         remote.fetch(store, f"file://{tmp_path}/nothing", "v1")
     with pytest.raises(StackError, match="cannot be fetched") as caught:
         remote.fetch(store, "http://me:secret@127.0.0.1:1/x.git", "v1")
     assert "secret" not in str(caught.value)
+
+
+def test_what_git_says_shows_no_credentials() -> None:
+    url = "https://me:secret@host.test/x.git"
+    error = remote._unreachable(url, git.GitError(["fetch"], 128, f"fatal: '{url}' is broken\n"))
+    assert "'https://host.test/x.git' is broken" in str(error)
+    assert "secret" not in str(error)
 
 
 class TestGraft:
@@ -174,7 +182,7 @@ class TestGraft:
         made = [remote.graft(place, remote.fetch(place, upstream.url, "v3.0"), [pin], pinned=True) for place in (store, other)]
         assert made[0] == made[1]
         vendored.path.rename(tmp_path / "gone")
-        assert remote.graft(store, git.text(["rev-parse", f"{made[0]}^"], cwd=store), [pin], pinned=True) == made[0]
+        assert remote.graft(store, CommitId(git.text(["rev-parse", f"{made[0]}^"], cwd=store)), [pin], pinned=True) == made[0]
 
     def test_a_commit_without_submodules_stays_itself(
         self, store: Path, upstream: Remote, vendored: Remote, whole: str
@@ -187,7 +195,7 @@ class TestGraft:
     def test_another_commit_than_the_pinned_one(self, store: Path, upstream: Remote, vendored: Remote, whole: str) -> None:
         commit = remote.fetch(store, upstream.url, "v3.0")
         wrong = self.pin(vendored, "abcdef1")
-        with pytest.raises(StackError, match="pins.toml says abcdef1: correct the commit of lib"):
+        with pytest.raises(StackError, match=r"pins.toml says abcdef1: correct the commit of lib"):
             remote.graft(store, commit, [wrong], pinned=True)
         assert remote.graft(store, commit, [wrong], pinned=False) != commit
 
