@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import trustme
 from packaging.version import Version
 
 from stack.model.errors import StackError
@@ -21,7 +22,16 @@ from stack.store.registry import Candidate, download, find, versions
 
 from .making import Answer, Server, run_python, sdist, serving, sha256
 
-PEM = Path(__file__).with_name("loopback.pem")
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificate and key of a server on loopback, and the authority that vouches for it, made for this run."""
+    place = tmp_path_factory.mktemp("tls") / "loopback.pem"
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_and_cert_chain_pem.write_to_path(str(place))
+    authority.cert_pem.write_to_path(str(place), append=True)
+    return place
 
 
 def release(folder: Path, version: str, content: bytes = b"1") -> Path:
@@ -379,10 +389,10 @@ class TestCredentials:
 
 class TestSecureConnections:
     @pytest.fixture
-    def secure(self, tmp_path: Path) -> Iterator[Server]:
+    def secure(self, tmp_path: Path, pem: Path) -> Iterator[Server]:
         def wrap(http: ThreadingHTTPServer) -> None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(PEM)
+            context.load_cert_chain(pem)
             http.socket = context.wrap_socket(http.socket, server_side=True)
 
         with serving(wrap) as running:
@@ -393,11 +403,11 @@ class TestSecureConnections:
         with pytest.raises(StackError, match=r"certificate of .* is not trusted: check pip's setting cert"):
             find("pkg", "1.0", using=Settings(indexes=(parse(secure.index),), retries=0))
 
-    def test_a_certificate_that_the_user_named(self, secure: Server) -> None:
-        assert find("pkg", "1.0", using=Settings(indexes=(parse(secure.index),), certificates=PEM))
+    def test_a_certificate_that_the_user_named(self, secure: Server, pem: Path) -> None:
+        assert find("pkg", "1.0", using=Settings(indexes=(parse(secure.index),), certificates=pem))
 
-    def test_a_certificate_in_the_environment(self, secure: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(PEM))
+    def test_a_certificate_in_the_environment(self, secure: Server, pem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(pem))
         assert find("pkg", "1.0", using=Settings(indexes=(parse(secure.index),)))
 
     def test_a_host_that_the_user_trusts(self, secure: Server) -> None:
