@@ -54,24 +54,20 @@ class Objects:
         self.repository = repository
         self._trees: dict[str, dict[str, Entry]] = {}
         self._written: set[str] = set()
-        self._reader = subprocess.Popen(
-            ["git", "cat-file", "--batch"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=git.environment(extra={"GIT_DIR": str(repository)}),
-        )
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._reader.stdin is not None
-        assert self._reader.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._reader.stdin.close()
-        self._reader.stdout.close()
-        self._reader.wait()
+        if self._process is not None:
+            assert self._process.stdin is not None
+            assert self._process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+            self._process.stdout.close()
+            self._process.wait()
+            self._process = None
 
     def read(self, object_id: str) -> bytes:
         """The content of an object.
@@ -80,20 +76,33 @@ class Objects:
             StackError: it is not in the repository.
 
         """
-        assert self._reader.stdin is not None
-        assert self._reader.stdout is not None
+        process = self._reader()
+        assert process.stdin is not None
+        assert process.stdout is not None
         head = b""
         with contextlib.suppress(BrokenPipeError):
-            self._reader.stdin.write(object_id.encode("ascii") + b"\n")
-            self._reader.stdin.flush()
-            head = self._reader.stdout.readline()
+            process.stdin.write(object_id.encode("ascii") + b"\n")
+            process.stdin.flush()
+            head = process.stdout.readline()
         if not head or head.endswith(b" missing\n"):
             raise StackError(
                 f"object {object_id} is missing in {self.repository}",
                 "the store is only a cache: remove that folder and fetch again",
             )
         size = int(head.rpartition(b" ")[2])
-        return self._reader.stdout.read(size + 1)[:-1]
+        return process.stdout.read(size + 1)[:-1]
+
+    def _reader(self) -> subprocess.Popen[bytes]:
+        """Started by the first read: by then whoever opened this has seen to it that there is a repository."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                ["git", "cat-file", "--batch"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=git.environment(extra={"GIT_DIR": str(self.repository)}),
+            )
+        return self._process
 
     def tree_of(self, commit: CommitId) -> TreeId:
         """The tree of a commit."""

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of proofs: real venv and pip, from a package index in a folder that the test makes."""
+
+import base64
+import hashlib
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from stack.model.errors import StackError
+from stack.proof import environment
+from stack.store import git
+from stack.store.objects import EMPTY_TREE, Entry, Objects
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    """A wheel with one module that states its version."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": f"VERSION = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    digests = {
+        path: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=") for path, text in files.items()
+    }
+    record = "".join(f"{path},sha256={digests[path].decode()},{len(text)}\n" for path, text in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels as pip's only source."""
+    for name in list(os.environ):
+        if name.startswith("PIP_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    folder = tmp_path / "wheels"
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+def version_of_torch(python: Path) -> str:
+    return subprocess.check_output([str(python), "-c", "import torch; print(torch.VERSION)"], text=True).strip()
+
+
+@pytest.mark.parametrize(
+    ("offered", "taken"),
+    [(["9.1.0", "9.1.0+cpu"], "9.1.0+cpu"), (["9.1.0"], "9.1.0")],
+    ids=["a CPU build where there is one", "else the registry's"],
+)
+def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str], taken: str) -> None:
+    for version in offered:
+        wheel(index, "torch", version)
+    wheel(index, "helper", "1.0")
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("helper>=1\n")
+    said: list[str] = []
+    python = environment.python("9.1.0", requirements, tmp_path / "cache", said.append)
+    assert version_of_torch(python) == taken
+    assert said
+    said.clear()
+    assert environment.python("9.1.0", requirements, tmp_path / "cache", said.append) == python
+    assert said == []
+
+
+def test_a_failed_install_is_made_anew(index: Path, tmp_path: Path) -> None:
+    wheel(index, "torch", "9.1.0")
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("helper>=1\n")
+    with pytest.raises(StackError, match=r"helper.*check the network"):
+        environment.python("9.1.0", requirements, tmp_path / "cache")
+    wheel(index, "helper", "1.0")
+    python = environment.python("9.1.0", requirements, tmp_path / "cache")
+    assert subprocess.run([str(python), "-c", "import helper"], check=False).returncode == 0
+
+
+def test_the_tree_names_the_torch_version(tmp_path: Path) -> None:
+    git.run(["init", "--quiet", "--bare", str(tmp_path)])
+    with Objects(tmp_path) as objects:
+        text = b"# the GPU's\n-r common.txt\ntorchaudio==1.0\ntorch==9.1.0 # and its friends\n"
+        tree = objects.replaced(EMPTY_TREE, {"requirements/cuda.txt": Entry(0o100644, objects.write_blob(text))})
+        assert environment.torch_version(objects, tree) == "9.1.0"
+        with pytest.raises(StackError, match="no torch version"):
+            environment.torch_version(objects, EMPTY_TREE)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs, run for real: a small upstream, two patches, and pytest in a process of its own."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.carry.bases import Place, Stores
+from stack.model.errors import StackError
+from stack.model.series import PatchRef
+from stack.model.stack import load
+from stack.proof import prove, trees
+from stack.store import git
+
+from ..store.making import Remote
+
+PROOF = """
+import up
+
+SUM = "up/add-a-sum.patch"
+HALF = "up/halve-it.patch"
+PROVES = {SUM: ["test_sum"], HALF: ["test_half"]}
+UPSTREAM_TESTS = ["tests/test_up.py"]
+
+def test_sum():
+    assert up.total(2, 3) == 5
+
+def test_half():
+    assert up.half(4) == 2
+
+def test_always():
+    assert up.ONE == 1
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A stack with two patches on a git upstream, and their proof."""
+    remote = Remote(tmp_path / "remote")
+    base = remote.commit({"up.py": b"ONE = 1\n", "tests/test_up.py": b"import up\n\ndef test_one():\n    assert up.ONE == 1\n"})
+    remote.tag("v1.0")
+    changes = {
+        "Add a sum": b"ONE = 1\n\n\ndef total(a, b):\n    return a + b\n",
+        "Halve it": b"HALF = 2\nONE = 1\n\n\ndef half(a):\n    return a // HALF\n\n\ndef total(a, b):\n    return a + b\n",
+    }
+    for subject, text in changes.items():
+        remote.commit({"up.py": text}, subject)
+    root = tmp_path / "root"
+    series = root / "stacks/sums"
+    options = ["--full-index", "--no-stat", "--no-signature", "--zero-commit", "--no-numbered", f"{base}..HEAD"]
+    git.run(["format-patch", "--quiet", *options, "-o", str(series / "up")], cwd=remote.path)
+    for file, name in zip(sorted((series / "up").iterdir()), ("add-a-sum", "halve-it"), strict=True):
+        file.rename(file.with_name(f"{name}.patch"))
+    tables = "".join(f'[[patch]]\nupstream = "up"\nfile = "up/{name}.patch"\n' for name in ("add-a-sum", "halve-it"))
+    (series / "series.toml").write_text(
+        f'title = "t"\nwhy = "w"\nstate = "pending"\nproves = ["proofs/test_up_proof.py"]\n{tables}'
+    )
+    (root / "stacks/stack.toml").write_text('series = ["sums"]\n')
+    archive = 'archive = { package = "up", version = "1.0" }'
+    (root / "pins.toml").write_text(f'[up]\ngit = "{remote.url}"\ntag = "v1.0"\ncommit = "{base}"\n{archive}\n')
+    (root / "proofs").mkdir()
+    (root / "proofs/test_up_proof.py").write_text(PROOF)
+    return root
+
+
+@pytest.fixture
+def stores(root: Path, tmp_path: Path) -> Iterator[Stores]:
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def proof(root: Path) -> prove.Proof:
+    return prove.load(root / "proofs/test_up_proof.py", load(root))
+
+
+PYTHON = Path(sys.executable)
+SUM, HALF = (PatchRef("sums", "up", f"up/{name}.patch") for name in ("add-a-sum", "halve-it"))
+
+
+def test_a_proof_passes_with_all_patches(proof: prove.Proof, stores: Stores) -> None:
+    run = prove.run(proof, PYTHON, stores, prove.tree(stores, "up"))
+    assert run.good
+    assert run.passed == ("test_sum", "test_half", "test_always")
+
+
+@pytest.mark.parametrize(("left_out", "fails"), [(SUM, "test_sum"), (HALF, "test_half")])
+def test_a_proof_fails_without_its_patch_alone(proof: prove.Proof, stores: Stores, left_out: PatchRef, fails: str) -> None:
+    if left_out == SUM:
+        # The second patch stands next to the first one's lines: the first cannot be taken out alone, and that is said.
+        with pytest.raises(StackError, match=r"sums/up/add-a-sum\.patch cannot be left out alone"):
+            prove.tree(stores, "up", without=left_out)
+        return
+    run = prove.run(proof, PYTHON, stores, prove.tree(stores, "up", without=left_out))
+    assert run.failed == (fails,)
+    assert run.passed == ("test_sum", "test_always")
+    assert not run.good
+
+
+def test_the_upstreams_own_tests_run_in_its_tree(proof: prove.Proof, stores: Stores) -> None:
+    assert prove.run_upstream(proof, PYTHON, stores, prove.tree(stores, "up")).passed == ("test_one",)
+
+
+def test_nothing_that_ran_is_not_good(proof: prove.Proof, stores: Stores) -> None:
+    run = prove.run(proof, PYTHON, stores, prove.tree(stores, "up"), ["test_that_is_not_there"])
+    assert not run.good
+    assert run.passed == ()
+
+
+def test_a_tree_becomes_a_folder_once(stores: Stores, tmp_path: Path) -> None:
+    tree = prove.tree(stores, "up")
+    folder = trees.folder(stores.objects("up"), tree, tmp_path / "cache")
+    assert (folder / "up.py").read_text().startswith("HALF")
+    (folder / "mark").touch()
+    assert trees.folder(stores.objects("up"), tree, tmp_path / "cache") == folder
+    assert (folder / "mark").exists()
+    assert sorted(path.name for path in folder.parent.iterdir() if path.is_dir()) == [tree]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("PROVES = {SUM", "OTHER = {SUM", "has no PROVES"),
+        ("up/halve-it.patch", "up/no-such.patch", "which is no patch of sums: it has up/add-a-sum.patch, up/halve-it.patch"),
+    ],
+)
+def test_a_proof_without_sound_declarations_is_refused(root: Path, old: str, new: str, said: str) -> None:
+    file = root / "proofs/test_up_proof.py"
+    file.write_text(PROOF.replace(old, new))
+    with pytest.raises(StackError, match=said):
+        prove.load(file, load(root))
+
+
+def test_a_proof_that_no_series_names_is_refused(root: Path) -> None:
+    file = root / "proofs/test_other.py"
+    file.write_text(PROOF)
+    with pytest.raises(StackError, match=r"no series names proofs/test_other\.py in proves"):
+        prove.load(file, load(root))
