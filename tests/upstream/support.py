@@ -33,6 +33,7 @@ ENVIRONMENT = {
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "GLOO_SOCKET_IFNAME": "lo",
+    "FLASHINFER_CUDA_ARCH_LIST": "12.1a",
 }
 # What upstream code keeps on disk goes to a folder of this process, not to the user's caches.
 CACHES = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "FLASHINFER_WORKSPACE_BASE", "TORCHINDUCTOR_CACHE_DIR")

@@ -93,6 +93,7 @@ def codes_and_exponents(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 
 def quantize(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """What vLLM's mxfp4_quantize returns: two codes a byte, the lower nibble first, and E8M0 scales."""
+    assert weight.dtype in (torch.bfloat16, torch.float16)  # the kernel takes no others
     codes, exponent = codes_and_exponents(weight)
     low, high = codes.reshape(weight.shape[0], -1, 2).to(torch.uint8).unbind(-1)
     return low | high << 4, (exponent + 127).to(torch.uint8)
@@ -119,9 +120,7 @@ class ReferenceKernel(MxFp4LinearKernel):
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         assert layer.weight.dtype == layer.weight_scale.dtype == torch.uint8
 
-    def apply_weights(
-        self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def apply_weights(self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         packed = layer.weight.data
         codes = torch.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1, 32).long()
         scales = torch.exp2(layer.weight_scale.double() - 127)[..., None]
@@ -335,9 +334,7 @@ def test_the_head_of_a_quantized_checkpoint(
     assert isinstance(head.quant_method, Mxfp4OnlineLinearMethod if quantized else UnquantizedEmbeddingMethod)
     if quantized:
         assert head.quant_method.requantization_source is None
-        assert [line.split(" (")[0] for line in config.online_quantization_config.quantized_layer_summaries] == [
-            "lm_head: 1"
-        ]
+        assert [line.split(" (")[0] for line in config.online_quantization_config.quantized_layer_summaries] == ["lm_head: 1"]
 
 
 def test_a_tied_head_is_refused(configure: Configure, tmp_path: Path) -> None:
@@ -373,9 +370,7 @@ def test_gpt_oss_loads_a_quantized_head(configure: Configure, tmp_path: Path, vo
 
 
 @pytest.mark.parametrize("quantization", [None, {"linear": "mxfp4"}, {"linear": "mxfp4", "ignore": ["lm_head"]}])
-def test_gpt_oss_keeps_its_head_by_default(
-    configure: Configure, tmp_path: Path, quantization: dict[str, Any] | None
-) -> None:
+def test_gpt_oss_keeps_its_head_by_default(configure: Configure, tmp_path: Path, quantization: dict[str, Any] | None) -> None:
     """quantize-lm-head-at-load.patch: gpt-oss passes its configuration on, and nothing changes by that alone."""
     weight = write_checkpoint(tmp_path / "model", 192)["lm_head.weight"]
     model = get_model(vllm_config=configure(quantization=quantization))
@@ -406,7 +401,7 @@ def test_a_shard_of_the_head_is_quantized(
         monkeypatch.setattr(f"{module}.get_tensor_model_parallel_rank", lambda: rank)
         monkeypatch.setattr(f"{module}.get_tensor_model_parallel_world_size", lambda: 2)
 
-    head = ParallelLMHead(200, HIDDEN, torch.bfloat16, quant_config=config.quant_config, prefix="lm_head")
+    head = ParallelLMHead(200, HIDDEN, params_dtype=torch.bfloat16, quant_config=config.quant_config, prefix="lm_head")
     assert head.weight.is_meta
     head.weight.weight_loader(head.weight, weight)
     finalize_layerwise_processing(head, config.model_config)
@@ -415,3 +410,23 @@ def test_a_shard_of_the_head_is_quantized(
     padded[:200] = weight
     logits = head.quant_method.apply(head, hidden_states(), bias=None)
     check_logits(logits, rounded(padded[128 * rank : 128 * (rank + 1)]))
+
+
+@pytest.mark.parametrize("order", [("weight", "bias"), ("bias", "weight")])
+def test_a_bias_of_the_head_is_kept(configure: Configure, tmp_path: Path, order: tuple[str, str]) -> None:
+    """quantize-lm-head-at-load.patch: a parameter that appears after the method's own is loaded, not quantized."""
+    loaded = {"weight": write_checkpoint(tmp_path / "model", 192)["lm_head.weight"]}
+    loaded["bias"] = loaded["weight"][:, 0].clone()
+    config = configure(quantization={"lm_head": "mxfp4"})
+
+    head = ParallelLMHead(
+        192, HIDDEN, bias=True, params_dtype=torch.bfloat16, quant_config=config.quant_config, prefix="lm_head"
+    )
+    for name in order:
+        parameter = getattr(head, name)
+        parameter.weight_loader(parameter, loaded[name])
+    finalize_layerwise_processing(head, config.model_config)
+
+    assert torch.equal(head.bias, loaded["bias"])
+    logits = head.quant_method.apply(head, hidden_states(), bias=None)
+    check_logits(logits, rounded(loaded["weight"]))
