@@ -23,9 +23,9 @@ test: $(VENV)/stamp lint types
 	@$(BIN)/python tests/upstream/prepare.py
 	@$(BIN)/python -m pytest -n $(JOBS)
 
-# The inner loop: all but the proofs on upstream sources.
+# The inner loop: all but what needs upstream sources.
 quick: $(VENV)/stamp lint types
-	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/upstream
+	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/upstream --ignore tests/demo
 
 lint: $(VENV)/stamp
 	@$(BIN)/ruff check --quiet .
