@@ -5,11 +5,11 @@ A carry touches a handful of files in a tree of thousands. So only the trees on 
 `git cat-file --batch` that stays open) and written again (as loose objects, in this process).
 """
 
-import binascii
 import contextlib
 import hashlib
 import os
 import subprocess
+import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Objects:
 
     def __init__(self, repository: Path) -> None:
         self.repository = repository
-        self._trees: dict[str, dict[str, Entry]] = {}
+        self._trees: dict[str, _Tree] = {}
         self._written: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -110,11 +110,12 @@ class Objects:
 
     def entries(self, tree: str) -> Mapping[str, Entry]:
         """The entries of one tree object, by name."""
+        return self._tree(tree).entries
+
+    def _tree(self, tree: str) -> "_Tree":
         known = self._trees.get(tree)
         if known is None:
-            data = self.read(tree) if tree != EMPTY_TREE else b""
-            known = dict(_parse_tree(data))
-            self._trees[tree] = known
+            known = self._trees[tree] = _Tree.parse(self.read(tree) if tree != EMPTY_TREE else b"")
         return known
 
     def entry(self, tree: str, path: str) -> Entry | None:
@@ -153,24 +154,24 @@ class Objects:
 
     def replaced(self, tree: str, changes: Mapping[str, Entry | None]) -> TreeId:
         """The tree with other files at some paths (None removes one); folders that become empty go, as in git."""
-        own = dict(self.entries(tree))
+        own: dict[str, Entry | None] = {}
         below: dict[str, dict[str, Entry | None]] = {}
         for path, entry in changes.items():
             head, slash, rest = path.partition("/")
             if slash:
                 below.setdefault(head, {})[rest] = entry
-            elif entry is None:
-                own.pop(head, None)
             else:
                 own[head] = entry
+        here = self._tree(tree)
         for head, inner in below.items():
-            folder = own.get(head)
-            written = self.replaced(folder.id if folder and folder.mode == _FOLDER else EMPTY_TREE, inner)
+            folder = own.get(head, here.entries.get(head))
+            inside = folder.id if folder is not None and folder.mode == _FOLDER else EMPTY_TREE
+            written = self.replaced(inside, inner)
             if written != EMPTY_TREE:
                 own[head] = Entry(_FOLDER, written)
-            elif folder and folder.mode == _FOLDER:
-                del own[head]
-        return self._write_tree(own)
+            elif inside != EMPTY_TREE:
+                own[head] = None
+        return self._write_tree(here.replaced(own))
 
     def write_blob(self, data: bytes) -> BlobId:
         """Write a blob."""
@@ -184,13 +185,10 @@ class Objects:
         lines += [b"author " + author.line(), b"committer " + (committer or author).line()]
         return CommitId(self._write("commit", b"\n".join(lines) + b"\n\n" + message.encode()))
 
-    def _write_tree(self, entries: Mapping[str, Entry]) -> TreeId:
-        # git sorts a folder as if its name ended in a slash.
-        order = sorted(entries.items(), key=lambda item: _bytes(item[0]) + (b"/" if item[1].mode == _FOLDER else b""))
-        data = b"".join(b"%o %s\0%s" % (entry.mode, _bytes(name), binascii.unhexlify(entry.id)) for name, entry in order)
-        tree = TreeId(self._write("tree", data))
-        self._trees[tree] = dict(entries)
-        return tree
+    def _write_tree(self, tree: "_Tree") -> TreeId:
+        tree_id = TreeId(self._write("tree", tree.data))
+        self._trees[tree_id] = tree
+        return tree_id
 
     def _write(self, kind: str, data: bytes) -> str:
         """Write a loose object. GitPython would start `git hash-object` for each: ten times a carry's whole time."""
@@ -199,42 +197,90 @@ class Objects:
         if object_id in self._written:
             return object_id
         self._written.add(object_id)
-        place = self.repository / "objects" / object_id[:2] / object_id[2:]
-        if not place.exists():
-            try:
-                self._store(place, zlib.compress(content, 1))
-            except OSError as failed:
-                raise StackError(
-                    f"{self.repository} cannot be written ({failed.strerror})", "free disk space or check its rights"
-                ) from failed
+        folder = f"{self.repository}/objects/{object_id[:2]}"
+        place = f"{folder}/{object_id[2:]}"
+        try:
+            if not os.path.exists(place):  # noqa: PTH110  (pathlib takes longer for it than the disk)
+                _store(folder, place, zlib.compress(content, 1))
+        except OSError as failed:
+            raise StackError(
+                f"{self.repository} cannot be written ({failed.strerror})", "free disk space or check its rights"
+            ) from failed
         return object_id
 
-    @staticmethod
-    def _store(place: Path, data: bytes) -> None:
-        """A whole object or none: a reader never sees half of one, whenever this process is killed."""
-        place.parent.mkdir(exist_ok=True)
-        part = place.with_name(f"tmp_obj_{os.getpid()}_{place.name}")
-        try:
-            part.write_bytes(data)
-            part.chmod(0o444)
-            part.rename(place)
-        finally:
-            part.unlink(missing_ok=True)
+
+class _Tree:
+    """A tree object: its bytes, its entries by name, and where each one's id stands in the bytes.
+
+    Most changes put another id in the place of one: then the bytes are copied with those twenty replaced. Only where names come
+    or go, or a mode changes, is the tree put together anew.
+    """
+
+    __slots__ = ("_ids", "data", "entries")
+
+    def __init__(self, data: bytes, entries: dict[str, Entry], ids: Mapping[str, int]) -> None:
+        self.data = data
+        self.entries = entries
+        self._ids = ids
+
+    @classmethod
+    def parse(cls, data: bytes) -> "_Tree":
+        """Read the bytes of a tree object: `<mode> <name>\\0<20 bytes of id>` again and again."""
+        entries: dict[str, Entry] = {}
+        ids: dict[str, int] = {}
+        place = 0
+        while place < len(data):
+            blank = data.index(b" ", place)
+            end = data.index(b"\0", blank)
+            name = data[blank + 1 : end].decode("utf-8", "surrogateescape")
+            entries[name] = Entry(int(data[place:blank], 8), data[end + 1 : end + 21].hex())
+            ids[name] = end + 1
+            place = end + 21
+        return cls(data, entries, ids)
+
+    def replaced(self, changes: Mapping[str, Entry | None]) -> "_Tree":
+        """The tree with other entries (None: without them)."""
+        entries = self.entries | {name: entry for name, entry in changes.items() if entry is not None}
+        if all(
+            entry is not None and name in self._ids and entry.mode == self.entries[name].mode for name, entry in changes.items()
+        ):
+            data = bytearray(self.data)
+            for name, place in ((name, self._ids[name]) for name in changes):
+                data[place : place + 20] = bytes.fromhex(entries[name].id)
+            return _Tree(bytes(data), entries, self._ids)
+        for name in (name for name, entry in changes.items() if entry is None):
+            entries.pop(name, None)
+        # git sorts a folder as if its name ended in a slash.
+        order = sorted(entries, key=lambda name: _bytes(name) + (b"/" if entries[name].mode == _FOLDER else b""))
+        return _Tree.parse(
+            b"".join(b"%o %s\0%s" % (entries[name].mode, _bytes(name), bytes.fromhex(entries[name].id)) for name in order)
+        )
+
+
+def _store(folder: str, place: str, data: bytes) -> None:
+    """A whole object or none: a reader never sees half of one, whenever this process is killed."""
+    # Named as git names its own: whoever sweeps the store knows them.
+    part = f"{folder}/tmp_obj_{os.getpid()}_{threading.get_ident()}"  # noqa: S108
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103  (as above)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        with open(handle, "wb", buffering=0) as file:  # noqa: PTH123  (a descriptor)
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+        os.rename(part, place)  # noqa: PTH104
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)  # noqa: PTH108
+        raise
 
 
 def blob_id(data: bytes) -> BlobId:
     """The id that git gives these bytes."""
     return BlobId(hashlib.sha1(b"blob %d\0%s" % (len(data), data), usedforsecurity=False).hexdigest())
-
-
-def _parse_tree(data: bytes) -> Iterator[tuple[str, Entry]]:
-    place = 0
-    while place < len(data):
-        blank = data.index(b" ", place)
-        end = data.index(b"\0", blank)
-        name = data[blank + 1 : end].decode("utf-8", "surrogateescape")
-        yield name, Entry(int(data[place:blank], 8), data[end + 1 : end + 21].hex())
-        place = end + 21
 
 
 def _bytes(name: str) -> bytes:
