@@ -21,8 +21,10 @@ from stack.store import git
 from stack.store.objects import EMPTY_TREE, Entry, Identity, Objects, blob_id
 
 _NO_BLOB = "0" * 40
+_FOLDER = 0o040000
 _FILE_MODES = (0o100644, 0o100755)
 _FAILED = re.compile(r"^error: patch failed: (.+):(\d+)$", re.MULTILINE)
+_OTHER_BINARY = re.compile(r"^error: the patch applies to '(.+)' \(", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +75,14 @@ def commit(objects: Objects, tree: TreeId, parent: CommitId, patch: Patch) -> Co
 
 def apply(objects: Objects, tree: TreeId, patch: Patch) -> TreeId | Misfit:
     """The tree after a patch, or why it does not fit."""
-    known = {path: entry for path in touched(patch) if (entry := objects.entry(tree, path)) is not None}
+    standing = {path: objects.entry(tree, path) for path in touched(patch)}
+    known = {path: entry for path, entry in standing.items() if entry is not None and entry.mode != _FOLDER}
     changes = _exactly(objects, known, patch) or _by_git(objects, known, patch)
     if isinstance(changes, Misfit):
         return changes
-    blocked = [path for path in changes if path not in known and _taken(objects, tree, path)]
+    gone = {path: None for path, entry in changes.items() if entry is None}
+    rest = objects.replaced(tree, gone) if gone else tree
+    blocked = [path for path in changes if path not in known and _taken(objects, rest, path)]
     if blocked:
         return Misfit(blocked[0], None, "already exists")
     after = objects.replaced(tree, changes)
@@ -94,6 +99,8 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
         entry = known.get(file.old) if file.old is not None else None
         old = (entry.id, entry.mode) if entry is not None else (_NO_BLOB, file.old_mode)
         if (file.old_id, file.old_mode) != old or not file.hunks or not {file.old, file.new}.isdisjoint(changes):
+            return {}
+        if entry is not None and entry.mode not in _FILE_MODES:
             return {}
         if file.new is not None and file.new != file.old and file.new in known:
             return {}
@@ -168,7 +175,7 @@ def _taken(objects: Objects, tree: TreeId, path: str) -> bool:
     """Whether a new file at `path` would stand where a file, a folder or a file's inside already is."""
     parts = path.split("/")
     return objects.entry(tree, path) is not None or any(
-        (entry := objects.entry(tree, "/".join(parts[:depth]))) is not None and entry.mode != 0o040000
+        (entry := objects.entry(tree, "/".join(parts[:depth]))) is not None and entry.mode != _FOLDER
         for depth in range(1, len(parts))
     )
 
@@ -177,7 +184,10 @@ def _misfit(stderr: str) -> Misfit:
     failed = _FAILED.search(stderr)
     if failed:
         return Misfit(failed[1], int(failed[2]), "the lines that it changes are not there")
+    binary = _OTHER_BINARY.search(stderr)
+    if binary:
+        return Misfit(binary[1], None, "has other contents, and is binary")
     lines: Iterable[str] = (line.removeprefix("error: ").removeprefix("fatal: ") for line in stderr.splitlines())
     said = next((line for line in lines if line.strip()), "git apply failed")
     path, colon, reason = said.partition(": ")
-    return Misfit(path, None, reason) if colon else Misfit("", None, said)
+    return Misfit(path, None, reason.removesuffix(" in index")) if colon else Misfit("", None, said)

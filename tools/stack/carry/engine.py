@@ -116,12 +116,18 @@ def _placed(row: Carried, exported: Mapping[str, bytes]) -> Carried:
     was, now = places(row.patch.diff), places(data[len(row.patch.raw) - len(row.patch.diff) :])
     if was == now:
         return row
-    shifts = [(old, new) for old, new in zip(was, now, strict=False) if old != new]
-    place = f"{_file(shifts[0][1][0])}:{shifts[0][1][1]}, was {shifts[0][0][1]}" if shifts else "other hunks"
-    more = f" and {len(shifts) - 1} more" if len(shifts) > 1 else ""
-    return replace(
-        row, outcome=Outcome.MOVED, evidence="; ".join(part for part in (row.evidence, f"now at {place}{more}") if part)
-    )
+    return replace(row, outcome=Outcome.MOVED, evidence="; ".join(filter(None, (row.evidence, f"now {_shift(was, now)}"))))
+
+
+def _shift(was: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> str:
+    """Where a patch applies now, told by its first file or hunk that moved."""
+    if [bool(line) for _, line in was] != [bool(line) for _, line in now]:
+        return "in other hunks"
+    pairs = [(old, new) for old, new in zip(was, now, strict=True) if old != new]
+    files = [f"in {_file(new[0])}, was {_file(old[0])}" for old, new in pairs if old[0] != new[0] and not new[1]]
+    hunks = [f"at {_file(new[0])}:{new[1]}, was {old[1]}" for old, new in pairs if old[0] == new[0]]
+    told = files or hunks
+    return told[0] + (f" and {len(told) - 1} more" if len(told) > 1 else "")
 
 
 def _file(name_line: str) -> str:

@@ -14,15 +14,26 @@ from stack.model.patch import Patch
 from stack.store import git
 from stack.store.objects import Objects
 
+# The user's own attributes could name another header for hunks, another way to merge, or call a file binary.
+NO_ATTRIBUTES = ("-c", "core.attributesFile=/dev/null")
 _FORMAT = ["--full-index", "--no-stat", "--no-signature", "--zero-commit", "--no-numbered", "--quiet"]
+_DIFF_TREE = [
+    *(*NO_ATTRIBUTES, "-c", "core.quotePath=false", "diff-tree", "--stdin", "--always"),
+    *("-p", "-M", "--full-index", "--binary"),
+]
 
 
-def export(objects: Objects, base: CommitId, commits: Sequence[CommitId]) -> tuple[bytes, ...]:
-    """The patch file of each commit; `commits` is the whole chain on `base`, oldest first, without merges."""
+def export(objects: Objects, base: CommitId, commits: Sequence[CommitId], *, borrowed: Path | None = None) -> tuple[bytes, ...]:
+    """The patch file of each commit; `commits` is the whole chain on `base`, oldest first, without merges.
+
+    `borrowed` is the objects folder of a repository that has commits which `objects` lacks; its settings and attributes do not
+    count.
+    """
     if not commits:
         return ()
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         command = [
+            *NO_ATTRIBUTES,
             "-c",
             "core.quotePath=false",
             "format-patch",
@@ -31,7 +42,11 @@ def export(objects: Objects, base: CommitId, commits: Sequence[CommitId]) -> tup
             folder,
             f"{base}..{commits[-1]}",
         ]
-        git.run(command, env={"GIT_DIR": str(objects.repository)})
+        env = {"GIT_DIR": str(objects.repository)}
+        if borrowed is not None:
+            quoted = str(borrowed).replace("\\", "\\\\").replace('"', '\\"')
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
+        git.run(command, env=env)
         # format-patch numbers them with four digits, five from the ten thousandth on.
         files = sorted(Path(folder).iterdir(), key=lambda file: int(file.name.partition("-")[0]))
         return tuple(file.read_bytes() for file in files)
@@ -45,11 +60,12 @@ class Diffs:
 
     def __init__(self, objects: Objects) -> None:
         self._output = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
+        self._said = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
         self._process = subprocess.Popen(
-            ["git", "-c", "core.quotePath=false", "diff-tree", "--stdin", "--always", "-p", "-M", "--full-index"],
+            ["git", *_DIFF_TREE],
             stdin=subprocess.PIPE,
             stdout=self._output,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             env=git.environment(extra={"GIT_DIR": str(objects.repository)}),
         )
 
@@ -59,6 +75,7 @@ class Diffs:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._stop()
         self._output.close()
+        self._said.close()
 
     def add(self, commit: CommitId) -> None:
         """Begin with one more commit."""
@@ -74,7 +91,9 @@ class Diffs:
 
         """
         if self._stop() != 0:
-            raise git.GitError(["diff-tree"], self._process.returncode, "a commit could not be read")
+            self._said.seek(0)
+            said = self._said.read().decode("utf-8", "replace") or "a commit could not be read, or a temporary file not written"
+            raise git.GitError(["diff-tree"], self._process.returncode, said)
         self._output.seek(0)
         parts = re.split(rb"(?m)^([0-9a-f]{40})\n", self._output.read())
         found = dict(zip(parts[1::2], parts[2::2], strict=True))

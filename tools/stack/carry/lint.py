@@ -76,6 +76,7 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
         return
     objects = stores.objects(upstream)
     applied: list[tuple[Patch, CommitId]] = []
+    unsure: set[str] = set()  # files that would be others with a patch that was left out
     tip = base
     for patch in patches:
         try:
@@ -85,11 +86,12 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
             continue
         if isinstance(tree, Misfit):
             yield Finding(f"{FOLDER}/{patch.ref.path}", f"does not apply: {tree}")
+            unsure.update(apply.touched(patch))
             continue
         tip = apply.commit(objects, tree, tip, patch)
         applied.append((patch, tip))
     for (patch, _), data in zip(applied, export(objects, base, [commit for _, commit in applied]), strict=True):
-        if data != patch.raw:
+        if data != patch.raw and unsure.isdisjoint(apply.touched(patch)):
             yield Finding(f"{FOLDER}/{patch.ref.path}", _unstable(patch.raw, data))
 
 

@@ -20,6 +20,8 @@ from stack.store.objects import EMPTY_TREE, Entry, Objects
 _FOLDER = 0o040000
 _FILES = (0o100644, 0o100755)
 _KIND = re.compile(r"^CONFLICT \(|\): .*$")
+# Where two things cannot have the same name, git gives one of them a name with its side's commit id.
+_SIDE = re.compile(r"~[0-9a-f]{40}(_\d+)?$")
 _MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: .*)?\r?$")
 
 
@@ -30,6 +32,10 @@ class Merged:
     tree: TreeId
     conflicts: tuple[Conflict, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+Difference = tuple[str, Entry | None, Entry | None]
+"""A path that a change touches, and what stands there before and after."""
 
 
 class Triple(NamedTuple):
@@ -55,9 +61,12 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
     """Bring the change from `base` to `theirs` into `ours`; `merges` are those that are known, and it learns the rest."""
     changes: dict[str, Entry | None] = {}
     both: dict[str, Triple] = {}
-    for path, old, new in objects.difference(base, theirs):
+    differences = list(objects.difference(base, theirs))
+    if _moves_a_folder(objects, theirs, differences):
+        return _read(objects, merge_trees(objects, base, ours, theirs))
+    for path, old, new in differences:
         have = objects.entry(ours, path)
-        if have == new:
+        if have == new and new is not None:
             continue
         if have == old and (old is not None or _folder_stands(objects, base, ours, path)):
             changes[path] = new
@@ -130,18 +139,27 @@ def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> b
     return True
 
 
+def _moves_a_folder(objects: Objects, theirs: TreeId, differences: Iterable[Difference]) -> bool:
+    """Whether a folder is gone after the change while files come: it may have been renamed, and what the other side adds belongs elsewhere."""
+    folders = {path.rpartition("/")[0] for path, _, new in differences if new is None and "/" in path}
+    return any(old is None for _, old, _ in differences) and any(
+        (entry := objects.entry(theirs, folder)) is None or entry.mode != _FOLDER for folder in folders
+    )
+
+
 def _read(objects: Objects, result: Result) -> Merged:
     if result.clean:
         return Merged(result.tree, notes=tuple(message.text for message in result.messages if message.kind != "Auto-merging"))
-    conflicts: list[Conflict] = []
+    conflicts: dict[Conflict, None] = {}
     said = [message for message in result.messages if message.kind.startswith("CONFLICT")]
     for path in sorted(result.stages):
         reason = " ".join(message.text for message in said if path in message.paths) or "conflict"
         entry = objects.entry(result.tree, path)
         spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode in _FILES else []
-        conflicts += [Conflict(path, span, reason) for span in spans] or [Conflict(path, None, reason)]
+        name = _SIDE.sub("", path)
+        conflicts |= dict.fromkeys([Conflict(name, span, reason) for span in spans] or [Conflict(name, None, reason)])
     elsewhere = [message for message in said if not result.stages.keys() & set(message.paths)]
-    conflicts += [Conflict(message.paths[0] if message.paths else "", None, message.text) for message in elsewhere]
+    conflicts |= dict.fromkeys(Conflict(message.paths[0] if message.paths else "", None, message.text) for message in elsewhere)
     return Merged(result.tree, tuple(conflicts))
 
 

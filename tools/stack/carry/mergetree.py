@@ -4,12 +4,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from stack.carry.export import NO_ATTRIBUTES
 from stack.model.ids import TreeId
 from stack.store import git
 from stack.store.objects import Identity, Objects
 
 _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
-_SETTINGS = ["-c", "merge.conflictStyle=merge", "-c", "core.looseCompression=1"]
+_SETTINGS = [*NO_ATTRIBUTES, "-c", "merge.conflictStyle=merge", "-c", "core.looseCompression=1"]
 _COMMAND = [*_SETTINGS, "merge-tree", "--write-tree", "--messages", "-z"]
 
 
@@ -57,7 +58,8 @@ def _result(clean: bool, fields: Iterator[str]) -> Result:
         head, _, path = field.partition("\t")
         stages[path] = (*stages.get(path, ()), int(head.split(" ")[2]))
     messages = []
-    while count := next(fields):
+    # What follows the last message may be advice in plain text: on submodules that cannot be merged.
+    while (count := next(fields)).isdigit():
         paths = tuple(next(fields) for _ in range(int(count)))
         kind = next(fields)
         messages.append(Message(paths, kind, " ".join(next(fields).split())))

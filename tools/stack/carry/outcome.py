@@ -17,6 +17,8 @@ class Outcome(StrEnum):
     """Carried, at other lines or in another file."""
     LANDED = "landed"
     """Nothing left to change: the new base has it."""
+    PARTLY_LANDED = "partly-landed"
+    """A commit of the new base's history has a part of it; the rest needs a person's eye."""
     CONFLICT = "conflict"
     """Needs a person."""
 

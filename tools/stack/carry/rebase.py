@@ -11,7 +11,8 @@ from stack.carry.bases import Stores
 from stack.carry.engine import Carry
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.required import Need
-from stack.model import document, extras, pins, series, switch
+from stack.model import document, extras, patch, pins, series, switch
+from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
@@ -143,14 +144,45 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, dry_run: bool = Fals
     """
     if not work.carried:
         return Conclusion.CONFLICT
+    _check_readable(work)
     if work.unmet and not allow_mismatch:
         return Conclusion.MISMATCH
     if dry_run:
         return Conclusion.DRY_RUN
+    expected = _standing(work.stack)
     files = work.files()
-    expected = {f"{FOLDER}/{row.patch.ref.path}": row.patch.raw for row in work.rows()}
+    _check_unchanged(work.stack)
     title = f"rebase {work.request.upstream} --onto {work.request.tag}"
     return Conclusion.SWITCHED if switch.apply(work.stack.root, files, title=title, expected=expected) else Conclusion.UNCHANGED
+
+
+def _check_readable(work: Rebase) -> None:
+    """Every carried patch can be loaded again: upstream's own lines beside a change come into the patch as its context."""
+    for leg in work.legs:
+        for row in leg.carry.rows:
+            data = leg.carry.exported.get(row.patch.ref.path)
+            if data is not None:
+                try:
+                    patch.parse(data, row.patch.ref, name=f"{FOLDER}/{row.patch.ref.path}")
+                except StackError as bad:
+                    raise StackError(
+                        f"{bad.problem} as it would be on {leg.new.tag or leg.upstream}",
+                        "upstream has such lines beside the change: change other lines, or mend those in an earlier patch",
+                    ) from bad
+
+
+def _standing(stack: Stack) -> dict[str, bytes | None]:
+    """What stands now in the files that hold pins, series and patches."""
+    paths = [pins.FILE, *(f"{FOLDER}/{one.name}/{series.FILE}" for one in stack.series)]
+    paths += [f"{FOLDER}/{ref.path}" for ref in stack.patches]
+    if (stack.root / extras.FILE).is_file():
+        paths.append(extras.FILE)
+    return {path: (stack.root / path).read_bytes() if (stack.root / path).is_file() else None for path in paths}
+
+
+def _check_unchanged(stack: Stack) -> None:
+    if stacks.load(stack.root) != stack:
+        raise StackError(f"{stack.root} was changed while this command ran", "nothing was written: run it again")
 
 
 def needs_at_pins(stores: Stores) -> dict[str, tuple[Need, ...]]:
@@ -183,7 +215,10 @@ def set_pins(stack: Stack, new: Pins, unmet: tuple[Need, ...], *, title: str, al
     """Switch the pins alone; False where they would not belong together and that is not allowed."""
     if unmet and not allow_mismatch:
         return False
-    switch.apply(stack.root, _pin_files(stack, new), title=title)
+    expected = _standing(stack)
+    files = _pin_files(stack, new)
+    _check_unchanged(stack)
+    switch.apply(stack.root, files, title=title, expected=expected)
     return True
 
 

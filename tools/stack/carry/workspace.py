@@ -21,6 +21,7 @@ from stack.store import git
 from stack.store.sources import Source
 
 _RECORD = "stack-rebase.json"
+_ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
 _MARKERS = re.compile(rb"^(<{7} |\|{7} |>{7} )", re.MULTILINE)
 
 
@@ -41,9 +42,15 @@ def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, d
     """Make the working tree and stop at the first conflict.
 
     Raises:
-        StackError: the folder is not empty, or there is no conflict.
+        StackError: the folder is not empty, there is no conflict, or the pins would be refused in the end: then nobody should
+            resolve conflicts first.
 
     """
+    if work.unmet and not allow_mismatch:
+        raise StackError(
+            work.unmet[0].sentence(work.pins().get(work.unmet[0].needs)),
+            "add --with-required (or --allow-mismatch) before you resolve conflicts",
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
     place = (stores.stack.root.resolve(), work.request, stores.place.source, allow_mismatch, digest)
@@ -113,9 +120,11 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     objects = stores.objects(leg.upstream)
     source = row.source
     if not (folder / ".git").exists():
-        seed(folder, objects, {"refs/stack/onto": tip, "refs/stack/patch": source}, partial=True)
+        seed(folder, objects, {_ONTO: tip, _PATCH: source}, partial=True)
     else:
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
+        git.run(["update-ref", _ONTO, tip], cwd=folder)
+        git.run(["update-ref", _PATCH, source], cwd=folder)
     now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path)
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
@@ -158,7 +167,8 @@ def _resolution(folder: Path) -> TreeId:
         raise StackError(
             f"{left[0]} in {folder} is changed but not added", "`git add` it (or restore it), then run --continue again"
         )
-    changed = git.text(["diff", "--cached", "--name-only", "-z", "--diff-filter=d", "HEAD"], cwd=folder).split("\0")[:-1]
+    # Against the new base, not HEAD: the person may have committed already.
+    changed = git.text(["diff", "--cached", "--name-only", "-z", "--diff-filter=d", _ONTO], cwd=folder).split("\0")[:-1]
     for path in changed:
         if (folder / path).is_file() and _MARKERS.search((folder / path).read_bytes()):
             raise StackError(f"{path} in {folder} still has conflict markers", "take them out and `git add` it")

@@ -18,7 +18,7 @@ from stack.carry.export import export
 from stack.model import document, series, switch
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
-from stack.model.patch import trailers
+from stack.model.patch import parse, trailers
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
@@ -72,8 +72,8 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     tip = base
     for patch, commit in zip(patches, apply.chain(objects, base, patches), strict=True):
         author = Identity(patch.author.name, patch.author.mail, patch.author.date)
-        marks = {SERIES: patch.ref.series, PATCH: patch.ref.file}
-        tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, marks), author)
+        added = {SERIES: patch.ref.series, PATCH: patch.ref.file}
+        tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)
     seed(folder, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
     git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=folder)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
@@ -100,6 +100,8 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
         )
     for ref, commit in refs.items():
         git.run(["update-ref", ref, commit], cwd=folder)
+    # Patches hold the bytes of the commits: no user's setting may make other line ends of them on the way.
+    git.run(["config", "core.autocrlf", "false"], cwd=folder)
 
 
 def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
@@ -121,7 +123,11 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
         commits = _commits(objects, folder, base)
         refs = _assign(stores.stack, upstream, commits)
         written = _without_marks(objects, base, commits)
-        exported = dict(zip(refs, export(objects, base, written), strict=True))
+        # In the store, since settings and attributes of the working tree would change the bytes.
+        raws = export(stores.objects(upstream), base, written, borrowed=common / "objects")
+    exported = dict(zip(refs, raws, strict=True))
+    for commit, (ref, raw) in zip(commits, exported.items(), strict=True):
+        _check_readable(commit, ref, raw)
     return _refreshed(stores.stack, upstream, exported)
 
 
@@ -149,12 +155,25 @@ def with_trailers(message: str, added: Mapping[str, str]) -> str:
 
 
 def without_trailers(message: str, keys: Iterable[str]) -> str:
-    """The message without the trailers of these keys."""
-    if not trailers(message):
-        return message
-    head, _, last = message.rstrip("\n").rpartition("\n\n")
-    kept = [line for line in last.splitlines() if line.partition(":")[0] not in set(keys)]
-    return f"{head}\n\n" + "\n".join(kept) + "\n" if kept else f"{head}\n"
+    """The message without the trailers of these keys; a squashed commit has some in its middle, too."""
+    subject, *paragraphs = message.rstrip("\n").split("\n\n")
+    kept = [subject]
+    for paragraph in paragraphs:
+        lines = paragraph.split("\n")
+        if trailers(f"-\n\n{paragraph}"):
+            lines = [line for line in lines if line.partition(":")[0] not in set(keys)]
+        if lines:
+            kept.append("\n".join(lines))
+    return "\n\n".join(kept) + "\n"
+
+
+def marks(message: str) -> Mapping[str, str]:
+    """Which series and file a commit names.
+
+    The last series: `git commit --amend --trailer` adds one below. The first file: of squashed commits the first one lives on.
+    """
+    found = [mark for paragraph in message.split("\n\n")[1:] for mark in trailers(f"-\n\n{paragraph}")]
+    return {**dict(one for one in found if one[0] == SERIES), **dict(reversed([one for one in found if one[0] == PATCH]))}
 
 
 def _record(folder: Path, upstream: str) -> dict[str, str]:
@@ -220,10 +239,11 @@ def _commits(objects: Objects, folder: Path, base: CommitId) -> list[_Commit]:
 def _read(objects: Objects, commit: CommitId) -> _Commit:
     head, _, message = objects.read(commit).partition(b"\n\n")
     fields = dict(line.split(b" ", 1) for line in reversed(head.splitlines()) if not line.startswith(b" "))
+    encoding = fields.get(b"encoding", b"utf-8").decode("ascii", "replace")  # of i18n.commitEncoding
     try:
-        author = _IDENTITY.match(fields[b"author"].decode("utf-8"))
-        text = message.decode("utf-8")
-    except UnicodeDecodeError as bad:
+        author = _IDENTITY.match(fields[b"author"].decode(encoding))
+        text = message.decode(encoding)
+    except (UnicodeDecodeError, LookupError) as bad:
         raise StackError(f"the message or author of {commit[:12]} is not UTF-8", "reword it: git rebase -i") from bad
     if author is None or not text.strip():
         raise StackError(f"{commit[:12]} has no readable author or no message", "amend it: git rebase -i")
@@ -238,8 +258,8 @@ def _assign(stack: Stack, upstream: str, commits: Sequence[_Commit]) -> list[Pat
     taken: set[PatchRef] = {ref for one in stack.series for ref in one.patches if ref.upstream != upstream}
     refs: list[PatchRef] = []
     for commit in commits:
-        marks = dict(reversed(trailers(commit.message)))
-        name, subject = marks.get(SERIES), commit.message.partition("\n")[0]
+        marked = marks(commit.message)
+        name, subject = marked.get(SERIES), commit.message.partition("\n")[0]
         if name is None:
             raise StackError(
                 f"commit {commit.id[:12]} ({subject}) names no series",
@@ -255,7 +275,7 @@ def _assign(stack: Stack, upstream: str, commits: Sequence[_Commit]) -> list[Pat
                 f"commit {commit.id[:12]} of {name} stands after one of {refs[-1].series}",
                 "order the commits as stacks/stack.toml orders the series: git rebase -i",
             )
-        ref = _free(PatchRef(name, upstream, _file(marks.get(PATCH), upstream, subject)), upstream, subject, taken)
+        ref = _free(PatchRef(name, upstream, _file(marked.get(PATCH), upstream, subject)), upstream, subject, taken)
         taken.add(ref)
         refs.append(ref)
     return refs
@@ -286,6 +306,16 @@ def _without_marks(objects: Objects, base: CommitId, commits: Sequence[_Commit])
         parent = objects.write_commit(commit.tree, (parent,), without_trailers(commit.message, (SERIES, PATCH)), commit.author)
         written.append(parent)
     return written
+
+
+def _check_readable(commit: _Commit, ref: PatchRef, raw: bytes) -> None:
+    """The patch file can be loaded again, and says all that the commit says."""
+    patch = parse(raw, ref, name=f"commit {commit.id[:12]} ({commit.message.partition(chr(10))[0]})")
+    if patch.message.split() != without_trailers(commit.message, (SERIES, PATCH)).split():
+        raise StackError(
+            f"commit {commit.id[:12]} would lose a part of its message: in a patch file a line `---`, `diff -…` or `Index: …` ends it",
+            "indent that line: git rebase -i",
+        )
 
 
 def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) -> Refreshed:

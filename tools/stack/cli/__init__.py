@@ -45,10 +45,15 @@ def main() -> None:
     except StackError as error:
         sys.exit(_fail(str(error)))
     except click.Abort:
-        sys.exit(_fail("interrupted: nothing was changed", 130))
+        # A switch that was announced is finished by whoever looks next: the stack is the old one or the new one.
+        sys.exit(_fail("interrupted: the stack is whole, run the command again", 130))
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
+            error.show()
+            sys.exit(2)
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        see = f": see `{context.command_path} --help`" if context else ""
+        sys.exit(_fail(" ".join(error.format_message().split()).rstrip(".") + see))
     except BrokenPipeError:
         # Whoever read our output has gone; nobody is left to tell.
         sys.stderr.close()

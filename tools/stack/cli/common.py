@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from stack.model.stack import Stack
     from stack.store.sources import Progress
 
+COLOURS = {"clean": "green", "moved": "cyan", "landed": "blue", "partly-landed": "yellow", "conflict": "bold red"}
+"""Outcomes in colour."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
 source_option = click.option(
     "--source",

@@ -24,7 +24,14 @@ _COLOURS = {"clean": "green", "moved": "cyan", "landed": "blue", "conflict": "bo
 @click.option("--with-required", is_flag=True, help="Move the other pins that this release names, too, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even where upstream names another combination of pins.")
 @click.option("--dry-run", is_flag=True, help="Show what would happen, write nothing.")
-@click.option("--format", "form", type=click.Choice(["table", "range-diff"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "range-diff"]),
+    default="table",
+    show_default=True,
+    help="What to print: one row a patch, or `git range-diff` of the patches before and after, for review.",
+)
 @click.option(
     "--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Resolve conflicts in a working tree, one by one."
 )
@@ -60,14 +67,14 @@ def command(
     from stack.model import digest, stack  # noqa: PLC0415
 
     options: Options = context.obj
+    for option, folder in (("--abort", abort), ("--continue", go_on)):
+        if folder is not None:
+            _only(context, option)
     if abort is not None:
-        _only(context, "--abort")
-        workspaces.finish(abort)
-        click.echo("given up: the stack is as it was")
+        _give_up(abort, as_json)
         return
     session = workspaces.load(go_on) if go_on is not None else None
     if session is not None:
-        _only(context, "--continue")
         source, allow_mismatch = session.source, session.allow_mismatch
     elif upstream is None or tag is None:
         raise click.UsageError("name an upstream and --onto TAG")
@@ -94,6 +101,16 @@ def command(
         if not as_json:
             _print_end(work, ended, stopped.patch if stopped else None, workspace or go_on)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
+
+
+def _give_up(folder: Path, as_json: bool) -> None:
+    from stack.carry import workspace  # noqa: PLC0415
+
+    workspace.finish(folder)
+    if as_json:
+        print_json({"aborted": str(folder)})
+    else:
+        click.echo("given up: the stack is as it was")
 
 
 def _only(context: click.Context, option: str) -> None:

@@ -35,8 +35,11 @@ def load(path: Path) -> "Table":
         StackError: missing, not UTF-8, or not TOML (with line and column).
 
     """
+    text = read_text(path)
+    if text.startswith("\ufeff"):
+        raise StackError(f"{path}:1 begins with a byte order mark", "save it as UTF-8 without one")
     try:
-        return Table(tomllib.loads(read_text(path)), file=path)
+        return Table(tomllib.loads(text), file=path)
     except tomllib.TOMLDecodeError as bad:
         raise StackError(f"{path}: {bad}", "mend the TOML there") from bad
 

@@ -34,10 +34,12 @@ def edited(text: str, pins: Pins) -> str:
 
 def _find(text: str, pin: Pin) -> re.Match[str] | None:
     """The version of one package in the group's list. Found in the text, so that an edit touches those characters alone."""
-    group = re.search(rf"^{GROUP} *= *\[(?P<list>[^\]]*)\]", text, re.MULTILINE)
+    # A bracket in a string, as in "vllm[audio]==1.0", or in a comment does not end the list.
+    group = re.search(rf"^{GROUP} *= *\[(?P<list>(?:[^\]\"'#]|\"[^\"]*\"|'[^']*'|#.*)*)\]", text, re.MULTILINE)
     if group is None or pin.archive is None:
         return None
-    name = re.escape(pin.archive.package)
-    return re.compile(rf"[\"']{name}(?:\[[^\]]*\])?==(?P<version>[^\"',;\s]+)").search(
+    # `Flashinfer_Python` and `flashinfer-python` are one package.
+    name = re.sub(r"[-_.]+", "[-_.]+", pin.archive.package)
+    return re.compile(rf"[\"']{name} *(?:\[[^\]]*\])? *== *(?P<version>[^\"',;\s]+)", re.IGNORECASE).search(
         text, group.start("list"), group.end("list")
     )

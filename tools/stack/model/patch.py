@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """One patch file: what `git format-patch` wrote, kept as bytes, with the parts that carrying it needs."""
 
-import email.parser
-import email.policy
+import binascii
 import email.utils
 import re
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 
 from stack.model.errors import StackError
 from stack.model.series import PatchRef
 
 # Where `git am` ends the message (mailinfo.c, patchbreak).
-_DIFF_START = re.compile(rb"^(?:diff -|Index: )", re.MULTILINE)
-_SEPARATOR = re.compile(rb"^---[ \t]*$", re.MULTILINE)
-_SUBJECT_PREFIX = re.compile(r"^(?:\[PATCH[^\]]*\]\s*)+")
+_MESSAGE_END = re.compile(rb"^(?:diff -|Index: |---(?:[ \t]*$| [^ \t\n]))", re.MULTILINE)
+_DIFF_START = re.compile(rb"^diff --git ", re.MULTILINE)
+_SUBJECT_PREFIX = re.compile(r"^(?:\[[^\]]*PATCH[^\]]*\]\s*)+")
+_IN_BODY = re.compile(r"^(From(?=:.*@)|Subject|Date):", re.IGNORECASE)
+# RFC 2047: `=?utf-8?q?M=C3=BCller?=`; the blank between two of them does not count.
+_ENCODED = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?\s]*)\?=")
+_BETWEEN = re.compile(r"(\?=)[ \t\n]+(?==\?[^?\s]+\?[bBqQ]\?)")
 _TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*): +(.+)$")
 
 
@@ -61,28 +65,33 @@ def parse(raw: bytes, ref: PatchRef, *, name: str) -> Patch:
     Raises:
         StackError: not UTF-8, CRLF line ends, or not what `git format-patch` writes.
 
+    What the file means is what it means to `git am` (git's mailinfo.c), with two exceptions where that loses what the author
+    wrote: `Re:` at the start of a subject and a name of more than 60 bytes stay.
+
     """
     _check_text(raw, name)
     head, blank, rest = raw.partition(b"\n\n")
     if not head.startswith(b"From ") or not blank:
         raise StackError(f"{name} is not a patch that `git format-patch` wrote", "export it with git, or use `stack refresh`")
-    headers = email.parser.BytesParser(policy=email.policy.default).parsebytes(head.partition(b"\n")[2] + b"\n\n")
-    start = _DIFF_START.search(rest)
-    if start is None:
+    headers = _headers(head.decode("utf-8").split("\n")[1:])
+    if headers.get("content-transfer-encoding", "8bit").lower() not in ("7bit", "8bit"):
+        raise StackError(f"{name} is encoded for a mail", "export it with `git format-patch`")
+    end = _MESSAGE_END.search(rest)
+    start = _DIFF_START.search(rest, end.start()) if end else None
+    if end is None or start is None:
         raise StackError(f"{name} holds no diff", "a patch has to change something")
-    body, diff = rest[: start.start()], rest[start.start() :]
-    separator = _SEPARATOR.search(body)
-    text = body[: separator.start() if separator else None].decode("utf-8").strip("\n")
-    subject = _SUBJECT_PREFIX.sub("", _unfolded(headers.get("Subject")))
+    in_body, text = _without_headers(rest[: end.start()].decode("utf-8").strip("\n"))
+    headers |= in_body
+    subject = _SUBJECT_PREFIX.sub("", " ".join(re.split(r"[ \t\n]+", _decoded(headers.get("subject", ""))))).strip(" ")
     if not subject:
         raise StackError(f"{name} has no subject", "give the commit a message")
     return Patch(
         ref=ref,
         raw=raw,
-        author=_author(_unfolded(headers.get("From")), _unfolded(headers.get("Date")), name),
+        author=_author(headers.get("from", ""), headers.get("date", ""), name),
         subject=subject,
         message=f"{subject}\n\n{text}\n" if text else f"{subject}\n",
-        diff=diff,
+        diff=rest[start.start() :],
     )
 
 
@@ -91,7 +100,7 @@ def trailers(message: str) -> tuple[tuple[str, str], ...]:
     paragraphs = message.strip("\n").split("\n\n")
     if len(paragraphs) < 2:
         return ()
-    found = [_TRAILER.match(line) for line in paragraphs[-1].splitlines()]
+    found = [_TRAILER.match(line) for line in paragraphs[-1].split("\n")]
     return tuple((line[1], line[2].strip()) for line in found if line) if all(found) else ()
 
 
@@ -111,16 +120,49 @@ def _check_text(raw: bytes, name: str) -> None:
         )
 
 
-def _unfolded(header: object) -> str:
-    return " ".join(str(header or "").split())
+def _headers(lines: list[str]) -> dict[str, str]:
+    """Header lines by their lower-case names, folded ones in one line."""
+    unfolded = re.sub(r"\n[ \t]+", " ", "\n".join(lines)).split("\n")
+    return {key.lower(): value.strip(" \t") for key, colon, value in (line.partition(":") for line in unfolded) if colon}
+
+
+def _without_headers(text: str) -> tuple[dict[str, str], str]:
+    """Headers at the start of a message, which `git format-patch --from` puts there, and the message without them."""
+    lines = text.split("\n")
+    end, seen = 0, set()
+    while end < len(lines) and ((key := _IN_BODY.match(lines[end])) or (end and lines[end].startswith((" ", "\t")))):
+        if key and key[1].lower() in seen:
+            break
+        seen |= {key[1].lower()} if key else set()
+        end += 1
+    return _headers(lines[:end]), "\n".join(lines[end:]).strip("\n")
+
+
+def _decoded(header: str) -> str:
+    """A header's text. Not with Python's `email`: it takes no-break blanks for blanks and quotes names anew."""
+    return _ENCODED.sub(_decoded_word, _BETWEEN.sub(r"\1", header))
+
+
+def _decoded_word(word: re.Match[str]) -> str:
+    try:
+        data = word[3].encode("ascii")
+        plain = binascii.a2b_base64(data) if word[2] in "bB" else binascii.a2b_qp(data, header=True)
+        return plain.decode(word[1])
+    except (ValueError, LookupError):
+        return word[0]
 
 
 def _author(sender: str, date: str, name: str) -> Author:
-    who, mail = email.utils.parseaddr(sender)
+    who, _, mail = sender.rpartition("<")
+    mail, who = mail.partition(">")[0].strip(" \t"), who.strip(" \t")
+    quoted = re.fullmatch(r'"((?:[^"\\]|\\.)*)"', who)
+    who = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else _decoded(who)
     try:
         when = email.utils.parsedate_to_datetime(date)
     except ValueError as bad:
         raise StackError(f"{name} has no readable date ({date!r})", "export it with `git format-patch`") from bad
     if not mail:
         raise StackError(f"{name} names no author", "export it with `git format-patch`")
-    return Author(who or mail, mail, f"{int(when.timestamp())} {when.strftime('%z') or '+0000'}")
+    # A date with the zone -0000 has none in Python, which would then take it for local time.
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return Author(who or mail, mail, f"{int(when.timestamp())} {when.strftime('%z')}")

@@ -22,7 +22,7 @@ _TREE = r"[0-9a-f]{40}"
 _SHA256 = r"[0-9a-f]{64}"
 # Not a git option, no blanks, nothing that a ref name may not hold.
 _TAG = r"[A-Za-z0-9][A-Za-z0-9._+/-]*"
-_PATH = r"(?!/)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
+_PATH = r"(?!/)(?!.*//)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,43 +125,77 @@ def edited(text: str, pins: Pins) -> str:
     """The text of `pins.toml` with the values of `pins`; comments, order and layout stay.
 
     The upstreams are those of the text: adding or removing one is an edit by hand.
+
+    Raises:
+        StackError: an upstream's keys are spread over the file in a way that tomlkit cannot edit.
+
     """
     toml = tomlkit.parse(text)
     for pin in pins:
         table = toml[pin.upstream]
-        assert isinstance(table, tomlkit.items.Table)
+        _check_editable(table, pin.upstream)
         _put(table, "tag", pin.tag)
         _put(table, "commit", pin.commit)
         _put(table, "tree", pin.tree)
         if pin.archive is not None:
             fields = {"package": pin.archive.package, "version": pin.archive.version, "sha256": pin.archive.sha256}
-            _put_inline(table, "archive", fields)
-        _put_inline(table, "subtrees", dict(pin.subtrees))
+            _put_inline(table, f"{pin.upstream}.archive", fields)
+        _put_inline(table, f"{pin.upstream}.subtrees", dict(pin.subtrees))
     return tomlkit.dumps(toml)
 
 
-def _put(table: tomlkit.items.Table, key: str, value: str | None) -> None:
+def _check_editable(table: object, name: str) -> None:
+    if not isinstance(table, tomlkit.items.Table | tomlkit.items.InlineTable):
+        raise StackError(f"{FILE}: {name} is written in several places, which cannot be edited", "write it as one table")
+
+
+def _put(table: tomlkit.items.AbstractTable, key: str, value: str | None) -> None:
     if value is None:
         table.pop(key, None)
-    elif table.get(key) != value:
+    elif key not in table:
+        _add(table, key, value)
+    elif table[key] != value:
         table[key] = value
 
 
-def _put_inline(table: tomlkit.items.Table, key: str, fields: Mapping[str, str | None]) -> None:
-    present = {name: value for name, value in fields.items() if value is not None}
+def _add(table: tomlkit.items.AbstractTable, key: str, value: object) -> None:
+    """Add a key right below the last one."""
+    below = _cut_below(table)
+    table.append(key, value)
+    table.value.body.extend(below)
+
+
+def _cut_below(table: tomlkit.items.AbstractTable) -> list[tuple[tomlkit.items.Key | None, tomlkit.items.Item]]:
+    """Take off what stands below the last key: comments at a table's end are mostly about the table that follows."""
+    body = table.value.body
+    keys = len(body)
+    while keys and body[keys - 1][0] is None and isinstance(table, tomlkit.items.Table):
+        keys -= 1
+    below = body[keys:]
+    del body[keys:]
+    return below
+
+
+def _put_inline(table: tomlkit.items.AbstractTable, name: str, fields: Mapping[str, str | None]) -> None:
+    key = name.rpartition(".")[2]
+    present = {field_: value for field_, value in fields.items() if value is not None}
+    if key in table and dict(table[key]) != present:
+        _check_editable(table[key], name)
     if not present:
-        table.pop(key, None)
+        inline = table.pop(key, None)
+        if isinstance(inline, tomlkit.items.Table):
+            table.value.body.extend(_cut_below(inline))
     elif key not in table:
         inline = tomlkit.inline_table()
         inline.update(present)
-        table[key] = inline
+        _add(table, key, inline)
     elif dict(table[key]) != present:
         inline = table[key]
-        for name in [name for name in inline if name not in present]:
-            del inline[name]
-        for name, value in present.items():
-            if inline.get(name) != value:
-                inline[name] = value
+        for field_ in [field_ for field_ in inline if field_ not in present]:
+            del inline[field_]
+        for field_, value in present.items():
+            if inline.get(field_) != value:
+                inline[field_] = value
 
 
 def _pin(name: str, table: Table, path: Path) -> Pin:
@@ -175,7 +209,7 @@ def _pin(name: str, table: Table, path: Path) -> Pin:
     tree = table.optional_text("tree", pattern=_TREE, meaning="a git tree id, 40 hexadecimal digits")
     pin = Pin(
         upstream=name,
-        git=table.text("git", pattern=r"(https://|ssh://|file://|/|[\w.-]+@)\S+", meaning="the address of a git repository"),
+        git=table.text("git", pattern=r"(https://|ssh://|file://|/|\w[\w.-]*@)\S+", meaning="the address of a git repository"),
         commit=table.text("commit", pattern=_COMMIT, meaning="a commit id, 7 to 40 hexadecimal digits"),
         tag=table.optional_text("tag", pattern=_TAG, meaning="a tag"),
         archive=_archive(archive) if archive else None,
@@ -215,6 +249,8 @@ def _subtrees(table: Table | None) -> Iterator[tuple[str, str]]:
     if table is None:
         return
     for key in table:
+        if not re.fullmatch(_PATH, key):
+            raise table.error(key, "is no path in the upstream's tree", "no .., no / at its ends")
         yield key, table.text(key, pattern=_TREE, meaning="a git tree id, 40 hexadecimal digits")
 
 

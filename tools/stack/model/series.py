@@ -2,8 +2,10 @@
 """`series.toml`: a named, ordered set of patches that carry one feature, over one or more upstreams."""
 
 import re
+import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import tomlkit
@@ -13,6 +15,7 @@ from stack.model.document import Table
 
 FILE = "series.toml"
 NAME = r"[a-z0-9][a-z0-9-]*"
+_HEADER = re.compile(r"[ \t]*\[\[[ \t]*(?:patch|\"patch\"|'patch')[ \t]*\]\]")
 _PATCH_FILE = r"[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
 
 
@@ -97,21 +100,65 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
 
     A `[[patch]]` table that stays keeps its comments.
     """
-    toml = tomlkit.parse(text)
-    old = {(str(table["upstream"]), str(table["file"])): table for table in toml.get("patch", [])}
-    if list(old) == [(patch.upstream, patch.file) for patch in patches]:
+    listed = [(str(table["upstream"]), str(table["file"])) for table in tomllib.loads(text).get("patch", [])]
+    if listed == [(patch.upstream, patch.file) for patch in patches]:
         return text
-    toml.pop("patch", None)
-    tables = tomlkit.aot()
-    for patch in patches:
-        table = old.get((patch.upstream, patch.file))
-        if table is None:
-            table = tomlkit.table()
-            table["upstream"], table["file"] = patch.upstream, patch.file
-        tables.append(table)
-    if patches:
-        toml["patch"] = tables
-    return tomlkit.dumps(toml)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    head, tables, tail = _cut(text)
+    if len(tables) != len(listed):
+        # Written in another way than with [[patch]], such as `patch = [{…}]`.
+        toml = tomlkit.parse(text)
+        toml.pop("patch", None)
+        head, tables, tail = tomlkit.dumps(toml), [], ""
+    if head and not head.endswith("\n"):
+        head += newline
+    # The blank lines between tables keep their places while tables move.
+    gaps = [table[len(table.rstrip()) :].partition("\n")[2] for table in tables]
+    between, last = gaps[:-1] or [newline], gaps[-1] if gaps else ""
+    old = {key: table.rstrip() + newline for key, table in zip(listed, tables, strict=False)}
+    parts = [head]
+    for place, patch in enumerate(patches):
+        new = newline.join(("[[patch]]", f'upstream = "{patch.upstream}"', f'file     = "{patch.file}"', ""))
+        parts.append(old.get((patch.upstream, patch.file), new))
+        parts.append(between[min(place, len(between) - 1)] if place + 1 < len(patches) else last)
+    return "".join((*parts, tail))
+
+
+def _cut(text: str) -> tuple[str, list[str], str]:
+    """A `series.toml` in pieces: what is above the [[patch]] tables, each of them with its comments, comments below them.
+
+    A comment belongs to the table below it; where a blank line follows the table above, what comes before that line is
+    the upper one's. In text, since tomlkit takes every comment above a table for a part of the one before.
+    """
+    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    # What only looks like a header, within a string or a list, has something open above it.
+    headers = [place for place, line in enumerate(lines) if _HEADER.match(line) and _is_toml("".join(lines[:place]))]
+    cuts = []
+    for number, end in enumerate((*headers, len(lines))):
+        start = end
+        while start and not _is_content(lines[start - 1]):
+            start -= 1
+        blanks = [place for place in range(start, end) if not lines[place].strip()]
+        if blanks:
+            # Above the first table, only what stands right on it is its own; the rest is about the file.
+            start = blanks[-1] + 1 if number == 0 else blanks[0] + 1
+        elif number == len(headers):
+            start = end
+        cuts.append(next((place for place in range(start, end) if lines[place].strip()), end))
+    pieces = ["".join(lines[start:end]) for start, end in pairwise([0, *cuts, len(lines)])]
+    return (pieces[0], pieces[1:-1], pieces[-1]) if headers else (text, [], "")
+
+
+def _is_content(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _is_toml(text: str) -> bool:
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
 
 
 def slug(subject: str) -> str:
@@ -119,6 +166,8 @@ def slug(subject: str) -> str:
     bare = re.sub(r"^(\s*\[[^\]]*\])+", "", subject)
     words = re.findall(r"[a-z0-9]+", bare.lower())
     name = "-".join(words)
+    # `4 bit caches` gives `4bit-caches`: with a number of its own in front, a file would look numbered.
+    name = re.sub(r"^([0-9-]+)-", lambda number: number[1].replace("-", ""), name)
     # A file name has 255 bytes at most; readable is shorter. Whole words only.
     while len(name) > 72 and "-" in name:
         name = name.rpartition("-")[0]

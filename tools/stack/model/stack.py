@@ -90,6 +90,8 @@ def _order(root: Path) -> tuple[str, ...]:
     for name in names:
         if not re.fullmatch(series.NAME, name):
             raise table.error("series", f"names {name!r}", "a series is named with lower-case letters, digits and dashes")
+        if name == RESOLUTIONS:
+            raise table.error("series", f"names {name!r}", "that folder holds conflict resolutions: name the series otherwise")
         if not (root / FOLDER / name / series.FILE).is_file():
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"

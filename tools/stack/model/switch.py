@@ -74,14 +74,26 @@ def recover(root: Path) -> None:
 
 @contextlib.contextmanager
 def reading(root: Path) -> Iterator[None]:
-    """Keep writers away while several files are read; costs nothing where no switch has ever been made."""
+    """Keep writers away while several files are read; nothing is written where no switch has ever been made.
+
+    Raises:
+        StackError: the stack's very first switch came in between, so that what was read may be of both states.
+
+    """
     recover(root)
     lock = root / FOLDER / "lock"
     if not lock.exists():
         yield
+        if lock.exists():
+            raise StackError(f"{root} was changed while this command read it", "run it again")
         return
     with lock.open() as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
+        # A writer may have been killed half-way between the look above and the lock.
+        while (root / FOLDER / _JOURNAL).exists():
+            fcntl.flock(handle, fcntl.LOCK_UN)
+            recover(root)
+            fcntl.flock(handle, fcntl.LOCK_SH)
         yield
 
 
@@ -121,11 +133,12 @@ def _locked(root: Path) -> Iterator[None]:
     folder = root / FOLDER
     try:
         folder.mkdir(exist_ok=True)
-        # Its own ignore file: the folder is nobody's business in the user's repository.
-        if not (folder / ".gitignore").exists():
-            (folder / ".gitignore").write_text("*\n")
         with (folder / "lock").open("w") as handle:
             _acquire(handle.fileno(), root)
+            # Its own ignore file: the folder is nobody's business in the user's repository.
+            if not (folder / ".gitignore").exists():
+                _write(folder / "gitignore.part", b"*\n")
+                (folder / "gitignore.part").rename(folder / ".gitignore")
             yield
     except OSError as failed:
         raise StackError(
@@ -158,6 +171,9 @@ def _announce(root: Path, files: Mapping[str, bytes | None], journal: dict[str, 
             _write(pending / f"{index}.old", old)
         if new is not None:
             _write(pending / f"{index}.new", new)
+            # Now, not when it is renamed: a folder needs disk space, too, and a file may stand where one has to be.
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (own / _HISTORY).mkdir(exist_ok=True)
     journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in files.items()}
     text = json.dumps(journal, indent=1).encode()
     _write(pending / _JOURNAL, text)
@@ -175,16 +191,17 @@ def _finish(root: Path) -> None:
     journal = json.loads((own / _JOURNAL).read_text())
     pending = own / _PENDING
     if pending.is_dir():
-        for index, (path, new) in enumerate(journal["changes"].items()):
-            if new is None:
-                _remove(root / path)
-            elif (pending / f"{index}.new").exists():
+        for index, path in enumerate(journal["changes"]):
+            if (pending / f"{index}.new").exists():
                 _move(pending / f"{index}.new", root / path)
+        # Last, since a folder that becomes empty goes, too: none of those that the new files need.
+        for path, new in journal["changes"].items():
+            if new is None:
+                _remove(root, root / path)
         if "undoes" in journal:
             _discard(root, own / _HISTORY / str(journal["undoes"]))
             _discard(root, pending)
         else:
-            (own / _HISTORY).mkdir(exist_ok=True)
             pending.rename(own / _HISTORY / str(journal["number"]))
             for old in history(root)[:-KEPT]:
                 _discard(root, own / _HISTORY / str(old.number))
@@ -207,16 +224,20 @@ def _record(place: Path) -> Record:
 
 
 def _move(source: Path, target: Path) -> None:
+    # There already, unless someone has removed it since the announcement.
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
     _sync_folder(target.parent)
 
 
-def _remove(target: Path) -> None:
+def _remove(root: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
-    # A folder that has become empty goes, too: git does not keep it either.
+    # Folders that have become empty go, too: git does not keep them either.
     with contextlib.suppress(OSError):
-        target.parent.rmdir()
+        for folder in target.parents:
+            if folder == root:
+                break
+            folder.rmdir()
 
 
 def _read(path: Path) -> bytes | None:

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our merge of a change into a tree gives what `git merge-tree` gives on the whole trees, and says where they disagree."""
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stack.carry.merge import ahead, conflict_lines, merge
+
+from .trees import FILE, LINK, PROGRAM, PROPERTY, Scratch, Tree, changed, trees
+
+TEXT = b"".join(b"line %d\n" % number for number in range(30))
+
+
+def edited(place: int, new: bytes = b"new\n") -> bytes:
+    lines = TEXT.splitlines(keepends=True)
+    return b"".join([*lines[:place], new, *lines[place + 1 :]])
+
+
+def check(scratch: Scratch, base: Tree, ours: Tree, theirs: Tree) -> set[str]:
+    """Hold our merge against git's; returns the paths in conflict."""
+    commits = scratch.commits((base, None, "base\n"), (ours, 0, "ours\n"), (theirs, 0, "theirs\n"))
+    said = scratch.git("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", *commits[1:], accept=(0, 1))
+    tree, *stages = said.decode().rstrip("\0").split("\0")
+    # Where two things cannot have one name, git adds its commit's id to one of them.
+    paths = {re.sub(r"~[0-9a-f]{40}(_\d+)?$", "", path) for path in stages}
+    ids = [scratch.objects.tree_of(commit) for commit in commits]
+    for merges in ({}, ahead(scratch.objects, ids[1], [ids[0], ids[2]])):
+        found = merge(scratch.objects, merges, *ids)
+        assert {conflict.path for conflict in found.conflicts} == paths
+        assert found.conflicts or found.tree == tree
+    return paths
+
+
+@PROPERTY
+@given(st.data())
+def test_the_same_as_git(scratch: Scratch, data: st.DataObject) -> None:
+    base = data.draw(trees(), "base")
+    check(scratch, base, data.draw(changed(base, folders=True), "ours"), data.draw(changed(base, folders=True), "theirs"))
+
+
+@PROPERTY
+@given(st.data())
+def test_a_foreseen_chain_gives_what_an_unforeseen_one_gives(scratch: Scratch, data: st.DataObject) -> None:
+    """`ahead` only saves calls: the trees and conflicts of a chain are the same without it."""
+    chain = [data.draw(trees(), "base")]
+    for _ in range(data.draw(st.integers(1, 4))):
+        chain.append(data.draw(changed(chain[-1], most=2)))
+    onto = data.draw(changed(chain[0], most=3), "onto")
+    ids = [
+        scratch.objects.tree_of(commit)
+        for commit in scratch.commits((onto, None, "onto\n"), *((tree, None, "one\n") for tree in chain))
+    ]
+    results = []
+    for merges in ({}, ahead(scratch.objects, ids[0], ids[1:])):
+        tip, found = ids[0], []
+        for before, after in itertools.pairwise(ids[1:]):
+            merged = merge(scratch.objects, merges, before, tip, after)
+            tip = tip if merged.conflicts else merged.tree
+            # A tree with conflicts has markers, and those the ids of the commits that were merged.
+            found.append((merged.conflicts, merged.notes, None if merged.conflicts else merged.tree))
+        results.append((tip, found))
+    assert results[0] == results[1]
+
+
+BOTH: Tree = {"d/a": (FILE, TEXT), "d/b": (FILE, b"b\n"), "e/c": (FILE, b"c\n"), "top": (PROGRAM, b"#!\n")}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "conflicts"),
+    [
+        ({}, {"d/a": (FILE, edited(3))}, set()),
+        ({"d/a": (FILE, edited(20))}, {"d/a": (FILE, edited(3))}, set()),
+        ({"d/a": (FILE, edited(3))}, {"d/a": (FILE, edited(3))}, set()),
+        ({"d/a": (FILE, edited(3, b"x\n"))}, {"d/a": (FILE, edited(3))}, {"d/a"}),
+        ({"d/a": None}, {"d/a": (FILE, edited(3))}, {"d/a"}),
+        ({"d/a": (FILE, edited(3))}, {"d/a": None}, {"d/a"}),
+        ({"d/a": None}, {"d/a": None}, set()),
+        ({"d/a": None, "d/z": (FILE, TEXT)}, {"d/a": (FILE, edited(3))}, set()),
+        ({"d/a": None, "d/z": (FILE, TEXT)}, {"d/a": None, "d/y": (FILE, TEXT)}, {"d/a", "d/y", "d/z"}),
+        ({"d/a": None}, {"d/a": None, "d/y": (FILE, TEXT)}, {"d/y"}),
+        ({"d/a": (FILE, edited(3))}, {"d/a": None, "d/y": (FILE, TEXT)}, set()),
+        ({"d/a": None, "d/b": None, "n/a": (FILE, TEXT), "n/b": (FILE, b"b\n")}, {"d/new": (FILE, b"x\n")}, {"n/new"}),
+        ({"d/a": None, "d/b": None, "n/a": (FILE, TEXT), "n/b": (FILE, b"b\n")}, {"d/s/new": (FILE, b"x\n")}, set()),
+        ({"d/new": (FILE, b"x\n")}, {"d/a": None, "d/b": None, "n/a": (FILE, TEXT), "n/b": (FILE, b"b\n")}, {"n/new"}),
+        ({"new": (FILE, b"x\n")}, {"new": (FILE, b"x\n")}, set()),
+        ({"new": (FILE, b"x\n")}, {"new": (FILE, b"y\n")}, {"new"}),
+        ({"new": (FILE, b"x\n")}, {"new": (PROGRAM, b"x\n")}, {"new"}),
+        ({"new": (FILE, b"x\n")}, {"new/inside": (FILE, b"y\n")}, {"new"}),
+        ({"new/inside": (FILE, b"x\n")}, {"new": (FILE, b"y\n")}, {"new"}),
+        ({"top": (FILE, b"#!\n")}, {"top": (PROGRAM, b"#!/bin/sh\n")}, set()),
+        ({"top": (LINK, b"d/a")}, {"top": (PROGRAM, b"#!/bin/sh\n")}, {"top"}),
+        ({"top": (LINK, b"d/a")}, {"top": (LINK, b"d/b")}, {"top"}),
+        ({"d/b": (FILE, b"\0x")}, {"d/b": (FILE, b"\0y")}, {"d/b"}),
+    ],
+)
+def test_cases(
+    scratch: Scratch,
+    ours: dict[str, tuple[str, bytes] | None],
+    theirs: dict[str, tuple[str, bytes] | None],
+    conflicts: set[str],
+) -> None:
+    def over(change: dict[str, tuple[str, bytes] | None]) -> Tree:
+        return {path: file for path, file in (BOTH | change).items() if file is not None}
+
+    assert check(scratch, BOTH, over(ours), over(theirs)) == conflicts
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a\nb\n", []),
+        ("a\n<<<<<<< onto\nb\n=======\nc\n>>>>>>> patch\nd\n", [(2, 2)]),
+        ("<<<<<<< onto\na\nb\n||||||| base\nx\n=======\nc\n>>>>>>> patch\n", [(1, 2)]),
+        ("a\n<<<<<<< onto\n=======\nc\n>>>>>>> patch\nd\n", [(1, 1)]),
+        ("<<<<<<< onto\n=======\nc\n>>>>>>> patch\nd\n", [(1, 1)]),
+        ("a\n<<<<<<< o\nb\n=======\nc\n>>>>>>> p\nd\n<<<<<<< o\ne\nf\n=======\n>>>>>>> p\n", [(2, 2), (4, 5)]),
+        ("a\r\n<<<<<<< onto\r\nb\r\n=======\r\nc\r\n>>>>>>> patch\r\n", [(2, 2)]),
+        ("title\n=======\n>>>>>>> no conflict\n", []),
+        ("title\n=======\n<<<<<<< o\nb\n=======\nc\n>>>>>>> p\n", [(3, 3)]),
+        ("<<<<<<<< eight\n", []),
+    ],
+)
+def test_conflict_lines(text: str, lines: list[tuple[int, int]]) -> None:
+    assert conflict_lines(text.encode()) == lines
+
+
+def test_a_conflict_has_its_lines_in_the_new_base(scratch: Scratch) -> None:
+    ours = {"a": (FILE, b"top\n" + edited(3, b"x\n"))}
+    commits = scratch.commits(
+        ({"a": (FILE, TEXT)}, None, "base\n"), (ours, 0, "ours\n"), ({"a": (FILE, edited(3))}, 0, "theirs\n")
+    )
+    base, onto, theirs = (scratch.objects.tree_of(commit) for commit in commits)
+    [conflict] = merge(scratch.objects, {}, base, onto, theirs).conflicts
+    assert (conflict.path, conflict.lines, conflict.reason) == ("a", (5, 5), "content")

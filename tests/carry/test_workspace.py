@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resolving conflicts by hand, one after the other, with the user's own git."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from stack.carry import lint, rebase, workspace
+from stack.carry.outcome import Outcome
+from stack.carry.rebase import Conclusion, Rebase, Request, conclude
+from stack.carry.workspace import Session
+from stack.model import digest
+from stack.model.errors import StackError
+from stack.store.sources import Source
+
+from .test_worktree import user_git
+from .world import Files, World, numbered
+
+HOOK, LIMIT, SWITCH = "one/gamma/hook-main.patch", "two/gamma/fix-limit.patch", "one/alpha/core-switch.patch"
+STOPS = (HOOK, LIMIT, SWITCH)
+# What a person makes of each conflict.
+RESOLUTIONS: dict[str, Files] = {
+    HOOK: {"gamma/main.py": numbered("main", {10: "upstream's hook", 30: "upstream's limit"})},
+    LIMIT: {"gamma/main.py": numbered("main", {10: "upstream's hook", 30: "upstream's limit, fixed"})},
+    SWITCH: {"alpha/core.py": numbered("core", {10: "upstream's switch"})},
+}
+
+
+@dataclass
+class Work:
+    """A rebase of gamma onto v2.2, which conflicts in three patches over two upstreams."""
+
+    world: World
+    folder: Path
+    source: Source = "archive"
+    session: Session | None = None
+    done: Rebase | None = None
+    stops: list[str] = field(default_factory=list)
+
+    def start(self) -> "Work":
+        with self.world.stores(self.source) as stores:
+            found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
+            assert conclude(found) is Conclusion.CONFLICT
+            now = digest.of(stores.stack)
+            self.session = workspace.start(self.folder, stores, found, allow_mismatch=False, digest=now)
+        return self
+
+    def resolve(self, files: Files) -> None:
+        for path, content in files.items():
+            (self.folder / path).write_bytes(content)
+            user_git(self.folder, "add", path)
+
+    def proceed(self) -> Rebase:
+        session = workspace.load(self.folder)
+        self.stops.append(session.patch)
+        with self.world.stores(session.source) as stores:
+            now = digest.of(stores.stack)
+            self.done, self.session = workspace.proceed(self.folder, stores, session, digest=now)
+        return self.done
+
+    def finish(self) -> Conclusion:
+        assert self.done is not None
+        assert self.session is None
+        ended = conclude(self.done)
+        workspace.finish(self.folder)
+        return ended
+
+
+@pytest.fixture
+def work(world: World, tmp_path: Path) -> Work:
+    return Work(world, tmp_path / "workspace").start()
+
+
+def added(work: Work) -> None:
+    """The user adds, and commits nothing."""
+
+
+def picked(work: Work) -> None:
+    user_git(work.folder, "cherry-pick", "--continue")
+
+
+def committed(work: Work) -> None:
+    user_git(work.folder, "commit", "-q", "--no-edit")
+
+
+@pytest.mark.parametrize("how", [added, picked, committed], ids=lambda how: how.__name__)
+@pytest.mark.parametrize("source", ["archive", "git"])
+def test_one_conflict_after_the_other(world: World, tmp_path: Path, how: Callable[[Work], None], source: Source) -> None:
+    before = world.files()
+    work = Work(world, tmp_path / "workspace", source).start()
+    for patch in STOPS:
+        assert workspace.load(work.folder).patch == patch
+        assert world.files() == before
+        work.resolve(RESOLUTIONS[patch])
+        how(work)
+        work.proceed()
+    assert work.stops == list(STOPS)
+    assert work.done is not None
+    rows = {row.patch.ref.path: row for row in work.done.rows()}
+    assert {path for path, row in rows.items() if row.resolved} == set(STOPS)
+    assert work.finish() is Conclusion.SWITCHED
+    assert not work.folder.exists()
+    assert [world.load().pins.get(name).tag for name in ("gamma", "alpha")] == ["v2.2", "v1.3"]
+    assert "-upstream's limit\n+upstream's limit, fixed\n" in world.read(f"stacks/{LIMIT}")
+    assert world.read(f"stacks/{SWITCH}").count("extra") == before[f"stacks/{SWITCH}"].count(b"extra")
+    with world.stores(source) as stores:
+        assert lint.lint(stores) == ()
+
+
+def test_the_markers_show_all_three_sides(work: Work) -> None:
+    lines = (work.folder / "gamma/main.py").read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("<<<<<<< "))
+    assert [line.split(" ")[0] if line[:1] in "<|=>" else line for line in lines[start : start + 7]] == [
+        *("<<<<<<<", "upstream's", "|||||||", "main 10", "=======", "hook", ">>>>>>>")
+    ]
+    assert "Hook main" in lines[start + 6]
+    assert user_git(work.folder, "status", "--porcelain") == "UU gamma/main.py"
+    # What could be carried before it stands below it.
+    work.resolve(RESOLUTIONS[HOOK])
+    work.proceed()
+    assert user_git(work.folder, "log", "--format=%s", "-2").splitlines() == ["[tool] Flag für das Werkzeug", "Hook main"]
+
+
+def test_the_new_bases_own_side_means_landed(work: Work) -> None:
+    for patch in STOPS:
+        theirs = next(iter(RESOLUTIONS[patch]))
+        user_git(work.folder, "checkout", "-q", "refs/stack/onto", "--", theirs)
+        if patch == SWITCH:
+            user_git(work.folder, "rm", "-q", "-f", "alpha/extra.py")
+        work.proceed()
+    assert work.done is not None
+    landed = [row.patch.ref.path for row in work.done.rows() if row.outcome is Outcome.LANDED]
+    assert landed == list(STOPS)
+    assert work.finish() is Conclusion.SWITCHED
+    assert {ref.path for ref in work.world.load().patches}.isdisjoint(STOPS)
+
+
+def unresolved(work: Work) -> str:
+    return "gamma/main.py in .* is not resolved: edit it, `git add` it"
+
+
+def markers(work: Work) -> str:
+    user_git(work.folder, "add", "gamma/main.py")
+    return "gamma/main.py in .* still has conflict markers"
+
+
+def markers_committed(work: Work) -> str:
+    user_git(work.folder, "add", "gamma/main.py")
+    user_git(work.folder, "cherry-pick", "--continue")
+    return "gamma/main.py in .* still has conflict markers"
+
+
+def not_added(work: Work) -> str:
+    work.resolve(RESOLUTIONS[HOOK])
+    (work.folder / "gamma/main.py").write_bytes(b"more\n")
+    return "gamma/main.py in .* is changed but not added"
+
+
+def another_not_added(work: Work) -> str:
+    work.resolve(RESOLUTIONS[HOOK])
+    (work.folder / "gamma/helper.py").write_bytes(b"more\n")
+    return "gamma/helper.py in .* is changed but not added"
+
+
+def deleted_not_added(work: Work) -> str:
+    work.resolve(RESOLUTIONS[HOOK])
+    (work.folder / "gamma/tool.py").unlink()
+    return "gamma/tool.py in .* is changed but not added"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [unresolved, markers, markers_committed, not_added, another_not_added, deleted_not_added],
+    ids=lambda how: how.__name__,
+)
+def test_what_is_not_resolved_is_refused(work: Work, spoil: Callable[[Work], str]) -> None:
+    before = work.world.files()
+    message = spoil(work)
+    shown = (work.folder / "gamma/main.py").read_bytes()
+    for _ in range(2):
+        with pytest.raises(StackError, match=message):
+            work.proceed()
+    assert (work.folder / "gamma/main.py").read_bytes() == shown
+    assert work.world.files() == before
+    # And then it can still be resolved.
+    (work.folder / "gamma/helper.py").unlink(missing_ok=True)
+    user_git(work.folder, "checkout", "-q", "refs/stack/onto", "--", "gamma/tool.py")
+    work.resolve(RESOLUTIONS[HOOK])
+    work.proceed()
+    assert workspace.load(work.folder).patch == LIMIT
+
+
+def test_markers_in_a_file_that_had_no_conflict(work: Work) -> None:
+    (work.folder / "docs.md").write_bytes(b"<<<<<<< HEAD\n")
+    user_git(work.folder, "add", "docs.md")
+    work.resolve(RESOLUTIONS[HOOK])
+    with pytest.raises(StackError, match=r"docs.md in .* still has conflict markers"):
+        work.proceed()
+
+
+def test_a_stack_that_changed_meanwhile_is_refused(work: Work) -> None:
+    work.resolve(RESOLUTIONS[HOOK])
+    work.world.edit("stacks/one/gamma/tool-flag.patch", "Why it", "Why else it")
+    changed = work.world.files()
+    with pytest.raises(StackError, match="has changed since this rebase began: restore it, or --abort and start again"):
+        work.proceed()
+    assert work.world.files() == changed
+    # Restored, it goes on.
+    work.world.edit("stacks/one/gamma/tool-flag.patch", "Why else it", "Why it")
+    work.proceed()
+    assert workspace.load(work.folder).patch == LIMIT
+
+
+def test_given_up(work: Work) -> None:
+    before = work.world.files()
+    work.resolve(RESOLUTIONS[HOOK])
+    work.proceed()
+    workspace.finish(work.folder)
+    assert not work.folder.exists()
+    assert work.world.files() == before
+    assert not (work.world.root / ".stack/history").exists()
+
+
+def nothing(place: Path) -> None:
+    place.mkdir()
+
+
+def a_repository(place: Path) -> None:
+    place.mkdir()
+    user_git(place, "init", "-q")
+
+
+def a_checkout(place: Path) -> None:
+    a_repository(place)
+    (place / ".git/stack-checkout.json").write_text("{}")
+
+
+def a_file(place: Path) -> None:
+    place.write_text("mine")
+
+
+@pytest.mark.parametrize("make", [nothing, a_repository, a_checkout, a_file], ids=lambda how: how.__name__)
+def test_a_folder_that_is_not_ours_is_never_deleted(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    place = tmp_path / "mine"
+    make(place)
+    for act in (workspace.finish, workspace.load):
+        with pytest.raises(StackError, match="is not the working tree of a rebase: start one: stack rebase"):
+            act(place)
+    assert place.exists()
+
+
+def test_a_folder_with_files_is_not_taken(world: World, tmp_path: Path) -> None:
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace/mine").write_text("mine")
+    with pytest.raises(StackError, match="is not an empty folder"):
+        Work(world, tmp_path / "workspace").start()
+    assert (tmp_path / "workspace/mine").read_text() == "mine"
+
+
+def test_nothing_to_resolve(world: World, tmp_path: Path) -> None:
+    with world.stores() as stores:
+        found = rebase.rebase(stores, Request("gamma", "v2.1", with_required=True))
+        with pytest.raises(StackError, match="no patch is in conflict"):
+            workspace.start(tmp_path / "workspace", stores, found, allow_mismatch=False, digest="")
+    assert not (tmp_path / "workspace/.git").exists()

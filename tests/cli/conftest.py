@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line, run in this process (fast) or in one of its own (as a user does)."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.cli import main
+
+from ..carry.world import World, home, template, world
+
+__all__ = ["home", "template", "world"]
+
+SCRIPT = "import sys; sys.argv[0] = 'stack'; from stack.cli import main; main()"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    def refused(self) -> str:
+        """The one line of an error, which every refusal is."""
+        assert self.code == 2, self
+        assert self.out == ""
+        assert self.err.endswith("\n")
+        [line] = self.err.splitlines()
+        assert line.startswith("stack: ")
+        return line.removeprefix("stack: ")
+
+
+Stack = Callable[..., Ran]
+
+
+@pytest.fixture
+def stack(world: World, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """Run `stack ARGS` on the world, in this process."""
+
+    def run(*args: object, root: Path | None = world.root) -> Ran:
+        options = ["--root", str(root)] if root is not None else []
+        monkeypatch.setattr(sys, "argv", ["stack", *options, "--cache", str(world.cache), *map(str, args)])
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+def command(world: World, *args: object) -> list[str]:
+    """`stack ARGS` on the world, for a process of its own."""
+    return [sys.executable, "-c", SCRIPT, "--root", str(world.root), "--cache", str(world.cache), *map(str, args)]
+
+
+def run_apart(world: World, *args: object, env: Mapping[str, str] | None = None, **options: Any) -> Ran:
+    """Run `stack ARGS` on the world in a process of its own."""
+    done = subprocess.run(
+        command(world, *args), capture_output=True, text=True, check=False, env=os.environ | dict(env or {}), **options
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)

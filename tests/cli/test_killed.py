@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Killed at any moment, a rebase leaves the old stack or the new one."""
+
+import json
+import os
+import subprocess
+import sys
+
+from ..carry.world import World
+
+# Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
+# anywhere, half of them where the files are switched (by the calls that were made in model/switch.py).
+DRIVER = """
+import io, json, os, random, shutil, signal, sys, time
+from pathlib import Path
+
+order = json.loads(sys.argv[1])
+root, cache, kept = Path(order["root"]), order["cache"], Path(order["root"]).with_name("kept")
+from stack.cli import main
+from stack.carry import rebase, workspace, bases
+from stack.model import digest, stack, switch
+from rich import box, console, table, text
+from stack.store import registry
+
+sys.argv = ["stack", "--root", str(root), "--cache", cache, "rebase", "gamma", "--onto", "v2.1", "--with-required"]
+
+def files():
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and ".stack" not in path.relative_to(root).parts
+    }
+
+def counted(limit):
+    calls = 0
+    def profile(frame, event, arg):
+        nonlocal calls
+        if "/stack/model/switch.py" in frame.f_code.co_filename:
+            calls += 1
+            if calls == limit:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.setprofile(profile)
+    try:
+        main()
+    finally:
+        sys.setprofile(None)
+        os.write(counts, f"{calls} ".encode())
+
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            work()
+        except SystemExit:
+            pass
+        finally:
+            os._exit(0)
+    return pid
+
+def reset():
+    shutil.rmtree(root)
+    shutil.copytree(kept, root)
+
+shutil.copytree(root, kept)
+reader, counts = os.pipe()
+old = files()
+began = time.monotonic()
+os.waitpid(child(main), 0)
+whole = time.monotonic() - began
+new = files()
+assert old != new
+reset()
+os.waitpid(child(lambda: counted(0)), 0)
+calls = int(os.read(reader, 99).split()[0])
+
+dice = random.Random(7)
+seen = {"old": 0, "new": 0}
+for number in range(order["moments"]):
+    reset()
+    if number % 2:
+        why = f"after {(moment := whole * 1.2 * dice.random()):.4f} s"
+        pid = child(main)
+        time.sleep(moment)
+        os.killpg(pid, signal.SIGKILL)
+    else:
+        why = f"after {(moment := dice.randint(1, calls))} calls of {calls}"
+        pid = child(lambda: counted(moment))
+    os.waitpid(pid, 0)
+    stack.load(root)
+    found = files()
+    assert found in (old, new), (why, {path for path in old.keys() | found.keys() if old.get(path) != found.get(path)})
+    seen["old" if found == old else "new"] += 1
+    assert not (root / ".stack/switch.json").exists(), why
+    if found == new:
+        switch.undo(root)
+        assert files() == old, why
+    if number % 8 == 0:  # store and stack are sound: it can be done again
+        os.waitpid(child(main), 0)
+        assert files() == new, why
+print(json.dumps(seen))
+"""
+
+
+def test_old_or_new(world: World) -> None:
+    order = {"root": str(world.root), "cache": str(world.cache), "moments": 40}
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(order)], capture_output=True, text=True, check=False, env=os.environ.copy()
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    # Both are seen, or the moments would prove nothing.
+    assert seen["old"] > 5
+    assert seen["new"] > 5

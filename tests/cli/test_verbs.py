@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every verb on a small world: what it prints, its JSON as docs/json.md promises it, and its exit code."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.store.cache import upstream_store
+
+from ..carry.test_workspace import RESOLUTIONS, STOPS
+from ..carry.test_worktree import user_git
+from ..carry.world import World
+from .conftest import Ran, Stack, run_apart
+
+REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
+CONFLICT = ("rebase", "gamma", "--onto", "v2.2", "--with-required")
+
+
+def parsed(ran: Ran) -> Any:
+    assert ran.err == ""
+    return json.loads(ran.out)
+
+
+def keys(value: dict[str, Any]) -> str:
+    return " ".join(value)
+
+
+PIN = "upstream git tag commit archive tree subtrees within"
+
+
+def test_pins_show(stack: Stack, world: World) -> None:
+    ran = stack("pins", "show")
+    assert ran.code == 0
+    assert re.search(r"beta +\w{12} +in alpha at 3rd/beta", ran.out)
+    found = parsed(stack("pins", "show", "--json"))
+    assert [pin["upstream"] for pin in found["upstreams"]] == ["gamma", "alpha", "beta"]
+    assert {keys(pin) for pin in found["upstreams"]} == {PIN}
+    assert keys(found["upstreams"][1]["archive"]) == "package version sha256"
+    assert found["upstreams"][2]["within"] == {"upstream": "alpha", "path": "3rd/beta"}
+
+
+def test_pins_verify(stack: Stack, world: World) -> None:
+    assert stack("pins", "verify").code == 0
+    found = parsed(stack("pins", "verify", "--json"))
+    assert found["holds"] is True
+    assert {keys(check) for check in found["checks"]} == {"upstream field expected found holds"}
+    tree = world.load().pins.get("gamma").tree
+    assert tree is not None
+    world.edit("pins.toml", tree, "f" * 40)
+    wrong = stack("pins", "verify")
+    assert wrong.code == 1
+    assert f"gamma tree: expected {'f' * 40}, found {tree}\n" in wrong.out
+    failed = stack("pins", "verify", "--json")
+    assert (failed.code, parsed(failed)["holds"]) == (1, False)
+
+
+def test_pins_set(stack: Stack, world: World) -> None:
+    before = world.files()
+    refused = stack("pins", "set", "gamma", "v2.1")
+    assert refused.code == 1
+    assert "gamma v2.1 names Alpha_Pkg==1.1 (requirements/cuda.txt), the pin is 1.0\nnothing was changed: " in refused.out
+    as_json = stack("pins", "set", "gamma", "v2.1", "--json")
+    assert (as_json.code, keys(parsed(as_json)), parsed(as_json)["set"]) == (1, "set pin unmet", False)
+    assert world.files() == before
+    done = stack("pins", "set", "gamma", "v2.1", "--allow-mismatch")
+    assert done.code == 0
+    assert "3 patch(es) were made on the old pin" in done.out
+    assert stack("undo").code == 0
+    assert world.files() == before
+
+
+def test_fetch(stack: Stack, world: World) -> None:
+    shutil.rmtree(world.cache)
+    found = parsed(stack("fetch", "--json"))
+    assert [(tree["upstream"], tree["tag"]) for tree in found["trees"]] == [("gamma", "v2.0"), ("alpha", "v1.0")]
+    assert keys(found["trees"][0]) == "upstream tag version source commit tree names_commit"
+    both = stack("fetch", "gamma", "v2.1", "v2.2")
+    assert both.code == 0
+    assert [line.split()[1] for line in both.out.splitlines()[2:]] == ["v2.1", "v2.2"]
+    by_git = parsed(stack("fetch", "alpha", "--source", "git", "--json"))
+    assert by_git["trees"][0]["names_commit"] == world.commits["alpha v1.0"]
+
+
+def test_status(stack: Stack) -> None:
+    ran = stack("status")
+    assert ran.code == 0
+    assert re.search(r"^one +pending +One$", ran.out, re.MULTILINE)
+    assert re.search(r"^ +gamma +\+1 -1 +\[tool\] Flag für das Werkzeug$", ran.out, re.MULTILINE)
+    found = parsed(stack("status", "--json"))
+    assert keys(found) == "digest pins series"
+    assert re.fullmatch(r"[0-9a-f]{64}", found["digest"])
+    assert keys(found["pins"][0]) == "upstream tag commit"
+    assert keys(found["series"][0]) == "name title state pull needs patches"
+    assert found["series"][0]["patches"][1] == {
+        "upstream": "alpha", "file": "alpha/core-switch.patch", "subject": "Core switch", "added": 2, "removed": 1,
+    }  # fmt: skip
+
+
+def test_lint(stack: Stack, world: World) -> None:
+    ran = stack("lint")
+    assert (ran.code, ran.out) == (0, "in order: 6 patches apply and are byte-stable\n")
+    world.edit("stacks/one/gamma/hook-main.patch", " main 9\n", " main nine\n")
+    bad = stack("lint")
+    assert bad.code == 1
+    assert bad.out == (
+        "stacks/one/gamma/hook-main.patch: does not apply: gamma/main.py:7: the lines that it changes are not there\n"
+        "1 finding(s)\n"
+    )
+    found = stack("lint", "--json")
+    assert (found.code, keys(parsed(found)), keys(parsed(found)["findings"][0])) == (1, "clean findings", "place problem")
+
+
+def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    out = parsed(stack("checkout", "gamma", folder, "--json"))
+    assert out == {"upstream": "gamma", "directory": str(folder), "commits": 3, "head": user_git(folder, "rev-parse", "HEAD")}
+    before = world.files()
+    user_git(folder, "reset", "-q", "--hard", "HEAD^")
+    dry = stack("refresh", "gamma", folder, "--dry-run")
+    assert (dry.code, world.files()) == (0, before)
+    assert dry.out == "dropped  two/gamma/fix-limit.patch\n2 kept, 0 changed, 0 added, 1 dropped (dry run)\n"
+    done = parsed(stack("refresh", "gamma", folder, "--json"))
+    assert keys(done) == "upstream written kept changed added dropped"
+    assert done["dropped"] == ["two/gamma/fix-limit.patch"]
+    assert stack("refresh", "gamma", folder).out == "2 kept, 0 changed, 0 added, 0 dropped\n"
+    assert stack("checkout", "alpha", tmp_path / "alpha").out.endswith("`stack refresh` writes them back\n")
+
+
+def test_rebase(stack: Stack, world: World) -> None:
+    before = world.files()
+    found = parsed(stack(*REBASE, "--dry-run", "--json"))
+    assert keys(found) == "upstream onto conclusion unmet legs"
+    assert found["conclusion"] == "dry-run"
+    assert keys(found["legs"][0]) == "upstream from to patches"
+    assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
+    assert keys(found["legs"][0]["patches"][0]) == "series file outcome tree evidence conflicts"
+    assert [patch["outcome"] for patch in found["legs"][0]["patches"]] == ["clean", "moved", "landed"]
+    assert world.files() == before
+    done = stack(*REBASE)
+    assert done.code == 0
+    assert "gamma v2.0 -> v2.1 (" in done.out
+    assert "beta stays at " in done.out
+    assert re.search(r"^one/gamma/tool-flag +moved +now at gamma/tool.py:22, was 17$", done.out, re.MULTILINE)
+    assert done.out.endswith("switched: gamma, alpha; `stack undo` takes it back\n")
+    again = stack(*REBASE)
+    assert (again.code, again.out.splitlines()[-1]) == (0, "nothing to do: the stack stands there already")
+
+
+def test_rebase_in_conflict(stack: Stack, world: World) -> None:
+    before = world.files()
+    ran = stack(*CONFLICT)
+    assert ran.code == 1
+    assert "gamma/main.py:10-10 (content)" in ran.out
+    assert ran.out.endswith("nothing was changed: --workspace DIR resolves conflicts in a working tree\n")
+    as_json = stack(*CONFLICT, "--json")
+    found = parsed(as_json)
+    assert (as_json.code, found["conclusion"]) == (1, "conflict")
+    assert found["legs"][0]["patches"][0]["conflicts"] == [{"path": "gamma/main.py", "lines": [10, 10], "reason": "content"}]
+    assert stack(*CONFLICT, "--dry-run").code == 1
+    assert world.files() == before
+
+
+def test_rebase_of_one_without_the_other(stack: Stack, world: World) -> None:
+    before = world.files()
+    ran = stack("rebase", "gamma", "--onto", "v2.1")
+    assert ran.code == 1
+    assert "gamma v2.1 names Alpha_Pkg==1.1 (requirements/cuda.txt), the pin is 1.0\nnothing was changed: " in ran.out
+    assert parsed(stack("rebase", "gamma", "--onto", "v2.1", "--json"))["conclusion"] == "mismatch"
+    assert world.files() == before
+    assert stack("rebase", "gamma", "--onto", "v2.1", "--allow-mismatch").code == 0
+
+
+def test_range_diff(stack: Stack) -> None:
+    ran = stack(*REBASE, "--dry-run", "--format", "range-diff")
+    assert ran.code == 0
+    assert ran.out.startswith("# gamma v2.0 -> v2.1\n1:  ")
+    assert "# alpha v1.0 -> v1.1\n" in ran.out
+    assert "\x1b" not in ran.out
+
+
+def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    ran = stack(*CONFLICT, "--workspace", folder)
+    for number, patch in enumerate(STOPS):
+        assert ran.code == 1
+        assert f"stopped at {patch}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n" in ran.out
+        unresolved = stack("rebase", "--continue", folder, root=None)
+        assert unresolved.refused().endswith("is not resolved: edit it, `git add` it, then run --continue again")
+        for path, content in RESOLUTIONS[patch].items():
+            (folder / path).write_bytes(content)
+            user_git(folder, "add", path)
+        ran = stack("rebase", "--continue", folder, *(["--json"] if number == 1 else []), root=None)
+        if number == 1:
+            assert parsed(ran)["conclusion"] == "conflict"
+            ran = Ran(
+                ran.code,
+                f"stopped at {STOPS[2]}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n",
+                "",
+            )
+    assert ran.code == 0
+    assert not folder.exists()
+    assert world.load().pins.get("alpha").tag == "v1.3"
+
+
+def test_a_workspace_given_up(stack: Stack, world: World, tmp_path: Path) -> None:
+    before = world.files()
+    for options, said in (((), "given up: the stack is as it was\n"), (("--json",), None)):
+        stack(*CONFLICT, "--workspace", tmp_path / "work")
+        ran = stack("rebase", "--abort", tmp_path / "work", *options)
+        assert ran.code == 0
+        assert ran.out == said if said else parsed(ran) == {"aborted": str(tmp_path / "work")}
+        assert not (tmp_path / "work").exists()
+    assert world.files() == before
+
+
+def test_no_workspace_for_pins_that_would_be_refused_in_the_end(stack: Stack, tmp_path: Path) -> None:
+    """Resolving conflicts is work: it is not begun where its end is known to be refused."""
+    ran = stack("rebase", "gamma", "--onto", "v2.2", "--workspace", tmp_path / "work")
+    assert ran.refused() == (
+        "gamma v2.2 names alpha-pkg==1.3 (requirements/cuda.txt), the pin is 1.0:"
+        " add --with-required (or --allow-mismatch) before you resolve conflicts"
+    )
+    assert not (tmp_path / "work").exists()
+
+
+def test_undo(stack: Stack, world: World) -> None:
+    before = world.files()
+    assert stack("undo").refused() == "nothing to undo: no switch is recorded for this stack"
+    stack(*REBASE)
+    listed = parsed(stack("undo", "--list", "--json"))
+    assert [keys(one) for one in listed["switches"]] == ["number title paths"]
+    assert listed["switches"][0]["title"] == "rebase gamma --onto v2.1"
+    assert "rebase gamma --onto v2.1" in stack("undo", "--list").out
+    undone = parsed(stack("undo", "--json"))
+    assert keys(undone) == "undone paths"
+    assert world.files() == before
+    stack(*REBASE)
+    world.edit("pins.toml", "# A comment at the end.", "")
+    assert stack("undo").refused().startswith("pins.toml was changed since `rebase gamma --onto v2.1`")
+
+
+def test_the_stack_is_found_from_below(stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.root / "stacks/one/gamma")
+    assert stack("status", root=None).code == 0
+
+
+def test_a_pipe_gets_no_colours_and_no_progress(world: World) -> None:
+    shutil.rmtree(upstream_store(world.cache, "gamma"))
+    for args in (("fetch",), (*REBASE, "--dry-run"), ("status",), ("lint",)):
+        ran = run_apart(world, *args, env={"FORCE_COLOR": "", "TERM": "xterm-256color"})
+        assert (ran.code, ran.err) == (0, "")
+        assert "\x1b" not in ran.out
+        assert all(line == line.rstrip() for line in ran.out.splitlines())

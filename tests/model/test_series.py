@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+import tempfile
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stack.model import series
+from stack.model.series import PatchRef, Series, State
+
+from .making import CACHE, GATING, refusal, write
+
+
+def load(root: Path, text: str) -> Series:
+    write(root, {"small/series.toml": text})
+    return series.load(root / "small")
+
+
+def test_loads(tmp_path: Path) -> None:
+    write(tmp_path, {"cache/series.toml": CACHE})
+    loaded = series.load(tmp_path / "cache")
+    assert loaded == Series(
+        name="cache",
+        title="Small caches",
+        why="Half the memory.",
+        state=State.DRAFT,
+        needs=("gating",),
+        patches=(
+            PatchRef("cache", "flashinfer", "flashinfer/read-caches.patch"),
+            PatchRef("cache", "cutlass", "cutlass/add-a-tile.patch"),
+        ),
+    )
+    assert loaded.patches[0].path == "cache/flashinfer/read-caches.patch"
+
+
+PULL = 'state = "submitted"\npull = "https://example.org/pull/1"'
+STATES = "draft, pending, submitted, merged, declined, inappropriate"
+
+
+def test_loads_every_key(tmp_path: Path) -> None:
+    extra = 'reason = "r"\ndrop_when = "d"\nacts_on = ["cpu"]\nproves = ["tests/x.py"]\n'
+    loaded = load(tmp_path, GATING.replace('state = "pending"', f"{PULL}\n{extra}"))
+    assert (loaded.state, loaded.pull, loaded.reason) == (State.SUBMITTED, "https://example.org/pull/1", "r")
+    assert (loaded.drop_when, loaded.acts_on, loaded.proves) == ("d", ("cpu",), ("tests/x.py",))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('title = "Gate kernels"', "", "title is missing: add it"),
+        ('title = "Gate kernels"', "title = 1", "title is 1: it has to be text"),
+        ('title = "Gate kernels"', 'title = "t"\ntitel = "t"', "titel is an unknown key: did you mean 'title'?"),
+        ('why   = "The upstream takes the wrong ones."', "", "why is missing: add it"),
+        ('why   = "The upstream takes the wrong ones."', 'why = ""', "why is '': it has to be text"),
+        ('state = "pending"', "", "state is missing: add it"),
+        ('state = "pending"', 'state = "Pending"', f"state is 'Pending': it has to be one of {STATES}"),
+        ('state = "pending"', 'state = "submitted"', "pull is missing: the state is submitted: add the pull request's address"),
+        ('state = "pending"', 'state = "merged"', "pull is missing: the state is merged: add the pull request's address"),
+        ('state = "pending"', 'state = "declined"', "reason is missing: the state is declined: add the reason"),
+        ('state = "pending"', 'state = "inappropriate"', "reason is missing: the state is inappropriate: add the reason"),
+        ('state = "pending"', 'state = "draft"\npull = "#1"', "pull is '#1': it has to be the address of the pull request"),
+        ('state = "pending"', 'state = "draft"\nneeds = "x"', "needs is 'x': it has to be a list of strings"),
+        ('state = "pending"', 'state = "draft"\nneeds = ["x", "x"]', "needs names 'x' twice: name it once"),
+        ('state = "pending"', 'state = "draft"\nproves = [1]', "proves is [1]: it has to be a list of strings"),
+        ("[[patch]]", "[patch]", "patch is {'upstream': 'vllm', 'file': 'vllm/gate-kernels.patch'}: it has to be an array of tables"),
+        ("[[patch]]", "[[patches]]", "patches is an unknown key: did you mean 'patch'?"),
+        ('upstream = "vllm"', "", "patch[0].upstream is missing: add it"),
+        ('upstream = "vllm"', 'upstream = "../x"', "patch[0].upstream is '../x': it has to be the name of an upstream"),
+        ('upstream = "vllm"', 'upstream = "vllm"\norder = 1', "patch[0].order is an unknown key: known here: file, upstream"),
+        ('upstream = "vllm"', 'upstream = "cutlass"', "patch[0].file is 'vllm/gate-kernels.patch': a patch of cutlass stands in cutlass/"),
+        *(
+            (
+                "vllm/gate-kernels.patch",
+                file,
+                f"patch[0].file is '{file}': a patch is named after its subject, never numbered",
+            )
+            for file in ("vllm/0001-gate.patch", "vllm/1-gate.patch", "vllm/01_gate.patch")
+        ),
+        *(
+            ("vllm/gate-kernels.patch", file, f"patch[0].file is '{file}': it has to be <upstream>/<name>.patch")
+            for file in [
+                "../x.patch", "/x.patch", "vllm/../x.patch", "vllm/x/y.patch", "vllm/.x.patch", "vllm/x", "x.patch", "vllm/-x.patch",
+                "vllm/a b.patch", "vllm//x.patch",
+            ]
+        ),
+    ],
+)  # fmt: skip
+def test_refused(tmp_path: Path, old: str, new: str, line: str) -> None:
+    assert old in GATING
+    assert refusal(tmp_path, load, tmp_path, GATING.replace(old, new, 1)) == f"small/series.toml: {line}"
+
+
+# --- edited ---------------------------------------------------------------------------------------------------------------
+
+NAMES = [f"{upstream}/{name}.patch" for upstream in ("vllm", "cutlass") for name in "abcd"]
+WHYS = st.sampled_from(['"w"', '"""\nw\n# no comment\n[[patch]]\n"""', "'''\n[[patch]]'''"])
+
+
+def ref(file: str) -> PatchRef:
+    return PatchRef("small", file.partition("/")[0], file)
+
+
+def listed(text: str) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return [one.file for one in load(Path(folder), text).patches]
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A `series.toml`; the comment above the table of `f` is `# above f`, in it `# in f`, at its end `# end f`."""
+    files = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
+    head = f"# about the series\ntitle = 't' # the title\nwhy = {draw(WHYS)}\nstate = 'draft'\n"
+    tables = []
+    for file in files:
+        header = draw(st.sampled_from(["[[patch]]", " [[ patch ]]", '[["patch"]] # header']))
+        keys = draw(st.permutations([f'upstream = "{file.partition("/")[0]}" # in {file}\n', f'file="{file}"\n']))
+        blank = draw(st.sampled_from(["\n", "\n\n"]))
+        end = f"# end {file}\n" if draw(st.booleans()) else ""
+        above = "".join(f"# above {file}\n" for _ in range(draw(st.integers(0, 2))))
+        tables.append(f"{above}{header}\n{''.join(keys)}{end}{blank if end or draw(st.booleans()) else ''}")
+    text = head + draw(st.sampled_from(["", "\n"])) + "".join(tables)
+    text += draw(st.sampled_from(["", "\n# at the end\n"]))
+    text = text.rstrip("\n") if draw(st.booleans()) else text
+    return text.replace("\n", draw(st.sampled_from(["\n", "\r\n"]))), files
+
+
+@settings(deadline=None)
+@given(layouts(), st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
+def test_edited(layout: tuple[str, list[str]], new: list[str]) -> None:
+    text, old = layout
+    assert series.edited(text, tuple(map(ref, old))) == text
+    edited = series.edited(text, tuple(map(ref, new)))
+    assert listed(edited) == new
+    before, after = tomllib.loads(text), tomllib.loads(edited)
+    assert {**before, "patch": None} == {**after, "patch": None}
+    lines = [line.strip() for line in edited.splitlines()]
+    for comment in ("# about the series", "# at the end"):
+        assert (comment in lines) == (comment in text)
+    for file in new:
+        for place in ("above", "in", "end"):
+            assert edited.count(f"# {place} {file}") == text.count(f"# {place} {file}")
+        if f"# above {file}" in text:
+            above = max(place for place, line in enumerate(lines) if line == f"# above {file}")
+            assert file in "".join(lines[above + 1 : above + 4])
+        if f"# end {file}" in text:
+            assert file in "".join(lines[lines.index(f"# end {file}") - 2 : lines.index(f"# end {file}")])
+    assert listed(series.edited(edited, tuple(map(ref, old)))) == old
+
+
+def test_edited_touches_only_the_list() -> None:
+    text = CACHE.replace('\n[[patch]]\nupstream = "cutlass"', '\n# Needs the caches.\n[[patch]] # later\nupstream = "cutlass"')
+    first, second = text.index('[[patch]]\nupstream = "fl'), text.index("# Needs")
+    files = ("cutlass/add-a-tile.patch", "flashinfer/read-caches.patch")
+    swapped = text[:first] + text[second:] + "\n" + text[first:second].rstrip("\n") + "\n"
+    assert series.edited(text, tuple(map(ref, files))) == swapped
+    assert series.edited(text, (ref(files[0]),)) == text[:first] + text[second:]
+    assert series.edited(text, (ref(files[1]),)) == text[:second].rstrip("\n") + "\n"
+    added = '\n[[patch]]\nupstream = "vllm"\nfile     = "vllm/new.patch"\n'
+    assert series.edited(text, (*map(ref, reversed(files)), ref("vllm/new.patch"))) == text + added
+
+
+def test_edited_list_of_inline_tables() -> None:
+    text = "title = 't' # kept\nwhy = 'w'\npatch = [{ upstream = 'vllm', file = 'vllm/a.patch' }]\nstate = 'draft'\n"
+    edited = series.edited(text, (ref("cutlass/b.patch"), ref("vllm/a.patch")))
+    assert listed(edited) == ["cutlass/b.patch", "vllm/a.patch"]
+    assert edited.startswith("title = 't' # kept\nwhy = 'w'\nstate = 'draft'\n")
+
+
+# --- slug -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        ("Do it, now", "do-it-now"),
+        ("[Tag] [Other]  Do it", "do-it"),
+        ("[Tag]", "patch"),
+        ("", "patch"),
+        ("日本", "patch"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("4 bit caches", "4bit-caches"),
+        ("2024-01 is over", "202401is-over"),
+        ("0001", "0001"),
+        (f"{'word ' * 30}end", "-".join(["word"] * 14)),
+        ("x" * 100, "x" * 72),
+    ],
+)
+def test_slug(subject: str, name: str) -> None:
+    assert series.slug(subject) == name
+
+
+@given(st.text() | st.from_regex(r"(\[[A-Z]+\] )?([0-9]{1,3}[ -]){0,3}[a-z ]{0,100}"))
+def test_slug_is_a_name_that_a_series_may_list(subject: str) -> None:
+    file = f"vllm/{series.slug(subject)}.patch"
+    text = f"title = 't'\nwhy = 'w'\nstate = 'draft'\n[[patch]]\nupstream = 'vllm'\nfile = '{file}'\n"
+    assert listed(text) == [file]
+    assert len(file) <= 84

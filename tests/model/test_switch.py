@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.model import stack, switch
+
+from . import killing
+from .making import FILES, git, refusal, snapshot, write
+
+STATE = switch.FOLDER
+
+
+def run(place: Path, what: str, *args: object) -> dict[str, Any]:
+    """Run a function of `killing` on `place`, whose folder `root` is the stack."""
+    command = [sys.executable, "-W", "error", str(Path(killing.__file__)), what, str(place), *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {**json.loads(done.stdout), "said": done.stderr}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    write(tmp_path / "root", FILES)
+    (tmp_path / "work").mkdir()
+    return tmp_path
+
+
+# --- switching ------------------------------------------------------------------------------------------------------------
+
+
+def test_applies_and_takes_back(root: Path) -> None:
+    before = snapshot(root)
+    gone = "stacks/gating/vllm/gate-kernels.patch"
+    changed = switch.apply(
+        root,
+        {"pins.toml": b"new", "a/b/c": b"added", gone: None, "stacks/stack.toml": before["stacks/stack.toml"]},
+        title="try",
+    )
+    assert changed == ("a/b/c", "pins.toml", gone)
+    after = {**before, "pins.toml": b"new", "a/b/c": b"added"}
+    del after[gone]
+    assert snapshot(root) == after
+    assert not (root / gone).parent.exists()
+    (record,) = switch.history(root)
+    assert (record.number, record.title, list(record.changes)) == (1, "try", list(changed))
+    assert record.changes[gone] is None
+    assert switch.undo(root) == record
+    assert snapshot(root) == before
+    assert not (root / "a").exists()
+    assert switch.history(root) == ()
+
+
+def test_nothing_to_change(root: Path) -> None:
+    before = snapshot(root)
+    assert switch.apply(root, {"pins.toml": before["pins.toml"], "none": None, "no/folder": None}, title="nothing") == ()
+    assert switch.history(root) == ()
+    assert snapshot(root) == before
+
+
+def test_takes_back_one_after_the_other(root: Path) -> None:
+    for number in range(5):
+        switch.apply(root, {"notes": b"%d" % number}, title=f"note {number}")
+    assert [record.number for record in switch.history(root)] == [1, 2, 3, 4, 5]
+    assert [switch.undo(root).title for _ in range(2)] == ["note 4", "note 3"]
+    assert (root / "notes").read_bytes() == b"2"
+    switch.apply(root, {"notes": b"x"}, title="other")
+    assert [record.title for record in switch.history(root)] == ["note 0", "note 1", "note 2", "other"]
+    while switch.history(root):
+        switch.undo(root)
+    assert not (root / "notes").exists()
+    assert refusal(root, switch.undo, root) == "nothing to undo: no switch is recorded for this stack"
+
+
+def test_history_is_bounded(root: Path) -> None:
+    for number in range(switch.KEPT + 3):
+        switch.apply(root, {"notes": b"%d" % number}, title=f"note {number}")
+    titles = [record.title for record in switch.history(root)]
+    assert titles == [f"note {number}" for number in range(3, switch.KEPT + 3)]
+    assert len(list((root / STATE / "history").iterdir())) == switch.KEPT
+
+
+def test_moves_a_file_within_its_only_folder(root: Path) -> None:
+    switch.apply(root, {"f/b": b"1"}, title="one")
+    switch.apply(root, {"f/a": b"1", "f/b": None}, title="two")
+    switch.apply(root, {"f/a": None, "f/b": b"1"}, title="three")
+    assert [path.name for path in (root / "f").iterdir()] == ["b"]
+
+
+def test_git_does_not_see_it(root: Path) -> None:
+    git("init", "--quiet", cwd=root)
+    git("add", ".", cwd=root)
+    switch.apply(root, {"pins.toml": b"new"}, title="try")
+    assert git("status", "--porcelain", "--untracked-files=all", cwd=root).decode().splitlines() == [
+        *(f"A  {path}" if path != "pins.toml" else "AM pins.toml" for path in sorted(FILES))
+    ]
+
+
+def test_reading_writes_nothing(root: Path) -> None:
+    with switch.reading(root):
+        pass
+    switch.recover(root)
+    assert switch.history(root) == ()
+    assert not (root / STATE).exists()
+
+
+# --- refused --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"edited", None])
+def test_undo_would_lose_a_change(root: Path, content: bytes | None) -> None:
+    switch.apply(root, {"pins.toml": b"new", "notes": b"n"}, title="set pins")
+    write(root, {"pins.toml": content})
+    before = snapshot(root)
+    assert refusal(root, switch.undo, root) == (
+        "pins.toml was changed since `set pins`: undo would lose that: restore the file first"
+    )
+    assert snapshot(root) == before
+    write(root, {"pins.toml": b"new"})
+    assert switch.undo(root).title == "set pins"
+
+
+def test_undo_would_lose_a_file_that_came_back(root: Path) -> None:
+    switch.apply(root, {"pins.toml": None}, title="remove")
+    write(root, {"pins.toml": b"mine"})
+    assert refusal(root, switch.undo, root).startswith("pins.toml was changed since `remove`")
+    assert (root / "pins.toml").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(("path", "was"), [("pins.toml", b"old"), ("pins.toml", None), ("none", b"x")])
+def test_expected(root: Path, path: str, was: bytes | None) -> None:
+    before = snapshot(root)
+    line = refusal(root, switch.apply, root, {"a": b"b"}, title="t", expected={path: was})
+    assert line == f"{path} was changed while this command ran: nothing was written: run it again"
+    assert snapshot(root) == before
+    assert switch.history(root) == ()
+    switch.apply(root, {"a": b"b"}, title="t", expected={"pins.toml": before["pins.toml"], "none": None})
+    assert (root / "a").read_bytes() == b"b"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("pins.toml/x", "File exists"), ("pins.toml/x/y", "Not a directory"), ("stacks", "Is a directory")]
+)
+def test_something_else_in_the_way(root: Path, path: str, why: str) -> None:
+    before = snapshot(root)
+    line = refusal(root, switch.apply, root, {"a": b"b", path: b"x", "stacks/stack.toml": None}, title="t")
+    assert line == f"ROOT cannot be written ({why}): free disk space or check the folder's rights"
+    assert snapshot(root) == before
+    assert stack.load(root).root == root
+    assert switch.apply(root, {"a": b"b"}, title="t") == ("a",)
+
+
+def test_a_file_in_place_of_the_folder(root: Path) -> None:
+    (root / STATE).write_text("")
+    line = refusal(root, switch.apply, root, {"a": b"b"}, title="t")
+    assert line == "ROOT cannot be written (File exists): free disk space or check the folder's rights"
+    assert not (root / "a").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_rights(root: Path) -> None:
+    root.chmod(0o555)
+    try:
+        line = refusal(root, switch.apply, root, {"a": b"b"}, title="t")
+    finally:
+        root.chmod(0o755)
+    assert line == "ROOT cannot be written (Permission denied): free disk space or check the folder's rights"
+
+
+@pytest.mark.parametrize("limit", [1, 100, 4000])
+def test_full_disk(place: Path, limit: int) -> None:
+    """Too little room for a small file, for the journal, for a large file: nothing changes, and the next switch works."""
+    root = place / "root"
+    before = snapshot(root)
+    done = run(place, "full", limit)
+    assert done["status"] == 3
+    assert str(done["said"]).replace(str(root), "ROOT") == (
+        "ROOT cannot be written (File too large): free disk space or check the folder's rights\n"
+    )
+    assert snapshot(root) == before
+    stack.load(root)
+    assert switch.history(root) == ()
+    assert run(place, "full", 10_000)["status"] == 0
+    assert set(snapshot(root)) == {*before, "a", "b", "new/c"} - {"pins.toml"}
+    switch.undo(root)
+    assert snapshot(root) == before
+
+
+# --- company --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [fcntl.LOCK_SH, fcntl.LOCK_EX])
+def test_waits_for_others_and_gives_up(root: Path, monkeypatch: pytest.MonkeyPatch, how: int) -> None:
+    switch.apply(root, {"notes": b"1"}, title="first")
+    monkeypatch.setattr(switch, "_WAIT", 0.1)
+    with (root / STATE / "lock").open() as handle:
+        fcntl.flock(handle, how)
+        line = refusal(root, switch.apply, root, {"notes": b"2"}, title="second")
+        assert line == "another stack command is at work on ROOT: wait until it has ended"
+        assert refusal(root, switch.undo, root) == line
+    assert (root / "notes").read_bytes() == b"1"
+    assert switch.apply(root, {"notes": b"2"}, title="second") == ("notes",)
+
+
+def test_several_at_once(place: Path) -> None:
+    root = place / "root"
+    assert run(place, "company", 3, 4)["failed"] == 0
+    last = [(root / f"own/{number}").read_bytes() for number in range(3)]
+    assert last == [b"0 3", b"1 3", b"2 3"]
+    assert (root / "common").read_bytes() in last
+    assert [record.number for record in switch.history(root)] == list(range(1, 13))
+    while switch.history(root):
+        switch.undo(root)
+    assert snapshot(root) == FILES
+
+
+def test_the_first_switch_comes_while_another_reads(root: Path) -> None:
+    """There is no lock to hold yet: the reader is told."""
+
+    def read() -> None:
+        with switch.reading(root):
+            switch.apply(root, {"pins.toml": b"new"}, title="first")
+
+    assert refusal(root, read) == "ROOT was changed while this command read it: run it again"
+
+
+def test_a_writer_is_killed_while_a_reader_waits(place: Path) -> None:
+    """The reader gets the lock of a writer that has left a switch half-way: it finishes that one before it reads."""
+    root = place / "root"
+    switch.apply(root, {"one": b"1", "two": b"1"}, title="first")
+    done = run(place, "half_way")
+    assert done == {"half": 1, "read": 0, "said": ""}
+
+
+# --- killed ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["first", "later", "undo"])
+def test_killed_at_every_step(place: Path, what: str) -> None:
+    seen = run(place, "steps", what)
+    # The steps before the announcement and those after it; the numbers say that they were met at all.
+    assert seen["old"] > 20
+    assert seen["new"] > 20
+    assert seen["old"] + seen["new"] == seen["steps"]
+
+
+def test_killed_at_every_step_would_find_a_mix(place: Path) -> None:
+    with pytest.raises(AssertionError, match="a mix after step"):
+        run(place, "steps", "naive")
+
+
+def test_killed_at_any_time_while_others_read(place: Path) -> None:
+    seen = run(place, "kills", 100)
+    assert seen["kills"] == 100
+    assert seen["interrupted"] > 0
