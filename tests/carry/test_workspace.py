@@ -123,6 +123,14 @@ def test_the_markers_show_all_three_sides(work: Work) -> None:
     assert user_git(work.folder, "log", "--format=%s", "-2").splitlines() == ["[tool] Flag für das Werkzeug", "Hook main"]
 
 
+def test_attributes_hide_no_conflict(world: World, tmp_path: Path, home: Path) -> None:
+    """`merge=union` takes both sides without a word, from the user's attributes or from upstream's."""
+    (home / ".config/git").mkdir(parents=True)
+    (home / ".config/git/attributes").write_text("*.py merge=union\n")
+    work = Work(world, tmp_path / "workspace").start()
+    assert b"<<<<<<<" in (work.folder / "gamma/main.py").read_bytes()
+
+
 def test_the_new_bases_own_side_means_landed(work: Work) -> None:
     for patch in STOPS:
         theirs = next(iter(RESOLUTIONS[patch]))

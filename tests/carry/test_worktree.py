@@ -131,6 +131,11 @@ def test_the_git_source_works_the_same(world: World, tmp_path: Path) -> None:
         found = worktree.refresh(stores, "alpha", tmp_path / "alpha")
     assert names(found.kept) == list(ALPHA_PATCHES)
     assert world.files() == before
+    with (
+        world.stores() as stores,
+        pytest.raises(StackError, match="was checked out with --source git: refresh it with the same"),
+    ):
+        worktree.refresh(stores, "alpha", tmp_path / "alpha")
 
 
 def test_amended(world: World, folder: Path) -> None:
@@ -288,7 +293,7 @@ def test_the_users_configuration_changes_no_byte(
 ) -> None:
     before = world.files()
     attributes, signer = tmp_path / "attributes", tmp_path / "signer"
-    attributes.write_text("*.py diff=mine -text\n*.txt binary\n")
+    attributes.write_text("*.py diff=mine\n*.txt binary\n")
     signer.write_text(SIGNER)
     signer.chmod(0o755)
     text = GLOBAL.format(sign="true", program=signer, crlf=crlf, attributes=attributes, hooks=tmp_path / "hooks")
@@ -308,6 +313,10 @@ def test_the_users_configuration_changes_no_byte(
         (tmp_path / "gamma/.git/info").mkdir(exist_ok=True)
         (tmp_path / "gamma/.git/info/attributes").write_text(attributes.read_text() + "*.py diff=python\n")
     rebase_i(tmp_path / "gamma", "s/pick/reword/")
+    # Written anew by the user's git, and with a time that makes ours look into them.
+    user_git(tmp_path / "gamma", "checkout", "-q", worktree.BASE_TAG)
+    user_git(tmp_path / "gamma", "checkout", "-q", "stack")
+    os.utime(tmp_path / "gamma/gamma/main.py")
     found = refresh(world, tmp_path / "gamma")
     assert (names(found.changed), names(found.kept)) == ([], [HOOK, FLAG, LIMIT])
     assert world.files() == before

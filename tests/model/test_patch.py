@@ -148,7 +148,9 @@ def test_trailers(text: str, found: tuple[tuple[str, str], ...]) -> None:
 # --- against git ----------------------------------------------------------------------------------------------------------
 
 # What mailinfo and a commit can hold: no control characters, and nothing that git's clean-up of a message would take away.
-WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12).map(str.strip).filter(bool)
+WORDS = (
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12).map(str.strip).filter(bool)
+)
 LINES = st.one_of(
     WORDS,
     st.lists(WORDS, min_size=3, max_size=12).map(" ".join),

@@ -121,6 +121,9 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     source = row.source
     if not (folder / ".git").exists():
         seed(folder, objects, {_ONTO: tip, _PATCH: source}, partial=True)
+        # Above all other attributes: the conflict was found without them, and has to be shown.
+        (folder / ".git/info").mkdir(exist_ok=True)
+        (folder / ".git/info/attributes").write_text("* !merge\n")
     else:
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
         git.run(["update-ref", _ONTO, tip], cwd=folder)

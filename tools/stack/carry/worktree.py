@@ -77,7 +77,9 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     seed(folder, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
     git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=folder)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
-    _write_record(folder / ".git" / _RECORD, {"upstream": upstream, "base": base, "patches": written})
+    _write_record(
+        folder / ".git" / _RECORD, {"upstream": upstream, "source": stores.place.source, "base": base, "patches": written}
+    )
     git.run(["reset", "--quiet", "--hard"], cwd=folder)
     return tip
 
@@ -113,6 +115,8 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
 
     """
     record = _record(folder, upstream)
+    if record["source"] != stores.place.source:
+        raise StackError(f"{folder} was checked out with --source {record['source']}", "refresh it with the same --source")
     _check_settled(folder)
     _check_unchanged(stores.stack, upstream, record)
     base = CommitId(record["base"])

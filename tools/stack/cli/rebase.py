@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.common import COLOURS, Options, json_option, print_json, print_table, source_option
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.carry.bases import Stores
     from stack.carry.rebase import Conclusion, Rebase
-
-_COLOURS = {"clean": "green", "moved": "cyan", "landed": "blue", "conflict": "bold red"}
 
 
 @click.command("rebase")
@@ -94,11 +92,8 @@ def command(
             workspaces.finish(go_on)
         if as_json:
             print_json(_as_json(work, ended))
-        elif form == "range-diff":
-            _print_range_diff(stores, work)
         else:
-            _print(work)
-        if not as_json:
+            (_print_range_diff if form == "range-diff" else _print_table)(stores, work)
             _print_end(work, ended, stopped.patch if stopped else None, workspace or go_on)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
 
@@ -125,7 +120,7 @@ def _only(context: click.Context, option: str) -> None:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
 
 
-def _print(work: "Rebase") -> None:
+def _print_table(_: "Stores", work: "Rebase") -> None:
     for leg in work.legs:
         if leg.moves:
             was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
@@ -139,7 +134,7 @@ def _print(work: "Rebase") -> None:
                 lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
                 rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
         if rows:
-            print_table(("patch", "outcome", ""), rows, colour=_COLOURS.get)
+            print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
         click.echo()
 
 

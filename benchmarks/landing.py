@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How well landed patches are recognised: recall and false alarms, beside what git offers, on any clone.
+
+    python benchmarks/landing.py --repo CLONE --base v0.6.4 --onto v0.6.8 [--count 60] [--seeds 1 2 3]
+
+Fork patches are real commits of `base..onto`, taken back to `base`; negatives are commits from after `onto`, taken back alike.
+Drawn by a printed seed from all first-parent non-merge commits that change code and carry back without a conflict. The
+upstream's number is cut off the subject: a fork does not know it.
+"""
+
+import argparse
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.carry import engine, landing, triage
+from stack.carry.apply import files
+from stack.carry.export import export
+from stack.carry.merge import merge
+from stack.carry.outcome import Outcome
+from stack.model.ids import CommitId
+from stack.model.patch import Patch, parse
+from stack.model.series import PatchRef
+from stack.store import git
+from stack.store.objects import Identity, Objects
+
+_CODE = re.compile(r"\.(py|pyi|c|cc|cpp|cu|cuh|h|hpp|inl|jinja|rs|go|js|ts|java|sh|cmake)$|CMakeLists\.txt$")
+Drawn = list[tuple[CommitId, Patch]]
+_NUMBER = re.compile(r"\s*\(#\d+\)")
+
+
+def main() -> int:
+    """Draw, measure and print a table a seed."""
+    options = _options()
+    repo = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=options.repo))
+    with tempfile.TemporaryDirectory(prefix="stack-bench-") as folder:
+        bare = Path(folder) / "bare.git"
+        git.run(["clone", "--quiet", "--bare", "--shared", str(repo), str(bare)])
+        base, onto, tip = (
+            CommitId(git.text(["rev-parse", f"{name}^{{commit}}"], cwd=bare))
+            for name in (options.base, options.onto, options.tip)
+        )
+        with Objects(bare) as objects:
+            print(f"{options.repo} {options.base} ({base[:12]}) -> {options.onto} ({onto[:12]}), negatives up to {tip[:12]}")
+            start = time.perf_counter()
+            index = landing.index(objects, base, onto, Path(folder))
+            print(f"index built in {time.perf_counter() - start:.1f} s")
+            inside = list(_carried_back(objects, base, f"{base}..{onto}"))
+            after = list(_carried_back(objects, base, f"{onto}..{tip}"))
+            # A release branch takes commits from the main line: such a commit comes after the target and is in it all the same.
+            measure = Measure(objects, index, base, onto)
+            negatives = [one for one in after if not measure.merge(one[1])]
+            print(
+                f"{len(inside)} commits of the range carry back, {len(after)} after it, {len(after) - len(negatives)} of them are in the target"
+            )
+            for seed in options.seeds:
+                drawn = (_draw(inside, options.count, seed), _draw(negatives, options.count, seed))
+                _report(measure, *drawn, seed, options.show)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repo", type=Path, required=True, help="a clone, bare or not")
+    parser.add_argument("--base", required=True)
+    parser.add_argument("--onto", required=True)
+    parser.add_argument("--tip", default="HEAD", help="how far after --onto negatives are taken from")
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--show", action="store_true", help="name every miss and false alarm")
+    return parser.parse_args()
+
+
+def _draw(patches: Drawn, count: int, seed: int) -> Drawn:
+    return random.Random(seed).sample(patches, min(count, len(patches)))
+
+
+def _carried_back(objects: Objects, base: CommitId, span: str) -> Iterator[tuple[CommitId, Patch]]:
+    """(upstream commit, fork patch on `base`) of every code commit of a range that carries back without a conflict."""
+    listed = git.text(["rev-list", "--first-parent", "--no-merges", "--reverse", "--parents", span], cwd=objects.repository)
+    nobody = Identity("A Fork", "fork@localhost", "1700000000 +0000")
+    ours = objects.tree_of(base)
+    for line in listed.splitlines():
+        commit, parent = map(CommitId, line.split()[:2])
+        before, after = objects.tree_of(parent), objects.tree_of(commit)
+        if not any(_CODE.search(path) for path, _, _ in objects.difference(before, after)):
+            continue
+        back = merge(objects, {}, before, ours, after)
+        if back.conflicts or back.tree == ours:
+            continue
+        subject = _NUMBER.sub("", git.text(["log", "-1", "--format=%s", commit], cwd=objects.repository)) or "change"
+        fork = objects.write_commit(back.tree, (base,), subject + "\n", nobody)
+        yield commit, parse(export(objects, base, [fork])[0], PatchRef("bench", "any", f"{commit}.patch"), name=commit)
+
+
+def _report(measure: "Measure", positives: Drawn, negatives: Drawn, seed: int, show: bool) -> None:
+    ways: dict[str, Callable[[Patch], bool]] = {
+        "this engine": measure.engine,
+        "git cherry": measure.cherry,
+        "reverse apply": measure.reverse,
+        "three-way merge": measure.merge,
+    }
+    print(f"seed {seed}: {len(positives)} landed, {len(negatives)} not")
+    for name, landed in ways.items():
+        start = time.perf_counter()
+        hits = [landed(patch) for _, patch in positives]
+        alarms = [landed(patch) for _, patch in negatives]
+        took = 1000 * (time.perf_counter() - start) / max(1, len(hits) + len(alarms))
+        recall = f"recall {sum(hits)}/{len(hits)} = {sum(hits) / max(1, len(hits)):.3f}"
+        print(f"  {name:16} {recall}, false alarms {sum(alarms)}/{len(alarms)}, {took:.0f} ms a patch")
+        if show and name == "this engine":
+            wrong = [(one, "missed") for one, hit in zip(positives, hits, strict=True) if not hit]
+            wrong += [(one, "false alarm") for one, alarm in zip(negatives, alarms, strict=True) if alarm]
+            for (commit, patch), what in wrong:
+                print(f"    {what}: {commit[:12]} {patch.subject}: {measure.index.search(files(patch))}")
+
+
+@dataclass
+class Measure:
+    """The ways to tell that a fork patch on `base` has landed in `onto`."""
+
+    objects: Objects
+    index: landing.Index
+    base: CommitId
+    onto: CommitId
+    known: set[bytes] | None = None
+
+    def engine(self, patch: Patch) -> bool:
+        """Carry it alone and judge it, as `stack triage --independent` does."""
+        row = engine.carry(self.objects, self.base, self.onto, [patch]).rows[0]
+        return triage.judge(self.objects, self.index, self.onto, row)[0].outcome is Outcome.LANDED
+
+    def cherry(self, patch: Patch) -> bool:
+        """Its patch id among those of the range, as `git cherry` compares them."""
+        if self.known is None:
+            log = ["log", "-p", "--no-merges", "--first-parent", "--format=commit %H", f"{self.base}..{self.onto}"]
+            self.known = {line.split()[0] for line in self._ids(git.run(log, cwd=self.objects.repository).stdout)}
+        return any(line.split()[0] in self.known for line in self._ids(patch.diff))
+
+    def _ids(self, diffs: bytes) -> list[bytes]:
+        return git.run(["patch-id", "--stable"], stdin=diffs, cwd=self.objects.repository).stdout.splitlines()
+
+    def reverse(self, patch: Patch) -> bool:
+        """It can be taken back from the new base by `git apply -R`."""
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"GIT_DIR": str(self.objects.repository), "GIT_INDEX_FILE": f"{folder}/index"}
+            git.run(["read-tree", self.onto], env=env)
+            check = ["apply", "--cached", "--check", "-R", "-"]
+            return git.run(check, stdin=patch.diff, env=env, accept=(0, 1, 128)).returncode == 0
+
+    def merge(self, patch: Patch) -> bool:
+        """A plain three-way merge onto the new base changes nothing."""
+        return engine.carry(self.objects, self.base, self.onto, [patch]).rows[0].outcome is Outcome.LANDED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
