@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= $(shell nproc)
 
-.PHONY: demo test quick lint types bench clean
+.PHONY: demo test announce quick lint types bench clean
 
 # The environment is made anew when pyproject.toml changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml
@@ -19,13 +19,19 @@ $(VENV)/stamp: pyproject.toml
 demo: $(VENV)/stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
-test: $(VENV)/stamp lint types
+test: announce $(VENV)/stamp lint types
 	@$(BIN)/python tests/upstream/prepare.py
 	@$(BIN)/python -m pytest -n $(JOBS)
 
+announce:
+	@echo "make test downloads, where they are not there yet:"
+	@echo "  into $(VENV): tools for linting, typing and testing (40 MB)"
+	@echo "  into the cache: source archives of vLLM and FlashInfer, two releases each (170 MB); torch for the CPU (200 MB; where"
+	@echo "  pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB); what vLLM's modules import (80 MB)"
+
 # The inner loop: all but what needs upstream sources.
 quick: $(VENV)/stamp lint types
-	@$(BIN)/python -m pytest -n $(JOBS) --ignore tests/upstream --ignore tests/demo
+	@$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --ignore tests/upstream --ignore tests/demo
 
 lint: $(VENV)/stamp
 	@$(BIN)/ruff check --quiet .

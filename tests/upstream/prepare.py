@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what the proofs need, then brings it into the cache: upstream sources and the environment with torch."""
+"""Brings what the proofs need into the cache: upstream sources and the environment with torch. `make test` says how much it is."""
 
 import sys
 from pathlib import Path
@@ -17,8 +17,6 @@ def main() -> int:
     """Prepare the cache, a line a step."""
     home = cache.root()
     print(f"cache: {home}")
-    print("needed once: source archives (70 MB), torch for the CPU (200 MB; where pip finds none, the registry's, 3 to 5 GB),")
-    print("             and what vLLM's modules import (600 MB on disk)")
     try:
         with Stores(load(ROOT), Place(home)) as stores:
             for pin in stores.stack.pins:

@@ -19,7 +19,8 @@ def command(options: Options, show: bool, as_json: bool) -> None:
 
     root = options.find_root()
     if show:
-        records = tuple(reversed(switch.history(root)))
+        with switch.reading(root):
+            records = tuple(reversed(switch.history(root)))
         if as_json:
             print_json(
                 {"switches": [{"number": one.number, "title": one.title, "paths": list(one.changes)} for one in records]}
