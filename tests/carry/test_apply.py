@@ -16,6 +16,7 @@ from .trees import BODIES, FILE, LINK, PROGRAM, PROPERTY, SUBJECTS, Scratch, Tre
 
 @PROPERTY
 @given(st.data())
+@pytest.mark.slow
 def test_whatever_git_writes_is_applied_and_exported_again(scratch: Scratch, data: st.DataObject) -> None:
     chain = [data.draw(trees(), "base")]
     for number in range(data.draw(st.integers(1, 3))):

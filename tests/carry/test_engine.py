@@ -148,6 +148,7 @@ def test_everyone_gets_the_same_commits(scratch: Scratch) -> None:
 
 @PROPERTY
 @given(st.data())
+@pytest.mark.slow
 def test_the_same_as_git_rebase(scratch: Scratch, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     base = data.draw(trees(), "base")
     after = [base]

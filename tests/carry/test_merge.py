@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack.carry.merge import ahead, conflict_lines, merge
+from stack.store import git
 
 from .trees import FILE, LINK, PROGRAM, PROPERTY, Scratch, Tree, changed, trees
 
@@ -23,15 +24,22 @@ def edited(place: int, new: bytes = b"new\n") -> bytes:
 def check(scratch: Scratch, base: Tree, ours: Tree, theirs: Tree) -> set[str]:
     """Hold our merge against git's; returns the paths in conflict."""
     commits = scratch.commits((base, None, "base\n"), (ours, 0, "ours\n"), (theirs, 0, "theirs\n"))
-    said = scratch.git("merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", *commits[1:], accept=(0, 1))
-    tree, *stages = said.decode().rstrip("\0").split("\0")
+    done = git.run(
+        ["merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", *commits[1:]],
+        env={"GIT_DIR": str(scratch.repository)},
+        accept=(0, 1),
+    )
+    tree, *stages = done.stdout.decode().rstrip("\0").split("\0")
     # Where two things cannot have one name, git adds its commit's id to one of them.
     paths = {re.sub(r"~[0-9a-f]{40}(_\d+)?$", "", path) for path in stages}
     ids = [scratch.objects.tree_of(commit) for commit in commits]
     for merges in ({}, ahead(scratch.objects, ids[1], [ids[0], ids[2]])):
         found = merge(scratch.objects, merges, *ids)
-        assert {conflict.path for conflict in found.conflicts} == paths
+        assert bool(found.conflicts) == bool(done.returncode)
+        # A folder's conflict is said in words alone: then it has no path that is unmerged.
+        assert not stages or {conflict.path for conflict in found.conflicts} == paths
         assert found.conflicts or found.tree == tree
+        assert not [one for one in found.conflicts if re.search(r"[0-9a-f]{40}|\b0000", one.reason)]
     return paths
 
 

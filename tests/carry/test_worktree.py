@@ -231,6 +231,7 @@ def test_moved_to_another_series_by_trailer(world: World, folder: Path) -> None:
     assert world.load().patches.keys() == {ref for one in world.load().series for ref in one.patches}
 
 
+@pytest.mark.slow
 def test_again_and_again(world: World, folder: Path) -> None:
     for number in range(3):
         (folder / "gamma/main.py").write_bytes(MAIN + b"again\n" * (number + 1))

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from ..carry.world import World
 
 # Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
@@ -103,6 +105,7 @@ print(json.dumps(seen))
 """
 
 
+@pytest.mark.slow
 def test_old_or_new(world: World) -> None:
     order = {"root": str(world.root), "cache": str(world.cache), "moments": 40}
     done = subprocess.run(

@@ -175,6 +175,7 @@ def patched(data: bytes, hunks: tuple[Hunk, ...]) -> bytes:
 @example(({"x b/x": (0o100644, b"")}, {"x b/x": (0o100755, b"")}), "true")
 @example(({"x": (0o100644, b"a\n")}, {"x": (0o120000, b"a")}), "true")
 @example(({}, {"\u00fc \t": (0o100644, b"\0")}), "false")
+@pytest.mark.slow
 def test_says_what_git_says(repository: Path, pair: tuple[Tree, Tree], quote: str) -> None:
     before, after = pair
     write_trees(repository, pair)
@@ -218,6 +219,7 @@ PLAIN = st.from_regex(r"[ab]/[a-c]{1,2}|a b|x ü", fullmatch=True)
 
 @settings(deadline=None, max_examples=60)
 @given(tree_pairs(PLAIN))
+@pytest.mark.slow
 def test_says_what_unidiff_says(repository: Path, pair: tuple[Tree, Tree]) -> None:
     write_trees(repository, pair)
     text = git(

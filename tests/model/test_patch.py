@@ -197,6 +197,7 @@ def commits(repository: Path) -> tuple[str, str]:
 @given(NAMES, MAILS, DATES, SUBJECTS, st.lists(PARAGRAPHS, max_size=3))
 @example("Ada", "a@b.org", "1000000000 +0000", "Re: it", [])
 @example("Ada", "a@b.org", "1000000000 +0000", "s", ["From: Other <o@b.org>\nand\n---\nmore"])
+@pytest.mark.slow
 def test_means_what_it_means_to_git(
     repository: Path, commits: tuple[str, str], name: str, mail: str, date: str, subject: str, paragraphs: list[str]
 ) -> None:

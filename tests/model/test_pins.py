@@ -214,6 +214,7 @@ def parsed(text: str) -> Pins:
 
 @settings(max_examples=60, deadline=None)
 @given(layouts(), changes(), changes())
+@pytest.mark.slow
 def test_edited(layout: tuple[str, list[str]], released: dict[str, object], vendored: dict[str, object]) -> None:
     text, comments = layout
     before = parsed(text)

@@ -242,6 +242,7 @@ def test_a_writer_is_killed_while_a_reader_waits(place: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["first", "later", "undo"])
+@pytest.mark.slow
 def test_killed_at_every_step(place: Path, what: str) -> None:
     seen = run(place, "steps", what)
     # The steps before the announcement and those after it; the numbers say that they were met at all.
@@ -255,6 +256,7 @@ def test_killed_at_every_step_would_find_a_mix(place: Path) -> None:
         run(place, "steps", "naive")
 
 
+@pytest.mark.slow
 def test_killed_at_any_time_while_others_read(place: Path) -> None:
     seen = run(place, "kills", 100)
     assert seen["kills"] == 100

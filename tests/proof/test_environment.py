@@ -57,6 +57,7 @@ def version_of_torch(python: Path) -> str:
     [(["9.1.0", "9.1.0+cpu"], "9.1.0+cpu"), (["9.1.0"], "9.1.0")],
     ids=["a CPU build where there is one", "else the registry's"],
 )
+@pytest.mark.slow
 def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str], taken: str) -> None:
     for version in offered:
         wheel(index, "torch", version)
@@ -72,6 +73,7 @@ def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str]
     assert said == []
 
 
+@pytest.mark.slow
 def test_a_failed_install_is_made_anew(index: Path, tmp_path: Path) -> None:
     wheel(index, "torch", "9.1.0")
     requirements = tmp_path / "requirements.txt"

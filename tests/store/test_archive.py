@@ -220,6 +220,7 @@ def without_conflicts(files: dict[str, tuple[bytes, bool]]) -> dict[str, tuple[b
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=TREES.map(without_conflicts), form=FORMATS)
+@pytest.mark.slow
 def test_any_tree_goes_through_unchanged(tmp_path: Path, files: dict[str, tuple[bytes, bool]], form: int) -> None:
     repo = tmp_path / "repo.git"
     if not repo.exists():

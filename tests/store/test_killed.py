@@ -119,6 +119,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("source", "calls", "times"), [("archive", 26, 12), ("git", 16, 6)])
+@pytest.mark.slow
 def test_killed_at_any_moment(tmp_path: Path, remote: Remote, index: Path, source: str, calls: int, times: int) -> None:
     order = {
         "source": source,

@@ -19,7 +19,9 @@ from stack.store.objects import EMPTY_TREE, Entry, Objects
 
 _FOLDER = 0o040000
 _FILES = (0o100644, 0o100755)
-_KIND = re.compile(r"^CONFLICT \(|\): .*$")
+_KIND = re.compile(r"CONFLICT \(([^)]+)\)")
+# Which file git leaves in the tree: nobody sees that tree.
+_LEFT = re.compile(r"\.? +Version .* left in tree( at .*)?\.$")
 # Where two things cannot have the same name, git gives one of them a name with its side's commit id.
 _SIDE = re.compile(r"~[0-9a-f]{40}(_\d+)?$")
 _MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: .*)?\r?$")
@@ -122,9 +124,7 @@ def _merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple]
     parts = [objects.replaced(EMPTY_TREE, {name: triple[side] for name, triple in names.items()}) for side in range(3)]
     merged = _read(objects, merge_trees(objects, parts[0], parts[1], parts[2]))
     for name, triple in names.items():
-        conflicts = tuple(
-            replace(one, path="", reason=_KIND.sub("", one.reason)) for one in merged.conflicts if one.path == name
-        )
+        conflicts = tuple(replace(one, path="", reason=_kind(one.reason)) for one in merged.conflicts if one.path == name)
         merges[triple] = FileMerge(objects.entry(merged.tree, name), conflicts)
 
 
@@ -137,6 +137,12 @@ def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> b
         if (now is None and was is not None) or (now is not None and now.mode != _FOLDER):
             return False
     return True
+
+
+def _kind(reason: str) -> str:
+    """What is wrong with one file, without its name."""
+    found = _KIND.search(reason)
+    return "binary" if "binary files" in reason else found[1] if found else reason
 
 
 def _moves_a_folder(objects: Objects, theirs: TreeId, differences: Iterable[Difference]) -> bool:
@@ -153,7 +159,7 @@ def _read(objects: Objects, result: Result) -> Merged:
     conflicts: dict[Conflict, None] = {}
     said = [message for message in result.messages if message.kind.startswith("CONFLICT")]
     for path in sorted(result.stages):
-        reason = " ".join(message.text for message in said if path in message.paths) or "conflict"
+        reason = " ".join(_LEFT.sub("", message.text) for message in said if path in message.paths) or "conflict"
         entry = objects.entry(result.tree, path)
         spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode in _FILES else []
         name = _SIDE.sub("", path)

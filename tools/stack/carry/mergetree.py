@@ -2,7 +2,7 @@
 """`git merge-tree --write-tree` and what it says."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stack.carry.export import NO_ATTRIBUTES
 from stack.model.ids import TreeId
@@ -47,7 +47,12 @@ def merge_trees(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) ->
     onto = objects.write_commit(ours, (root,), "onto\n", _NOBODY)
     patch = objects.write_commit(theirs, (root,), "patch\n", _NOBODY)
     done = git.run([*_COMMAND, onto, patch], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1))
-    return _result(done.returncode == 0, iter([*done.stdout.decode("utf-8", "surrogateescape").split("\0"), ""]))
+    result = _result(done.returncode == 0, iter([*done.stdout.decode("utf-8", "surrogateescape").split("\0"), ""]))
+    # The two commits say nothing to a person, and are others in every merge.
+    said = tuple(
+        replace(one, text=one.text.replace(onto, "the new base").replace(patch, "the patch")) for one in result.messages
+    )
+    return replace(result, messages=said)
 
 
 def _result(clean: bool, fields: Iterator[str]) -> Result:
