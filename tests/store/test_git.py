@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,9 @@ def test_a_failing_feeder_stops_git_and_keeps_its_own_error(tmp_path: Path) -> N
     with pytest.raises(ZeroDivisionError), git.feed(["fast-import"], cwd=bare(tmp_path / "x.git")) as write:
         write(b"blob\ndata 100\n")
         raise ZeroDivisionError
+
+
+def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(StackError, match="no temporary file can be made .*TMPDIR"):
+        git.run(["version"])

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from stack.model.errors import StackError
 
@@ -110,6 +111,15 @@ def _reaching(places: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...
     return tuple(variables)
 
 
+def _scratch() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as failed:
+        raise StackError(
+            f"no temporary file can be made ({failed.strerror})", "free disk space, or name another folder in TMPDIR"
+        ) from failed
+
+
 def run(
     args: Sequence[str],
     *,
@@ -126,11 +136,11 @@ def run(
         StackError: git is not on the PATH.
 
     """
-    try:
-        # Files instead of pipes for all but stdout: Python then waits for git plainly, at half the cost of a small call.
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
-            given.write(stdin or b"")
-            given.seek(0)
+    # Files instead of pipes for all but stdout: Python then waits for git plainly, at half the cost of a small call.
+    with _scratch() as given, _scratch() as said:
+        given.write(stdin or b"")
+        given.seek(0)
+        try:
             done = subprocess.run(
                 ["git", *args],
                 cwd=cwd,
@@ -140,12 +150,12 @@ def run(
                 env=environment(user_config=user_config, extra=env),
                 check=False,
             )
-            said.seek(0)
-            done.stderr = said.read()
-    except FileNotFoundError as missing:
-        if cwd is not None and not cwd.is_dir():
-            raise StackError(f"{cwd} is not a folder", "check the path") from missing
-        raise StackError("git is not installed", "install git 2.38 or newer") from missing
+        except FileNotFoundError as missing:
+            if cwd is not None and not cwd.is_dir():
+                raise StackError(f"{cwd} is not a folder", "check the path") from missing
+            raise StackError("git is not installed", "install git 2.38 or newer") from missing
+        said.seek(0)
+        done.stderr = said.read()
     if done.returncode not in accept:
         raise GitError(args, done.returncode, done.stderr.decode("utf-8", "replace"))
     return done
@@ -160,7 +170,7 @@ def feed(args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None
         StackError: git is not on the PATH.
 
     """
-    with tempfile.TemporaryFile() as said:
+    with _scratch() as said:
         try:
             process = subprocess.Popen(
                 ["git", *args],

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Property tests draw the same examples in every run, so that a run can be repeated; STACK_TEST_RANDOM=1 draws new ones."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", print_blob=True)
+settings.load_profile("random" if os.environ.get("STACK_TEST_RANDOM") else "repeatable")
