@@ -100,5 +100,5 @@ def test_a_failing_feeder_stops_git_and_keeps_its_own_error(tmp_path: Path) -> N
 
 def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(StackError, match="no temporary file can be made .*TMPDIR"):
+    with pytest.raises(StackError, match=r"no temporary file can be made .*TMPDIR"):
         git.run(["version"])
