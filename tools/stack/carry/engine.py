@@ -65,16 +65,22 @@ def carry(
     merges = ahead(objects, objects.tree_of(onto), [objects.tree_of(commit) for commit in (base, *sources)])
     rows: list[Carried] = []
     tip = onto
+    exported: dict[str, bytes] = {}
+    made: list[tuple[Patch, CommitId]] = []
     with Diffs(objects) as diffs:
         for patch, before, source in zip(patches, (base, *sources), sources, strict=False):
             row = _carry_one(objects, merges, patch, before, source, tip, (resolved or {}).get(patch.ref.path))
             if row.outcome is Outcome.CONFLICT:
                 row = replace(row, evidence=_follows(row, rows))
             if row.commit is not None:
+                if _same_change(objects, (before, source), (tip, row.commit)):
+                    exported[patch.ref.path] = patch.raw
+                else:
+                    diffs.add(row.commit)
+                    made.append((patch, row.commit))
                 tip = row.commit
-                diffs.add(tip)
             rows.append(row)
-        exported = diffs.finish([(row.patch, row.commit) for row in rows if row.commit is not None])
+        exported |= diffs.finish(made)
     return Carry(base, onto, sources, tuple(_placed(row, exported) for row in rows), exported)
 
 
@@ -97,6 +103,12 @@ def _carry_one(
     new = apply.commit(objects, merged.tree, tip, patch)
     evidence = "; ".join([*merged.notes, *(["resolved by hand"] if by_hand else [])])
     return Carried(patch, Outcome.CLEAN, source, new, merged.tree, evidence=evidence, resolved=by_hand)
+
+
+def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[CommitId, CommitId]) -> bool:
+    """Whether a patch replaces the same blobs by the same blobs as before: then its file is the same to the byte."""
+    changes = [list(objects.difference(objects.tree_of(old), objects.tree_of(new))) for old, new in (was, now)]
+    return changes[0] == changes[1]
 
 
 def _follows(row: Carried, earlier: Sequence[Carried]) -> str:

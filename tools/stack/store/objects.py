@@ -53,6 +53,7 @@ class Objects:
     def __init__(self, repository: Path) -> None:
         self.repository = repository
         self._trees: dict[str, _Tree] = {}
+        self._tree_of: dict[CommitId, TreeId] = {}
         self._written: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -106,7 +107,10 @@ class Objects:
 
     def tree_of(self, commit: CommitId) -> TreeId:
         """The tree of a commit."""
-        return TreeId(self.read(commit)[5:45].decode("ascii"))
+        known = self._tree_of.get(commit)
+        if known is None:
+            known = self._tree_of[commit] = TreeId(self.read(commit)[5:45].decode("ascii"))
+        return known
 
     def entries(self, tree: str) -> Mapping[str, Entry]:
         """The entries of one tree object, by name."""
@@ -183,7 +187,9 @@ class Objects:
         """Write a commit. Same input, same id: the committer is the author unless given."""
         lines = [b"tree " + tree.encode("ascii"), *(b"parent " + parent.encode("ascii") for parent in parents)]
         lines += [b"author " + author.line(), b"committer " + (committer or author).line()]
-        return CommitId(self._write("commit", b"\n".join(lines) + b"\n\n" + message.encode()))
+        commit = CommitId(self._write("commit", b"\n".join(lines) + b"\n\n" + message.encode()))
+        self._tree_of[commit] = TreeId(tree)
+        return commit
 
     def _write_tree(self, tree: "_Tree") -> TreeId:
         tree_id = TreeId(self._write("tree", tree.data))
