@@ -38,11 +38,14 @@ def main() -> int:
             CommitId(git.text(["rev-parse", f"{name}^{{commit}}"], cwd=bare)) for name in (options.base, options.onto)
         )
         with Objects(bare) as objects:
-            patches = _series(objects, base, onto, options.tip, options.count)
+            patches = _series(objects, base, onto, options.tip, options.count, options.lines)
         if len(patches) < options.count:
             print(f"only {len(patches)} commits after {options.onto} carry back to {options.base}", file=sys.stderr)
             return 1
-        print(f"{options.repo.name}: {len(patches)} patches, {options.base} -> {options.onto}, {options.runs} runs in turn")
+        size = sum(len(patch.raw) for patch in patches) // 1024
+        print(
+            f"{len(patches)} patches ({size} KiB) from {options.repo}, {options.base} -> {options.onto}, {options.runs} runs in turn"
+        )
         _table(_measure(bare, Path(folder), base, onto, patches, options.runs))
     return 0
 
@@ -54,11 +57,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--onto", required=True, help="the newer release")
     parser.add_argument("--tip", default="HEAD", help="where the commits after --onto are taken from")
     parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--lines", type=int, default=1000, help="larger commits are passed over: a fork's patches are small")
     parser.add_argument("--runs", type=int, default=5)
     return parser.parse_args()
 
 
-def _series(objects: Objects, base: CommitId, onto: CommitId, tip: str, count: int) -> list[Patch]:
+def _series(objects: Objects, base: CommitId, onto: CommitId, tip: str, count: int, lines: int) -> list[Patch]:
     """The patch files of the drawn commits, as a chain on `base`."""
     commits = git.text(
         ["rev-list", "--first-parent", "--reverse", "--no-merges", f"{onto}..{tip}"], cwd=objects.repository
@@ -72,7 +76,7 @@ def _series(objects: Objects, base: CommitId, onto: CommitId, tip: str, count: i
         parent = CommitId(git.text(["rev-parse", f"{commit}^"], cwd=objects.repository))
         trees = objects.tree_of(parent), objects.tree_of(commit)
         back = merge(objects, {}, trees[0], objects.tree_of(old), trees[1])
-        if back.conflicts or back.tree == objects.tree_of(old):
+        if back.conflicts or back.tree == objects.tree_of(old) or _lines(objects, trees) > lines:
             continue
         forth = merge(objects, {}, objects.tree_of(old), objects.tree_of(new), back.tree)
         subject = git.text(["log", "-1", "--format=%s", commit], cwd=objects.repository)
@@ -83,6 +87,13 @@ def _series(objects: Objects, base: CommitId, onto: CommitId, tip: str, count: i
         chain.append(old)
     files = export(objects, base, chain)
     return [parse(data, PatchRef("bench", "any", f"{place}.patch"), name=str(place)) for place, data in enumerate(files)]
+
+
+def _lines(objects: Objects, trees: tuple[str, str]) -> float:
+    """The lines that a commit changes; a binary file counts as too many."""
+    shown = git.text(["diff-tree", "-r", "--numstat", *trees], cwd=objects.repository).splitlines()
+    counts = [line.split("\t")[:2] for line in shown]
+    return float("inf") if ["-", "-"] in counts else sum(int(added) + int(removed) for added, removed in counts)
 
 
 def _measure(

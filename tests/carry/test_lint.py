@@ -60,7 +60,12 @@ FINDINGS: dict[str, tuple[Callable[[World], None], list[tuple[str, str]]]] = {
     ),
     "outside of the tree": (
         lambda world: (world.root / FLAG).write_text(world.read(FLAG).replace("gamma/tool.py", "../tool.py")),
-        [(FLAG, "one/gamma/tool-flag.patch changes '../tool.py', which is outside of the tree: refuse this patch")],
+        [
+            (
+                FLAG,
+                "one/gamma/tool-flag.patch changes '../tool.py', which is outside of the tree (climbs out with '..'): refuse this patch",
+            )
+        ],
     ),
     "no sign-off": (
         lambda world: world.edit(HOOK, "\nSigned-off-by: A Person <a@person>\n", ""),

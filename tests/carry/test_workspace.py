@@ -52,12 +52,12 @@ class Work:
             (self.folder / path).write_bytes(content)
             user_git(self.folder, "add", path)
 
-    def proceed(self) -> Rebase:
+    def proceed(self, *, skip: bool = False) -> Rebase:
         session = workspace.load(self.folder)
         self.stops.append(session.patch)
         with self.world.stores(session.source) as stores:
             now = digest.of(stores.stack)
-            self.done, self.session = workspace.proceed(self.folder, stores, session, digest=now)
+            self.done, self.session = workspace.proceed(self.folder, stores, session, digest=now, skip=skip)
         return self.done
 
     def finish(self) -> Conclusion:
@@ -131,18 +131,29 @@ def test_attributes_hide_no_conflict(world: World, tmp_path: Path, home: Path) -
     assert b"<<<<<<<" in (work.folder / "gamma/main.py").read_bytes()
 
 
-def test_the_new_bases_own_side_means_landed(work: Work) -> None:
+def test_the_new_bases_own_side_is_left_out_on_request_only(work: Work) -> None:
     for patch in STOPS:
         theirs = next(iter(RESOLUTIONS[patch]))
         user_git(work.folder, "checkout", "-q", "refs/stack/onto", "--", theirs)
         if patch == SWITCH:
             user_git(work.folder, "rm", "-q", "-f", "alpha/extra.py")
-        work.proceed()
+        with pytest.raises(StackError, match=r"nothing of the patch is left in .*--skip"):
+            work.proceed()
+        work.proceed(skip=True)
     assert work.done is not None
+    assert {row.evidence for row in work.done.rows() if row.outcome is Outcome.LANDED} == {"left out by hand"}
     landed = [row.patch.ref.path for row in work.done.rows() if row.outcome is Outcome.LANDED]
     assert landed == list(STOPS)
     assert work.finish() is Conclusion.SWITCHED
     assert {ref.path for ref in work.world.load().patches}.isdisjoint(STOPS)
+
+
+def test_a_head_that_stands_elsewhere_is_refused(work: Work) -> None:
+    before = work.world.files()
+    user_git(work.folder, "checkout", "-q", "-f", "--detach", "refs/stack/patch")
+    with pytest.raises(StackError, match="HEAD of .* does not stand on the new base"):
+        work.proceed()
+    assert work.world.files() == before
 
 
 def unresolved(work: Work) -> str:

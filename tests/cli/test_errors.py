@@ -183,7 +183,7 @@ def test_git_is_old_or_missing(world: World, tmp_path: Path, script: str | None,
         (60, "empty", "git init was stopped by SIGXFSZ"),
         (700, "empty", "git fast-import was stopped by SIGXFSZ"),
         (60, "warm", "gamma.git cannot be written (File too large): free disk space or check its rights"),
-        (700, "warm", "git diff-tree was stopped by SIGXFSZ"),
+        (400, "warm", "git diff-tree was stopped by SIGXFSZ"),
         (1000, "warm", "stack cannot be written (File too large): free disk space or check the folder's rights"),
     ],
 )

@@ -18,6 +18,7 @@ from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store import git
+from stack.store import paths as names
 from stack.store.objects import EMPTY_TREE, Entry, Identity, Objects, blob_id
 
 _NO_BLOB = "0" * 40
@@ -152,8 +153,11 @@ def touched(patch: Patch) -> tuple[str, ...]:
     """
     paths = {name for file in files(patch) for name in (file.old, file.new) if name is not None}
     for path in paths:
-        if path.startswith("/") or not {"..", ".", ".git", ""}.isdisjoint(path.lower().split("/")):
-            raise StackError(f"{patch.ref.path} changes {path!r}, which is outside of the tree", "refuse this patch")
+        fault = names.fault(path.encode("utf-8", "surrogateescape"))
+        if fault:
+            raise StackError(
+                f"{patch.ref.path} changes {path[:200]!r}, which is outside of the tree ({fault})", "refuse this patch"
+            )
     return tuple(sorted(paths))
 
 

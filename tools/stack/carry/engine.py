@@ -99,7 +99,15 @@ def _carry_one(
     if merged.conflicts:
         return Carried(patch, Outcome.CONFLICT, source, None, ours, merged.conflicts)
     if merged.tree == ours:
-        return Carried(patch, Outcome.LANDED, source, None, ours, evidence="nothing left to change", resolved=by_hand)
+        return Carried(
+            patch,
+            Outcome.LANDED,
+            source,
+            None,
+            ours,
+            evidence="left out by hand" if by_hand else "nothing left to change",
+            resolved=by_hand,
+        )
     new = apply.commit(objects, merged.tree, tip, patch)
     evidence = "; ".join([*merged.notes, *(["resolved by hand"] if by_hand else [])])
     return Carried(patch, Outcome.CLEAN, source, new, merged.tree, evidence=evidence, resolved=by_hand)

@@ -80,7 +80,9 @@ def load(folder: Path) -> Session:
     )
 
 
-def proceed(folder: Path, stores: Stores, session: Session, *, digest: str) -> tuple[Rebase, Session | None]:
+def proceed(
+    folder: Path, stores: Stores, session: Session, *, digest: str, skip: bool = False
+) -> tuple[Rebase, Session | None]:
     """Take the resolution in the working tree and go on; the session is None when no conflict is left.
 
     Raises:
@@ -89,7 +91,7 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str) -> t
     """
     if digest != session.digest:
         raise StackError(f"{session.root} has changed since this rebase began", "restore it, or --abort and start again")
-    tree = _resolution(folder)
+    tree = _left_out(folder) if skip else _resolution(folder)
     objects = stores.objects(session.upstream)
     # The objects of the resolution go into the store, so that the working tree can be thrown away.
     git.run(["fetch", "--quiet", "--no-tags", str(folder.resolve()), "HEAD"], env={"GIT_DIR": str(objects.repository)})
@@ -108,7 +110,7 @@ def finish(folder: Path) -> None:
 
     """
     load(folder)
-    shutil.rmtree(folder)
+    shutil.rmtree(folder.resolve())
 
 
 def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Session:
@@ -131,7 +133,6 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path)
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
-    git.run(["clean", "--quiet", "-dffx"], cwd=folder)
     # The same three-way merge that found the conflict; 1: it stopped there.
     identity = ["-c", "user.name=stack", "-c", "user.email=stack@localhost"]
     git.run([*identity, "-c", "merge.conflictStyle=diff3", "cherry-pick", source], cwd=folder, accept=(0, 1))
@@ -155,13 +156,23 @@ def _write_record(folder: Path, session: Session) -> None:
     part.rename(folder / ".git" / _RECORD)
 
 
+def _left_out(folder: Path) -> TreeId:
+    """The tree without the patch."""
+    git.run(["checkout", "--quiet", "--force", "--detach", _ONTO], cwd=folder)
+    return TreeId(git.text(["rev-parse", "HEAD^{tree}"], cwd=folder))
+
+
 def _resolution(folder: Path) -> TreeId:
     """The tree that a person has made: what is in the index or, when it was committed already, in HEAD.
 
     Raises:
-        StackError: a path is still unmerged, has markers, or is changed and not added.
+        StackError: a path is still unmerged, has markers, or is changed and not added; or nothing of the patch is left.
 
     """
+    if git.run(["merge-base", "--is-ancestor", _ONTO, "HEAD"], cwd=folder, accept=(0, 1, 128)).returncode:
+        raise StackError(
+            f"HEAD of {folder} does not stand on the new base", f"git checkout --detach {_ONTO}, and resolve there"
+        )
     unmerged = git.text(["diff", "--name-only", "-z", "--diff-filter=U"], cwd=folder).split("\0")[:-1]
     if unmerged:
         raise StackError(f"{unmerged[0]} in {folder} is not resolved", "edit it, `git add` it, then run --continue again")
@@ -176,6 +187,10 @@ def _resolution(folder: Path) -> TreeId:
         if (folder / path).is_file() and _MARKERS.search((folder / path).read_bytes()):
             raise StackError(f"{path} in {folder} still has conflict markers", "take them out and `git add` it")
     tree = git.text(["write-tree"], cwd=folder)
+    if tree == git.text(["rev-parse", f"{_ONTO}^{{tree}}"], cwd=folder):
+        raise StackError(
+            f"nothing of the patch is left in {folder}", f"resolve it, or leave the patch out: stack rebase --skip {folder}"
+        )
     # A commit for the resolution, so that it can be fetched; its message is never used.
     identity = ["-c", "user.name=stack", "-c", "user.email=stack@localhost"]
     commit = git.text([*identity, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)

@@ -23,6 +23,7 @@ from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
 from stack.store.objects import Identity, Objects
+from stack.store.remote import REMOTE
 
 SERIES = "Stack-Series"
 PATCH = "Stack-Patch"
@@ -90,7 +91,10 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
     if partial:
         (folder / ".git/objects/info").mkdir(exist_ok=True)
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
-        for key in ("remote.origin.url", "remote.origin.promisor", "remote.origin.partialclonefilter"):
+        for key in (
+            "core.repositoryformatversion",
+            *(f"remote.{REMOTE}.{name}" for name in ("url", "promisor", "partialclonefilter")),
+        ):
             value = git.run(["config", key], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1)).stdout.decode().strip()
             if value:
                 git.run(["config", key, value], cwd=folder)

@@ -4,6 +4,7 @@
 Heavy imports happen inside the verbs: `stack --help` answers at once.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -61,6 +62,11 @@ def main() -> None:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         sys.exit(_fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again"))
+    except Exception as error:
+        if os.environ.get("STACK_DEBUG"):
+            raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        sys.exit(_fail(f"this is a defect, please report it ({said}): STACK_DEBUG=1 shows where"))
 
 
 def _fail(line: str, code: int = 2) -> int:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stack.model.errors import StackError
+
 if TYPE_CHECKING:
     from stack.carry.bases import Place
     from stack.model.stack import Stack
@@ -40,7 +42,11 @@ class Options:
         """The stack's folder: --root, else here or above."""
         from stack.model.stack import find_root  # noqa: PLC0415
 
-        return self.root if self.root is not None else find_root(Path.cwd())
+        if self.root is None:
+            return find_root(Path.cwd())
+        if not (self.root / "pins.toml").is_file():
+            raise StackError(f"{self.root / 'pins.toml'} is missing", "check --root")
+        return self.root
 
     def load(self) -> "Stack":
         """Load the stack."""

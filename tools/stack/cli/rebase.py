@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 )
 @click.option("--continue", "go_on", type=click.Path(path_type=Path), metavar="DIR", help="Go on after resolving in DIR.")
 @click.option(
+    "--skip", type=click.Path(path_type=Path), metavar="DIR", help="Leave out the patch that DIR stopped at, and go on."
+)
+@click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up; DIR is removed, the stack is as it was."
 )
 @json_option
@@ -50,6 +53,7 @@ def command(
     form: str,
     workspace: Path | None,
     go_on: Path | None,
+    skip: Path | None,
     abort: Path | None,
     as_json: bool,
     source: str,
@@ -57,7 +61,7 @@ def command(
     """Carry every patch of UPSTREAM onto TAG; when all are carried, switch pins and patch files at once.
 
     Outcomes: clean, moved (at other lines), landed (nothing left to change), conflict. With a conflict nothing is changed and
-    the exit code is 1; --workspace gives a working tree that stops at each conflict, --continue and --abort finish it.
+    the exit code is 1; --workspace gives a working tree that stops at each conflict, --continue, --skip and --abort finish it.
     """
     from stack.carry import workspace as workspaces  # noqa: PLC0415
     from stack.carry.bases import Stores  # noqa: PLC0415
@@ -65,13 +69,14 @@ def command(
     from stack.model import digest, stack  # noqa: PLC0415
 
     options: Options = context.obj
-    for option, folder in (("--abort", abort), ("--continue", go_on)):
+    for option, folder in (("--abort", abort), ("--skip", skip), ("--continue", go_on)):
         if folder is not None:
             _only(context, option)
     if abort is not None:
         _give_up(abort, as_json)
         return
-    session = workspaces.load(go_on) if go_on is not None else None
+    going = go_on if go_on is not None else skip
+    session = workspaces.load(going) if going is not None else None
     if session is not None:
         source, allow_mismatch = session.source, session.allow_mismatch
     elif upstream is None or tag is None:
@@ -79,8 +84,8 @@ def command(
     loaded = stack.load(session.root) if session is not None else options.load()
     with options.place(source) as place, Stores(loaded, place) as stores:
         stopped = None
-        if session is not None and go_on is not None:
-            work, stopped = workspaces.proceed(go_on, stores, session, digest=digest.of(loaded))
+        if session is not None and going is not None:
+            work, stopped = workspaces.proceed(going, stores, session, digest=digest.of(loaded), skip=skip is not None)
         else:
             assert upstream is not None
             assert tag is not None
@@ -88,13 +93,13 @@ def command(
         ended = conclude(work, allow_mismatch=allow_mismatch, dry_run=dry_run)
         if workspace is not None and ended is Conclusion.CONFLICT and not dry_run:
             stopped = workspaces.start(workspace, stores, work, allow_mismatch=allow_mismatch, digest=digest.of(loaded))
-        if go_on is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
-            workspaces.finish(go_on)
+        if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
+            workspaces.finish(going)
         if as_json:
             print_json(_as_json(work, ended))
         else:
             (_print_range_diff if form == "range-diff" else _print_table)(stores, work)
-            _print_end(work, ended, stopped.patch if stopped else None, workspace or go_on)
+            _print_end(work, ended, stopped.patch if stopped else None, workspace or going)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
 
 
@@ -109,8 +114,8 @@ def _give_up(folder: Path, as_json: bool) -> None:
 
 
 def _only(context: click.Context, option: str) -> None:
-    """--continue and --abort stand alone: the rebase knows the rest."""
-    own = {"--continue": "go_on", "--abort": "abort"}[option]
+    """--continue, --skip and --abort stand alone: the rebase knows the rest."""
+    own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
     given = [
         name
         for name in context.params

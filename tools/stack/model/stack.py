@@ -71,6 +71,9 @@ def load(root: Path) -> Stack:
 
 
 def _load(root: Path) -> Stack:
+    for name in (pins.FILE, FOLDER):
+        if (root / name).is_symlink():
+            raise StackError(f"{root / name} is a link", "put the file or folder itself there: a switch would write beside it")
     its_pins = pins.load(root / pins.FILE)
     order = _order(root)
     folder = root / FOLDER

@@ -13,11 +13,13 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stack.model.errors import StackError
 
@@ -27,6 +29,7 @@ KEPT = 20
 
 _JOURNAL = "switch.json"
 _PENDING = "pending"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _HISTORY = "history"
 _WAIT = 10.0
 """Seconds that a writer waits for readers and other writers."""
@@ -100,7 +103,11 @@ def reading(root: Path) -> Iterator[None]:
 def history(root: Path) -> tuple[Record, ...]:
     """The switches that can be taken back, newest last."""
     folder = root / FOLDER / _HISTORY
-    numbers = sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()) if folder.is_dir() else []
+    numbers = (
+        sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isascii() and entry.name.isdigit())
+        if folder.is_dir()
+        else []
+    )
     return tuple(_record(folder / str(number)) for number in numbers)
 
 
@@ -188,9 +195,10 @@ def _finish(root: Path) -> None:
     own = root / FOLDER
     if not (own / _JOURNAL).exists():
         return
-    journal = json.loads((own / _JOURNAL).read_text())
+    journal = _journal(root, own / _JOURNAL)
     pending = own / _PENDING
     if pending.is_dir():
+        _check_bytes(pending, journal)
         for index, path in enumerate(journal["changes"]):
             if (pending / f"{index}.new").exists():
                 _move(pending / f"{index}.new", root / path)
@@ -219,8 +227,47 @@ def _discard(root: Path, folder: Path) -> None:
 
 
 def _record(place: Path) -> Record:
-    journal = json.loads((place / _JOURNAL).read_text())
-    return Record(int(journal["number"]), journal["title"], journal["changes"])
+    journal = _journal(place.parents[2], place / _JOURNAL)
+    return Record(journal["number"], journal["title"], journal["changes"])
+
+
+def _journal(root: Path, file: Path) -> dict[str, Any]:
+    """A journal that is what this module writes. It comes from the stack's folder, which others may have filled.
+
+    Raises:
+        StackError: it is anything else, or names a file that is not the stack's.
+
+    """
+    strange = StackError(f"{file} is not what stack wrote", f"look what stands there, then remove {root / FOLDER}")
+    try:
+        journal = json.loads(file.read_text(encoding="utf-8"))
+        numbers = [journal["number"], journal.get("undoes", 0)]
+        sound = isinstance(journal["title"], str) and all(type(number) is int and number >= 0 for number in numbers)
+        changes = journal["changes"].items()
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as bad:
+        raise strange from bad
+    if not sound or not all(new is None or (isinstance(new, str) and _SHA256.fullmatch(new)) for _, new in changes):
+        raise strange
+    inside = root.resolve()
+    for path, _ in changes:
+        parts = path.split("/")
+        if (
+            not {"", ".", "..", FOLDER, ".git"}.isdisjoint(parts)
+            or "\0" in path
+            or not (root / path).parent.resolve().is_relative_to(inside)
+        ):
+            raise strange
+    if any(folder.is_symlink() for folder in (root / FOLDER, root / FOLDER / _PENDING, root / FOLDER / _HISTORY, file.parent)):
+        raise strange
+    return dict(journal)
+
+
+def _check_bytes(pending: Path, journal: dict[str, Any]) -> None:
+    """What waits to be renamed is what the journal announced."""
+    for index, (path, new) in enumerate(journal["changes"].items()):
+        waiting = _read(pending / f"{index}.new")
+        if waiting is not None and hashlib.sha256(waiting).hexdigest() != new:
+            raise StackError(f"what waits for {path} in {pending} is not what was announced", f"remove {pending.parent}")
 
 
 def _move(source: Path, target: Path) -> None:

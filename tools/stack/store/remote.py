@@ -21,7 +21,7 @@ from stack.store.objects import Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"
 
-_REMOTE = "upstream"
+REMOTE = "upstream"
 _FOLDER, _SUBMODULE = 0o040000, 0o160000
 _SHOWN = 5
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
@@ -39,9 +39,9 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
 
     """
     with repository.incoming(store, borrowing=True) as place:
-        for repo in (place, store):
-            _register(repo, url)
+        register(place, url)
         refs = _advertised(place, url)
+        register(store, url)  # an address that answers: what is missing later comes from there
         ref = f"refs/tags/{wanted}"
         specs = ["+HEAD:refs/remotes/upstream/HEAD"] if "HEAD" in refs else []
         if ref in refs:
@@ -52,7 +52,7 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
         else:
             raise _no_tag(url, wanted, refs)
         try:
-            _git(place, ["fetch", *_QUIET, _REMOTE, *specs])
+            _git(place, ["fetch", *_QUIET, REMOTE, *specs])
         except git.GitError as error:
             raise _not_fetched(url, wanted, error) from error
         try:
@@ -142,13 +142,13 @@ def _vendored_tree(store: Path, url: str, commit: str) -> TreeId:
     return TreeId(tree)
 
 
-def _register(repo: Path, url: str) -> None:
+def register(repo: Path, url: str) -> None:
     """Tell git where objects come from that the repository lacks."""
     settings = {
         "core.repositoryFormatVersion": "1",
-        f"remote.{_REMOTE}.url": url,
-        f"remote.{_REMOTE}.promisor": "true",
-        f"remote.{_REMOTE}.partialclonefilter": "blob:none",
+        f"remote.{REMOTE}.url": url,
+        f"remote.{REMOTE}.promisor": "true",
+        f"remote.{REMOTE}.partialclonefilter": "blob:none",
     }
     for key, value in settings.items():
         known = git.run(["config", "--local", "--get-all", key], env={"GIT_DIR": str(repo)}, accept=(0, 1)).stdout.decode()
@@ -210,3 +210,9 @@ def _age(tag: str) -> tuple[bool, Version]:
         return True, Version(tag)
     except InvalidVersion:
         return False, Version("0")
+
+
+def address(store: Path) -> str:
+    """The address that the store was last filled from by git; empty where it never was."""
+    said = git.run(["config", "--local", f"remote.{REMOTE}.url"], env={"GIT_DIR": str(store)}, accept=(0, 1))
+    return said.stdout.decode("utf-8", "surrogateescape").rstrip("\n")

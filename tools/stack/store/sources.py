@@ -77,7 +77,7 @@ def obtain(
 
     """
     name = upstream.upstream
-    wanted = tag or upstream.tag
+    wanted = upstream.tag if tag is None else tag
     if wanted is None:
         raise StackError(
             f"{name} has no release tag",
@@ -197,13 +197,18 @@ def _stored_archive(store: Path, upstream: Pin, tag: str) -> SourceTree | None:
     sha256 = Sha256(trailers["Sha256"])
     if tag == upstream.tag and upstream.archive is not None and upstream.archive.sha256 not in (None, sha256):
         return None  # the pin speaks of another archive by now
+    if upstream.archive is not None and canonicalize_name(upstream.archive.package) != canonicalize_name(trailers["Package"]):
+        return None  # another project of the same name
     archive = Archive(trailers["Package"], trailers["Version"], sha256)
     stated = _stated_commit(store, upstream.upstream, commit)
     return SourceTree(upstream.upstream, tag, commit, tree, stated, archive.version, archive, "archive")
 
 
 def _stored_git(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin]) -> SourceTree | None:
-    real = _commit(store, _ref("git", tag))
+    ref = _ref("git", tag)
+    if remote.address(store) != upstream.git:
+        return None  # another project of the same name, or it has moved
+    real = _commit(store, ref)
     found = _commit(store, _ref("grafted", tag)) if vendored else real
     if real is None or found is None or not remote.is_grafted(store, found[0], vendored, pinned=tag == upstream.tag):
         return None
