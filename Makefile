@@ -40,8 +40,9 @@ lint: $(VENV)/stamp
 types: $(VENV)/stamp
 	@$(BIN)/mypy
 
-# make bench CLONE=/path/to/flashinfer BASE=v0.6.15 ONTO=v0.6.17
+# make bench CLONE=/path/to/flashinfer BASE=v0.6.13 ONTO=v0.6.15
 bench: $(VENV)/stamp
+	@test -n "$(CLONE)" -a -n "$(BASE)" -a -n "$(ONTO)" || { echo "name them: make bench CLONE=DIR BASE=REV ONTO=REV"; exit 2; }
 	@$(BIN)/python benchmarks/carry.py --repo "$(CLONE)" --base "$(BASE)" --onto "$(ONTO)"
 
 clean:
