@@ -151,7 +151,7 @@ def test_the_new_bases_own_side_is_left_out_on_request_only(work: Work) -> None:
 def test_a_head_that_stands_elsewhere_is_refused(work: Work) -> None:
     before = work.world.files()
     user_git(work.folder, "checkout", "-q", "-f", "--detach", "refs/stack/patch")
-    with pytest.raises(StackError, match="HEAD of .* does not stand on the new base"):
+    with pytest.raises(StackError, match=r"HEAD of .* does not stand on the new base"):
         work.proceed()
     assert work.world.files() == before
 
