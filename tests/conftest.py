@@ -3,8 +3,10 @@
 
 import os
 
-from hypothesis import settings
+# Proofs run under the upstream's own pytest, which has no hypothesis and needs none.
+if "STACK_PROOF_TREE" not in os.environ:
+    from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("random", print_blob=True)
-settings.load_profile("random" if os.environ.get("STACK_TEST_RANDOM") else "repeatable")
+    settings.register_profile("repeatable", derandomize=True)
+    settings.register_profile("random", print_blob=True)
+    settings.load_profile("random" if os.environ.get("STACK_TEST_RANDOM") else "repeatable")

@@ -63,7 +63,7 @@ FINDINGS: dict[str, tuple[Callable[[World], None], list[tuple[str, str]]]] = {
         [
             (
                 FLAG,
-                "one/gamma/tool-flag.patch changes '../tool.py', which is outside of the tree (climbs out with '..'): refuse this patch",
+                "one/gamma/tool-flag.patch changes '../tool.py', which is outside of the tree: refuse this patch",
             )
         ],
     ),

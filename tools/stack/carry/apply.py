@@ -153,11 +153,11 @@ def touched(patch: Patch) -> tuple[str, ...]:
     """
     paths = {name for file in files(patch) for name in (file.old, file.new) if name is not None}
     for path in paths:
-        fault = names.fault(path.encode("utf-8", "surrogateescape"))
-        if fault:
-            raise StackError(
-                f"{patch.ref.path} changes {path[:200]!r}, which is outside of the tree ({fault})", "refuse this patch"
-            )
+        parts = path.split("/")
+        if not {"..", ".", ""}.isdisjoint(parts) or any(
+            names.is_dot_git(part.encode("utf-8", "surrogateescape")) for part in parts
+        ):
+            raise StackError(f"{patch.ref.path} changes {path[:200]!r}, which is outside of the tree", "refuse this patch")
     return tuple(sorted(paths))
 
 
