@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All checks of a tree that patches were carried to."""
+
+import contextlib
+from collections.abc import Mapping
+
+from stack.carry.drift import cpp, naming, python, variables
+from stack.carry.drift.finding import Drift
+from stack.carry.drift.modules import Modules, Outline
+from stack.carry.drift.tree import Files
+from stack.model.ids import TreeId
+from stack.store.objects import Objects
+
+
+def check(
+    objects: Objects, tree: TreeId, added: Mapping[str, frozenset[int]], *, before: TreeId | None = None
+) -> tuple[Drift, ...]:
+    """What is wrong in the lines that patches added to a tree; what cannot be told for sure is not named.
+
+    Args:
+        objects: the repository that has the trees.
+        tree: the tree with the patches.
+        added: the numbers of the added lines, by path (see `added_lines`).
+        before: the tree of the old base with the same patches.
+
+    Raises:
+        StackError: the repository cannot be read.
+
+    """
+    files = Files(objects, tree)
+    outlines: dict[str, Outline | None] = {}
+    modules = Modules(files, outlines)
+    old = Files(objects, before) if before is not None else None
+    old_modules = Modules(old, outlines) if old is not None else None
+    includes, old_includes = cpp.Includes(files), cpp.Includes(old) if old is not None else None
+    named = naming.Variables()
+    found: list[Drift] = []
+    for path, lines in sorted(added.items()):
+        if not lines or not files.is_file(path):
+            continue
+        if path.endswith((".py", ".pyi")):
+            with contextlib.suppress(RecursionError):  # nested too deeply to be understood: nothing can be told
+                found += python.check(path, lines, modules, old_modules, named)
+        elif cpp.is_source(path):
+            found += cpp.check(path, lines, includes, old_includes)
+        elif variables.sets(path):
+            text = files.text(path).split("\n")
+            for name, line in variables.in_settings({number: text[number - 1] for number in lines if number <= len(text)}):
+                named.use(name, path, line)
+    used = {name: [each for each in places if not each[0].startswith(".")] for name, places in named.used.items()}
+    found += variables.check(files, {name: places for name, places in used.items() if places}, named.declared, added, old)
+    return tuple(sorted(set(found), key=lambda drift: (drift.path, drift.line or 0, drift.problem)))

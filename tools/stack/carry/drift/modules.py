@@ -1,0 +1,395 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python modules of a source tree: where they are and which names they have, without importing any.
+
+A module's place is its path without suffix (`vllm/utils`). Whatever cannot be told for sure counts as there: a module that
+makes names while it runs, one that its build makes, a star import of something that is not in the tree.
+"""
+
+import ast
+import functools
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stack.carry.drift.finding import nearest
+from stack.carry.drift.tree import ASIDE, Files
+from stack.store import git
+
+LARGEST = 4_000_000
+"""Bytes of a file that is parsed; one that is larger was written by a program."""
+_ROOTS = ("", "src", "python")
+_DEPTH = 12
+"""Of re-exports that are followed."""
+_DYNAMIC = re.compile(
+    rb"^(?:async )?def __getattr__\b|\b__getattr__\s*[,=]|import .*\b__getattr__\b|\bglobals\(\)\s*(?:\[|\.update|\.setdefault|$|\))"
+    rb"|\bglobals\(\),|\b(?:locals|vars)\(\)\s*(?:\[|\.update)|sys\.modules\[__name__\]|^\s*exec\(|\b(?:module|mod|_module)\.__dict__\b",
+    re.MULTILINE,
+)
+_HINTS = (b"__getattr__", b"globals()", b"locals()", b"vars()", b"sys.modules[", b"exec(", b".__dict__")
+_LINES = ((b"def ", (b"(",)), (b"async def ", (b"(",)), (b"class ", (b"(", b":")), (b"", (b" = ", b": ")))
+_GLOBAL = re.compile(rb"^\s+global\s+(.+)$", re.MULTILINE)
+_DEFINITIONS = r"^(async +def|def|class) +[A-Za-z]"
+_NAMED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)")
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A name that an import binds: to the module `place` (`name` None), or to a name in it. None: not of this tree."""
+
+    place: str | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is kept of a file: its imports, its definitions without their bodies, the other names that it binds."""
+
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    definitions: tuple[Definition, ...]
+    names: frozenset[str]
+    dynamic: bool
+
+
+@dataclass(slots=True)
+class Module:
+    """What a module binds at its top level; None stands for anything but an import or a definition."""
+
+    bound: dict[str, list[Imported | Definition | None]] = field(default_factory=dict)
+    stars: list[str | None] = field(default_factory=list)
+    dynamic: bool = False
+
+
+class Modules:
+    """The modules of one tree. `outlines` may be shared between trees: it is by blob."""
+
+    def __init__(self, files: Files, outlines: dict[str, Outline | None] | None = None) -> None:
+        self.files = files
+        self._outlines: dict[str, Outline | None] = outlines if outlines is not None else {}
+        self._modules: dict[str, Module | None] = {}
+        self._provides: dict[tuple[str, str], bool | None] = {}
+
+    def file(self, place: str) -> str | None:
+        """The file of the module at a place; None where there is none, or only a folder (a namespace package)."""
+        for path in (f"{place}/__init__.py", f"{place}.py", f"{place}/__init__.pyi", f"{place}.pyi"):
+            if self.files.is_file(path):
+                return path
+        return None
+
+    def exists(self, place: str) -> bool:
+        """Whether a module is there, or may be."""
+        if self.file(place) or self.files.is_unknown(place) or self.files.is_folder(place):
+            return True
+        folder, _, name = place.rpartition("/")
+        return any(
+            found.startswith(f"{name}.") and found.endswith((".so", ".pyx", ".pyd")) for found in self.files.names(folder)
+        )
+
+    def belongs(self, top: str, importer: str) -> str | None:
+        """The place of a top-level package or module if it is the tree's own, seen from the file that imports it."""
+        for root in dict.fromkeys((_root(self.files, importer), *_ROOTS)):
+            place = f"{root}/{top}" if root else top
+            if self.file(place):
+                return place
+        return None
+
+    def place(self, importer: str, level: int, dotted: str) -> str | None:
+        """Where an import leads; None where that is not for this tree to say."""
+        if not level:
+            top, _, rest = dotted.partition(".")
+            place = self.belongs(top, importer)
+            return "/".join([place, *rest.split(".")]) if place and rest else place
+        parts = importer.split("/")[:-1]
+        if level - 1 > len(parts) or not parts:
+            return None
+        return "/".join([*parts[: len(parts) - level + 1], *(dotted.split(".") if dotted else [])]) or None
+
+    def missing(self, place: str, before: "Modules | None") -> bool:
+        """Whether a module is surely not there. The tree before decides what the tree alone leaves in doubt."""
+        if self.exists(place):
+            return False
+        above = place.rpartition("/")[0]
+        if above and self._is_plain_module(above):
+            return not self.provides(above, place.rpartition("/")[2])
+        if self.files.may_be_made(place):
+            was = before is not None and (before.file(place) is not None or before.files.declares(place))
+            return was and not self.files.declares(place)
+        return True
+
+    def _is_plain_module(self, place: str) -> bool:
+        """A module that is no package can still hold others: what it puts into `sys.modules`."""
+        path = self.file(place)
+        return path is not None and "/__init__." not in path and b"sys.modules" in (self.files.read(path) or b"")
+
+    def lacks(self, place: str, name: str, before: "Modules | None") -> bool:
+        """Whether an existing module surely has no such name."""
+        if self.provides(place, name) is not False:
+            return False
+        inner = f"{place}/{name}"
+        if self.files.may_be_made(inner):
+            return before is not None and before.file(inner) is not None and not self.files.declares(inner)
+        return True
+
+    def provides(self, place: str, name: str, depth: int = _DEPTH) -> bool | None:
+        """Whether the module at a place has a name: None where that cannot be told."""
+        key = (place, name)
+        if key not in self._provides:
+            self._provides[key] = None  # modules that star-import each other
+            self._provides[key] = self._has(place, name, depth)
+        return self._provides[key]
+
+    def _has(self, place: str, name: str, depth: int) -> bool | None:
+        if (name.startswith("__") and name.endswith("__")) or self.exists(f"{place}/{name}"):
+            return True
+        path = self.file(place)
+        if path is None:
+            return None if self.files.is_unknown(place) or not self.files.is_folder(place) else False
+        if _defined(self.files.read(path) or b"", name):
+            return True
+        module = self.module(path) if depth else None
+        return None if module is None else self._binds(module, name, depth)
+
+    def _binds(self, module: Module, name: str, depth: int) -> bool | None:
+        if name in module.bound:
+            return True
+        found = [None if star is None else self.provides(star, name, depth - 1) for star in module.stars]
+        if True in found:
+            return True
+        return None if module.dynamic or None in found else False
+
+    def resolve(self, place: str, name: str, depth: int = _DEPTH) -> tuple[str, Definition | None] | None:
+        """What a name of a module stands for: (place, None) for a module, (place, definition) for what is defined there.
+
+        None where it is anything else, or more than one thing.
+        """
+        path = self.file(place)
+        module = self.module(path) if path is not None else None
+        if module is None or depth == 0:
+            inner = f"{place}/{name}"
+            return (inner, None) if self.file(inner) or self.files.is_folder(inner) else None
+        bound = module.bound.get(name)
+        if bound is None:
+            inner = f"{place}/{name}"
+            if self.file(inner) or self.files.is_folder(inner):
+                return inner, None
+            stars = [self.resolve(star, name, depth - 1) for star in module.stars if star is not None]
+            known = [star for star in stars if star is not None]
+            return known[0] if len(known) == 1 and not module.dynamic else None
+        if len(bound) != 1 or bound[0] is None:
+            return None
+        return self.follow(bound[0], depth) if isinstance(bound[0], Imported) else (place, bound[0])
+
+    def is_plain(self, imported: Imported) -> bool:
+        """Whether an imported name is, at first sight, a function, a class or a value: no module."""
+        if imported.place is None or imported.name is None:
+            return imported.place is None
+        path = self.file(imported.place)
+        return path is not None and _defined(self.files.read(path) or b"", imported.name)
+
+    def follow(self, imported: Imported, depth: int = _DEPTH) -> tuple[str, Definition | None] | None:
+        """What an imported name stands for."""
+        if imported.place is None:
+            return None
+        if imported.name is None:
+            return (imported.place, None) if self.exists(imported.place) else None
+        return self.resolve(imported.place, imported.name, depth - 1)
+
+    def module(self, path: str) -> Module | None:
+        """What a file binds; None where it cannot be parsed."""
+        if path not in self._modules:
+            entry = self.files.entry(path)
+            if entry is not None and entry.id not in self._outlines:
+                self._outlines[entry.id] = outline(self.files.read(path) or b"")
+            found = self._outlines[entry.id] if entry is not None else None
+            self._modules[path] = None if found is None else self._module(path, found)
+        return self._modules[path]
+
+    def _module(self, path: str, known: Outline) -> Module:
+        module = Module(dynamic=known.dynamic)
+        for name in known.names:
+            module.bound.setdefault(name, []).append(None)
+        for definition in known.definitions:
+            module.bound.setdefault(definition.name, []).append(definition)
+        for statement in known.imports:
+            for bound, imported in self.bindings(path, statement):
+                if bound == "*":
+                    module.stars.append(imported.place)
+                else:
+                    module.bound.setdefault(bound, []).append(imported)
+        return module
+
+    def bindings(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Imported]]:
+        """The names that an import in a file binds, and to what."""
+        for alias in statement.names:
+            if isinstance(statement, ast.ImportFrom):
+                place = self.place(path, statement.level, statement.module or "")
+                yield alias.asname or alias.name, Imported(place, alias.name)
+            elif alias.asname:
+                yield alias.asname, Imported(self.place(path, 0, alias.name), None)
+            else:
+                top = alias.name.partition(".")[0]
+                yield top, Imported(self.place(path, 0, top), None)
+
+    def nearest(self, place: str) -> str | None:
+        """The module that a missing one may have become."""
+        name = place.rpartition("/")[2]
+        same = [known for known in self._all if known.rpartition("/")[2] == name]
+        found = nearest(place, same) or (same[0] if len(same) == 1 else None) or nearest(place, self._all)
+        return found.replace("/", ".") if found else None
+
+    def names(self, place: str) -> list[str]:
+        """The names that a module is known to have."""
+        path = self.file(place)
+        module = self.module(path) if path is not None else None
+        inner = [name.removesuffix(".py") for name in self.files.names(place)]
+        return [*(module.bound if module else ()), *inner]
+
+    @functools.cached_property
+    def _all(self) -> list[str]:
+        places = (path.removesuffix(".py").removesuffix("/__init__") for path in self.files.walk() if path.endswith(".py"))
+        return sorted(place for place in places if place.partition("/")[0] not in ASIDE)
+
+    def elsewhere(self, name: str) -> list[str]:
+        """The files that define a function or class of that name at their top level."""
+        return self._definitions.get(name, [])
+
+    @functools.cached_property
+    def _definitions(self) -> dict[str, list[str]]:
+        if self.files.promised:
+            return {}
+        done = git.run(
+            ["grep", "-I", "-z", "-E", "-e", _DEFINITIONS, self.files.tree, "--", "*.py"],
+            env={"GIT_DIR": str(self.files.objects.repository)},
+            accept=(0, 1),
+        )
+        found: dict[str, list[str]] = {}
+        for line in done.stdout.decode("utf-8", "surrogateescape").split("\n"):
+            head, _, text = line.partition("\0")
+            path, named = head.partition(":")[2], _NAMED.match(text)
+            if named and path.partition("/")[0] not in ASIDE:
+                found.setdefault(named[1], []).append(path)
+        return found
+
+
+def outline(data: bytes) -> Outline | None:
+    """What a file binds at its top level; None where it is not Python."""
+    try:
+        tree = parse(data)
+    except SyntaxError:
+        return None
+    imports: list[ast.Import | ast.ImportFrom] = []
+    definitions: list[Definition] = []
+    names = {
+        name.strip() for line in _GLOBAL.findall(data) for name in line.decode("utf-8", "replace").partition("#")[0].split(",")
+    }
+    for statement in statements(tree.body, functions=False):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            imports.append(statement)
+        elif isinstance(statement, Definition):
+            if not any("overload" in ast.dump(decorator) for decorator in statement.decorator_list):
+                definitions.append(_without_bodies(statement))
+        else:
+            names.update(_stored(statement))
+    return Outline(
+        tuple(imports),
+        tuple(definitions),
+        frozenset(names),
+        any(hint in data for hint in _HINTS) and _DYNAMIC.search(data) is not None,
+    )
+
+
+def _without_bodies(definition: Definition) -> Definition:
+    if isinstance(definition, ast.ClassDef):
+        definition.body = [_without_bodies(each) for each in definition.body if isinstance(each, Definition)]
+    else:
+        definition.body = []
+    return definition
+
+
+def parse(data: bytes) -> ast.Module:
+    """The syntax tree of a file.
+
+    Raises:
+        SyntaxError: it is not Python.
+
+    """
+    if len(data) > LARGEST:
+        raise SyntaxError("too large")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what an upstream writes is not ours to warn of
+            return ast.parse(data)
+    except (ValueError, RecursionError, MemoryError) as bad:
+        raise SyntaxError(str(bad) or "too deeply nested") from bad
+
+
+def statements(body: list[ast.stmt], *, functions: bool) -> Iterator[ast.stmt]:
+    """All statements of a module, those in conditions and the like too; those of functions and classes on request."""
+    stack: list[ast.AST] = list(reversed(body))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        if isinstance(node, Definition) and not functions:
+            continue
+        inner: list[ast.AST] = []
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            found = getattr(node, part, None)
+            if isinstance(found, list):
+                inner += found
+        stack += reversed(inner)
+
+
+def _stored(statement: ast.stmt) -> Iterator[str]:
+    """The names that one statement itself binds."""
+    for kind, value in ast.iter_fields(statement):
+        if kind in ("body", "handlers", "orelse", "finalbody", "cases"):
+            if kind == "handlers":
+                yield from (handler.name for handler in value if handler.name)
+            elif kind == "cases":
+                yield from (name for case in value for name in _captures(case.pattern))
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, ast.AST):
+                yield from (
+                    node.id for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+                )
+
+
+def _captures(pattern: ast.pattern) -> Iterator[str]:
+    for node in ast.walk(pattern):
+        name = getattr(node, "name", None) or getattr(node, "rest", None)
+        if isinstance(name, str):
+            yield name
+
+
+def _root(files: Files, path: str) -> str:
+    """The folder that a file's own top-level package lies in; a script's own folder."""
+    root = folder = path.rpartition("/")[0]
+    while folder:
+        above = folder.rpartition("/")[0]
+        if files.is_file(f"{folder}/__init__.py"):
+            root = above
+        folder = above
+    return root
+
+
+def _defined(data: bytes, name: str) -> bool:
+    """Finds most names without parsing the file: those that a line which is not indented defines or assigns."""
+    word = name.encode("utf-8", "replace")
+    return any(b"\n" + start + word + end in data for start, ends in _LINES for end in ends)
+
+
+def headers(data: bytes, name: str) -> list[bytes]:
+    """The text of the parameters of all functions of that name, in order, wherever they stand in the file."""
+    word = re.escape(name.encode("utf-8", "replace"))
+    rest = rb"(\(.*?\)[^\n]*:)[ \t]*(?:#.*)?$"
+    return re.findall(rb"^[ \t]*(?:async )?def " + word + rest, data, re.MULTILINE | re.DOTALL)
+
+
+def defines_class(data: bytes, name: str) -> bool:
+    """Whether a class of that name stands at the top level of a file."""
+    word = name.encode("utf-8", "replace")
+    return b"\nclass " + word + b"(" in data or b"\nclass " + word + b":" in data

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environment variables in Python: where a string is the name of one, and whether it is read there or set."""
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+from stack.carry.drift.source import Parents, words
+from stack.carry.drift.tree import ASIDE
+
+NAME = re.compile(r"(VLLM|FLASHINFER)_[A-Z0-9_]+")
+_SETTING = re.compile(r"(?<![\w])((?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9])=")
+_READERS = re.compile(r"env", re.IGNORECASE)
+_WRITERS = frozenset({"setenv", "setdefault", "putenv", "update", "delenv", "unsetenv"})
+
+
+@dataclass(slots=True)
+class Variables:
+    """Environment variables in added lines: where each is used, and which ones are read or declared there."""
+
+    used: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    declared: set[str] = field(default_factory=set)
+
+    def use(self, name: str, path: str, line: int) -> None:
+        """Note that a line relies on a variable."""
+        self.used.setdefault(name, []).append((path, line))
+
+    def string(self, path: str, parents: Parents, node: ast.Constant, value: str) -> None:
+        """Note what a string in an added line says."""
+        aside = path.partition("/")[0] in ASIDE
+        if parents and isinstance(parents[-1], ast.Expr):  # a docstring
+            return
+        if not NAME.fullmatch(value):
+            for name in _SETTING.findall(value) if not aside else ():
+                self.use(name, path, node.lineno)
+            return
+        named = _is_variable(parents, node)
+        if named:
+            self.use(value, path, node.lineno)
+        # What the sources hold in a list, say, they will ask for.
+        if _reads(parents, node) or not (named or aside):
+            self.declared.add(value)
+
+
+def _reads(parents: Parents, node: ast.Constant) -> bool:
+    """Whether an environment variable is read or declared where its name stands."""
+    above = parents[-1] if parents else None
+    if isinstance(above, ast.Call):
+        called = set(words(above.func))
+        return any(_READERS.search(word) for word in called) and not _WRITERS & called
+    if isinstance(above, ast.Subscript):
+        return isinstance(above.ctx, ast.Load)
+    if isinstance(above, ast.Compare):
+        return any(isinstance(operator, ast.In | ast.NotIn) for operator in above.ops)
+    if isinstance(above, ast.Dict):
+        return any(key is node and isinstance(value, ast.Lambda) for key, value in zip(above.keys, above.values, strict=True))
+    return isinstance(above, ast.Assign | ast.AnnAssign)
+
+
+def _is_variable(parents: Parents, node: ast.Constant) -> bool:
+    """Whether a string in capitals surely is a variable's name: backends and macros are called so, too."""
+    above = parents[-1] if parents else None
+    if isinstance(above, ast.Dict):
+        values = [value for key, value in zip(above.keys, above.values, strict=True) if key is node]
+        return bool(values) and _is_text(values[0]) and _is_environment(parents)
+    around = above.func if isinstance(above, ast.Call) else above.value if isinstance(above, ast.Subscript) else None
+    if isinstance(above, ast.Compare):
+        around = above.comparators[0]
+    return around is not None and _mentions(around)
+
+
+def _is_environment(parents: Parents) -> bool:
+    """Whether a dict (the last of `parents`) is given to a process as its environment, or is named so."""
+    for parent in reversed(parents):
+        if isinstance(parent, ast.Dict) and any(
+            key is None and _mentions(value) for key, value in zip(parent.keys, parent.values, strict=True)
+        ):
+            return True
+        if isinstance(parent, ast.keyword):
+            return _READERS.search(parent.arg or "") is not None
+        if isinstance(parent, ast.Call):
+            return _mentions(parent.func)
+        if isinstance(parent, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            # A constant in capitals is a table of variables, of old ones too.
+            return any(_mentions(target) and not ast.unparse(target).isupper() for target in targets)
+        if isinstance(parent, ast.stmt):
+            return False
+    return False
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and node.func.id == "str"
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _mentions(node: ast.AST) -> bool:
+    return any(_READERS.search(word) for word in words(node))

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recipes and compose files name: environment variables, and flags of `vllm serve`, held against one tree's sources.
+
+A tree answers for its own names only: `VLLM_*` where it is vLLM, `FLASHINFER_*` where it is FlashInfer.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from stack.carry.drift import variables as environment
+from stack.carry.drift.finding import nearest
+from stack.carry.drift.modules import Modules, parse
+from stack.carry.drift.tree import Files
+from stack.model.ids import TreeId
+from stack.store.objects import Objects
+
+_ENGINE = "vllm/engine/arg_utils.py"
+_SERVE = "vllm/entrypoints/cli/serve.py"
+_PARSER = ("vllm/utils/argparse_utils.py", "vllm/utils/__init__.py")
+_ENTRYPOINTS = "vllm/entrypoints"
+_PLATFORMS = "vllm/platforms"
+_FRONTEND = "FrontendArgs"
+_MAKES_PARSER = "make_arg_parser"
+_ALWAYS = frozenset({"--help", "-h", "-O", "--version"})
+_DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A setting that the tree does not know. `near` is the name there that is most like it, if there is one."""
+
+    name: str
+    problem: str
+    near: str | None = None
+
+
+def check_settings(objects: Objects, tree: TreeId, variables: Iterable[str], serve_flags: Iterable[str]) -> tuple[Unknown, ...]:
+    """The environment variables and the flags of `vllm serve` that a tree does not know.
+
+    A flag may be given as on a command line: with its value after `=`, with underscores, with a key after a dot, shortened.
+
+    Raises:
+        StackError: the repository cannot be read.
+
+    """
+    files = Files(objects, tree)
+    return (*_unknown_variables(files, variables), *_unknown_flags(files, serve_flags))
+
+
+def _unknown_variables(files: Files, names: Iterable[str]) -> Iterator[Unknown]:
+    used = {name: [(name, 0)] for name in sorted(set(names))}
+    for drift in environment.check(files, used, (), {}, None):
+        near = nearest(drift.path, (name for name in environment.known(files) if name != drift.path))
+        yield Unknown(drift.path, drift.problem, near)
+
+
+def _unknown_flags(files: Files, given: Iterable[str]) -> Iterator[Unknown]:
+    wanted = sorted({flag for flag in given if flag.startswith("-")})
+    if not wanted or not files.is_file(_ENGINE):
+        return
+    known = serve_flags(files)
+    if known is None:
+        problem = f"the flags of `vllm serve` are not declared where they used to be: no {_FRONTEND} below {_ENTRYPOINTS}"
+        yield from (Unknown(flag, problem) for flag in wanted)
+        return
+    for flag in wanted:
+        name = _plain(flag)
+        if not _accepted(name, known):
+            near = nearest(name, known)
+            hint = f"the nearest is {near}" if near else "no flag is named like it"
+            yield Unknown(flag, f"`vllm serve` has no flag {name} in this tree: {hint}", near)
+
+
+def _plain(flag: str) -> str:
+    """The flag itself: without a value, without the keys after a dot, with dashes, as vLLM's parser reads it."""
+    name = flag.partition("=")[0]
+    return name.partition(".")[0].replace("_", "-") if name.startswith("--") else name.partition(".")[0]
+
+
+def _accepted(name: str, known: frozenset[str]) -> bool:
+    if name in known or name in _ALWAYS or re.fullmatch(r"-O\w*", name):
+        return True
+    if name.startswith("--no-") and f"--{name[5:]}" in known:
+        return True
+    # argparse takes a flag's beginning as long as only one flag begins so.
+    return name.startswith("--") and len([flag for flag in known if flag.startswith(name)]) == 1
+
+
+def serve_flags(files: Files) -> frozenset[str] | None:
+    """The flags of `vllm serve`; None where the tree does not declare them in a way that is known here."""
+    frontend = _frontend(files)
+    if frontend is None:
+        return None
+    path, fields = frontend
+    platforms = [f"{_PLATFORMS}/{name}" for name in files.names(_PLATFORMS) if name.endswith(".py")]
+    found = {f"--{field.replace('_', '-')}" for field in fields}
+    for source in (_ENGINE, path, _SERVE, *platforms):
+        found |= _declared(files.text(source))
+    if any("--disable-" in files.text(source) for source in _PARSER):
+        # `BooleanOptionalAction` of this tree gives `--enable-x` its `--disable-x`.
+        pairs = (("--enable-", "--disable-"), ("--disable-", "--enable-"))
+        found |= {other + flag.removeprefix(one) for flag in found for one, other in pairs if flag.startswith(one)}
+    return frozenset(found)
+
+
+def _declared(text: str) -> set[str]:
+    """The flags that calls of `add_argument` name."""
+    try:
+        tree = parse(text.encode())
+    except SyntaxError:
+        return set()
+    return {
+        argument.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"
+        for argument in node.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value.startswith("-")
+    }
+
+
+def _frontend(files: Files) -> tuple[str, set[str]] | None:
+    """The file that makes the parser of `vllm serve`, and the fields of the dataclass that become flags."""
+    modules = Modules(files)
+    candidates = sorted(path for path in files.walk(_ENTRYPOINTS) if path.endswith("/cli_args.py"))
+    for path in candidates:
+        if f"def {_MAKES_PARSER}(" in files.text(path):
+            fields = _fields(modules, path, _FRONTEND, _DEPTH)
+            if fields is not None:
+                return path, fields
+    return None
+
+
+def _fields(modules: Modules, path: str, name: str, depth: int) -> set[str] | None:
+    """The annotated fields of a class, those of its bases too; None where one of them cannot be found."""
+    try:
+        tree = parse(modules.files.read(path) or b"")
+    except SyntaxError:
+        return None
+    found = next((each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name), None)
+    if found is None or depth == 0:
+        return None
+    fields = {each.target.id for each in found.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    for base in found.bases:
+        if not isinstance(base, ast.Name):
+            return None
+        if base.id in ("object", "ABC", "Protocol"):
+            continue
+        target = modules.resolve(path.removesuffix(".py"), base.id)
+        file = modules.file(target[0]) if target is not None else None
+        inner = _fields(modules, file, target[1].name, depth - 1) if file and target and target[1] is not None else None
+        if inner is None:
+            return None
+        fields |= inner
+    return fields

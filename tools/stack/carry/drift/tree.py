@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A source tree's files, and which files that it lacks its build makes."""
+
+import functools
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from stack.model.errors import StackError
+from stack.model.ids import TreeId
+from stack.store.objects import Entry, Objects
+
+FOLDER, LINK, SUBMODULE = 0o040000, 0o120000, 0o160000
+_LINKS = 8
+_BUILD_FILES = ("setup.py", "CMakeLists.txt", "build_backend.py", "build_utils.py", "hatch_build.py", "meson.build")
+_COMPILED = re.compile(r"^_\w*C(_\w+)?$")
+"""`_C`, `_moe_C`, `_C_stable_libtorch`: by custom the names of extension modules."""
+_MADE = re.compile(r"(_pb2(_grpc)?|^_version|^_build_meta)$")
+ASIDE = frozenset({"tests", "test", "testing", "benchmarks", "docs", "examples", "recipes", "docker", "scripts", "ci", "tools"})
+"""Folders beside the sources proper; the registry's archives often leave some of their files out."""
+
+
+class Files:
+    """The files of one tree, links followed."""
+
+    def __init__(self, objects: Objects, tree: TreeId) -> None:
+        self.objects = objects
+        self.tree = tree
+        self._known: dict[str, Entry | None] = {"": Entry(FOLDER, tree)}
+
+    def entry(self, path: str) -> Entry | None:
+        """What is at a path: a file, a folder, a submodule's entry at or above it, or None."""
+        if path not in self._known:
+            self._known[path] = self._follow(path, _LINKS)
+        return self._known[path]
+
+    def _follow(self, path: str, links: int) -> Entry | None:
+        folder, _, name = path.rpartition("/")
+        above = self.entry(folder)
+        if above is None or above.mode != FOLDER:
+            return above if above is not None and above.mode == SUBMODULE else None
+        entry = self.objects.entries(above.id).get(name)
+        if entry is None or entry.mode != LINK:
+            return entry
+        target = posixpath.normpath(posixpath.join(folder, self.objects.read(entry.id).decode("utf-8", "replace")))
+        # A link that leaves the tree, or a ring of them, can name anything.
+        return self._follow(target, links - 1) if links and not target.startswith(("/", "..")) else Entry(SUBMODULE, entry.id)
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file is there."""
+        entry = self.entry(path)
+        return entry is not None and entry.mode not in (FOLDER, SUBMODULE)
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder is there."""
+        entry = self.entry(path)
+        return entry is not None and entry.mode == FOLDER
+
+    def is_unknown(self, path: str) -> bool:
+        """Whether what is there cannot be told from this tree: it is, or lies in, a submodule."""
+        entry = self.entry(path)
+        return entry is not None and entry.mode == SUBMODULE
+
+    def read(self, path: str) -> bytes | None:
+        """A file's content, None where there is none."""
+        entry = self.entry(path)
+        return None if entry is None or entry.mode in (FOLDER, SUBMODULE) else self.objects.read(entry.id)
+
+    def text(self, path: str) -> str:
+        """A file's text, empty where there is none."""
+        return (self.read(path) or b"").decode("utf-8", "replace")
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder."""
+        entry = self.entry(folder)
+        return sorted(self.objects.entries(entry.id)) if entry is not None and entry.mode == FOLDER else []
+
+    def walk(self, folder: str = "") -> Iterator[str]:
+        """The paths of all files below a folder; links are not followed."""
+        start = self.entry(folder)
+        stack = [(folder, start)] if start is not None else []
+        while stack:
+            path, entry = stack.pop()
+            for name, found in self.objects.entries(entry.id).items() if entry.mode == FOLDER else ():
+                inner = f"{path}/{name}" if path else name
+                if found.mode == FOLDER:
+                    stack.append((inner, found))
+                elif found.mode != SUBMODULE:
+                    yield inner
+
+    @functools.cached_property
+    def archive(self) -> bool:
+        """Whether this is a registry's archive: it has what its build made, and may lack what its maker left out."""
+        return self.is_file("PKG-INFO")
+
+    def declares(self, place: str) -> bool:
+        """Whether the build says that it makes the module or file at a path (without its suffix)."""
+        dotted, name = place.replace("/", "."), place.rpartition("/")[2]
+        words = [dotted, place, *([name] if name.startswith("_") else [])]
+        if any(word in self._build and re.search(rf"(?<![\w./]){re.escape(word)}(?![\w.])", self._build) for word in words):
+            return True
+        return self._ignored(place, ("", ".py", ".pyi", ".h"))
+
+    def may_be_made(self, place: str) -> bool:
+        """Whether something that this tree lacks may come from its build: when in doubt, it does."""
+        parts = place.split("/")
+        if any(_COMPILED.search(part) or _MADE.search(part) for part in parts):
+            return True
+        if self.archive and parts[0] in ASIDE:
+            return True
+        places = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
+        return any(self.declares(above) for above in places if self.entry(above) is None)
+
+    @functools.cached_property
+    def _build(self) -> str:
+        cmake = [f"cmake/{name}" for name in self.names("cmake") if name.endswith(".cmake")]
+        return "\n".join(self.text(path) for path in (*_BUILD_FILES, *cmake))
+
+    @functools.cached_property
+    def _rules(self) -> list[tuple[bool, re.Pattern[str]]]:
+        """`.gitignore` as far as it names places: patterns that hold anywhere (`lib/`, `*.log`) say nothing about a module."""
+        rules = []
+        for line in self.text(".gitignore").splitlines():
+            kept, pattern = line.startswith("!"), line.strip().lstrip("!")
+            plain = pattern.strip("/").removesuffix("/**").removesuffix("/*")
+            if not plain or plain.startswith(("#", "*")) or ("/" not in plain and not pattern.startswith("/")):
+                continue
+            parts = re.split(r"(\*\*/|\*\*|\*|\?)", plain)
+            glob = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+            rules.append((kept, re.compile("".join(glob.get(part, re.escape(part)) for part in parts))))
+        return rules
+
+    def _ignored(self, place: str, suffixes: Sequence[str]) -> bool:
+        """Whether git is told to ignore what a place would be, and is not told to keep it."""
+        parts = place.split("/")
+        above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        places = [*above, *(place + suffix for suffix in suffixes)]
+        hits = [kept for kept, rule in self._rules if any(rule.fullmatch(path) for path in places)]
+        return bool(hits) and not any(hits)
+
+    @functools.cached_property
+    def promised(self) -> bool:
+        """Whether contents may still be at the remote, so that reading all of a tree would fetch them one by one."""
+        try:
+            return any((self.objects.repository / "objects/pack").glob("*.promisor"))
+        except OSError as error:
+            raise StackError(f"{self.objects.repository} cannot be read ({error.strerror})", "check its rights") from error

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environment variables: which of those that are named in added lines, or in a setting, a tree's sources know."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from stack.carry.drift.finding import Drift, nearest
+from stack.carry.drift.tree import ASIDE, Files
+from stack.store import git
+from stack.store.objects import EMPTY_TREE
+
+OWNERS = {"VLLM_": "vllm", "FLASHINFER_": "flashinfer"}
+"""Whose variables: a tree answers for its own ones only."""
+_SETTING_FILES = re.compile(
+    r"(\.(sh|bash|ya?ml|env|hcl|toml)$|(^|/)(Dockerfile|Containerfile|Makefile)[^/]*$|(^|/)\.env[^/]*$)"
+)
+_NAMED = re.compile(r"(?<![\w$])(?<!\$\{)((?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9])(?==|\s*:\s)")
+_PROSE = (".md", ".rst", ".ipynb", ".html", ".patch", ".json")
+_NAME = re.compile(r"\b(?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9]\b")
+
+Occurrence = tuple[str, int, str]
+"""Path, line number, text."""
+
+
+def owned(files: Files, name: str) -> bool:
+    """Whether a variable is this tree's to know."""
+    owner = next((owner for prefix, owner in OWNERS.items() if name.startswith(prefix)), None)
+    return owner is not None and (files.is_file(f"{owner}/__init__.py") or files.is_file(f"{owner}/envs.py"))
+
+
+def sets(path: str) -> bool:
+    """Whether a file is a script, a Dockerfile or the like, in which variables are set."""
+    return _SETTING_FILES.search(path) is not None and not path.startswith(".")
+
+
+def in_settings(lines: Mapping[int, str]) -> Iterator[tuple[str, int]]:
+    """The variables that lines of such a file set."""
+    for number, line in lines.items():
+        if not line.lstrip().startswith("#"):
+            yield from ((name, number) for name in _NAMED.findall(line))
+
+
+def check(
+    files: Files,
+    used: Mapping[str, Iterable[tuple[str, int]]],
+    declared: Iterable[str],
+    added: Mapping[str, frozenset[int]],
+    before: Files | None,
+) -> Iterator[Drift]:
+    """The variables that the tree does not know.
+
+    One that only the patches themselves read is their own, unless the upstream had it before.
+    """
+    table = _table(files)
+    open_names = sorted(name for name in used if name not in table and owned(files, name))
+    if not open_names:
+        return
+    now = find(files, open_names)
+    then = find(before, open_names) if before is not None else {}
+    ours = set(declared)
+    for name in open_names:
+        own = [each for each in now.get(name, ()) if each[1] in added.get(each[0], ())]
+        theirs = [each for each in now.get(name, ()) if each[1] not in added.get(each[0], ())]
+        if any(_declares(name, each, upstream=True) for each in theirs):
+            continue
+        texts = {(path, text.strip()) for path, _, text in own}
+        was = [each for each in then.get(name, ()) if (each[0], each[2].strip()) not in texts and not _is_aside(each[0])]
+        had = any(_declares(name, each, upstream=True) for each in was)
+        if not had and (name in ours or any(_declares(name, each, upstream=False) for each in own)):
+            continue
+        near = nearest(name, (other for other in known(files) if other != name))
+        hint = f"the nearest is {near}" if near else "no variable of the tree is named like it"
+        gone = "the upstream no longer knows" if had else "nothing in this tree reads"
+        for path, line in sorted(set(used[name])):
+            yield Drift(path, line, f"{gone} the environment variable {name}: {hint}")
+
+
+def known(files: Files) -> list[str]:
+    """The variables that the tree's own table names, or, without one, any source of its package."""
+    table = _table(files)
+    if table:
+        return sorted(table)
+    owner = next((owner for owner in OWNERS.values() if files.is_file(f"{owner}/__init__.py")), None)
+    if owner is None or files.promised:
+        return []
+    prefix = next(prefix for prefix, name in OWNERS.items() if name == owner)
+    done = _grep(files, ["-h", "-o", "-w", "-E", "-e", f"{prefix}[A-Z0-9_]+"], ["*.py"])
+    return sorted({line for line in done.splitlines() if line.startswith(prefix)})
+
+
+def find(files: Files, names: list[str]) -> dict[str, list[Occurrence]]:
+    """Where names stand in a tree, prose left out."""
+    skipped = [f":(exclude)*{suffix}" for suffix in _PROSE]
+    said = _grep(files, ["-n", "-z", "-w", "-F", *(word for name in names for word in ("-e", name))], ["*", *skipped])
+    wanted = set(names)
+    found: dict[str, list[Occurrence]] = {}
+    for line in said.split("\n"):
+        head, _, rest = line.partition("\0")
+        number, _, text = rest.partition("\0")
+        path = head.partition(":")[2]
+        for name in wanted.intersection(_NAME.findall(text)):
+            found.setdefault(name, []).append((path, int(number) if number.isdigit() else 0, text))
+    return found
+
+
+def _grep(files: Files, what: list[str], where: list[str]) -> str:
+    env = {"GIT_DIR": str(files.objects.repository)}
+    if files.promised:
+        # Contents that are still at the remote come at once this way; `git grep` fetches them one by one.
+        git.run(["diff", "--shortstat", "--no-renames", EMPTY_TREE, files.tree, "--", *where], env=env)
+    done = git.run(["grep", "-I", *what, files.tree, "--", *where], env=env, accept=(0, 1))
+    return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def _table(files: Files) -> frozenset[str]:
+    """The variables that `envs.py` of the tree's package declares."""
+    names: set[str] = set()
+    for owner in OWNERS.values():
+        for line in files.text(f"{owner}/envs.py").splitlines():
+            found = re.match(r"\s*[\"']?([A-Z][A-Z0-9_]*)[\"']?\s*:", line)
+            if found:
+                names.add(found[1])
+    return frozenset(names)
+
+
+def _is_aside(path: str) -> bool:
+    return path.partition("/")[0] in ASIDE or path.startswith(".") or "/tests/" in path
+
+
+def _declares(name: str, place: Occurrence, *, upstream: bool) -> bool:
+    """Whether a line reads or declares a variable, rather than only setting or mentioning it."""
+    path, _, text = place
+    code = text.split("#")[0] if path.endswith((".py", ".sh", ".cmake", ".yaml", ".yml")) else text.split("//")[0]
+    code = text if text.lstrip().startswith("#define") else code
+    if name not in code:
+        return False
+    if upstream and not _is_aside(path) and not _SETTING_FILES.search(path):
+        return True
+    word = re.escape(name)
+    assigned = "" if _SETTING_FILES.search(path) else rf"|^\s*{word}\s*=[^=]"
+    return (
+        re.search(
+            rf"(getenv|get_env|environ|env::var|GetEnv|\benv)\w*\s*(\.\s*(get|pop)\s*)?[\[(]\s*(name=|key=)?[\"']{word}[\"'](?!\s*\]\s*=[^=])"
+            rf"|[\"']{word}[\"']\s+(not\s+)?in\b|^\s*[\"']{word}[\"']\s*:\s*lambda|#\s*define\s+{word}\b|\bARG\s+{word}\b"
+            rf"|^(?!.*\b{word}=).*\$\{{*(ENV\{{)?{word}\b|\b(set|option|if)\s*\(\s*{word}\b|-D{word}\b{assigned}",
+            code,
+        )
+        is not None
+    )
