@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge a union: does it hold all of ours and all that theirs adds, once, and nothing else, where adding is harmless?
+
+The judge knows nothing of how the text was made. It reads four texts (base, ours, theirs, result), lays their trees side by
+side, and everywhere but in the groups that both sides may add to the result has to equal ours and theirs alike. In those
+groups it wants every item of ours in ours' order, every item of theirs in theirs' order, and not one more.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stack.carry.structure.hunks import Doubt, lines
+from stack.carry.structure.items import Group, Item, Source, Step, align, equal, parts, tokens
+
+_PLAIN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_KIND_CHANGING = {"staticmethod", "classmethod", "property", "overload", "abstractmethod", "contextmanager", "dataclass"}
+
+
+def prove(base: bytes, ours: bytes, theirs: bytes, result: bytes, around: Collection[str] = ()) -> bool:
+    """Whether `result` is the union; `around` are names that the module has outside of these texts."""
+    try:
+        sources = [Source(data) for data in (base, ours, theirs, result)]
+        judge = _Judge(sources, frozenset(around))
+        return judge.node([source.tree for source in sources], "module") and _comments(
+            [base, ours, theirs, result], judge.twice
+        )
+    except (Doubt, RecursionError):
+        return False
+
+
+def _comments(four: Sequence[bytes], twice: Counter[bytes]) -> bool:
+    """Whether no comment is lost or doubled; `twice` are those of items that both sides have and the result has once.
+
+    What begins with # in a string counts as a comment, too: that only asks for more.
+    """
+    old, mine, new, have = (Counter(_hashes(data)) for data in four)
+    for text in {*mine, *new, *have}:
+        both, most = mine[text] + new[text] - old[text], max(mine[text], new[text])
+        if not max(most, both - twice[text]) <= have[text] <= max(most, both):
+            return False
+        if mine[text] != new[text] and old[text] > min(mine[text], new[text]):
+            return False
+    return True
+
+
+def _hashes(data: bytes) -> Iterator[bytes]:
+    for line in lines(data):
+        _, sign, text = line.partition(b"#")
+        if sign:
+            yield text.strip().rstrip(b",)]} \t")
+
+
+@dataclass(frozen=True, slots=True)
+class _Additions:
+    """What the sides add to one group: each side's own items, and those that both have and the base has not."""
+
+    mine: list[Item] = field(default_factory=list)
+    new: list[Item] = field(default_factory=list)
+    shared: list[Item] = field(default_factory=list)
+
+
+class _Judge:
+    def __init__(self, sources: Sequence[Source], around: frozenset[str]) -> None:
+        self.sources = sources
+        self.around = around
+        self.twice: Counter[bytes] = Counter()
+        """The comments at what both sides changed alike."""
+
+    def alike(self, item: Item) -> None:
+        """Note an item of ours that theirs has, too, and the base has not."""
+        if not isinstance(item.nodes[0] if item.nodes else None, ast.expr | ast.stmt | ast.arg | ast.alias | ast.keyword):
+            return
+        rows = item.source.lines
+        first = item.source.line(item.source.span(item.nodes[0])[0])
+        last = item.source.line(item.source.span(item.nodes[-1])[1])
+        while first and rows[first - 1].lstrip().startswith(b"#"):
+            first -= 1
+        self.twice.update(_hashes(b"".join(rows[first : last + 1])))
+
+    def node(self, four: Sequence[ast.AST], scope: str) -> bool:
+        """Judge nodes that are at the same place."""
+        if len({type(one) for one in four}) > 1 or isinstance(four[0], ast.JoinedStr):
+            return False
+        taken = [parts(source, one) for source, one in zip(self.sources, four, strict=True)]
+        if not taken[1].scalars == taken[2].scalars == taken[3].scalars:
+            return False
+        inner = _scope(four[0], scope)
+        groups = zip(*(each.groups for each in taken), strict=True)
+        children = zip(*(each.children for each in taken), strict=True)
+        return all(self.group(list(one), inner) for one in groups) and all(self.child(list(one), inner) for one in children)
+
+    def child(self, four: Sequence[ast.AST | None], scope: str) -> bool:
+        base, ours, theirs, result = four
+        if ours is None or theirs is None or result is None:
+            return ours is None and theirs is None and result is None
+        items = [Item(source, [one]) for source, one in zip(self.sources[1:], (ours, theirs, result), strict=True)]
+        if items[0].text == items[1].text == items[2].text:
+            self.alike(items[0])
+            return True
+        deep = base is not None and hasattr(ours, "body") and type(base) is type(ours) is type(theirs) is type(result)
+        if not deep and items[0].ident == items[1].ident:
+            self.alike(items[0])
+            return items[0].ident == items[2].ident
+        return base is not None and self.node([base, ours, theirs, result], scope)
+
+    def group(self, four: Sequence[Group], scope: str) -> bool:
+        base, ours, theirs, result = four
+        steps = align(base.items, ours.items, theirs.items)
+        additions = _Additions()
+        rest = result.items
+        for step in steps:
+            count = 1 if step.pair else _united(step)
+            run, rest = rest[:count], rest[count:]
+            if len(run) < count:
+                return False
+            if not (self.pair(step, run[0], scope) if step.pair else _holds(step, run, additions)):
+                return False
+        for item in additions.shared:
+            self.alike(item)
+        if rest or (ours.kind == "fixed" and (additions.mine or additions.new)):
+            return False
+        return not additions.new or self.allowed(ours, result, additions, scope)
+
+    def pair(self, step: Step, result: Item, scope: str) -> bool:
+        four = [*step.base, *step.ours, *step.theirs, result]
+        if four[1].text == four[2].text == four[3].text:
+            if four[0].text != four[1].text:
+                self.alike(four[1])
+            return True
+        if len({len(one.nodes) for one in four}) > 1 or len({one.kind for one in four}) > 1:
+            return False
+        return all(self.child(list(one), scope) for one in zip(*(one.nodes for one in four), strict=True))
+
+    def allowed(self, ours: Group, result: Group, additions: _Additions, scope: str) -> bool:
+        """Whether both sides' items may stand in this group together, in this or any order."""
+        keys = [one.key for one in [*additions.mine, *additions.new]]
+        rules: dict[str, Callable[[], bool]] = {
+            "suite": lambda: self.suite(ours, result, additions, scope),
+            "decorators": lambda: _decorators(result, additions),
+            "parameters": lambda: _unique(result, additions) and _parameters(result, additions),
+            "keywords": lambda: _unique(result, additions) and None not in keys,
+            "dict": lambda: _unique(result, additions) and None not in keys,
+            "names": lambda: _unique(result, additions) and "*" not in keys and not self.around.intersection(map(str, keys)),
+            "list": lambda: scope != "layout" and _elements(result, additions),
+            "set": lambda: _elements(result, additions),
+        }
+        return ours.kind in rules and rules[ours.kind]()
+
+    def suite(self, ours: Group, result: Group, additions: _Additions, scope: str) -> bool:
+        statements = [one.nodes[0] for one in [*additions.mine, *additions.new]]
+        fine = _PLAIN if scope in ("module", "class") else _IMPORTS
+        if not all(isinstance(one, fine) for one in statements):
+            return False
+        if any(isinstance(one, ast.Import | ast.ImportFrom) and _is_special(one) for one in statements):
+            return False
+        if any(isinstance(one, ast.Assign) and not _plain_targets(one) for one in statements):
+            return False
+        if isinstance(ours.owner, ast.ClassDef) and not _fields(ours.owner, result, additions):
+            return False
+        return self.independent(result, additions, scope)
+
+    def independent(self, result: Group, additions: _Additions, scope: str) -> bool:
+        """Whether no name that a side brings stands anywhere else, and neither side uses what the other brings."""
+        everywhere = Counter(name for item in result.items for name in bound(item.nodes[0]))
+        if scope == "module":
+            everywhere.update(self.around)
+        for own, other in ((additions.mine, additions.new), (additions.new, additions.mine)):
+            names = Counter(name for item in own for name in bound(item.nodes[0]))
+            strange = {name for item in other for name in bound(item.nodes[0])}
+            alone = {name for item in own if not _is_again(item.nodes[0]) for name in bound(item.nodes[0])}
+            if any(name in strange or (everywhere[name] > count and name in alone) for name, count in names.items()):
+                return False
+            used = {one.id for item in other for one in ast.walk(item.nodes[0]) if isinstance(one, ast.Name)}
+            if any(name.partition(".")[0] in used for name in names):
+                return False
+        return True
+
+
+def _scope(node: ast.AST, outer: str) -> str:
+    if isinstance(node, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id == "_fields_" for target in node.targets
+    ):
+        return "layout"
+    if isinstance(node, ast.ClassDef):
+        return "class" if outer in ("module", "class") else "function"
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return "function"
+    compound = hasattr(node, "body") and isinstance(node, ast.stmt | ast.excepthandler | ast.match_case)
+    return "block" if compound and outer != "function" else outer
+
+
+def _united(step: Step) -> int:
+    mine, new = (Counter(side) for side in tokens(step.ours, step.theirs))
+    return (mine | new).total()
+
+
+def _holds(step: Step, run: list[Item], additions: _Additions) -> bool:
+    """Whether a stretch of the result has each item of both sides, in both sides' orders, no item twice for it."""
+    if equal(step.ours, step.theirs):
+        additions.shared.extend(step.ours)
+        return equal(step.ours, run)
+    if step.base:
+        return False
+    mine, new, have = tokens(step.ours, step.theirs, run)
+    counts = Counter(mine), Counter(new)
+    if Counter(have) != counts[0] | counts[1] or not (_is_in_order(mine, have) and _is_in_order(new, have)):
+        return False
+    additions.mine.extend(item for item, token in zip(step.ours, mine, strict=True) if token not in counts[1])
+    additions.new.extend(item for item, token in zip(step.theirs, new, strict=True) if counts[1][token] > counts[0][token])
+    additions.shared.extend(item for item, token in zip(step.ours, mine, strict=True) if token in counts[1])
+    return True
+
+
+def _is_in_order(part: Sequence[Hashable], whole: Sequence[Hashable]) -> bool:
+    rest = iter(whole)
+    return all(any(one == other for other in rest) for one in part)
+
+
+def _unique(result: Group, additions: _Additions) -> bool:
+    """Whether no key that a side adds comes twice."""
+    keys = Counter(item.key for item in result.items)
+    return all(keys[item.key] == 1 for item in [*additions.mine, *additions.new])
+
+
+def _decorators(result: Group, additions: _Additions) -> bool:
+    """Whether the new decorators differ in more than their arguments and none makes another kind of thing of the function."""
+    if not additions.mine and not additions.shared:
+        return False  # git often shows a new function as beginning below the next one's decorators: which one is it for?
+    roles = Counter(_decorator_role(item.nodes[0]) for item in result.items)
+    for item in [*additions.mine, *additions.new]:
+        node = item.nodes[0]
+        name = ast.unparse(node.func if isinstance(node, ast.Call) else node)
+        if (
+            roles[_decorator_role(node)] > 1
+            or name.rpartition(".")[2] in _KIND_CHANGING
+            or name.endswith((".setter", ".getter"))
+        ):
+            return False
+    return True
+
+
+def _decorator_role(node: ast.AST) -> str:
+    """What there can be one of only: a mark per arguments (of parametrize per names), any other decorator at all."""
+    if not isinstance(node, ast.Call):
+        return ast.dump(node)
+    name = ast.unparse(node.func)
+    if name == "pytest.mark.parametrize" and node.args:
+        return name + ast.dump(node.args[0])
+    return ast.dump(node) if name.startswith("pytest.mark.") else ast.dump(node.func)
+
+
+def _parameters(result: Group, additions: _Additions) -> bool:
+    """Whether calls by position mean what they meant: what theirs adds has a default and stands behind all that ours has."""
+    new = tokens(result.items, additions.new)
+    own = set(new[1])
+    if any(len(item.nodes) < 2 for item in [*additions.mine, *additions.new]):
+        return False
+    added = False
+    for item, token in zip(result.items, new[0], strict=True):
+        if token in own:
+            added = added or item.kind in ("parameter", "positional")
+        elif added and item.kind in ("parameter", "positional"):
+            return False
+    return True
+
+
+def _elements(result: Group, additions: _Additions) -> bool:
+    """Whether no element comes twice, and no option of a command line is parted from its value."""
+    have, mine, new = tokens(result.items, additions.mine, additions.new)
+    counts = Counter(have)
+    if any(counts[token] > 1 for token in [*mine, *new]) or any("*" in item.label[:1] for item in additions.new):
+        return False
+    if not _of_one_sort(result, additions):
+        return False
+    heads = [{head for item in side if (head := _head(item.nodes[0]))} for side in (additions.mine, additions.new)]
+    if heads[0] & heads[1]:
+        return False
+    items = [*additions.mine, *additions.new, *additions.shared]
+    return not (additions.shared and any(_is_option(item) for item in items))
+
+
+def _head(node: ast.AST) -> str:
+    """What names an element of several parts, so that two of that name may be one thing of two values: its first string."""
+    first = node.elts if isinstance(node, ast.Tuple | ast.List) else node.args if isinstance(node, ast.Call) else []
+    if not first or not isinstance(first[0], ast.Constant) or not isinstance(first[0].value, str):
+        return ""
+    return (ast.dump(node.func) if isinstance(node, ast.Call) else "") + first[0].value
+
+
+def _of_one_sort(result: Group, additions: _Additions) -> bool:
+    """Whether a group that holds one sort of literal gets no other: git may have put the lines into another list."""
+    fresh = [*additions.mine, *additions.new]
+    idents = {item.ident for item in fresh}
+    old = {_sort(item.nodes[0]) for item in result.items if item.ident not in idents}
+    return len(old) != 1 or "" in old or all(_sort(item.nodes[0]) in {"", *old} for item in fresh)
+
+
+def _sort(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return type(node.value).__name__
+    return type(node).__name__ if isinstance(node, ast.Tuple | ast.List | ast.Dict | ast.Set) else ""
+
+
+def _is_option(item: Item) -> bool:
+    node = item.nodes[0]
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("-")
+
+
+def _is_special(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether nobody can say what it brings."""
+    return any(name.name == "*" for name in node.names) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
+
+
+def _plain_targets(node: ast.Assign) -> bool:
+    return all(isinstance(target, ast.Name) for target in node.targets)
+
+
+def bound(node: ast.AST) -> set[str]:
+    """The names that a statement brings into its scope."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.Import():
+            # `import a.b` and `import a.c` go together
+            return {name.asname or name.name for name in node.names}
+        case ast.ImportFrom():
+            return {name.asname or name.name for name in node.names}
+    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store | ast.Del)}
+    if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
+        for one in ast.walk(node):
+            if isinstance(one, ast.stmt) and not isinstance(one, ast.If | ast.Try | ast.With | ast.For | ast.While):
+                found |= bound(one)
+    return found
+
+
+def _is_again(node: ast.AST) -> bool:
+    """Whether a function of that name may well be there already: a property's other half, an overload."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    name = getattr(node, "name", "")
+    return any(f"{name}." in ast.unparse(one) or "overload" in ast.unparse(one) for one in decorators)
+
+
+def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
+    """Whether new members of a class keep apart: fields have defaults and come last, members of an enum have their own value."""
+    traits = " ".join(map(ast.unparse, [*owner.decorator_list, *owner.bases])).lower()
+    members = [*additions.mine, *additions.new]
+    values = Counter(ast.dump(one.value) for item in members if isinstance(one := item.nodes[0], ast.Assign))
+    if "enum" in traits or "flag" in traits:
+        have = Counter(ast.dump(one.value) for item in result.items if isinstance(one := item.nodes[0], ast.Assign))
+        if any(have[value] > 1 and not _is_auto(value) for value in values):
+            return False
+        # Numbers that others may know: of an int enum they have to be written down.
+        if ("intenum" in traits or "intflag" in traits) and any(_is_auto(value) for value in values):
+            return False
+    if "dataclass" in traits or "define" in traits or "namedtuple" in traits or "struct" in traits:
+        return _appended_fields(result, additions)
+    return True
+
+
+def _is_auto(value: str) -> bool:
+    """Whether a dumped value is what gives enum members the next number."""
+    return "'auto'" in value
+
+
+def _appended_fields(result: Group, additions: _Additions) -> bool:
+    new = {item.ident for item in additions.new}
+    added = False
+    for item in result.items:
+        node = item.nodes[0]
+        if not isinstance(node, ast.AnnAssign):
+            continue
+        if item.ident in new:
+            added = True
+            if node.value is None:
+                return False
+        elif added:
+            return False
+    return all(not isinstance(item.nodes[0], ast.AnnAssign) or item.nodes[0].value is not None for item in additions.mine)
