@@ -15,6 +15,7 @@ from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.carry.bases import Place
+    from stack.carry.outcome import Carried
     from stack.model.stack import Stack
     from stack.store.sources import Progress
 
@@ -85,6 +86,27 @@ def progress() -> "Iterator[Progress | None]":
             bar.update(tasks[step], completed=done, total=total)
 
         yield tell
+
+
+def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:
+    """A patch's lines in a table: its outcome, and one more for each conflict."""
+    rows = [(name, row.outcome.value, row.evidence)]
+    for conflict in row.conflicts:
+        lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
+        rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
+    return rows
+
+
+def outcome_json(row: "Carried") -> dict[str, object]:
+    """What the JSON of every verb says of a patch's outcome."""
+    return {
+        "outcome": row.outcome.value,
+        "tree": row.tree,
+        "evidence": row.evidence,
+        "conflicts": [
+            {"path": one.path, "lines": list(one.lines) if one.lines else None, "reason": one.reason} for one in row.conflicts
+        ],
+    }
 
 
 def print_json(data: object) -> None:

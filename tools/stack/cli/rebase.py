@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from stack.cli.common import COLOURS, Options, json_option, print_json, print_table, source_option
+from stack.cli.common import COLOURS, Options, json_option, outcome_json, outcome_rows, print_json, print_table, source_option
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
@@ -132,12 +132,7 @@ def _print_table(_: "Stores", work: "Rebase") -> None:
             click.echo(f"{leg.upstream} {was} -> {now} ({leg.new.commit[:12]})")
         else:
             click.echo(f"{leg.upstream} stays at {leg.new.tag or leg.new.commit[:12]}")
-        rows = []
-        for row in leg.carry.rows:
-            rows.append((row.patch.ref.path.removesuffix(".patch"), row.outcome.value, row.evidence))
-            for conflict in row.conflicts:
-                lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
-                rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
+        rows = [line for row in leg.carry.rows for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row)]
         if rows:
             print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
         click.echo()
@@ -184,17 +179,7 @@ def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
                     {
                         "series": row.patch.ref.series,
                         "file": row.patch.ref.file,
-                        "outcome": row.outcome.value,
-                        "tree": row.tree,
-                        "evidence": row.evidence,
-                        "conflicts": [
-                            {
-                                "path": conflict.path,
-                                "lines": list(conflict.lines) if conflict.lines else None,
-                                "reason": conflict.reason,
-                            }
-                            for conflict in row.conflicts
-                        ],
+                        **outcome_json(row),
                     }
                     for row in leg.carry.rows
                 ],

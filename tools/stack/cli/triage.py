@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import COLOURS, Options, json_option, print_json, print_table
+from stack.cli.common import COLOURS, Options, json_option, outcome_json, outcome_rows, print_json, print_table
 
 if TYPE_CHECKING:
     from stack.carry.triage import Triage
@@ -37,12 +37,7 @@ def command(
     if as_json:
         print_json(_as_json(found))
     else:
-        rows = []
-        for row in found.rows:
-            rows.append((row.file.name, row.carried.outcome.value, row.carried.evidence))
-            for conflict in row.carried.conflicts:
-                lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
-                rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
+        rows = [line for row in found.rows for line in outcome_rows(row.file.name, row.carried)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
     needs = {Outcome.CONFLICT, Outcome.PARTLY_LANDED}
     context.exit(1 if any(row.carried.outcome in needs for row in found.rows) else 0)
@@ -55,8 +50,7 @@ def _as_json(found: "Triage") -> dict[str, object]:
         "patches": [
             {
                 "file": str(row.file),
-                "outcome": row.carried.outcome.value,
-                "tree": row.carried.tree,
+                **outcome_json(row.carried),
                 "landed": {
                     "commit": row.landed.commit,
                     "subject": row.landed.subject,
@@ -64,15 +58,6 @@ def _as_json(found: "Triage") -> dict[str, object]:
                 }
                 if row.landed is not None
                 else None,
-                "evidence": row.carried.evidence,
-                "conflicts": [
-                    {
-                        "path": conflict.path,
-                        "lines": list(conflict.lines) if conflict.lines else None,
-                        "reason": conflict.reason,
-                    }
-                    for conflict in row.carried.conflicts
-                ],
             }
             for row in found.rows
         ],
