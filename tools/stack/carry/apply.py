@@ -19,11 +19,9 @@ from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store import git
 from stack.store import paths as names
-from stack.store.objects import EMPTY_TREE, Entry, Identity, Objects, blob_id
+from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Entry, Identity, Objects, blob_id
 
 _NO_BLOB = "0" * 40
-_FOLDER = 0o040000
-_FILE_MODES = (0o100644, 0o100755)
 _FAILED = re.compile(r"^error: patch failed: (.+):(\d+)$", re.MULTILINE)
 _OTHER_BINARY = re.compile(r"^error: the patch applies to '(.+)' \(", re.MULTILINE)
 
@@ -77,7 +75,7 @@ def commit(objects: Objects, tree: TreeId, parent: CommitId, patch: Patch) -> Co
 def apply(objects: Objects, tree: TreeId, patch: Patch) -> TreeId | Misfit:
     """The tree after a patch, or why it does not fit."""
     standing = {path: objects.entry(tree, path) for path in touched(patch)}
-    known = {path: entry for path, entry in standing.items() if entry is not None and entry.mode != _FOLDER}
+    known = {path: entry for path, entry in standing.items() if entry is not None and entry.mode != FOLDER}
     changes = _exactly(objects, known, patch) or _by_git(objects, known, patch)
     if isinstance(changes, Misfit):
         return changes
@@ -101,7 +99,7 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
         old = (entry.id, entry.mode) if entry is not None else (_NO_BLOB, file.old_mode)
         if (file.old_id, file.old_mode) != old or not file.hunks or not {file.old, file.new}.isdisjoint(changes):
             return {}
-        if entry is not None and entry.mode not in _FILE_MODES:
+        if entry is not None and entry.mode not in FILES:
             return {}
         if file.new is not None and file.new != file.old and file.new in known:
             return {}
@@ -110,7 +108,7 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
             return {}
         if file.old is not None:
             changes[file.old] = None
-        if file.new is not None and file.new_mode in _FILE_MODES:
+        if file.new is not None and file.new_mode in FILES:
             changes[file.new] = Entry(file.new_mode, objects.write_blob(data))
         elif file.new is not None:
             return {}
@@ -179,7 +177,7 @@ def _taken(objects: Objects, tree: TreeId, path: str) -> bool:
     """Whether a new file at `path` would stand where a file, a folder or a file's inside already is."""
     parts = path.split("/")
     return objects.entry(tree, path) is not None or any(
-        (entry := objects.entry(tree, "/".join(parts[:depth]))) is not None and entry.mode != _FOLDER
+        (entry := objects.entry(tree, "/".join(parts[:depth]))) is not None and entry.mode != FOLDER
         for depth in range(1, len(parts))
     )
 

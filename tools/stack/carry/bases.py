@@ -15,7 +15,7 @@ from stack.model.pins import Pin
 from stack.model.stack import Stack
 from stack.store import cache as places
 from stack.store import git, sources
-from stack.store.objects import Identity, Objects
+from stack.store.objects import FOLDER, Identity, Objects
 from stack.store.sources import Progress, Source, SourceTree
 
 _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
@@ -102,7 +102,7 @@ def vendored_base(objects: Objects, pin: Pin, holder: CommitId) -> CommitId:
     """
     assert pin.within is not None
     entry = objects.entry(objects.tree_of(holder), pin.within.path)
-    if entry is None or entry.mode != 0o040000:
+    if entry is None or entry.mode != FOLDER:
         raise StackError(
             f"{pin.within.upstream} has no folder {pin.within.path}", f"correct {pin.upstream}.within in pins.toml"
         )

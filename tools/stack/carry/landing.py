@@ -20,7 +20,7 @@ from stack.model.diff import FileDiff, parse
 from stack.model.ids import CommitId, TreeId
 from stack.store import cache as places
 from stack.store import git
-from stack.store.objects import Objects
+from stack.store.objects import FILES, Objects
 
 LANDED = 0.9
 """From here on a patch has landed. Chosen on FlashInfer v0.6.4 -> v0.6.8, reported on other ranges: benchmarks/landing.py."""
@@ -32,7 +32,6 @@ COMMON = 0.02
 """A line in more than this share of the commits (and in more than five) is common."""
 
 _FORMAT = 2
-_FILE_MODES = (0o100644, 0o100755)
 _WORD = re.compile(rb"[A-Za-z0-9_]")
 _SHORTEST = 3
 _SIDES = {b"+": 1, b"-": -1}
@@ -200,7 +199,7 @@ def present(objects: Objects, tree: TreeId, files: Sequence[FileDiff]) -> float:
     there = total = 0
     for file in files:
         entry = objects.entry(tree, file.path)
-        data = objects.read(entry.id) if entry is not None and entry.mode in _FILE_MODES else b""
+        data = objects.read(entry.id) if entry is not None and entry.mode in FILES else b""
         have = {_hash(_SPACE.sub(b"", line)) for line in data.split(b"\n")}
         for side, line in _lines(file):
             total += 1

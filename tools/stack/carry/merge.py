@@ -15,10 +15,8 @@ from typing import NamedTuple
 from stack.carry.mergetree import Result, merge_trees
 from stack.carry.outcome import Conflict
 from stack.model.ids import TreeId
-from stack.store.objects import EMPTY_TREE, Entry, Objects
+from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Entry, Objects
 
-_FOLDER = 0o040000
-_FILES = (0o100644, 0o100755)
 _KIND = re.compile(r"CONFLICT \(([^)]+)\)")
 # Which file git leaves in the tree: nobody sees that tree.
 _LEFT = re.compile(r"\.? +Version .* left in tree( at .*)?\.$")
@@ -72,7 +70,7 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
             continue
         if have == old and (old is not None or _folder_stands(objects, base, ours, path)):
             changes[path] = new
-        elif have is None or have.mode == _FOLDER or old is None or new is None:
+        elif have is None or have.mode == FOLDER or old is None or new is None:
             return _read(objects, merge_trees(objects, base, ours, theirs))
         else:
             both[path] = Triple(old, have, new)
@@ -94,7 +92,7 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId]) -> FileMerges
             if old is not None and new is not None:
                 steps.setdefault(path, []).append((old, new))
     merges: FileMerges = {}
-    have = {path: entry for path in steps if (entry := objects.entry(onto, path)) is not None and entry.mode != _FOLDER}
+    have = {path: entry for path in steps if (entry := objects.entry(onto, path)) is not None and entry.mode != FOLDER}
     while have:
         waiting = {path: triple for path in have if (triple := _next_merge(have, steps, path)) is not None}
         _merge_files(objects, merges, waiting.values())
@@ -134,7 +132,7 @@ def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> b
     for depth in range(1, len(parts)):
         folder = "/".join(parts[:depth])
         was, now = objects.entry(base, folder), objects.entry(ours, folder)
-        if (now is None and was is not None) or (now is not None and now.mode != _FOLDER):
+        if (now is None and was is not None) or (now is not None and now.mode != FOLDER):
             return False
     return True
 
@@ -149,7 +147,7 @@ def _moves_a_folder(objects: Objects, theirs: TreeId, differences: Iterable[Diff
     """Whether a folder is gone after the change while files come: it may have been renamed, and what the other side adds belongs elsewhere."""
     folders = {path.rpartition("/")[0] for path, _, new in differences if new is None and "/" in path}
     return any(old is None for _, old, _ in differences) and any(
-        (entry := objects.entry(theirs, folder)) is None or entry.mode != _FOLDER for folder in folders
+        (entry := objects.entry(theirs, folder)) is None or entry.mode != FOLDER for folder in folders
     )
 
 
@@ -161,7 +159,7 @@ def _read(objects: Objects, result: Result) -> Merged:
     for path in sorted(result.stages):
         reason = " ".join(_LEFT.sub("", message.text) for message in said if path in message.paths) or "conflict"
         entry = objects.entry(result.tree, path)
-        spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode in _FILES else []
+        spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode in FILES else []
         name = _SIDE.sub("", path)
         conflicts |= dict.fromkeys([Conflict(name, span, reason) for span in spans] or [Conflict(name, None, reason)])
     elsewhere = [message for message in said if not result.stages.keys() & set(message.paths)]

@@ -21,7 +21,9 @@ from stack.model.errors import StackError
 from stack.model.ids import BlobId, CommitId, TreeId
 from stack.store import git
 
-_FOLDER = 0o040000
+FOLDER = 0o040000
+FILES = (0o100644, 0o100755)
+"""Modes of tree entries: a folder; a plain file, without and with its executable bit."""
 EMPTY_TREE = TreeId("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 
@@ -124,9 +126,9 @@ class Objects:
 
     def entry(self, tree: str, path: str) -> Entry | None:
         """The entry at a path of a tree, None where there is none."""
-        entry = Entry(_FOLDER, tree)
+        entry = Entry(FOLDER, tree)
         for name in path.split("/"):
-            if entry.mode != _FOLDER:
+            if entry.mode != FOLDER:
                 return None
             found = self.entries(entry.id).get(name)
             if found is None:
@@ -147,8 +149,8 @@ class Objects:
     def _difference_at(
         self, path: str, was: Entry | None, now: Entry | None
     ) -> Iterator[tuple[str, Entry | None, Entry | None]]:
-        old_folder = was if was is not None and was.mode == _FOLDER else None
-        new_folder = now if now is not None and now.mode == _FOLDER else None
+        old_folder = was if was is not None and was.mode == FOLDER else None
+        new_folder = now if now is not None and now.mode == FOLDER else None
         if old_folder or new_folder:
             old_id = old_folder.id if old_folder else EMPTY_TREE
             yield from self.difference(old_id, new_folder.id if new_folder else EMPTY_TREE, path + "/")
@@ -169,10 +171,10 @@ class Objects:
         here = self._tree(tree)
         for head, inner in below.items():
             folder = own.get(head, here.entries.get(head))
-            inside = folder.id if folder is not None and folder.mode == _FOLDER else EMPTY_TREE
+            inside = folder.id if folder is not None and folder.mode == FOLDER else EMPTY_TREE
             written = self.replaced(inside, inner)
             if written != EMPTY_TREE:
-                own[head] = Entry(_FOLDER, written)
+                own[head] = Entry(FOLDER, written)
             elif inside != EMPTY_TREE:
                 own[head] = None
         return self._write_tree(here.replaced(own))
@@ -257,7 +259,7 @@ class _Tree:
         for name in (name for name, entry in changes.items() if entry is None):
             entries.pop(name, None)
         # git sorts a folder as if its name ended in a slash.
-        order = sorted(entries, key=lambda name: _bytes(name) + (b"/" if entries[name].mode == _FOLDER else b""))
+        order = sorted(entries, key=lambda name: _bytes(name) + (b"/" if entries[name].mode == FOLDER else b""))
         return _Tree.parse(
             b"".join(b"%o %s\0%s" % (entries[name].mode, _bytes(name), bytes.fromhex(entries[name].id)) for name in order)
         )
