@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One file's three-way merge as text: what merges by itself, and the conflicting hunks in between."""
+
+import hashlib
+import itertools
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.store import git
+
+AROUND = 3
+"""Lines before and after a hunk that belong to it."""
+
+_LARGEST = 1 << 19
+"""Bytes; what is larger is data that nobody resolves line by line."""
+_MARKER = 200
+_MARKS = [sign * _MARKER for sign in (b"<", b"|", b"=", b">")]
+# Git writes a last line without an end as if it had one. Here such a line is told apart, as git's own comparison does.
+_NO_END = b"\x01no end of line\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A conflicting hunk: its three versions, and up to three merged lines around it (fewer where the file or hunk ends)."""
+
+    before: str
+    base: str
+    ours: str
+    theirs: str
+    after: str
+
+    @property
+    def key(self) -> str:
+        """The first 16 hexadecimal digits of a hash over the three versions."""
+        seen = hashlib.sha256()
+        for text in (self.base, self.ours, self.theirs):
+            data = text.encode()
+            seen.update(b"%d\n%b" % (len(data), data))
+        return seen.hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merged file: each of `hunks` stands between two of `shared`, the lines that merge by themselves."""
+
+    shared: tuple[tuple[str, ...], ...]
+    hunks: tuple[Hunk, ...]
+
+    def joined(self, resolved: Sequence[str]) -> str | None:
+        """The file with other text for each hunk; None where a line that has no end would run into the next one."""
+        texts = ["".join(lines) for lines in self.shared]
+        parts = [*itertools.chain.from_iterable(zip(texts, resolved, strict=False)), texts[-1]]
+        filled = [part for part in parts if part]
+        return "".join(filled) if all(part.endswith("\n") for part in filled[:-1]) else None
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
+    """Merge with git, line by line; None for what is no UTF-8 text, or too large."""
+    three = (ours, base, theirs)
+    if any(text(data) is None or _NO_END in data or any(mark in data for mark in _MARKS) for data in three):
+        return None
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
+        names = ("ours", "base", "theirs")
+        for name, data in zip(names, three, strict=True):
+            Path(folder, name).write_bytes(data if data.endswith(b"\n") or not data else data + _NO_END + b"\n")
+        # With --diff3, git leaves a conflict as it met it; without, it moves what both sides begin and end with out of it, and
+        # the hunk's base no longer belongs to it.
+        command = ["merge-file", "-p", "--quiet", "--diff3", f"--marker-size={_MARKER}"]
+        done = git.run([*command, "-L", "o", "-L", "b", "-L", "t", *names], cwd=Path(folder), accept=range(128))
+    return _read(done.stdout)
+
+
+def text(data: bytes) -> str | None:
+    """A file's text; None where it is none, or too large."""
+    if len(data) > _LARGEST or b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def lines(data: str) -> tuple[str, ...]:
+    """The lines with their ends, the last one perhaps without; a carriage return or form feed ends none."""
+    *whole, rest = data.split("\n")
+    return (*(f"{line}\n" for line in whole), *([rest] if rest else []))
+
+
+def _read(data: bytes) -> Merge:
+    shared: list[list[str]] = [[]]
+    versions: list[list[list[str]]] = []
+    into = shared[0]
+    for line in lines(data.decode("utf-8")):
+        mark = next((number for number, sign in enumerate(_MARKS) if line.startswith(sign.decode())), None)
+        if mark is None:
+            into.append(line.removesuffix(f"{_NO_END.decode()}\n"))
+        elif mark == len(_MARKS) - 1:
+            into = []
+            shared.append(into)
+        else:
+            if mark == 0:
+                versions.append([[], [], []])
+            into = versions[-1][mark]
+    return Merge(
+        tuple(tuple(part) for part in shared),
+        tuple(
+            Hunk("".join(above[-AROUND:]), "".join(base), "".join(ours), "".join(theirs), "".join(below[:AROUND]))
+            for (above, below), (ours, base, theirs) in zip(itertools.pairwise(shared), versions, strict=True)
+        ),
+    )

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a file that a person resolved to the resolutions of its hunks."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack.carry.resolutions import hunks
+from stack.carry.resolutions.cutting import Unclear, cut
+from stack.carry.resolutions.file import Resolution, dump, parse
+from stack.carry.resolutions.hunks import Hunk
+from stack.carry.resolutions.known import Resolutions
+from stack.model.document import Table
+from stack.model.errors import StackError
+
+_MARKERS = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
+
+
+class NotRecorded(Exception):
+    """The file as it was resolved cannot be had again from its hunks; `reason` says why, in a few words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def record(
+    path: str, base: bytes, ours: bytes, theirs: bytes, resolved: bytes, *, upstream: str, patch: str, rung: str
+) -> tuple[Resolution, ...]:
+    """The resolution of every conflicting hunk of a file, in their order. Applied, they give `resolved`: it is tried here.
+
+    Raises:
+        NotRecorded: they would not, or it cannot be told which lines resolve which hunk.
+
+    """
+    merge = hunks.merge(base, ours, theirs)
+    text = hunks.text(resolved)
+    if merge is None or text is None:
+        raise NotRecorded("it is no UTF-8 text of at most 512 KiB")
+    if not merge.hunks:
+        raise NotRecorded("its lines merge without a conflict")
+    try:
+        parts = cut(merge, hunks.lines(text))
+    except Unclear as unclear:
+        raise NotRecorded(str(unclear)) from unclear
+    found: list[Resolution] = []
+    for hunk, part in zip(merge.hunks, parts, strict=True):
+        _check_markers(hunk, part)
+        found.append(
+            Resolution(
+                key=hunk.key,
+                path=path,
+                upstream=upstream,
+                patch=patch,
+                rung=rung,
+                before=hunk.before,
+                base=hunk.base,
+                ours=hunk.ours,
+                theirs=hunk.theirs,
+                after=hunk.after,
+                resolved="".join(part),
+            )
+        )
+    new = tuple(dict.fromkeys(found))
+    if len({one.hunk for one in new}) < len(new):
+        raise NotRecorded("the same conflict is resolved in different ways")
+    applied = Resolutions({str(number): _read_back(one) for number, one in enumerate(new)}).apply(path, base, ours, theirs)
+    if applied is None or applied.data != resolved:
+        raise NotRecorded("its hunks, resolved so, give another file")
+    return new
+
+
+def _check_markers(hunk: Hunk, part: Sequence[str]) -> None:
+    known = {line for version in (hunk.base, hunk.ours, hunk.theirs) for line in hunks.lines(version)}
+    if any(line.startswith(_MARKERS) and line not in known for line in part):
+        raise NotRecorded("conflict markers are left in it")
+
+
+def _read_back(resolution: Resolution) -> Resolution:
+    try:
+        table = Table(tomllib.loads(dump(resolution).encode().decode()), file=Path(resolution.key))
+        return parse(table)
+    except (StackError, UnicodeEncodeError) as bad:
+        raise NotRecorded(getattr(bad, "problem", "its path is not UTF-8")) from bad
