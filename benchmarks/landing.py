@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.carry import engine, landing, triage
+from stack.carry import engine, history, landing
 from stack.carry.apply import files
+from stack.carry.engine import Aids
 from stack.carry.export import export
+from stack.carry.history import Index
+from stack.carry.ladder import Rung
 from stack.carry.merge import merge
 from stack.carry.outcome import Outcome
 from stack.model.ids import CommitId
@@ -48,7 +51,7 @@ def main() -> int:
         with Objects(bare) as objects:
             print(f"{options.repo} {options.base} ({base[:12]}) -> {options.onto} ({onto[:12]}), negatives up to {tip[:12]}")
             start = time.perf_counter()
-            index = landing.index(objects, base, onto, Path(folder))
+            index = history.index(objects, base, [Rung(options.onto, onto)], Path(folder))
             print(f"index built in {time.perf_counter() - start:.1f} s")
             inside = list(_carried_back(objects, base, f"{base}..{onto}"))
             after = list(_carried_back(objects, base, f"{onto}..{tip}"))
@@ -117,7 +120,7 @@ def _report(measure: "Measure", positives: Drawn, negatives: Drawn, seed: int, s
             wrong = [(one, "missed") for one, hit in zip(positives, hits, strict=True) if not hit]
             wrong += [(one, "false alarm") for one, alarm in zip(negatives, alarms, strict=True) if alarm]
             for (commit, patch), what in wrong:
-                print(f"    {what}: {commit[:12]} {patch.subject}: {measure.index.search(files(patch))}")
+                print(f"    {what}: {commit[:12]} {patch.subject}: {landing.search(measure.index, files(patch))}")
 
 
 @dataclass
@@ -125,15 +128,15 @@ class Measure:
     """The ways to tell that a fork patch on `base` has landed in `onto`."""
 
     objects: Objects
-    index: landing.Index
+    index: Index
     base: CommitId
     onto: CommitId
     known: set[bytes] | None = None
 
     def engine(self, patch: Patch) -> bool:
         """Carry it alone and judge it, as `stack triage --independent` does."""
-        row = engine.carry(self.objects, self.base, self.onto, [patch]).rows[0]
-        return triage.judge(self.objects, self.index, self.onto, row)[0].outcome is Outcome.LANDED
+        done = engine.carry(self.objects, self.base, self.onto, [patch], aids=Aids(self.index))
+        return done.rows[0].outcome is Outcome.LANDED
 
     def cherry(self, patch: Patch) -> bool:
         """Its patch id among those of the range, as `git cherry` compares them."""

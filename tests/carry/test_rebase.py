@@ -118,16 +118,11 @@ def test_conflicts_name_path_and_lines_and_what_follows(world: World) -> None:
         "two/gamma/fix-limit.patch": [("gamma/main.py", (30, 30))],
         "one/alpha/core-switch.patch": [("alpha/core.py", (10, 10))],
     }
-    assert rows["two/gamma/fix-limit.patch"].evidence == "may only follow from one/gamma/hook-main.patch"
-    assert rows["one/gamma/hook-main.patch"].evidence == rows["one/alpha/core-switch.patch"].evidence == ""
+    assert rows["two/gamma/fix-limit.patch"].evidence == ("may only follow from one/gamma/hook-main.patch",)
+    assert rows["one/gamma/hook-main.patch"].evidence == rows["one/alpha/core-switch.patch"].evidence == ()
     assert {path for path, row in rows.items() if row.outcome is Outcome.CLEAN} == PATCHES_WITHOUT_CONFLICT
-    first = done.first_conflict()
-    assert first is not None
-    assert (first[0].upstream, first[1].patch.ref.path, first[2]) == (
-        "gamma",
-        "one/gamma/hook-main.patch",
-        done.legs[0].carry.onto,
-    )
+    leg, row = done.open[0]
+    assert (leg.upstream, row.patch.ref.path, row.tip) == ("gamma", "one/gamma/hook-main.patch", leg.carry.onto)
 
 
 PATCHES_WITHOUT_CONFLICT = {"one/gamma/tool-flag.patch", "two/alpha/open-header.patch", "two/beta/wide-load.patch"}

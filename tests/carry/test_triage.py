@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from stack.carry import triage
 from stack.carry.outcome import Outcome
+from stack.carry.triage import Range
 from stack.cli import cli
 from stack.model.errors import StackError
 from stack.store import git
@@ -50,7 +51,10 @@ class Upstream:
         return file
 
     def outcome(self, *files: Path, cache: Path) -> list[triage.Row]:
-        return list(triage.triage(self.folder, "base", "main", files, cache=cache, independent=True).rows)
+        return list(triage.triage(self.folder, Range("base", "main"), files, cache=cache, independent=True).rows)
+
+    def tag(self, name: str) -> None:
+        git.run(["tag", name], cwd=self.folder)
 
 
 @pytest.fixture
@@ -67,30 +71,193 @@ def test_a_change_under_another_name_has_landed(upstream: Upstream, tmp_path: Pa
     upstream.commit("Rework", {"a.py": ["import os", *BODY, *FUNCTION[:3], "        log(items)", *FUNCTION[4:]]})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
     assert row.carried.outcome is Outcome.LANDED
-    assert row.landed is not None
-    assert (row.landed.commit, row.landed.subject) == (brought, "Gather results in one place (#12)")
-    assert brought[:12] in row.carried.evidence
+    landed = row.carried.landed
+    assert landed is not None
+    assert (landed.commit, landed.subject, landed.rung) == (brought, "Gather results in one place (#12)", "main")
+    assert brought[:12] in row.carried.evidence[0]
 
 
-def test_what_was_taken_back_is_said(upstream: Upstream, tmp_path: Path) -> None:
+def test_what_was_taken_back_has_not_landed(upstream: Upstream, tmp_path: Path) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    brought = upstream.commit("Collect items", {"a.py": BODY + FUNCTION})
+    reverted = upstream.commit("Revert it", {"a.py": BODY})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert (row.carried.outcome, row.carried.landed) == (Outcome.CLEAN, None)
+    assert row.exported == patch.read_bytes()
+    said = f"upstream had it ({brought[:12]} Collect items) and dropped it again with {reverted[:12]} Revert it"
+    assert row.carried.evidence == (said,)
+
+
+def test_what_was_rewritten_since_has_landed(upstream: Upstream, tmp_path: Path) -> None:
     patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
     upstream.commit("Collect items", {"a.py": BODY + FUNCTION})
-    upstream.commit("Revert it", {"a.py": BODY})
+    upstream.commit(
+        "Rewrite it", {"a.py": [*BODY, "", "def collect(items, result):", "    return [*result, *map(own, items)]"]}
+    )
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
     assert row.carried.outcome is Outcome.LANDED
-    assert "changed again since" in row.carried.evidence
+    assert "changed again since" in row.carried.evidence[0]
 
 
-def test_a_part_has_landed(upstream: Upstream, tmp_path: Path) -> None:
-    patch = upstream.fork(
-        "Collect items", {"a.py": BODY + FUNCTION, "b.py": [*BODY, "", *[f"print(value_{n}, end='')" for n in range(5)]]}
-    )
+def test_a_change_that_landed_in_two_parts(upstream: Upstream, tmp_path: Path) -> None:
+    other = ["", "def second(items):", *[f"    yield handle_{n}(items, {n})" for n in range(8)]]
+    patch = upstream.fork("Both", {"a.py": BODY + FUNCTION, "b.py": BODY + other})
+    upstream.commit("First half", {"a.py": BODY + FUNCTION})
+    upstream.commit("Second half", {"b.py": BODY + other})
+    upstream.commit("Go on", {"a.py": BODY[3:] + FUNCTION[:-1], "b.py": BODY[:-1] + other[:-1]})
+    carried = upstream.outcome(patch, cache=tmp_path / "cache")[0].carried
+    assert carried.outcome is Outcome.LANDED
+    assert "First half" in carried.evidence[0]
+    assert "Second half" in carried.evidence[0]
+
+
+def test_a_part_has_landed_and_the_rest_is_carried(upstream: Upstream, tmp_path: Path) -> None:
+    lines = ["", *[f"print(value_{n}, end='')" for n in range(5)]]
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION, "b.py": [*BODY, *lines]})
     upstream.commit("Collect", {"a.py": BODY + FUNCTION})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    landed = row.carried.landed
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.PARTLY_LANDED, False)
+    assert landed is not None
+    assert 0.5 <= landed.score < 0.9
+    assert b"a/b.py" in row.carried.residue
+    assert b"a/a.py" not in row.carried.residue
+    assert row.exported is not None
+    assert b"a/a.py" not in row.exported
+
+
+def test_the_residue_of_a_conflict_is_what_upstream_lacks(upstream: Upstream, tmp_path: Path) -> None:
+    lines = ["", *[f"print(value_{n}, end='')" for n in range(5)]]
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION, "b.py": [*BODY, *lines]})
+    upstream.commit("Collect", {"a.py": BODY + FUNCTION})
+    upstream.commit("Rework", {"a.py": [*BODY, "", "def collect(items, result):", "    return items"]})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
     assert row.carried.outcome is Outcome.PARTLY_LANDED
-    assert row.landed is not None
-    assert row.landed.missing == ("b.py",)
-    assert 0.5 <= row.landed.score < 0.9
+    assert row.carried.commit is not None
+    added = [line for line in row.carried.residue.decode().splitlines() if line.startswith("+") and line[1:2] != "+"]
+    assert added == [f"+{line}" for line in lines]
+    assert "missing in b.py" in row.carried.evidence
+
+
+def test_the_number_of_a_pull_request_is_believed(upstream: Upstream, tmp_path: Path) -> None:
+    patch = upstream.fork("Collect items (#77)", {"a.py": BODY + FUNCTION})
+    half = [*FUNCTION[:6], *[f"        result.append(other_{n}(items))" for n in range(4)], FUNCTION[-1]]
+    upstream.commit("Collect items, reworked (#77)", {"a.py": BODY + half})
+    carried = upstream.outcome(patch, cache=tmp_path / "cache")[0].carried
+    assert carried.outcome is Outcome.LANDED
+    assert "#77" in carried.evidence[0]
+    unnamed = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    assert upstream.outcome(unnamed, cache=tmp_path / "cache")[0].carried.outcome is Outcome.PARTLY_LANDED
+
+
+def test_a_ladder_meets_things_where_they_happened(upstream: Upstream, tmp_path: Path) -> None:
+    collect = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    change = upstream.fork("Change five", {"b.py": [*BODY[:5], "value_5 = mine(5)", *BODY[6:]]})
+    upstream.tag("v1.0")
+    upstream.commit("Something", {"c.py": ["c = 1"]})
+    upstream.tag("v1.1")
+    brought = upstream.commit("Gather", {"a.py": ["import os", *BODY, *FUNCTION]})
+    upstream.commit("Near", {"b.py": [*BODY, "near = 1"]})
+    upstream.tag("v1.2")
+    broke = upstream.commit("Other five", {"b.py": [*BODY[:5], "value_5 = other(5)", *BODY[6:], "near = 1"]})
+    upstream.tag("v1.10rc1")
+    upstream.commit("Rewrite", {"a.py": BODY[:50]})
+    upstream.tag("v1.10")
+    span = Range("v1.0", "v1.10", ("auto",))
+    found = triage.triage(upstream.folder, span, [collect, change], cache=tmp_path / "cache", independent=True)
+    assert [rung.name for rung in found.rungs] == ["v1.1", "v1.2", "v1.10"]
+    landed, conflict = (row.carried for row in found.rows)
+    assert landed.landed is not None
+    assert (landed.landed.commit, landed.landed.rung) == (brought, "v1.2")
+    assert (conflict.outcome, conflict.rung) == (Outcome.CONFLICT, "v1.10")
+    assert [one.commit for one in conflict.conflicts[0].upstream] == [broke]
+    given = triage.triage(upstream.folder, Range("v1.0", "v1.10", ("v1.10rc1",)), [change], cache=tmp_path / "cache")
+    assert [(row.carried.outcome, row.carried.rung) for row in given.rows] == [(Outcome.CONFLICT, "v1.10rc1")]
+
+
+def test_a_conflict_names_who_touched_the_lines(upstream: Upstream, tmp_path: Path) -> None:
+    edit = upstream.fork("Change five", {"a.py": [*BODY[:5], "value_5 = mine(5)", *BODY[6:]]})
+    gone = upstream.fork("Change b", {"b.py": [*BODY[:5], "value_5 = mine(5)", *BODY[6:]]})
+    upstream.commit("Far away", {"a.py": [*BODY, "far = 1"]})
+    first = upstream.commit("Other five (#3)", {"a.py": [*BODY[:5], "value_5 = other(5)", *BODY[6:], "far = 1"]})
+    again = upstream.commit("Yet another five", {"a.py": [*BODY[:5], "value_5 = third(5)", *BODY[6:], "far = 1"]})
+    upstream.commit("Far again", {"a.py": [*BODY[:5], "value_5 = third(5)", *BODY[6:], "far = 2"]})
+    removed = upstream.commit("Remove b", {"b.py": None})
+    rows = upstream.outcome(edit, gone, cache=tmp_path / "cache")
+    named = [(one.commit, one.subject) for one in rows[0].carried.conflicts[0].upstream]
+    assert named == [(first, "Other five (#3)"), (again, "Yet another five")]
+    assert [one.commit for one in rows[1].carried.conflicts[0].upstream] == [removed]
+
+
+def test_both_sides_adding_to_one_list_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.commit("Names", {"names.py": ["NAMES = [", '    "one",', '    "two",', "]"]})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Mine", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "mine",', "]"]})
+    upstream.commit("Theirs", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "theirs",', "]"]})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert row.carried.outcome is Outcome.RESOLVED
+    assert row.exported is not None
+    assert b'+    "mine",' in row.exported
+
+
+def test_a_function_that_moved_to_another_file_is_followed(upstream: Upstream, tmp_path: Path) -> None:
+    function = [
+        "def gather(items, limit):",
+        *[f"    step_{n} = transform(items, {n}, limit)" for n in range(9)],
+        "    return step_8",
+    ]
+    changed = [line.replace("transform(items, 4, limit)", "transform(items, 4, limit + 1)") for line in function]
+    upstream.commit("Function", {"a.py": [*BODY, *function]})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Limit", {"a.py": [*BODY, *changed]})
+    upstream.commit("Split", {"a.py": BODY, "gather.py": ["import os", "", *function]})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert row.carried.outcome is Outcome.RELOCATED
+    assert not row.carried.needs_person
+    assert any("gather.py" in said for said in row.carried.evidence)
+    assert row.exported is not None
+    assert b"+++ b/gather.py" in row.exported
+
+
+def test_what_applies_and_is_wrong_has_drifted(upstream: Upstream, tmp_path: Path) -> None:
+    files = {"pack/__init__.py": ["x = 1"], "pack/quant_utils.py": ["def quantize(x):", "    return x"], "pack/use.py": BODY}
+    (upstream.folder / "pack").mkdir()
+    upstream.commit("Pack", dict(files))
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Use it", {"pack/use.py": ["from pack.quant_utils import quantize", *BODY, "y = quantize(1)"]})
+    alone = upstream.fork("Other", {"a.py": ["import os", *BODY]})
+    upstream.commit("Nothing to do with it", {"b.py": BODY[1:]})
+    removed = upstream.commit("Drop the module (#9)", {"pack/quant_utils.py": None})
+    upstream.commit("Go on", {"b.py": BODY[2:]})
+    rows = upstream.outcome(patch, alone, cache=tmp_path / "cache")
+    assert [row.carried.outcome for row in rows] == [Outcome.DRIFTED, Outcome.CLEAN]
+    (drift,) = rows[0].carried.drifts
+    assert (drift.path, drift.line) == ("pack/use.py", 1)
+    assert "pack.quant_utils" in drift.problem
+    assert [one.commit for one in drift.upstream] == [removed]
+    series = triage.triage(upstream.folder, Range("base", "main"), [alone, patch], cache=tmp_path / "cache")
+    assert [row.carried.outcome for row in series.rows] == [Outcome.CLEAN, Outcome.DRIFTED]
+
+
+def test_without_history_the_release_is_named(upstream: Upstream, tmp_path: Path) -> None:
+    patches = [
+        upstream.fork("Collect items", {"a.py": BODY + FUNCTION}),
+        upstream.fork("Change five", {"b.py": [*BODY[:5], "value_5 = mine(5)", *BODY[6:]]}),
+    ]
+    upstream.tag("v1.0")
+    for name, files in (
+        ("v1.1", {"a.py": BODY[1:] + FUNCTION}),
+        ("v1.2", {"a.py": BODY[2:], "b.py": [*BODY[:5], "value_5 = other(5)", *BODY[6:]]}),
+    ):
+        git.run(["checkout", "--quiet", "--orphan", f"release-{name}"], cwd=upstream.folder)
+        upstream.commit(name, dict(files))
+        upstream.tag(name)
+    span = Range("v1.0", "v1.2", ("auto",))
+    rows = triage.triage(upstream.folder, span, patches, cache=tmp_path / "cache", independent=True).rows
+    landed, conflict = (row.carried for row in rows)
+    assert landed.landed is not None
+    assert (landed.outcome, landed.landed.rung, landed.landed.subject) == (Outcome.LANDED, "v1.1", "v1.1")
+    assert [one.subject for one in conflict.conflicts[0].upstream] == ["v1.2"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +272,7 @@ def test_what_nobody_brought_has_not_landed(upstream: Upstream, tmp_path: Path, 
     patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
     upstream.commit("Other things", {"a.py": theirs, "b.py": BODY[2:]})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
-    assert (row.carried.outcome, row.landed) == (outcome, None)
+    assert (row.carried.outcome, row.carried.landed) == (outcome, None)
 
 
 def test_a_short_change_lands_only_when_it_is_the_same(upstream: Upstream, tmp_path: Path) -> None:
@@ -124,7 +291,7 @@ def test_common_lines_tell_nothing(upstream: Upstream, tmp_path: Path) -> None:
         )
     patch = upstream.fork("Mine", {"mine.py": ["# Licence: yes", "import common_module", "LOGGER = make_logger()", "own = 1"]})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
-    assert (row.carried.outcome, row.landed) == (Outcome.CLEAN, None)
+    assert (row.carried.outcome, row.carried.landed) == (Outcome.CLEAN, None)
 
 
 def test_the_index_is_built_once_and_the_repository_only_read(upstream: Upstream, tmp_path: Path) -> None:
@@ -172,7 +339,8 @@ def test_bad_input_is_refused(upstream: Upstream, tmp_path: Path, change: dict[s
             patch.write_bytes(change["file"])
     repo = tmp_path if "repo" in change else upstream.folder
     with pytest.raises(StackError, match=said):
-        triage.triage(repo, str(change.get("base", "base")), str(change.get("onto", "main")), [patch], cache=tmp_path / "cache")
+        span = Range(str(change.get("base", "base")), str(change.get("onto", "main")))
+        triage.triage(repo, span, [patch], cache=tmp_path / "cache")
 
 
 def test_a_patch_that_does_not_fit_its_base_is_told_beside_the_others(upstream: Upstream, tmp_path: Path) -> None:
@@ -181,6 +349,6 @@ def test_a_patch_that_does_not_fit_its_base_is_told_beside_the_others(upstream: 
     bad.write_text(good.read_text().replace("value_59", "value_95"))
     rows = upstream.outcome(bad, good, cache=tmp_path / "cache")
     assert [row.carried.outcome for row in rows] == [Outcome.CONFLICT, Outcome.CLEAN]
-    assert rows[0].carried.evidence == "does not apply to the base"
+    assert rows[0].carried.evidence == ("does not apply to the base",)
     with pytest.raises(StackError, match=r"bad\.patch does not apply to the base \(a\.py:58.*--independent"):
-        triage.triage(upstream.folder, "base", "main", [bad, good], cache=tmp_path / "cache")
+        triage.triage(upstream.folder, Range("base", "main"), [bad, good], cache=tmp_path / "cache")

@@ -11,7 +11,7 @@ from stack.carry import lint, rebase, workspace
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.carry.workspace import Session
-from stack.model import digest
+from stack.model import digest, switch
 from stack.model.errors import StackError
 from stack.store.sources import Source
 
@@ -44,7 +44,7 @@ class Work:
             found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
             assert conclude(found) is Conclusion.CONFLICT
             now = digest.of(stores.stack)
-            self.session = workspace.start(self.folder, stores, found, allow_mismatch=False, digest=now)
+            self.session = workspace.start(self.folder, stores, found, allow_mismatch=False, allow_drift=False, digest=now)
         return self
 
     def resolve(self, files: Files) -> None:
@@ -62,7 +62,7 @@ class Work:
 
     def finish(self) -> Conclusion:
         assert self.done is not None
-        assert self.session is None
+        assert not self.done.open
         ended = conclude(self.done)
         workspace.finish(self.folder)
         return ended
@@ -99,7 +99,7 @@ def test_one_conflict_after_the_other(world: World, tmp_path: Path, how: Callabl
     assert work.stops == list(STOPS)
     assert work.done is not None
     rows = {row.patch.ref.path: row for row in work.done.rows()}
-    assert {path for path, row in rows.items() if row.resolved} == set(STOPS)
+    assert {path for path, row in rows.items() if row.by_hand} == set(STOPS)
     assert work.finish() is Conclusion.SWITCHED
     assert not work.folder.exists()
     assert [world.load().pins.get(name).tag for name in ("gamma", "alpha")] == ["v2.2", "v1.3"]
@@ -141,7 +141,7 @@ def test_the_new_bases_own_side_is_left_out_on_request_only(work: Work) -> None:
             work.proceed()
         work.proceed(skip=True)
     assert work.done is not None
-    assert {row.evidence for row in work.done.rows() if row.outcome is Outcome.LANDED} == {"left out by hand"}
+    assert {row.evidence for row in work.done.rows() if row.outcome is Outcome.LANDED} == {("left out by hand",)}
     landed = [row.patch.ref.path for row in work.done.rows() if row.outcome is Outcome.LANDED]
     assert landed == list(STOPS)
     assert work.finish() is Conclusion.SWITCHED
@@ -281,6 +281,35 @@ def test_a_folder_with_files_is_not_taken(world: World, tmp_path: Path) -> None:
 def test_nothing_to_resolve(world: World, tmp_path: Path) -> None:
     with world.stores() as stores:
         found = rebase.rebase(stores, Request("gamma", "v2.1", with_required=True))
-        with pytest.raises(StackError, match="no patch is in conflict"):
-            workspace.start(tmp_path / "workspace", stores, found, allow_mismatch=False, digest="")
+        with pytest.raises(StackError, match="no patch needs a person"):
+            workspace.start(tmp_path / "workspace", stores, found, allow_mismatch=False, allow_drift=False, digest="")
     assert not (tmp_path / "workspace/.git").exists()
+
+
+def test_what_was_resolved_is_reused(world: World, work: Work) -> None:
+    for patch in STOPS:
+        work.resolve(RESOLUTIONS[patch])
+        work.proceed()
+    assert work.finish() is Conclusion.SWITCHED
+    kept = {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
+    assert len(kept) == len(STOPS)
+    with world.stores() as stores:
+        assert lint.lint(stores) == ()
+    after = world.files()
+    switch.undo(world.root)
+    for path, data in kept.items():
+        (world.root / path).parent.mkdir(exist_ok=True)
+        (world.root / path).write_bytes(data)
+    with world.stores() as stores:
+        again = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
+    assert {row.patch.ref.path for row in again.rows() if row.outcome is Outcome.RESOLVED} == set(STOPS)
+    assert conclude(again) is Conclusion.SWITCHED
+    assert world.files() == after
+
+
+def test_a_file_resolved_beyond_recognition_is_not_kept(world: World, work: Work) -> None:
+    work.resolve({"gamma/main.py": b"all\nnew\n"})
+    work.proceed()
+    assert work.session is not None
+    assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/main.py"]
+    assert workspace.load(work.folder).request.recorded == ()

@@ -133,11 +133,11 @@ def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> Non
 def test_rebase(stack: Stack, world: World) -> None:
     before = world.files()
     found = parsed(stack(*REBASE, "--dry-run", "--json"))
-    assert keys(found) == "upstream onto conclusion unmet legs"
+    assert keys(found) == "upstream onto conclusion unmet legs stopped"
     assert found["conclusion"] == "dry-run"
-    assert keys(found["legs"][0]) == "upstream from to patches"
+    assert keys(found["legs"][0]) == "upstream from to rungs patches"
     assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
-    assert keys(found["legs"][0]["patches"][0]) == "series file outcome tree evidence conflicts"
+    assert keys(found["legs"][0]["patches"][0]) == "series file outcome tree rung landed evidence residue conflicts drifts"
     assert [patch["outcome"] for patch in found["legs"][0]["patches"]] == ["clean", "moved", "landed"]
     assert world.files() == before
     done = stack(*REBASE)
@@ -159,7 +159,14 @@ def test_rebase_in_conflict(stack: Stack, world: World) -> None:
     as_json = stack(*CONFLICT, "--json")
     found = parsed(as_json)
     assert (as_json.code, found["conclusion"]) == (1, "conflict")
-    assert found["legs"][0]["patches"][0]["conflicts"] == [{"path": "gamma/main.py", "lines": [10, 10], "reason": "content"}]
+    assert found["legs"][0]["patches"][0]["conflicts"] == [
+        {
+            "path": "gamma/main.py",
+            "lines": [10, 10],
+            "reason": "content",
+            "upstream": [{"commit": found["legs"][0]["rungs"][0]["commit"], "subject": "v2.2"}],
+        }
+    ]
     assert stack(*CONFLICT, "--dry-run").code == 1
     assert world.files() == before
 
@@ -182,12 +189,19 @@ def test_range_diff(stack: Stack) -> None:
     assert "\x1b" not in ran.out
 
 
+def rung(patch: str) -> str:
+    return "v1.3" if "/alpha/" in patch else "v2.2"
+
+
 def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     ran = stack(*CONFLICT, "--workspace", folder)
     for number, patch in enumerate(STOPS):
         assert ran.code == 1
-        assert f"stopped at {patch}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n" in ran.out
+        assert (
+            f"stopped at {patch} on {rung(patch)}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n"
+            in ran.out
+        )
         unresolved = stack("rebase", "--continue", folder, root=None)
         assert unresolved.refused().endswith("is not resolved: edit it, `git add` it, then run --continue again")
         for path, content in RESOLUTIONS[patch].items():
@@ -196,9 +210,10 @@ def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
         ran = stack("rebase", "--continue", folder, *(["--json"] if number == 1 else []), root=None)
         if number == 1:
             assert parsed(ran)["conclusion"] == "conflict"
+            assert parsed(ran)["stopped"]["patch"] == STOPS[2]
             ran = Ran(
                 ran.code,
-                f"stopped at {STOPS[2]}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n",
+                f"stopped at {STOPS[2]} on {rung(STOPS[2])}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n",
                 "",
             )
     assert ran.code == 0

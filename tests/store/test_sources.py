@@ -171,12 +171,12 @@ def test_tags_that_are_no_ref_names(tmp_path: Path, pin: Pin, tag: str, source: 
         obtain(pin, tag, cache=tmp_path, source=source)
 
 
-def test_tags_and_versions(pin: Pin) -> None:
+def test_tags_and_versions(pin: Pin, tmp_path: Path) -> None:
     assert version_of("v0.7.2.post1") == "0.7.2.post1"
     assert version_of("0.7.2") == "0.7.2"
-    assert known_tags(pin) == ["v1.0", "v1.1.post1"]
+    assert known_tags(pin, cache=tmp_path) == ["v1.0", "v1.1.post1"]
     with pytest.raises(StackError, match="names no source archive"):
-        known_tags(replace(pin, archive=None))
+        known_tags(replace(pin, archive=None), cache=tmp_path)
 
 
 def test_a_hostile_archive_leaves_nothing_in_the_store(tmp_path: Path, server: Server, pin: Pin) -> None:

@@ -70,6 +70,20 @@ class Stores:
             vendored=self.stack.pins.upstreams,
         )
 
+    def tags(self, upstream: str) -> list[str]:
+        """The names of an upstream's releases, wherever its trees come from.
+
+        Raises:
+            StackError: the registry or the remote cannot be asked.
+
+        """
+        return sources.known_tags(self.stack.pins.get(upstream), cache=self.place.cache, source=self.place.source)
+
+    def tell(self, step: str) -> None:
+        """Say what is being done, where it takes a while."""
+        if self.place.progress is not None:
+            self.place.progress(step, 0, None)
+
     def base(self, upstream: str) -> CommitId:
         """The commit that the patches of an upstream stand on at the pins.
 

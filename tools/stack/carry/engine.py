@@ -1,17 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying a chain of patches from one base to another: every patch is tried, each gets its outcome."""
+"""Carrying a chain of patches from one base to another, rung by rung: every patch is tried, each gets its outcome."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Self
 
-from stack.carry import apply
+from stack.carry import apply, blame, landing, residue
 from stack.carry.export import Diffs
+from stack.carry.history import Index
+from stack.carry.ladder import Rung
+from stack.carry.landing import Found
 from stack.carry.merge import FileMerges, Merged, ahead, merge
-from stack.carry.outcome import Carried, Outcome
-from stack.model.diff import places
+from stack.carry.outcome import Carried, Conflict, Landed, Outcome
+from stack.carry.rescue import rescue
+from stack.carry.resolutions import Resolutions
+from stack.carry.way import Way
+from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import Objects
+
+_STILL_THERE = 0.5
+"""Where less than this share of a landed change is left in the new base, it was changed again, or taken back."""
+
+
+_Trees = tuple[TreeId, TreeId, TreeId]
+"""Before a patch, on the new base, after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aids:
+    """What a carry may know beyond the trees.
+
+    `index`: what the way changed, for landing and blame. `resolutions`: conflicts that a person has resolved before. `pulls`: the
+    pull requests of a patch, by its path below `stacks/`, beside those that it names itself.
+    """
+
+    index: Index | None = None
+    resolutions: Resolutions | None = None
+    pulls: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +50,20 @@ class Carry:
     """
 
     base: CommitId
-    onto: CommitId
+    rungs: tuple[Rung, ...]
     sources: tuple[CommitId, ...]
     rows: tuple[Carried, ...]
     exported: Mapping[str, bytes]
 
     @property
+    def onto(self) -> CommitId:
+        """The new base."""
+        return self.rungs[-1].commit
+
+    @property
     def complete(self) -> bool:
         """Whether no patch needs a person."""
-        return all(row.outcome is not Outcome.CONFLICT for row in self.rows)
+        return not any(row.needs_person for row in self.rows)
 
     @property
     def source_tip(self) -> CommitId:
@@ -50,67 +83,269 @@ def carry(
     onto: CommitId,
     patches: Sequence[Patch],
     *,
+    name: str = "",
+    through: Sequence[Rung] = (),
     resolved: Mapping[str, TreeId] | None = None,
+    aids: Aids | None = None,
 ) -> Carry:
     """Carry `patches`, a chain on `base`, onto `onto`.
 
-    A patch in conflict is left out and the next ones are tried without it. `resolved` gives the tree after a patch (by its path
-    below `stacks/`) where a person has resolved its conflict.
+    A patch in conflict is left out and the next ones are tried without it.
+
+    Args:
+        objects: the repository that has both bases.
+        base: where the patches apply.
+        onto: where they go.
+        patches: the chain.
+        name: what the user calls `onto`.
+        through: the rungs on the way.
+        resolved: the tree after a patch where a person has resolved its conflict, by `step_name`.
+        aids: what else is known; without, a patch's outcome is what a three-way merge says.
 
     Raises:
         DoesNotApply: a patch does not fit `base`.
 
     """
     sources = apply.chain(objects, base, patches)
-    merges = ahead(objects, objects.tree_of(onto), [objects.tree_of(commit) for commit in (base, *sources)])
-    rows: list[Carried] = []
-    tip = onto
-    exported: dict[str, bytes] = {}
-    made: list[tuple[Patch, CommitId]] = []
-    with Diffs(objects) as diffs:
-        for patch, before, source in zip(patches, (base, *sources), sources, strict=False):
-            row = _carry_one(objects, merges, patch, before, source, tip, (resolved or {}).get(patch.ref.path))
-            if row.outcome is Outcome.CONFLICT:
-                row = replace(row, evidence=_follows(row, rows))
-            if row.commit is not None:
-                if _same_change(objects, (before, source), (tip, row.commit)):
-                    exported[patch.ref.path] = patch.raw
-                else:
-                    diffs.add(row.commit)
-                    made.append((patch, row.commit))
-                tip = row.commit
-            rows.append(row)
-        exported |= diffs.finish(made)
-    return Carry(base, onto, sources, tuple(_placed(row, exported) for row in rows), exported)
+    rungs = (*through, Rung(name or onto, onto))
+    climb = _Climb(objects, base, rungs, resolved or {}, aids)
+    links = [_Link(patch, source) for patch, source in zip(patches, sources, strict=True)]
+    with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
+        for number in range(len(rungs)):
+            climb.rung(number, links, export.add if number == len(rungs) - 1 else None)
+        exported = export.finish()
+    rows = tuple(_placed(link.finished(), link.hint, exported) for link in links)
+    return Carry(base, rungs, sources, rows, exported)
 
 
-def _carry_one(
-    objects: Objects,
-    merges: FileMerges,
-    patch: Patch,
-    before: CommitId,
-    source: CommitId,
-    tip: CommitId,
-    resolved: TreeId | None,
-) -> Carried:
-    ours = objects.tree_of(tip)
-    by_hand = resolved is not None
-    merged = Merged(resolved) if resolved else merge(objects, merges, objects.tree_of(before), ours, objects.tree_of(source))
-    if merged.conflicts:
-        return Carried(patch, Outcome.CONFLICT, source, None, ours, merged.conflicts)
-    if merged.tree == ours:
-        return Carried(
-            patch,
-            Outcome.LANDED,
-            source,
-            None,
-            ours,
-            evidence="left out by hand" if by_hand else "nothing left to change",
-            resolved=by_hand,
+def step_name(path: str, rung: str) -> str:
+    """A patch at a rung, as one name."""
+    return f"{path} on {rung}"
+
+
+class _Export:
+    """The patch files of what is carried: git works on the first while the last are merged."""
+
+    def __init__(self, objects: Objects, before: Mapping[str, CommitId]) -> None:
+        self._objects = objects
+        self._before = before
+        self._diffs = Diffs(objects)
+        self._same: dict[str, bytes] = {}
+        self._made: list[tuple[Patch, CommitId]] = []
+
+    def __enter__(self) -> Self:
+        self._diffs.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._diffs.__exit__(kind, value, trace)
+
+    def add(self, origin: CommitId, row: Carried) -> None:
+        """One more patch; `origin` is its commit on the old base."""
+        assert row.commit is not None
+        path = row.patch.ref.path
+        if _same_change(self._objects, (self._before[path], origin), (row.tip, row.commit)):
+            self._same[path] = row.patch.raw
+        else:
+            self._diffs.add(row.commit)
+            self._made.append((row.patch, row.commit))
+
+    def finish(self) -> dict[str, bytes]:
+        """All patch files, by their paths."""
+        return self._same | self._diffs.finish(self._made)
+
+
+@dataclass(slots=True)
+class _Link:
+    """A patch on its way up: where it began, where it stands, and what happened so far."""
+
+    patch: Patch
+    origin: CommitId
+    row: Carried | None = None
+    told: list[str] = field(default_factory=list)
+    outcome: Outcome = Outcome.CLEAN
+    residue: bytes = b""
+    by_hand: bool = False
+    landed: Landed | None = None
+    hint: tuple[Landed, str] | None = None
+    """What has a part of a patch that merges all the same: it has landed in part if the patch has become smaller."""
+
+    @property
+    def alive(self) -> bool:
+        return self.row is None or self.row.commit is not None
+
+    def finished(self) -> Carried:
+        assert self.row is not None
+        outcome = self.row.outcome if self.row.outcome is not Outcome.CLEAN else self.outcome
+        evidence = tuple(dict.fromkeys((*self.told, *self.row.evidence)))
+        return replace(
+            self.row,
+            outcome=outcome,
+            evidence=evidence,
+            residue=self.row.residue or self.residue,
+            by_hand=self.by_hand or self.row.by_hand,
+            landed=self.row.landed or self.landed,
         )
-    new = apply.commit(objects, merged.tree, tip, patch)
-    evidence = "; ".join([*merged.notes, *(["resolved by hand"] if by_hand else [])])
-    return Carried(patch, Outcome.CLEAN, source, new, merged.tree, evidence=evidence, resolved=by_hand)
+
+
+class _Climb:
+    """One carry: what it works on, and the merges that it has made."""
+
+    def __init__(
+        self, objects: Objects, base: CommitId, rungs: Sequence[Rung], resolved: Mapping[str, TreeId], aids: Aids | None
+    ) -> None:
+        self.objects = objects
+        self.base = base
+        self.rungs = rungs
+        self.resolved = resolved
+        self.aids = aids
+        self.merges: FileMerges = {}
+        self.way = Way(objects, base, rungs, aids.index) if aids is not None and aids.index is not None else None
+        self.found: dict[str, Found | None] = {}
+
+    def rung(self, number: int, links: Sequence[_Link], written: Callable[[CommitId, Carried], None] | None) -> None:
+        """Carry what is alive to the next rung; `written` is told of every patch that has its commit there."""
+        before = self.rungs[number - 1].commit if number else self.base
+        tip = self.rungs[number].commit
+        alive = [link for link in links if link.alive]
+        standing = [before, *(link.row.commit if link.row and link.row.commit else link.origin for link in alive)]
+        trees = [self.objects.tree_of(commit) for commit in standing]
+        self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees)
+        rows: list[Carried] = []
+        for link, was, source in zip(alive, standing, standing[1:], strict=False):
+            row = self._one(number, link, was, source, tip)
+            if row.outcome is Outcome.CONFLICT:
+                row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
+            self._note(number, link, row)
+            if row.commit is not None:
+                tip = row.commit
+                if written is not None:
+                    written(link.origin, row)
+            rows.append(row)
+
+    def _note(self, number: int, link: _Link, row: Carried) -> None:
+        """Keep what a lower rung has to tell: the rows above it will be clean."""
+        if row.outcome not in (Outcome.CLEAN, Outcome.LANDED, Outcome.CONFLICT):
+            link.outcome = row.outcome
+            link.residue = row.residue or link.residue
+            link.landed = row.landed or link.landed
+        last = number == len(self.rungs) - 1
+        link.told += [said if last else f"{said} (at {self.rungs[number].name})" for said in row.evidence]
+        link.by_hand = link.by_hand or row.by_hand
+        link.row = replace(row, evidence=())
+
+    def _one(self, number: int, link: _Link, before: CommitId, source: CommitId, tip: CommitId) -> Carried:
+        patch, rung = link.patch, self.rungs[number]
+        ours = self.objects.tree_of(tip)
+        blank = Carried(patch, Outcome.CLEAN, source, tip, None, ours, rung.name)
+        by_hand = self.resolved.get(step_name(patch.ref.path, rung.name))
+        if by_hand is not None:
+            return self._by_hand(blank, by_hand)
+        trees = self.objects.tree_of(before), ours, self.objects.tree_of(source)
+        merged = merge(self.objects, self.merges, *trees)
+        if not merged.conflicts and merged.tree == ours:
+            return self._empty(blank, number)
+        known = self._known(number, link, trees, merged, blank)
+        if known is not None:
+            return known
+        if merged.conflicts:
+            return self._conflict(blank, trees, merged)
+        return self._carried(blank, merged.tree, merged.notes)
+
+    def _by_hand(self, row: Carried, tree: TreeId) -> Carried:
+        """What a person has made of it."""
+        if tree == row.tree:
+            return replace(row, outcome=Outcome.LANDED, evidence=("left out by hand",), by_hand=True)
+        return replace(self._carried(row, tree, ("resolved by hand",)), by_hand=True)
+
+    def _known(self, number: int, link: _Link, trees: _Trees, merged: Merged, row: Carried) -> Carried | None:
+        """What the way knows of a patch whose merge leaves something: landed all the same, or in part; None where nothing."""
+        found = self._search(link.patch)
+        if found is None or self.way is None or not self.way.reached(found, number):
+            return None
+        if found.landed:
+            if not self._is_gone(link.patch, merged):
+                return self._landed(row, found)
+            link.told.append(self._taken_back(link.patch, found))
+            return None
+        if merged.conflicts:
+            return self._partly(row, found, trees, merged)
+        link.hint = self.way.landed(found), self.way.word(found)
+        return None
+
+    def _carried(self, row: Carried, tree: TreeId, evidence: tuple[str, ...], outcome: Outcome = Outcome.CLEAN) -> Carried:
+        commit = apply.commit(self.objects, tree, row.tip, row.patch)
+        return replace(row, outcome=outcome, commit=commit, tree=tree, evidence=evidence)
+
+    def _search(self, patch: Patch) -> Found | None:
+        if self.aids is None or self.aids.index is None:
+            return None
+        path = patch.ref.path
+        if path not in self.found:
+            pulls = landing.recorded(patch) | self.aids.pulls.get(path, frozenset())
+            self.found[path] = landing.search(self.aids.index, apply.files(patch), pulls)
+        return self.found[path]
+
+    def _empty(self, row: Carried, number: int) -> Carried:
+        """The merge leaves nothing: the base has the change by now."""
+        row = replace(row, outcome=Outcome.LANDED)
+        found = self._search(row.patch)
+        if found is not None and self.way is not None and self.way.reached(found, number):
+            return self._landed(row, found)
+        return replace(row, evidence=("nothing left to change",))
+
+    def _landed(self, row: Carried, found: Found) -> Carried:
+        assert self.way is not None
+        landed = self.way.landed(found)
+        evidence = [self.way.word(found)]
+        onto = self.objects.tree_of(self.rungs[-1].commit)
+        if landing.present(self.objects, onto, apply.files(row.patch)) < _STILL_THERE:
+            evidence.append("most of it was changed again since")
+        return replace(row, outcome=Outcome.LANDED, landed=landed, evidence=("; ".join(evidence),))
+
+    def _is_gone(self, patch: Patch, merged: Merged) -> bool:
+        """Whether upstream had the change and dropped it again: then it merges as if nothing had been, and little of it is there."""
+        if merged.conflicts:
+            return False
+        onto = self.objects.tree_of(self.rungs[-1].commit)
+        return landing.present(self.objects, onto, apply.files(patch)) < _STILL_THERE
+
+    def _taken_back(self, patch: Patch, found: Found) -> str:
+        assert self.way is not None
+        assert self.aids is not None
+        assert self.aids.index is not None
+        by = landing.reversal(self.aids.index, apply.files(patch))
+        since = f" with {by.commit[:12]} {by.subject}" if by is not None else ""
+        return f"upstream had it ({self.way.word(found)}) and dropped it again{since}"
+
+    def _partly(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
+        """Carry what upstream lacks of a patch in conflict."""
+        assert self.way is not None
+        before, ours, after = trees
+        landed = self.way.landed(found)
+        left = residue.residue(self.objects, before, after, found.missing)
+        row = replace(row, landed=landed, residue=residue.difference(self.objects, before, left))
+        again = merge(self.objects, self.merges, before, ours, left)
+        evidence = (self.way.word(found), f"missing in {', '.join(found.files)}")
+        if again.conflicts or again.tree == ours:
+            named = self._blamed(row, trees, merged)
+            return replace(row, outcome=Outcome.PARTLY_LANDED, conflicts=named, evidence=evidence)
+        return self._carried(row, again.tree, evidence, Outcome.PARTLY_LANDED)
+
+    def _conflict(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
+        evidence: tuple[str, ...] = ()
+        if self.aids is not None:
+            rescued = rescue(self.objects, self.aids.resolutions, *trees, merged)
+            if rescued.tree is not None and rescued.tree != trees[1]:
+                return self._carried(row, rescued.tree, rescued.evidence, rescued.outcome)
+            evidence = rescued.evidence
+        return replace(row, outcome=Outcome.CONFLICT, conflicts=self._blamed(row, trees, merged), evidence=evidence)
+
+    def _blamed(self, row: Carried, trees: _Trees, merged: Merged) -> tuple[Conflict, ...]:
+        if self.aids is None:
+            return merged.conflicts
+        rung = next(rung for rung in self.rungs if rung.name == row.rung)
+        return blame.conflicts(self.objects, self.merges, self.aids.index, rung, trees, merged.conflicts)
 
 
 def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[CommitId, CommitId]) -> bool:
@@ -119,24 +354,32 @@ def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[Co
     return changes[0] == changes[1]
 
 
-def _follows(row: Carried, earlier: Sequence[Carried]) -> str:
+def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:
     """Names the earlier conflict in the same file, if there is one: this one may only follow from it."""
     paths = {conflict.path for conflict in row.conflicts}
     for other in earlier:
         if other.outcome is Outcome.CONFLICT and paths & set(apply.touched(other.patch)):
-            return f"may only follow from {other.patch.ref.path}"
-    return ""
+            return (f"may only follow from {other.patch.ref.path}",)
+    return ()
 
 
-def _placed(row: Carried, exported: Mapping[str, bytes]) -> Carried:
+def _placed(row: Carried, hint: tuple[Landed, str] | None, exported: Mapping[str, bytes]) -> Carried:
     """Tell `moved` from `clean`: by the lines and files at which the exported patch applies."""
     data = exported.get(row.patch.ref.path)
     if data is None or data == row.patch.raw:
         return row
-    was, now = places(row.patch.diff), places(data[len(row.patch.raw) - len(row.patch.diff) :])
+    diff = data[len(row.patch.raw) - len(row.patch.diff) :]
+    if hint is not None and row.outcome is Outcome.CLEAN and _size(diff) < _size(row.patch.diff):
+        return replace(row, outcome=Outcome.PARTLY_LANDED, landed=hint[0], evidence=(*row.evidence, hint[1]), residue=diff)
+    was, now = places(row.patch.diff), places(diff)
     if was == now:
         return row
-    return replace(row, outcome=Outcome.MOVED, evidence="; ".join(filter(None, (row.evidence, f"now {_shift(was, now)}"))))
+    outcome = Outcome.MOVED if row.outcome is Outcome.CLEAN else row.outcome
+    return replace(row, outcome=outcome, evidence=(*row.evidence, f"now {_shift(was, now)}"))
+
+
+def _size(diff: bytes) -> int:
+    return sum(file_line[:1] in (b"+", b"-") for file in parse(diff) for hunk in file.hunks for file_line in hunk.lines)
 
 
 def _shift(was: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> str:

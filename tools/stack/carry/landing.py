@@ -1,197 +1,226 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which commit of a range brought a patch's change upstream, under whatever name and however it was reworked on the way.
+"""Which commit or release brought a patch's change upstream, under whatever name and however it was reworked on the way.
 
-The lines that every commit of a range adds and removes are indexed once and kept. A patch is held against all of them: the
-share of its lines that one commit has, too, is the score. Lines that many commits share (a licence header, `return None`) say
-nothing and are left out, unless the patch has nothing else. Where a patch has too few lines to tell, it has to be the same
-patch: same files, same lines, as `git patch-id` sees it at zero context.
+A patch is held against the lines that every step of the way added and removed (see `history`): the share of its lines that a
+step has, too, is the score. Lines that many steps share (a licence header, `return None`) say nothing and are left out. Where a
+patch has too few lines to tell, it has to be the same patch, or its pull request's number has to be recorded.
 """
 
-import hashlib
+import itertools
 import re
-import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from stack.model.diff import FileDiff, parse
-from stack.model.ids import CommitId, TreeId
-from stack.store import cache as places
-from stack.store import git
+from stack.carry import history
+from stack.carry.history import Index, Line, Step
+from stack.model import patch as patches
+from stack.model.diff import FileDiff
+from stack.model.ids import TreeId
+from stack.model.patch import Patch
 from stack.store.objects import FILES, Objects
 
 LANDED = 0.9
 """From here on a patch has landed. Chosen on FlashInfer v0.6.4 -> v0.6.8, reported on other ranges: benchmarks/landing.py."""
 PARTLY = 0.5
-"""From here on a part of it has."""
+"""From here on a part of it has; so much is enough, too, where the pull request's number says that it is the same change."""
 FEW = 3
 """Fewer telling lines than this prove nothing by themselves."""
 COMMON = 0.02
 """A line in more than this share of the commits (and in more than five) is common."""
+MORE = 0.2
+"""A further commit counts where it has at least this share of the patch that the ones before lack: it landed in parts."""
+_PARTS = 3
 
-_FORMAT = 2
-_WORD = re.compile(rb"[A-Za-z0-9_]")
-_SHORTEST = 3
-_SIDES = {b"+": 1, b"-": -1}
-_SPACE = re.compile(rb"\s+")
-
-Line = tuple[int, int]
-"""(side, hash): side +1 added, -1 removed; hash of the line without its blanks."""
+_SUBJECT_NUMBER = re.compile(r"\(#(\d+)\)\s*$")
+_PULL_ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/(\d+)\b")
+_SAYS_WHERE = frozenset({"upstream", "upstream-pr", "upstream-pull", "pull-request", "pr", "forwarded", "submitted"})
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """The commit that has most of a patch, and how much."""
+class Found:
+    """The steps that have most of a patch (the one with most of it first), how much they have, and the lines that none has."""
 
-    commit: CommitId
-    subject: str
+    steps: tuple[Step, ...]
     score: float
-    missing: tuple[str, ...]
-    """Files of the patch of which lines are missing in that commit."""
+    missing: frozenset[tuple[str, Line]] = frozenset()
+    pull: int | None = None
 
     @property
     def landed(self) -> bool:
         """Whether the score reaches the bar."""
-        return self.score >= LANDED
+        return self.score >= (PARTLY if self.pull is not None else LANDED)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of the patch of which lines are missing."""
+        return tuple(sorted({path for path, _ in self.missing}))
 
 
-class Index:
-    """The lines of every commit of one range."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-        self._commits = int(database.execute("select count(*) from commits").fetchone()[0])
-        self._common = max(5, int(self._commits * COMMON))
-
-    def close(self) -> None:
-        """Give the file back."""
-        self._database.close()
-
-    def search(self, files: Sequence[FileDiff]) -> Landing | None:
-        """The commit that holds most of a patch; None where none holds half of it."""
-        wanted = Counter(line for file in files for line in _lines(file))
-        same = self._same(files)
-        if same is not None:
-            return Landing(*same, 1.0, ())
-        spread = self._spread(wanted)
-        telling = {line: count for line, count in wanted.items() if spread.get(line, 0) <= self._common}
-        if sum(telling.values()) < FEW:
-            return None
-        best = self._best(telling)
-        if best is None or best[1] / sum(telling.values()) < PARTLY:
-            return None
-        commit, hits = best
-        name, subject = self._database.execute("select id, subject from commits where number = ?", (commit,)).fetchone()
-        missing = tuple(file.path for file in files if self._missing(file, commit, telling))
-        return Landing(CommitId(name), subject, hits / sum(telling.values()), missing)
-
-    def _same(self, files: Sequence[FileDiff]) -> tuple[CommitId, str] | None:
-        found = self._database.execute("select id, subject from commits where patch = ?", (_patch_id(files),)).fetchone()
-        return (CommitId(found[0]), found[1]) if found else None
-
-    def _spread(self, lines: Iterable[Line]) -> dict[Line, int]:
-        """In how many commits each line is."""
-        ask = "select count(*) from lines where hash = ? and side = ?"
-        return {line: self._database.execute(ask, (line[1], line[0])).fetchone()[0] for line in lines}
-
-    def _best(self, telling: Mapping[Line, int]) -> tuple[int, int] | None:
-        hits: Counter[int] = Counter()
-        for line, count in telling.items():
-            for commit, there in self._database.execute(
-                "select commit_number, count from lines where hash = ? and side = ?", (line[1], line[0])
-            ):
-                hits[commit] += min(count, there)
-        # The first of several with the same score: later ones only carried it on.
-        return max(hits.items(), key=lambda item: (item[1], -item[0])) if hits else None
-
-    def _missing(self, file: FileDiff, commit: int, telling: Mapping[Line, int]) -> bool:
-        ask = "select 1 from lines where hash = ? and side = ? and commit_number = ?"
-        return any(
-            self._database.execute(ask, (line[1], line[0], commit)).fetchone() is None
-            for line in set(_lines(file))
-            if line in telling
-        )
+def recorded(patch: Patch) -> frozenset[int]:
+    """The pull requests that a patch names as its own: `(#12)` at the end of its subject, or an address in a trailer."""
+    found = set(_SUBJECT_NUMBER.findall(patch.subject))
+    for key, value in patches.trailers(patch.message):
+        if key.lower() in _SAYS_WHERE:
+            found |= set(_PULL_ADDRESS.findall(value))
+    return frozenset(map(int, found))
 
 
-def index(objects: Objects, base: CommitId, onto: CommitId, cache: Path) -> Index:
-    """The index of the first-parent commits of `base..onto`; built on the first call, then kept.
+def pull_number(address: str) -> int | None:
+    """The number of a pull request, from its address."""
+    found = _PULL_ADDRESS.search(address)
+    return int(found[1]) if found else None
 
-    Raises:
-        StackError: git cannot read the range, or the cache cannot be written.
+
+def search(index: Index, files: Sequence[FileDiff], pulls: Collection[int] = ()) -> Found | None:
+    """What brought a patch; None where nothing on the way has half of it.
+
+    Args:
+        index: the way.
+        files: the patch's change.
+        pulls: the numbers of the patch's own pull requests.
 
     """
-    file = cache / "landing" / f"{base}-{onto}-{_FORMAT}.sqlite"
-    if not file.exists():
-        with places.lock(file):
-            if not file.exists():
-                part = file.with_suffix(".part")
-                part.unlink(missing_ok=True)
-                _build(objects, base, onto, part)
-                part.rename(file)
-    return Index(sqlite3.connect(f"file:{file}?mode=ro", uri=True))
+    same = index.same_patch(files)
+    if same is not None:
+        return Found((same,), 1.0)
+    wanted = _wanted(files)
+    telling = _telling(index, wanted)
+    for number in sorted(pulls):
+        step = index.pull(number)
+        if step is not None:
+            return _in_pull(index, telling, step, number)
+    if sum(telling.values()) < FEW:
+        return None
+    found = _by_files(index, files, telling) if index.releases else _by_commits(index, telling)
+    return found if found is not None and found.score >= PARTLY else None
 
 
-def _build(objects: Objects, base: CommitId, onto: CommitId, file: Path) -> None:
-    with closing(sqlite3.connect(file)) as database:
-        # A file that is built aside and renamed when it is whole needs no journal.
-        database.executescript(
-            "pragma journal_mode = off; pragma synchronous = off;"
-            "create table commits (number integer primary key, id text, subject text, patch integer);"
-            "create table lines (hash integer, side integer, commit_number integer, count integer);"
+def reversal(index: Index, files: Sequence[FileDiff]) -> Step | None:
+    """The last step that took a patch back; None where none did so as a whole."""
+    found = search(index, [_reversed(file) for file in files])
+    return max(found.steps) if found is not None and found.landed else None
+
+
+def _reversed(file: FileDiff) -> FileDiff:
+    hunks = tuple(
+        replace(
+            hunk,
+            old_start=hunk.new_start,
+            old_count=hunk.new_count,
+            new_start=hunk.old_start,
+            new_count=hunk.old_count,
+            lines=tuple(_turned(hunk.lines)),
         )
-        for number, (commit, subject, files) in enumerate(_commits(objects, base, onto)):
-            database.execute("insert into commits values (?, ?, ?, ?)", (number, commit, subject, _patch_id(files)))
-            counted = Counter(line for each in files for line in _lines(each))
-            rows = ((line, side, number, count) for (side, line), count in counted.items())
-            database.executemany("insert into lines values (?, ?, ?, ?)", rows)
-        database.executescript("create index by_line on lines (hash, side); create index by_patch on commits (patch);")
-        database.commit()
+        for hunk in file.hunks
+    )
+    return replace(
+        file,
+        old=file.new,
+        new=file.old,
+        old_id=file.new_id,
+        new_id=file.old_id,
+        old_mode=file.new_mode,
+        new_mode=file.old_mode,
+        hunks=hunks,
+    )
 
 
-def _commits(objects: Objects, base: CommitId, onto: CommitId) -> Iterator[tuple[CommitId, str, list[FileDiff]]]:
-    """The commits of a range, oldest first, with their changes at zero context."""
-    show = ["-p", "-U0", "--no-renames", "--no-ext-diff", "--no-textconv", "--format=%x00%H %s%x00"]
-    log = ["-c", "core.quotePath=false", "log", "--reverse", "--first-parent", "--no-merges", *show, f"{base}..{onto}"]
-    parts = git.run(log, env={"GIT_DIR": str(objects.repository)}).stdout.split(b"\0")
-    for head, diff in zip(parts[1::2], parts[2::2], strict=False):
-        commit, _, subject = head.decode("utf-8", "replace").partition(" ")
-        yield CommitId(commit), subject, list(_changes(diff))
+def _turned(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """Added lines removed and removed ones added; what is removed comes first, as git writes it."""
+    for changed, group in itertools.groupby(lines, lambda line: line[:1] in (b"+", b"-")):
+        if not changed:
+            yield from group
+            continue
+        together = list(group)
+        yield from (b"-" + line[1:] for line in together if line[:1] == b"+")
+        yield from (b"+" + line[1:] for line in together if line[:1] == b"-")
 
 
-def _changes(diff: bytes) -> Iterator[FileDiff]:
-    """The files of one commit; what git shows of a submodule or a binary has no lines."""
-    if diff.strip():
-        yield from parse(diff.lstrip(b"\n"))
+_Wanted = Mapping[tuple[str, Line], int]
+"""How often a patch has a line, by the file that has it."""
 
 
-def _lines(file: FileDiff) -> Iterator[Line]:
-    """The telling lines of a file's change. A line without a word (a bracket, a rule of dashes) tells nothing."""
-    for hunk in file.hunks:
-        for line in hunk.lines:
-            side = _SIDES.get(line[:1])
-            if side is not None and len(_WORD.findall(line)) >= _SHORTEST:
-                yield side, _hash(_SPACE.sub(b"", line[1:]))
+def _wanted(files: Sequence[FileDiff]) -> _Wanted:
+    return Counter((file.path, line) for file in files for line in history.lines(file))
 
 
-def _patch_id(files: Sequence[FileDiff]) -> int:
-    """What stays the same when a patch moves: its files and lines, without numbers, context and blanks."""
-    digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(files, key=lambda each: each.path):
-        digest.update(f"{file.old}\0{file.new}\0{file.new_id if file.binary else ''}\0".encode("utf-8", "surrogateescape"))
-        for hunk in file.hunks:
-            for line in hunk.lines:
-                if line[:1] in _SIDES:
-                    digest.update(line[:1] + _SPACE.sub(b"", line[1:]) + b"\0")
-    return int.from_bytes(digest.digest(), "big", signed=True)
+def _telling(index: Index, wanted: _Wanted) -> dict[tuple[str, Line], int]:
+    """The lines that are not common on the way."""
+    common = max(5, int(index.units * COMMON))
+    spread = {line: index.spread(line) for line in {line for _, line in wanted}}
+    return {place: count for place, count in wanted.items() if spread[place[1]] <= common}
 
 
-def _hash(data: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)
+def _in_pull(index: Index, telling: _Wanted, step: Step, number: int) -> Found:
+    """How much of a patch is in the commit of its pull request."""
+    holding = {unit for unit in _units(index, telling) if index.unit(unit)[0] == step.number}
+    missing = frozenset(place for place in telling if not holding & {unit for unit, _ in index.holders(place[1])})
+    total = sum(telling.values())
+    return Found((step,), 1 - sum(telling[place] for place in missing) / total if total else 1.0, missing, number)
 
 
-def present(objects: Objects, tree: TreeId, files: Sequence[FileDiff]) -> float:
+def _units(index: Index, telling: _Wanted) -> set[int]:
+    return {unit for _, line in telling for unit, _ in index.holders(line)}
+
+
+def _by_commits(index: Index, telling: _Wanted) -> Found | None:
+    """The commit that has most of a patch, and those that have the rest."""
+    total = sum(telling.values())
+    per_line = Counter[Line]()
+    for (_, line), count in telling.items():
+        per_line[line] += count
+    holders = {line: dict(index.holders(line)) for line in per_line}
+    left = dict(per_line)
+    steps: list[Step] = []
+    score = 0.0
+    for _ in range(_PARTS):
+        hits: Counter[int] = Counter()
+        for line, count in left.items():
+            for unit, there in holders[line].items():
+                hits[unit] += min(count, there)
+        # The first of several with the same score: later ones only carried it on.
+        best = max(hits.items(), key=lambda item: (item[1], -item[0])) if hits else None
+        if best is None or best[1] < FEW or (steps and best[1] < MORE * total):
+            break
+        unit, share = best
+        steps.append(index.step(index.unit(unit)[0]))
+        score += share / total
+        left = {line: count for line, count in left.items() if unit not in holders[line]}
+    missing = frozenset(place for place in telling if place[1] in left)
+    return Found(tuple(steps), score, missing) if steps else None
+
+
+def _by_files(index: Index, files: Sequence[FileDiff], telling: _Wanted) -> Found | None:
+    """The releases whose files have most of a patch, file by file: first the file of the same path, else the one with most."""
+    total = sum(telling.values())
+    score = 0
+    steps: dict[int, Step] = {}
+    missing: set[tuple[str, Line]] = set()
+    for file in files:
+        own = {line: count for (path, line), count in telling.items() if path == file.path}
+        holders = {line: dict(index.holders(line)) for line in own}
+        hits: Counter[int] = Counter()
+        for line, count in own.items():
+            for unit, there in holders[line].items():
+                hits[unit] += min(count, there)
+        best = _best_file(index, hits, file.path)
+        missing |= {(file.path, line) for line in own if best not in holders[line]}
+        if best is not None:
+            score += hits[best]
+            step = index.step(index.unit(best)[0])
+            steps[step.number] = step
+    # All of it is there from the last of them on.
+    ordered = tuple(steps[number] for number in sorted(steps, reverse=True))
+    return Found(ordered, score / total, frozenset(missing)) if ordered else None
+
+
+def _best_file(index: Index, hits: Mapping[int, int], path: str) -> int | None:
+    ranked = sorted(hits, key=lambda unit: (hits[unit], index.unit(unit)[1] == path, -unit), reverse=True)
+    return ranked[0] if ranked and (index.unit(ranked[0])[1] == path or hits[ranked[0]] >= FEW) else None
+
+
+def present(objects: Objects, tree: TreeId, files: Iterable[FileDiff]) -> float:
     """The share of a patch's change that a tree shows: added lines that are in its file, removed ones that are not.
 
     A file that the tree lacks counts as showing nothing of what was added.
@@ -200,8 +229,8 @@ def present(objects: Objects, tree: TreeId, files: Sequence[FileDiff]) -> float:
     for file in files:
         entry = objects.entry(tree, file.path)
         data = objects.read(entry.id) if entry is not None and entry.mode in FILES else b""
-        have = {_hash(_SPACE.sub(b"", line)) for line in data.split(b"\n")}
-        for side, line in _lines(file):
+        have = {history.hashed(line) for line in data.split(b"\n")}
+        for side, line in history.lines(file):
             total += 1
             there += (line in have) == (side > 0)
     return there / total if total else 1.0

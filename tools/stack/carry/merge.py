@@ -74,7 +74,7 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
             return _read(objects, merge_trees(objects, base, ours, theirs))
         else:
             both[path] = Triple(old, have, new)
-    _merge_files(objects, merges, both.values())
+    merge_files(objects, merges, both.values())
     changes |= {path: merges[triple].entry for path, triple in both.items()}
     conflicts = [replace(one, path=path) for path, triple in both.items() for one in merges[triple].conflicts]
     return Merged(objects.replaced(ours, changes) if changes else ours, tuple(conflicts))
@@ -95,7 +95,7 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId]) -> FileMerges
     have = {path: entry for path in steps if (entry := objects.entry(onto, path)) is not None and entry.mode != FOLDER}
     while have:
         waiting = {path: triple for path in have if (triple := _next_merge(have, steps, path)) is not None}
-        _merge_files(objects, merges, waiting.values())
+        merge_files(objects, merges, waiting.values())
         have = {
             path: merged
             for path, triple in waiting.items()
@@ -114,7 +114,7 @@ def _next_merge(have: dict[str, Entry], steps: dict[str, list[tuple[Entry, Entry
     return None
 
 
-def _merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple]) -> None:
+def merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple]) -> None:
     """Merge many files in one call: as flat trees, each file under a number of its own."""
     names = {f"{number:05}": triple for number, triple in enumerate({triple for triple in triples if triple not in merges})}
     if not names:

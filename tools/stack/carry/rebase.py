@@ -1,34 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moving the stack to other releases: what would become of every patch, and the files of the stack as they would be then."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from stack.carry import bases, engine, required
+from stack.carry import bases, drifting, engine, history, ladder, landing, required, resolutions
 from stack.carry.bases import Stores
-from stack.carry.engine import Carry
+from stack.carry.engine import Aids, Carry
+from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.required import Need
+from stack.carry.resolutions import Resolution, Resolutions
 from stack.model import document, extras, patch, pins, series, switch
 from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
-from stack.model.stack import FOLDER, Stack
+from stack.model.stack import FOLDER, RESOLUTIONS, Stack
 from stack.store import git
 from stack.store.sources import SourceTree
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for. `resolved` are trees after patches whose conflicts a person has resolved, by patch path."""
+    """What the user asked for.
+
+    `through`: the releases to climb over, or `auto` for all between. `resolved`: trees after patches whose conflicts a person has
+    resolved, by `engine.step_name`. `recorded`: those resolutions, to be kept with the stack.
+    """
 
     upstream: str
     tag: str
     with_required: bool = False
+    through: tuple[str, ...] = ()
     resolved: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
+    recorded: tuple[Resolution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +65,16 @@ class Rebase:
     unmet: tuple[Need, ...]
 
     @property
-    def carried(self) -> bool:
-        """Whether no patch needs a person."""
-        return all(leg.carry.complete for leg in self.legs)
+    def open(self) -> tuple[tuple[Leg, Carried], ...]:
+        """The patches that need a person, in the order in which they have to be looked at: rung by rung, as they apply."""
+        found = [(leg, row) for leg in self.legs for row in leg.carry.rows if row.needs_person]
+        rungs = {leg.upstream: [rung.name for rung in leg.carry.rungs] for leg in self.legs}
+        order = [leg.upstream for leg in self.legs]
+        return tuple(sorted(found, key=lambda one: (order.index(one[0].upstream), rungs[one[0].upstream].index(one[1].rung))))
 
     def rows(self) -> Iterable[Carried]:
         """Every patch's outcome, leg by leg."""
         return (row for leg in self.legs for row in leg.carry.rows)
-
-    def first_conflict(self) -> tuple[Leg, Carried, CommitId] | None:
-        """The first patch that needs a person: its leg, its row, and the commit that it has to go onto."""
-        for leg in self.legs:
-            tip = leg.carry.onto
-            for row in leg.carry.rows:
-                if row.outcome is Outcome.CONFLICT:
-                    return leg, row, tip
-                tip = row.commit or tip
-        return None
 
     def pins(self) -> Pins:
         """The pins after the rebase."""
@@ -86,6 +88,10 @@ class Rebase:
             files[f"{FOLDER}/{row.patch.ref.path}"] = None
         for leg in self.legs:
             files |= {f"{FOLDER}/{path}": data for path, data in leg.carry.exported.items()}
+        known = Resolutions.load(root / FOLDER / RESOLUTIONS)
+        files |= {
+            f"{FOLDER}/{RESOLUTIONS}/{name}": data for name, data in resolutions.files(known, self.request.recorded).items()
+        }
         landed = {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
         for one in self.stack.series:
             if landed & set(one.patches):
@@ -112,10 +118,8 @@ def rebase(stores: Stores, request: Request) -> Rebase:
     legs: list[Leg] = []
     for name in stack.pins.names():
         if name in targets:
-            legs.append(_released(stores, name, targets[name], request.resolved))
-            legs += [
-                _vendored(stores, inner, legs[-1], targets[name], request.resolved) for inner in stack.pins.vendored_in(name)
-            ]
+            legs.append(_released(stores, name, targets[name], request))
+            legs += [_vendored(stores, inner, legs[-1], targets[name], request) for inner in stack.pins.vendored_in(name)]
     new_pins = stack.pins.replaced(*(leg.new for leg in legs))
     return Rebase(stack, request, tuple(legs), required.unmet(stated, new_pins))
 
@@ -131,19 +135,24 @@ class Conclusion(StrEnum):
     """It would switch; nothing was written."""
     CONFLICT = "conflict"
     """A patch needs a person; nothing was written."""
+    DRIFT = "drift"
+    """All patches apply, but one relies on what has changed; nothing was written."""
     MISMATCH = "mismatch"
     """The pins would not belong together; nothing was written."""
 
 
-def conclude(work: Rebase, *, allow_mismatch: bool = False, dry_run: bool = False) -> Conclusion:
+def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = False, dry_run: bool = False) -> Conclusion:
     """Switch pins and patch files together, if every patch is carried and the pins belong together.
 
     Raises:
         StackError: the stack's files have changed since they were read, or cannot be written; nothing has changed then.
 
     """
-    if not work.carried:
+    open_ = {row.outcome for _, row in work.open}
+    if open_ - {Outcome.DRIFTED}:
         return Conclusion.CONFLICT
+    if open_ and not allow_drift:
+        return Conclusion.DRIFT
     _check_readable(work)
     if work.unmet and not allow_mismatch:
         return Conclusion.MISMATCH
@@ -251,20 +260,76 @@ def _needs(stores: Stores, pin: Pin, tree: SourceTree) -> tuple[Need, ...]:
     return required.needs(stores.objects(pin.upstream), tree.tree, pin, tree.tag, stores.stack.pins)
 
 
-def _released(stores: Stores, name: str, target: SourceTree, resolved: Mapping[str, TreeId]) -> Leg:
+def _released(stores: Stores, name: str, target: SourceTree, request: Request) -> Leg:
     pin = stores.stack.pins.get(name)
-    carried = engine.carry(stores.objects(name), stores.base(name), target.commit, stores.stack.order(name), resolved=resolved)
+    way = [*_through(stores, pin, target, request), target]
+    base = stores.obtain(name)
+    carried = _carried(stores, name, base.commit, _rungs(way), request, _past(base), _rungs(way, past=True))
     return Leg(name, pin, _pinned(pin, target), carried)
 
 
-def _vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, resolved: Mapping[str, TreeId]) -> Leg:
+def _through(stores: Stores, pin: Pin, target: SourceTree, request: Request) -> list[SourceTree]:
+    """The releases on the way; `auto` looks for those of every upstream that moves."""
+    names: Iterable[str] = request.through if pin.upstream == request.upstream else ()
+    if request.through == (AUTO,):
+        names = ladder.between(stores.tags(pin.upstream), pin.tag or "", target.tag)
+    return [stores.obtain(pin.upstream, name) for name in names if name not in (pin.tag, target.tag)]
+
+
+def _rungs(way: Iterable[SourceTree], *, past: bool = False) -> tuple[Rung, ...]:
+    return tuple(Rung(tree.tag, _past(tree) if past else tree.commit) for tree in way)
+
+
+def _past(tree: SourceTree) -> CommitId:
+    """The commit whose history tells about a tree: with the git source, that below what was grafted."""
+    return CommitId(tree.names_commit) if tree.source == "git" and tree.names_commit is not None else tree.commit
+
+
+def _vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, request: Request) -> Leg:
     """A vendored upstream's leg: its patches go below the folder, after the holder's own."""
     objects = stores.objects(pin.upstream)
     base = bases.vendored_base(objects, pin, holder.carry.source_tip)
     onto = bases.vendored_base(objects, pin, holder.carry.tip)
     unpatched = objects.tree_of(bases.vendored_base(objects, pin, target.commit))
-    carried = engine.carry(objects, base, onto, stores.stack.order(pin.upstream), resolved=resolved)
+    rungs = (Rung(target.tag, onto),)
+    carried = _carried(stores, pin.upstream, base, rungs, request, base, rungs)
     return Leg(pin.upstream, pin, _vendored_pin(stores, pin, target, unpatched), carried)
+
+
+def _carried(
+    stores: Stores,
+    upstream: str,
+    base: CommitId,
+    rungs: tuple[Rung, ...],
+    request: Request,
+    past: CommitId,
+    past_rungs: tuple[Rung, ...],
+) -> Carry:
+    """An upstream's patches carried, with all that is known; `past` and `past_rungs` are the same ends with their history."""
+    objects, stack = stores.objects(upstream), stores.stack
+    patches = stack.order(upstream)
+    onto = rungs[-1]
+    if not patches or base == onto.commit:
+        return engine.carry(objects, base, onto.commit, patches, name=onto.name, resolved=request.resolved)
+    stores.tell("reading what changed upstream")
+    known = Resolutions.load(stack.root / FOLDER / RESOLUTIONS)
+    with contextlib.closing(history.index(objects, past, past_rungs, stores.place.cache)) as index:
+        aids = Aids(index, known, _pulls(stack))
+        carried = engine.carry(
+            objects, base, onto.commit, patches, name=onto.name, through=rungs[:-1], resolved=request.resolved, aids=aids
+        )
+        return drifting.judged(objects, carried, index)
+
+
+def _pulls(stack: Stack) -> dict[str, frozenset[int]]:
+    """The pull request of every series that has one, by the paths of its patches."""
+    numbers = {one.name: landing.pull_number(one.pull) for one in stack.series if one.pull}
+    return {
+        ref.path: frozenset({number})
+        for one in stack.series
+        for ref in one.patches
+        if (number := numbers.get(one.name)) is not None
+    }
 
 
 def _pinned(pin: Pin, target: SourceTree) -> Pin:

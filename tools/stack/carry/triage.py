@@ -7,12 +7,14 @@ The repository is only read: what a carry writes goes into a throw-away reposito
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from stack.carry import apply, engine, landing
-from stack.carry.landing import Index, Landing
+from stack.carry import apply, drifting, engine, history, ladder
+from stack.carry.engine import Aids, Carry
+from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Conflict, Outcome
+from stack.carry.resolutions import Resolutions
 from stack.model import patch as patches
 from stack.model.errors import StackError
 from stack.model.ids import CommitId
@@ -22,76 +24,129 @@ from stack.store import git
 from stack.store.objects import Objects
 
 _NOBODY = Author("unknown", "unknown@localhost", "0 +0000")
-_STILL_THERE = 0.5
-"""Where less than this share of a landed change is left in the new base, the evidence says so: perhaps it was taken back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One patch's outcome; `landed` is the commit that brought it upstream, where one is found."""
+    """One patch's outcome, and its file as it would be on the new base (None where it is left out)."""
 
     file: Path
     carried: Carried
-    landed: Landing | None
+    exported: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """All outcomes, in the order of the patches."""
+    """All outcomes, in the order of the patches; the last of `rungs` is the new base."""
 
     base: CommitId
     onto: CommitId
+    rungs: tuple[Rung, ...]
     rows: tuple[Row, ...]
 
 
-def triage(repo: Path, base: str, onto: str, files: Sequence[Path], *, cache: Path, independent: bool = False) -> Triage:
-    """Try every patch on `onto`: as a series on `base` in the order given, or each alone on it.
+@dataclass(frozen=True, slots=True)
+class Range:
+    """From where to where; `through` are the rungs on the way, by name, or `auto` alone."""
+
+    base: str
+    onto: str
+    through: tuple[str, ...] = ()
+
+
+def triage(
+    repo: Path,
+    span: Range,
+    files: Sequence[Path],
+    *,
+    cache: Path,
+    independent: bool = False,
+    resolutions: Resolutions | None = None,
+) -> Triage:
+    """Try every patch on the new base: as a series on the old one in the order given, or each alone on it.
 
     Raises:
-        StackError: no such repository or revision, a file that is no patch, or a patch that does not apply to `base`.
+        StackError: no such repository or revision, a file that is no patch, or a patch that does not apply to the base.
 
     """
     git.require()
     lent = _objects_folder(repo)
+    twice = next((file for place, file in enumerate(files) if file in files[:place]), None)
+    if twice is not None:
+        raise StackError(f"{twice} is given twice", "name each patch once")
     read = [_read(file) for file in files]
-    ends = _revision(repo, base), _revision(repo, onto)
+    base, onto = _revision(repo, span.base), _revision(repo, span.onto)
+    through = _rungs(repo, span)
+    way = (*through, Rung(span.onto, onto))
     groups = [[patch] for patch in read] if independent else [read]
-    with _borrowing(lent) as objects, contextlib.closing(landing.index(objects, *ends, cache)) as index:
-        rows = [row for group in groups for row in _carried(objects, ends, group, independent)]
-        judged = [judge(objects, index, ends[1], row) for row in rows]
-    return Triage(*ends, tuple(Row(file, row, landed) for file, (row, landed) in zip(files, judged, strict=True)))
+    with _borrowing(lent) as objects, contextlib.closing(history.index(objects, base, way, cache)) as index:
+        aids = Aids(index, resolutions)
+        done = [_carried(objects, base, way, group, independent, aids) for group in groups]
+    rows = [(row, one.exported.get(row.patch.ref.path)) for one in done for row in one.rows]
+    return Triage(base, onto, way, tuple(Row(file, row, data) for file, (row, data) in zip(files, rows, strict=True)))
 
 
-def _carried(objects: Objects, ends: tuple[CommitId, CommitId], group: Sequence[Patch], independent: bool) -> Sequence[Carried]:
-    """The outcomes of one series. A patch that stands alone and does not fit its base is a conflict like another."""
+def require_empty(folder: Path) -> None:
+    """Refuse a folder for carried patches that has something in it.
+
+    Raises:
+        StackError: it is no empty folder.
+
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
+
+
+def write(folder: Path, found: Triage) -> None:
+    """Write the patches as they are on the new base, numbered in their order: what is left out has no file.
+
+    Raises:
+        OSError: the folder cannot be written.
+
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, row in enumerate(found.rows, 1):
+        if row.exported is not None:
+            (folder / f"{number:04}-{row.file.name}").write_bytes(row.exported)
+
+
+def _carried(
+    objects: Objects, base: CommitId, way: Sequence[Rung], group: Sequence[Patch], independent: bool, aids: Aids
+) -> Carry:
+    """One series, carried. A patch that stands alone and does not fit its base is a conflict like another."""
+    onto = way[-1]
     try:
-        return engine.carry(objects, *ends, group).rows
+        carried = engine.carry(objects, base, onto.commit, group, name=onto.name, through=way[:-1], aids=aids)
     except apply.DoesNotApply as failed:
-        place = f"{failed.patch.ref.path} does not apply to the base ({failed.misfit})"
         if not independent:
+            place = f"{failed.patch.ref.path} does not apply to the base ({failed.misfit})"
             raise StackError(place, "give the base of the series, its order, or --independent") from failed
         misfit = failed.misfit
         lines = (misfit.line, misfit.line) if misfit.line is not None else None
         conflict = Conflict(misfit.path, lines, misfit.reason)
-        tree = objects.tree_of(ends[1])
-        return [Carried(group[0], Outcome.CONFLICT, ends[0], None, tree, (conflict,), "does not apply to the base")]
+        row = Carried(
+            group[0],
+            Outcome.CONFLICT,
+            base,
+            base,
+            None,
+            objects.tree_of(onto.commit),
+            conflicts=(conflict,),
+            evidence=("does not apply to the base",),
+        )
+        return Carry(base, tuple(way), (), (row,), {})
+    return drifting.judged(objects, carried, aids.index)
 
 
-def judge(objects: Objects, index: Index, onto: CommitId, row: Carried) -> tuple[Carried, Landing | None]:
-    """An outcome with what the history of the range knows: the commit that brought the change, whole or in part."""
-    files = apply.files(row.patch)
-    found = index.search(files)
-    if found is None:
-        return row, None
-    where = f"{found.commit[:12]} {found.subject}"
-    if row.outcome is Outcome.LANDED:
-        return replace(row, evidence=where), found
-    if found.landed:
-        gone = landing.present(objects, objects.tree_of(onto), files) < _STILL_THERE
-        evidence = f"{found.score:.0%} in {where}" + ("; most of it was changed again since" if gone else "")
-        return replace(row, outcome=Outcome.LANDED, commit=None, conflicts=(), evidence=evidence), found
-    missing = f"; missing in {', '.join(found.missing)}" if found.missing else ""
-    return replace(row, outcome=Outcome.PARTLY_LANDED, evidence=f"{found.score:.0%} in {where}{missing}"), found
+def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
+    """The rungs between the ends, without them."""
+    names = list(span.through)
+    if names == [AUTO]:
+        names = ladder.between(git.text(["tag", "--list"], cwd=repo).splitlines(), span.base, span.onto)
+        if not names and None in (ladder.version(span.base), ladder.version(span.onto)):
+            merged = ["tag", "--list", "--merged", _revision(repo, span.onto), "--no-merged", _revision(repo, span.base)]
+            names = ladder.ordered(git.text(merged, cwd=repo).splitlines())
+    return tuple(Rung(name, _revision(repo, name)) for name in names if name not in (span.base, span.onto))
 
 
 def _objects_folder(repo: Path) -> Path:

@@ -8,16 +8,20 @@ rebase out again with those trees in place of the conflicts: the stack's own fil
 import json
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from stack.carry.bases import Stores
+from stack.carry.engine import step_name
+from stack.carry.merge import merge
 from stack.carry.rebase import Rebase, Request, rebase
+from stack.carry.resolutions import NotRecorded, Resolution, record
 from stack.carry.worktree import seed
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.store import git
+from stack.store.objects import FILES, Objects
 from stack.store.sources import Source
 
 _RECORD = "stack-rebase.json"
@@ -33,12 +37,16 @@ class Session:
     request: Request
     source: Source
     allow_mismatch: bool
+    allow_drift: bool
     digest: str
     upstream: str
     patch: str
+    rung: str
+    not_recorded: tuple[str, ...] = ()
+    """Why the last resolution, or a part of it, is not kept for the next carry."""
 
 
-def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, digest: str) -> Session:
+def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, allow_drift: bool, digest: str) -> Session:
     """Make the working tree and stop at the first conflict.
 
     Raises:
@@ -53,8 +61,8 @@ def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, d
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
-    place = (stores.stack.root.resolve(), work.request, stores.place.source, allow_mismatch, digest)
-    return _stop(folder, stores, work, Session(*place, upstream="", patch=""))
+    place = (stores.stack.root.resolve(), work.request, stores.place.source, allow_mismatch, allow_drift, digest)
+    return _stop(folder, stores, work, Session(*place, upstream="", patch="", rung=""))
 
 
 def load(folder: Path) -> Session:
@@ -68,22 +76,28 @@ def load(folder: Path) -> Session:
     if not file.is_file():
         raise StackError(f"{folder} is not the working tree of a rebase", "start one: stack rebase … --workspace DIR")
     record: dict[str, Any] = json.loads(file.read_text())
-    resolved = {path: TreeId(tree) for path, tree in record["resolved"].items()}
     return Session(
         root=Path(record["root"]),
-        request=Request(record["upstream"], record["tag"], record["with_required"], resolved),
+        request=Request(
+            record["upstream"],
+            record["tag"],
+            record["with_required"],
+            tuple(record["through"]),
+            {step: TreeId(tree) for step, tree in record["resolved"].items()},
+            tuple(Resolution(**fields) for fields in record["recorded"]),
+        ),
         source=record["source"],
         allow_mismatch=record["allow_mismatch"],
+        allow_drift=record["allow_drift"],
         digest=record["digest"],
         upstream=record["at"]["upstream"],
         patch=record["at"]["patch"],
+        rung=record["at"]["rung"],
     )
 
 
-def proceed(
-    folder: Path, stores: Stores, session: Session, *, digest: str, skip: bool = False
-) -> tuple[Rebase, Session | None]:
-    """Take the resolution in the working tree and go on; the session is None when no conflict is left.
+def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip: bool = False) -> tuple[Rebase, Session]:
+    """Take the resolution in the working tree and go on; with nothing left to resolve, the rebase has nothing open.
 
     Raises:
         StackError: the conflict is not resolved yet, or the stack has changed since the rebase began.
@@ -95,11 +109,12 @@ def proceed(
     objects = stores.objects(session.upstream)
     # The objects of the resolution go into the store, so that the working tree can be thrown away.
     git.run(["fetch", "--quiet", "--no-tags", str(folder.resolve()), "HEAD"], env={"GIT_DIR": str(objects.repository)})
-    resolved = {**session.request.resolved, session.patch: tree}
-    work = rebase(stores, replace(session.request, resolved=resolved))
-    if work.first_conflict() is None:
-        return work, None
-    return work, _stop(folder, stores, work, replace(session, request=work.request))
+    resolved = {**session.request.resolved, step_name(session.patch, session.rung): tree}
+    recorded, failed = ((), ()) if skip else _recorded(folder, objects, session, tree)
+    kept = tuple(dict.fromkeys((*session.request.recorded, *recorded)))
+    work = rebase(stores, replace(session.request, resolved=resolved, recorded=kept))
+    now = replace(session, request=work.request, not_recorded=failed)
+    return work, _stop(folder, stores, work, now) if work.open else now
 
 
 def finish(folder: Path) -> None:
@@ -115,12 +130,11 @@ def finish(folder: Path) -> None:
 
 def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Session:
     """Show the next conflict: the new base with the patches so far, and the patch picked onto it with diff3 markers."""
-    found = work.first_conflict()
-    if found is None:
-        raise StackError("no patch is in conflict", "run the rebase without --workspace")
-    leg, row, tip = found
+    if not work.open:
+        raise StackError("no patch needs a person", "run the rebase without --workspace")
+    leg, row = work.open[0]
     objects = stores.objects(leg.upstream)
-    source = row.source
+    tip, source = row.tip, row.source
     if not (folder / ".git").exists():
         seed(folder, objects, {_ONTO: tip, _PATCH: source}, partial=True)
         # Above all other attributes: the conflict was found without them, and has to be shown.
@@ -130,7 +144,7 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
         git.run(["update-ref", _ONTO, tip], cwd=folder)
         git.run(["update-ref", _PATCH, source], cwd=folder)
-    now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path)
+    now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path, rung=row.rung)
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
     # The same three-way merge that found the conflict; 1: it stopped there.
@@ -145,15 +159,40 @@ def _write_record(folder: Path, session: Session) -> None:
         "upstream": session.request.upstream,
         "tag": session.request.tag,
         "with_required": session.request.with_required,
+        "through": list(session.request.through),
         "resolved": dict(session.request.resolved),
+        "recorded": [asdict(one) for one in session.request.recorded],
         "source": session.source,
         "allow_mismatch": session.allow_mismatch,
+        "allow_drift": session.allow_drift,
         "digest": session.digest,
-        "at": {"upstream": session.upstream, "patch": session.patch},
+        "at": {"upstream": session.upstream, "patch": session.patch, "rung": session.rung},
     }
     part = folder / ".git" / f"{_RECORD}.part"
     part.write_text(json.dumps(record, indent=1))
     part.rename(folder / ".git" / _RECORD)
+
+
+def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) -> tuple[tuple[Resolution, ...], tuple[str, ...]]:
+    """The resolutions of the hunks that were in conflict, and for the files where they cannot be told apart, why."""
+    names = (f"{_PATCH}^", _ONTO, _PATCH)
+    trees = [TreeId(git.text(["rev-parse", f"{name}^{{tree}}"], cwd=folder)) for name in names]
+    merged = merge(objects, {}, trees[0], trees[1], trees[2])
+    found: list[Resolution] = []
+    failed: list[str] = []
+    for path in dict.fromkeys(conflict.path for conflict in merged.conflicts):
+        entries = [objects.entry(one, path) for one in (*trees, tree)]
+        there = [entry for entry in entries if entry is not None and entry.mode in FILES]
+        if len(there) < len(entries):
+            failed.append(f"{path}: not every version of it is a file")
+            continue
+        versions = [objects.read(entry.id) for entry in there]
+        place = {"upstream": session.upstream, "patch": session.patch, "rung": session.rung}
+        try:
+            found += record(path, versions[0], versions[1], versions[2], versions[3], **place)
+        except NotRecorded as why:
+            failed.append(f"{path}: {why.reason}")
+    return tuple(found), tuple(failed)
 
 
 def _left_out(folder: Path) -> TreeId:

@@ -15,11 +15,20 @@ from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.carry.bases import Place
-    from stack.carry.outcome import Carried
+    from stack.carry.outcome import Carried, Upstream
     from stack.model.stack import Stack
     from stack.store.sources import Progress
 
-COLOURS = {"clean": "green", "moved": "cyan", "landed": "blue", "partly-landed": "yellow", "conflict": "bold red"}
+COLOURS = {
+    "clean": "green",
+    "moved": "cyan",
+    "landed": "blue",
+    "partly-landed": "yellow",
+    "resolved": "magenta",
+    "relocated": "magenta",
+    "drifted": "bold red",
+    "conflict": "bold red",
+}
 """Outcomes in colour."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
@@ -48,6 +57,16 @@ class Options:
         if not (self.root / "pins.toml").is_file():
             raise StackError(f"{self.root / 'pins.toml'} is missing", "check --root")
         return self.root
+
+    def require_root(self, root: Path) -> None:
+        """Refuse a --root that is another stack than the one at hand.
+
+        Raises:
+            StackError: it is another one.
+
+        """
+        if self.root is not None and self.root.resolve() != root.resolve():
+            raise StackError(f"that working tree belongs to the stack in {root}", "leave --root out")
 
     def load(self) -> "Stack":
         """Load the stack."""
@@ -89,12 +108,28 @@ def progress() -> "Iterator[Progress | None]":
 
 
 def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:
-    """A patch's lines in a table: its outcome, and one more for each conflict."""
-    rows = [(name, row.outcome.value, row.evidence)]
+    """A patch's lines in a table: its outcome, and one more for each conflict, each drift and each commit behind them."""
+    rows = [(name, row.outcome.value, "; ".join(row.evidence))]
     for conflict in row.conflicts:
         lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
         rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
+        rows += _upstream_rows(conflict.upstream)
+    for drift in row.drifts:
+        rows.append(("", "", f"{drift.path}{f':{drift.line}' if drift.line else ''}: {drift.problem}"))
+        rows += _upstream_rows(drift.upstream)
     return rows
+
+
+def _upstream_rows(upstream: "Sequence[Upstream]") -> list[tuple[str, str, str]]:
+    return [
+        ("", "", f"  since {cause_words(one)}" if not place else f"  and   {cause_words(one)}")
+        for place, one in enumerate(upstream)
+    ]
+
+
+def cause_words(one: "Upstream") -> str:
+    """A commit with its subject; a release, which has no commit to look up, by its name alone."""
+    return one.subject if one.release else f"{one.commit[:12]} {one.subject}"
 
 
 def outcome_json(row: "Carried") -> dict[str, object]:
@@ -102,11 +137,40 @@ def outcome_json(row: "Carried") -> dict[str, object]:
     return {
         "outcome": row.outcome.value,
         "tree": row.tree,
-        "evidence": row.evidence,
+        "rung": row.rung,
+        "landed": {
+            "commit": row.landed.commit,
+            "subject": row.landed.subject,
+            "score": round(row.landed.score, 3),
+            "rung": row.landed.rung,
+        }
+        if row.landed is not None
+        else None,
+        "evidence": "; ".join(row.evidence),
+        "residue": row.residue.decode("utf-8", "replace") if row.residue else None,
         "conflicts": [
-            {"path": one.path, "lines": list(one.lines) if one.lines else None, "reason": one.reason} for one in row.conflicts
+            {
+                "path": one.path,
+                "lines": list(one.lines) if one.lines else None,
+                "reason": one.reason,
+                "upstream": _upstream_json(one.upstream),
+            }
+            for one in row.conflicts
+        ],
+        "drifts": [
+            {"path": one.path, "line": one.line, "problem": one.problem, "upstream": _upstream_json(one.upstream)}
+            for one in row.drifts
         ],
     }
+
+
+def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
+    return [{"commit": one.commit, "subject": one.subject} for one in upstream]
+
+
+def through_names(given: str | None) -> tuple[str, ...]:
+    """The rungs that `--through` names."""
+    return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
 
 
 def print_json(data: object) -> None:

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from stack.cli.common import COLOURS, Options, json_option, outcome_json, outcome_rows, print_json, print_table, source_option
+from stack.cli.common import (
+    COLOURS,
+    Options,
+    json_option,
+    outcome_json,
+    outcome_rows,
+    print_json,
+    print_table,
+    source_option,
+    through_names,
+)
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.carry.bases import Stores
     from stack.carry.rebase import Conclusion, Rebase
+    from stack.carry.workspace import Session
 
 
 @click.command("rebase")
@@ -21,6 +32,12 @@ if TYPE_CHECKING:
 @click.option("--onto", "tag", metavar="TAG", help="The release to move to.")
 @click.option("--with-required", is_flag=True, help="Move the other pins that this release names, too, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even where upstream names another combination of pins.")
+@click.option("--allow-drift", is_flag=True, help="Switch even where a patch relies on what has changed.")
+@click.option(
+    "--through",
+    metavar="auto|TAG,...",
+    help="Climb over these releases, in order; auto: all between. What breaks is met at the release that broke it.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would happen, write nothing.")
 @click.option(
     "--format",
@@ -49,6 +66,8 @@ def command(
     tag: str | None,
     with_required: bool,
     allow_mismatch: bool,
+    allow_drift: bool,
+    through: str | None,
     dry_run: bool,
     form: str,
     workspace: Path | None,
@@ -60,8 +79,10 @@ def command(
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; when all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (at other lines), landed (nothing left to change), conflict. With a conflict nothing is changed and
-    the exit code is 1; --workspace gives a working tree that stops at each conflict, --continue, --skip and --abort finish it.
+    Outcomes: clean, moved (at other lines), landed (the release has it), partly-landed (what is left is carried), resolved (a
+    conflict that was none), relocated (the code moved), drifted (applies, and is wrong), conflict. With the last two nothing is
+    changed and the exit code is 1; --workspace gives a working tree that stops at each of them, --continue, --skip and --abort
+    finish it. What you resolve is kept in stacks/resolutions, for the next time and for everyone.
     """
     from stack.carry import workspace as workspaces  # noqa: PLC0415
     from stack.carry.bases import Stores  # noqa: PLC0415
@@ -69,16 +90,15 @@ def command(
     from stack.model import digest, stack  # noqa: PLC0415
 
     options: Options = context.obj
-    for option, folder in (("--abort", abort), ("--skip", skip), ("--continue", go_on)):
-        if folder is not None:
-            _only(context, option)
+    _check_together(context, {"--abort": abort, "--skip": skip, "--continue": go_on})
     if abort is not None:
         _give_up(abort, as_json)
         return
     going = go_on if go_on is not None else skip
     session = workspaces.load(going) if going is not None else None
     if session is not None:
-        source, allow_mismatch = session.source, session.allow_mismatch
+        options.require_root(session.root)
+        source, allow_mismatch, allow_drift = session.source, session.allow_mismatch, session.allow_drift
     elif upstream is None or tag is None:
         raise click.UsageError("name an upstream and --onto TAG")
     loaded = stack.load(session.root) if session is not None else options.load()
@@ -89,18 +109,28 @@ def command(
         else:
             assert upstream is not None
             assert tag is not None
-            work = rebase(stores, Request(upstream, tag, with_required))
-        ended = conclude(work, allow_mismatch=allow_mismatch, dry_run=dry_run)
-        if workspace is not None and ended is Conclusion.CONFLICT and not dry_run:
-            stopped = workspaces.start(workspace, stores, work, allow_mismatch=allow_mismatch, digest=digest.of(loaded))
+            work = rebase(stores, Request(upstream, tag, with_required, through_names(through)))
+        ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
+        if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
+            allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
+            stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.of(loaded))
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             workspaces.finish(going)
+        folder = workspace or going
         if as_json:
-            print_json(_as_json(work, ended))
+            print_json(_as_json(work, ended) | {"stopped": _stopped_json(stopped, folder) if work.open else None})
         else:
             (_print_range_diff if form == "range-diff" else _print_table)(stores, work)
-            _print_end(work, ended, stopped.patch if stopped else None, workspace or going)
+            for reason in stopped.not_recorded if stopped else ():
+                click.echo(f"not kept as a resolution: {reason}")
+            _print_end(work, ended, stopped if work.open else None, folder)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
+
+
+def _stopped_json(stopped: "Session | None", folder: Path | None) -> dict[str, object] | None:
+    if stopped is None:
+        return None
+    return {"directory": str(folder), "upstream": stopped.upstream, "patch": stopped.patch, "rung": stopped.rung}
 
 
 def _give_up(folder: Path, as_json: bool) -> None:
@@ -111,6 +141,14 @@ def _give_up(folder: Path, as_json: bool) -> None:
         print_json({"aborted": str(folder)})
     else:
         click.echo("given up: the stack is as it was")
+
+
+def _check_together(context: click.Context, alone: dict[str, Path | None]) -> None:
+    for option, folder in alone.items():
+        if folder is not None:
+            _only(context, option)
+    if context.params["workspace"] is not None and context.params["dry_run"]:
+        raise click.UsageError("--dry-run writes nothing, --workspace does: choose one")
 
 
 def _only(context: click.Context, option: str) -> None:
@@ -148,7 +186,7 @@ def _print_range_diff(stores: "Stores", work: "Rebase") -> None:
             click.echo(text)
 
 
-def _print_end(work: "Rebase", ended: "Conclusion", stopped: str | None, folder: Path | None) -> None:
+def _print_end(work: "Rebase", ended: "Conclusion", stopped: "Session | None", folder: Path | None) -> None:
     for need in work.unmet:
         click.echo(need.sentence(work.pins().get(need.needs)))
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
@@ -157,10 +195,12 @@ def _print_end(work: "Rebase", ended: "Conclusion", stopped: str | None, folder:
         "unchanged": "nothing to do: the stack stands there already",
         "dry-run": "dry run: nothing was written",
         "conflict": "nothing was changed: --workspace DIR resolves conflicts in a working tree",
+        "drift": "nothing was changed: mend the patches (--workspace DIR), or --allow-drift switches all the same",
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
     }[ended.value]
     if stopped is not None:
-        said = f"stopped at {stopped}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
+        where = f"{stopped.patch} on {stopped.rung}"
+        said = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
     click.echo(said)
 
 
@@ -175,6 +215,7 @@ def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
                 "upstream": leg.upstream,
                 "from": {"tag": leg.old.tag, "commit": leg.old.commit},
                 "to": {"tag": leg.new.tag, "commit": leg.new.commit},
+                "rungs": [{"name": rung.name, "commit": rung.commit} for rung in leg.carry.rungs],
                 "patches": [
                     {
                         "series": row.patch.ref.series,

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import COLOURS, Options, json_option, outcome_json, outcome_rows, print_json, print_table
+from stack.cli.common import (
+    COLOURS,
+    Options,
+    json_option,
+    outcome_json,
+    outcome_rows,
+    print_json,
+    print_table,
+    through_names,
+)
 
 if TYPE_CHECKING:
     from stack.carry.triage import Triage
@@ -16,49 +25,65 @@ if TYPE_CHECKING:
 @click.option("--repo", type=click.Path(path_type=Path), required=True, help="A clone of any project. It is only read.")
 @click.option("--base", required=True, metavar="REV", help="Where the patches apply.")
 @click.option("--onto", required=True, metavar="REV", help="Where they should go.")
+@click.option(
+    "--through",
+    metavar="auto|REV,...",
+    help="Climb over these revisions, in order; auto: the release tags between the two. What breaks is met where it broke.",
+)
 @click.option("--independent", is_flag=True, help="Each patch alone on the base; else they are a series in the order given.")
+@click.option(
+    "--resolutions",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Conflicts resolved before: a stack's stacks/resolutions.",
+)
+@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the carried patches there.")
 @json_option
 @click.argument("patches", nargs=-1, required=True, metavar="PATCH...", type=click.Path(path_type=Path))
 @click.pass_context
 def command(
-    context: click.Context, repo: Path, base: str, onto: str, independent: bool, as_json: bool, patches: tuple[Path, ...]
+    context: click.Context,
+    repo: Path,
+    base: str,
+    onto: str,
+    through: str | None,
+    independent: bool,
+    resolutions: Path | None,
+    output: Path | None,
+    as_json: bool,
+    patches: tuple[Path, ...],
 ) -> None:
-    """Tell for each PATCH file what would become of it: clean, moved, landed, partly-landed or conflict.
+    """Tell for each PATCH file what would become of it on another revision.
 
-    Landed means that a commit between the two revisions brought the change, under whatever name and reworked or not; the table
-    names it. Nothing is written to the repository. Exit code 1 when a patch needs a person.
+    clean, moved (at other lines), landed (a commit on the way brought it, under whatever name), partly-landed (what is left is
+    carried), resolved (a conflict that was none), relocated (the code moved), drifted (applies, and is wrong), conflict. Each with
+    its evidence: the commits that brought or broke it. The repository is only read. Exit code 1 when a patch needs a person.
     """
     from stack.carry import triage  # noqa: PLC0415
-    from stack.carry.outcome import Outcome  # noqa: PLC0415
+    from stack.carry.resolutions import Resolutions  # noqa: PLC0415
     from stack.store import cache  # noqa: PLC0415
 
     options: Options = context.obj
-    found = triage.triage(repo, base, onto, patches, cache=cache.root(options.cache), independent=independent)
+    span = triage.Range(base, onto, through_names(through))
+    known = Resolutions.load(resolutions) if resolutions is not None else None
+    if output is not None:
+        triage.require_empty(output)
+    place = cache.root(options.cache)
+    found = triage.triage(repo, span, patches, cache=place, independent=independent, resolutions=known)
+    if output is not None:
+        triage.write(output, found)
     if as_json:
         print_json(_as_json(found))
     else:
         rows = [line for row in found.rows for line in outcome_rows(row.file.name, row.carried)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
-    needs = {Outcome.CONFLICT, Outcome.PARTLY_LANDED}
-    context.exit(1 if any(row.carried.outcome in needs for row in found.rows) else 0)
+    context.exit(1 if any(row.carried.needs_person for row in found.rows) else 0)
 
 
 def _as_json(found: "Triage") -> dict[str, object]:
     return {
         "base": found.base,
         "onto": found.onto,
-        "patches": [
-            {
-                "file": str(row.file),
-                **outcome_json(row.carried),
-                "landed": {
-                    "commit": row.landed.commit,
-                    "subject": row.landed.subject,
-                    "score": round(row.landed.score, 3),
-                }
-                if row.landed is not None
-                else None,
-            }
-            for row in found.rows
-        ],
+        "rungs": [{"name": rung.name, "commit": rung.commit} for rung in found.rungs],
+        "patches": [{"file": str(row.file), **outcome_json(row.carried)} for row in found.rows],
     }

@@ -63,6 +63,17 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
     return CommitId(commit)
 
 
+def tags(store: Path, url: str) -> list[str]:
+    """The tags of the remote.
+
+    Raises:
+        StackError: it cannot be reached.
+
+    """
+    names = (name for name in _advertised(store, url) if not name.endswith("^{}"))
+    return [name.removeprefix("refs/tags/") for name in names if name.startswith("refs/tags/")]
+
+
 def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: bool) -> CommitId:
     """The commit with the trees of its vendored upstreams in place of its submodule entries; itself where it has none.
 

@@ -106,13 +106,15 @@ def obtain(
     return found
 
 
-def known_tags(upstream: Pin, *, stable: bool = True) -> list[str]:
-    """The release tags whose source archives the registry has, oldest first.
+def known_tags(upstream: Pin, *, cache: Path, source: Source = "archive", stable: bool = True) -> list[str]:
+    """The release tags that there are: those whose source archives the registry has, oldest first, or those of the git remote.
 
     Raises:
-        StackError: the upstream has no archives, or no index can be reached.
+        StackError: the upstream has no archives, or the index or remote cannot be reached.
 
     """
+    if source == "git":
+        return remote.tags(repository.open(cache, upstream.upstream), upstream.git)
     from stack.store import registry  # noqa: PLC0415 - a third of a second that only a question to an index needs
 
     return [f"v{version}" for version in registry.versions(_package(upstream), stable=stable)]

@@ -6,10 +6,22 @@ from collections.abc import Mapping
 
 from stack.carry.drift import cpp, naming, python, variables
 from stack.carry.drift.finding import Drift
-from stack.carry.drift.modules import Modules, Outline
+from stack.carry.drift.modules import Modules, Outline, parse
 from stack.carry.drift.tree import Files
 from stack.model.ids import TreeId
 from stack.store.objects import Objects
+
+
+def is_readable(objects: Objects, tree: TreeId, path: str) -> bool:
+    """Whether a tree's own file can be read: one that upstream itself has broken, or not at all, is not broken by a patch."""
+    data = Files(objects, tree).read(path)
+    if data is None or not path.endswith((".py", ".pyi")):
+        return True
+    try:
+        parse(data)
+    except SyntaxError:
+        return False
+    return True
 
 
 def check(

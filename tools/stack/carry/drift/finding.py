@@ -33,7 +33,7 @@ def added_lines(files: Sequence[FileDiff]) -> dict[str, frozenset[int]]:
     for file in files:
         earlier = known.pop(file.old, frozenset()) if file.old is not None else frozenset()
         if file.new is not None:
-            known[file.new] = _after(earlier, file.hunks)
+            known[file.new] = after(earlier, file.hunks)
     return {path: lines for path, lines in known.items() if lines}
 
 
@@ -50,8 +50,8 @@ def added_between(objects: Objects, old: str, new: str) -> dict[str, frozenset[i
     return added_lines(parse(diff)) if diff else {}
 
 
-def _after(earlier: frozenset[int], hunks: Sequence[Hunk]) -> frozenset[int]:
-    """Lines added before and by `hunks`, in the numbers after them."""
+def after(earlier: frozenset[int], hunks: Sequence[Hunk], *, adding: bool = True) -> frozenset[int]:
+    """Lines added before and (unless not `adding`) by `hunks`, in the numbers after them."""
     added: set[int] = set()
     gone: set[int] = set()
     shifts: list[tuple[int, int]] = []
@@ -60,7 +60,7 @@ def _after(earlier: frozenset[int], hunks: Sequence[Hunk]) -> frozenset[int]:
         old, new = hunk.old_start + (not hunk.old_count), hunk.new_start + (not hunk.new_count)
         for line in hunk.lines:
             kind = line[:1]
-            if kind == b"+":
+            if kind == b"+" and adding:
                 added.add(new)
             elif kind == b"-":
                 gone.add(old)

@@ -20,7 +20,7 @@ _HEAD = """\
 """
 # Editors and mail take blanks at the ends of lines away.
 _UNSEEN = re.compile(r"[ \t]$", re.MULTILINE)
-_QUOTES = re.compile(r'"{3,}|"+$')
+_QUOTES = re.compile(r'"{3,}')
 _ANY = r"(?s).*"
 _WORD = r"[!-~]+"
 _PATCH = r"[a-z0-9][a-z0-9-]*/[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
@@ -104,7 +104,7 @@ def _string(text: str) -> String:
     """A string over several lines: as it stands, or escaped where something would be lost, or not be seen in a review."""
     if not text:
         return tomlkit.string("")
-    if "'''" not in text and not text.endswith("'") and not _UNSEEN.search(text) and all(map(_is_seen, text)):
+    if "'''" not in text and not _UNSEEN.search(text) and all(map(_is_seen, text)):
         return String(StringType.MLL, text, f"\n{text}", Trivia())
     escaped = "\n".join(map(_escaped, text.split("\n")))
     return String(StringType.MLB, text, f"\n{escaped}", Trivia())

@@ -48,12 +48,10 @@ class Merge:
     shared: tuple[tuple[str, ...], ...]
     hunks: tuple[Hunk, ...]
 
-    def joined(self, resolved: Sequence[str]) -> str | None:
-        """The file with other text for each hunk; None where a line that has no end would run into the next one."""
+    def joined(self, resolved: Sequence[str]) -> str:
+        """The file with these texts in the places of the hunks."""
         texts = ["".join(lines) for lines in self.shared]
-        parts = [*itertools.chain.from_iterable(zip(texts, resolved, strict=False)), texts[-1]]
-        filled = [part for part in parts if part]
-        return "".join(filled) if all(part.endswith("\n") for part in filled[:-1]) else None
+        return "".join(itertools.chain.from_iterable(zip(texts, (*resolved, ""), strict=True)))
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:

@@ -88,9 +88,9 @@ class Resolutions:
             return None
         used = [self._by_hunk[hunk] for hunk in merged.hunks if hunk in self._by_hunk]
         offered = [one for hunk in merged.hunks if hunk not in self._by_hunk for one in self.get(hunk.key)]
-        text = merged.joined([one.resolved for one in used]) if len(used) == len(merged.hunks) else None
+        whole = len(used) == len(merged.hunks)
         return Applied(
-            None if text is None else text.encode(),
+            merged.joined([one.resolved for one in used]).encode() if whole else None,
             tuple(dict.fromkeys(used)),
             tuple(dict.fromkeys(sorted(offered, key=lambda one: one.path != path))),
         )

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who broke it: the upstream commits behind a conflict or a drift, or the release where there is no history."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from stack.carry import history
+from stack.carry.history import Index, Touch
+from stack.carry.ladder import Rung
+from stack.carry.merge import FileMerges, Triple, merge_files
+from stack.carry.outcome import Conflict, Upstream
+from stack.model.ids import TreeId
+from stack.store.objects import FILES, Entry, Objects
+
+_T = TypeVar("_T")
+_MOST = 5
+"""Commits that are named for one conflict."""
+
+
+def conflicts(
+    objects: Objects,
+    merges: FileMerges,
+    index: Index | None,
+    rung: Rung,
+    trees: tuple[TreeId, TreeId, TreeId],
+    found: Sequence[Conflict],
+) -> tuple[Conflict, ...]:
+    """Conflicts with the upstream commits that caused them; `trees` are those before the patch, of the new base, and after it.
+
+    First comes the commit since which the patch no longer merges (found by bisection over those that changed the file), then
+    others that changed the lines in conflict.
+    """
+    named = []
+    for conflict in found:
+        if index is None or index.releases:
+            causes: tuple[Upstream, ...] = (Upstream(rung.commit, rung.name, release=True),)
+        else:
+            touches = index.touching(conflict.path)
+            first = _first(objects, merges, touches, conflict.path, trees)
+            others = _same_lines(objects, index, touches, conflict, trees)
+            causes = tuple(dict.fromkeys(Upstream(touch.step.commit, touch.step.subject) for touch in (*first, *others)))[
+                :_MOST
+            ]
+        named.append(replace(conflict, upstream=causes))
+    return tuple(named)
+
+
+def _first(
+    objects: Objects, merges: FileMerges, touches: Sequence[Touch], path: str, trees: tuple[TreeId, TreeId, TreeId]
+) -> tuple[Touch, ...]:
+    """The first commit with whose version of the file the patch is in conflict."""
+    base, theirs = objects.entry(trees[0], path), objects.entry(trees[2], path)
+
+    def fails(touch: Touch) -> bool:
+        if touch.blob is None or touch.mode is None:
+            return base is not None  # the file that the patch changes is gone
+        if base is None or theirs is None:
+            return True  # both add it, or the patch removes what upstream changes
+        if touch.mode not in FILES or base.mode not in FILES or theirs.mode not in FILES:
+            return True
+        triple = Triple(base, Entry(touch.mode, touch.blob), theirs)
+        if triple.ours in (triple.base, triple.theirs):
+            return False
+        merge_files(objects, merges, [triple])
+        return bool(merges[triple].conflicts)
+
+    place = first_where(touches, fails)
+    return (touches[place],) if place is not None else ()
+
+
+def first_where(items: Sequence[_T], holds: Callable[[_T], bool]) -> int | None:
+    """The place from which on something holds, by bisection; None where it does not hold at the last."""
+    if not items or not holds(items[-1]):
+        return None
+    low, high = 0, len(items) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if holds(items[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _same_lines(
+    objects: Objects, index: Index, touches: Sequence[Touch], conflict: Conflict, trees: tuple[TreeId, TreeId, TreeId]
+) -> list[Touch]:
+    """The commits that brought the lines in conflict as upstream has them, the newest first."""
+    entry = objects.entry(trees[1], conflict.path)
+    if conflict.lines is None or entry is None or entry.mode not in FILES:
+        return []
+    first, last = conflict.lines
+    here = objects.read(entry.id).split(b"\n")[first - 1 : last]
+    wanted = {told for line in here if (told := history.telling(b"+" + line)) is not None}
+    bringing = {index.unit(unit)[0] for line in wanted for unit, _ in index.holders(line)}
+    return [touch for touch in reversed(touches) if touch.step.number in bringing]

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the way from one base to another changed, line by line: built once for a range, kept in the cache, asked in milliseconds.
+
+With history, the way is the first-parent commits of the range; without (the registry's archives), it is the releases: then
+each file of a release's change stands for itself, since a release changes so much that every line is somewhere in it.
+"""
+
+import hashlib
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from stack.carry.ladder import Rung
+from stack.model.diff import FileDiff, parse
+from stack.model.errors import StackError
+from stack.model.ids import CommitId
+from stack.store import cache as places
+from stack.store import git
+from stack.store.objects import Objects
+
+_FORMAT = 4
+_WORD = re.compile(rb"[A-Za-z0-9_]")
+_SHORTEST = 3
+_SIDES = {b"+": 1, b"-": -1}
+_SPACE = re.compile(rb"\s+")
+# How a squash merge ends its subject on the common forges.
+_PULL = re.compile(r"\(#(\d+)\)\s*$")
+# A line of a change without context never begins so.
+_FILE_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
+
+Line = tuple[int, int]
+"""(side, hash): side +1 added, -1 removed; hash of the line without its blanks."""
+
+
+class Step(NamedTuple):
+    """A commit of the range, or a release."""
+
+    number: int
+    commit: CommitId
+    subject: str
+
+
+class Touch(NamedTuple):
+    """A step that changed a file, and the file's blob and mode after it (None: it removed the file)."""
+
+    step: Step
+    blob: str | None
+    mode: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The lines of every step of one range."""
+
+    database: sqlite3.Connection
+    releases: bool
+    """The steps are releases, not commits."""
+    steps: int
+    units: int
+    """What lines are counted by: commits, or files of releases."""
+
+    def close(self) -> None:
+        """Give the file back."""
+        self.database.close()
+
+    def step(self, number: int) -> Step:
+        """A step by its number."""
+        commit, subject = self._one("select id, subject from steps where number = ?", number)
+        return Step(number, CommitId(commit), subject)
+
+    def same_patch(self, files: Sequence[FileDiff]) -> Step | None:
+        """The step that is this very patch, as `git patch-id` sees it at zero context."""
+        return self._found("select number from steps where patch = ?", patch_id(files))
+
+    def pull(self, number: int) -> Step | None:
+        """The step whose subject ends in `(#number)`."""
+        return self._found("select number from steps where pull = ?", number)
+
+    def spread(self, line: Line) -> int:
+        """In how many units a line is."""
+        return int(self._one("select count(*) from lines where hash = ? and side = ?", line[1], line[0])[0])
+
+    def holders(self, line: Line) -> Iterator[tuple[int, int]]:
+        """(unit, how often) for each unit that has a line."""
+        return self.database.execute("select unit, count from lines where hash = ? and side = ?", (line[1], line[0]))
+
+    def unit(self, number: int) -> tuple[int, str | None]:
+        """A unit's step, and its path where it is a file."""
+        step, path = self._one("select step, path from units where number = ?", number)
+        return int(step), path
+
+    def touching(self, path: str) -> list[Touch]:
+        """The steps that changed a file, oldest first."""
+        rows = self.database.execute(
+            "select number, id, subject, blob, mode from files join steps on number = step where files.path = ? order by number",
+            (path,),
+        )
+        return [Touch(Step(number, CommitId(commit), subject), blob, mode) for number, commit, subject, blob, mode in rows]
+
+    def _one(self, ask: str, *values: object) -> tuple[str, str]:
+        found: tuple[str, str] = self.database.execute(ask, values).fetchone()
+        return found
+
+    def _found(self, ask: str, value: int) -> Step | None:
+        found = self.database.execute(ask, (value,)).fetchone()
+        return self.step(found[0]) if found else None
+
+
+def index(objects: Objects, base: CommitId, rungs: Sequence[Rung], cache: Path) -> Index:
+    """The index of the way from `base` over `rungs`; built on the first call, then kept.
+
+    Raises:
+        StackError: git cannot read the range, or the cache cannot be written.
+
+    """
+    releases = not _related(objects, base, rungs[-1].commit)
+    way = [base, *(rung.commit for rung in rungs)] if releases else [base, rungs[-1].commit]
+    name = hashlib.sha256(" ".join(way).encode("ascii")).hexdigest()[:32]
+    file = cache / "landing" / f"{name}-{_FORMAT}.sqlite"
+    known = _opened(file, releases)
+    if known is not None:
+        return known
+    with places.lock(file):
+        known = _opened(file, releases)
+        if known is None:
+            part = file.with_suffix(".part")
+            part.unlink(missing_ok=True)
+            steps = _releases(objects, base, rungs) if releases else _commits(objects, base, rungs[-1].commit)
+            try:
+                _build(part, steps, releases)
+            except sqlite3.Error as failed:
+                raise StackError(
+                    f"{part.parent} cannot be written ({failed})", "free disk space or check its rights"
+                ) from failed
+            part.replace(file)
+            known = _opened(file, releases)
+    if known is None:
+        raise StackError(f"{file} cannot be read", "remove it: it is only a cache")
+    return known
+
+
+def _related(objects: Objects, base: CommitId, onto: CommitId) -> bool:
+    """Whether two commits have history in common: those of archives have none."""
+    done = git.run(["merge-base", base, onto], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1))
+    return done.returncode == 0
+
+
+def _opened(file: Path, releases: bool) -> Index | None:
+    """The index of a file; None where there is none, or another program has broken it."""
+    if not file.is_file():
+        return None
+    database = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        steps, units = database.execute("select (select count(*) from steps), (select count(*) from units)").fetchone()
+        database.execute("select 1 from lines, files limit 1").fetchone()
+    except sqlite3.DatabaseError:
+        database.close()
+        return None
+    return Index(database, releases, steps, units)
+
+
+def _build(file: Path, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]], releases: bool) -> None:
+    with closing(sqlite3.connect(file)) as database:
+        # A file that is built aside and renamed when it is whole needs no journal.
+        database.executescript(
+            "pragma journal_mode = off; pragma synchronous = off;"
+            "create table steps (number integer primary key, id text, subject text, pull integer, patch integer);"
+            "create table units (number integer primary key, step integer, path text);"
+            "create table lines (hash integer, side integer, unit integer, count integer);"
+            "create table files (path text, step integer, blob text, mode integer);"
+        )
+        units = 0
+        for number, (commit, subject, files) in enumerate(steps):
+            pull = _PULL.search(subject)
+            counted: Counter[Line] = Counter()
+            marks: list[bytes] = []
+            for each in files:
+                row = (_stored(each.path), number, each.new_id if each.new else None, each.new_mode if each.new else None)
+                database.execute("insert into files values (?, ?, ?, ?)", row)
+                if releases:
+                    _insert(database, units, number, _stored(each.path), Counter(lines(each)))
+                    units += 1
+                else:
+                    counted.update(lines(each))
+                    marks.append(_mark(each))
+            if not releases:
+                _insert(database, units, number, None, counted)
+                units += 1
+            values = (number, commit, subject, int(pull[1]) if pull else None, None if releases else _digest(marks))
+            database.execute("insert into steps values (?, ?, ?, ?, ?)", values)
+        database.executescript(
+            "create index by_line on lines (hash, side); create index by_patch on steps (patch);"
+            "create index by_pull on steps (pull); create index by_path on files (path);"
+        )
+        database.commit()
+
+
+def _insert(database: sqlite3.Connection, unit: int, step: int, path: str | None, counted: Counter[Line]) -> None:
+    database.execute("insert into units values (?, ?, ?)", (unit, step, path))
+    rows = ((line, side, unit, count) for (side, line), count in counted.items())
+    database.executemany("insert into lines values (?, ?, ?, ?)", rows)
+
+
+def _stored(path: str) -> str:
+    """A path as SQLite can hold it: a name that is no UTF-8 is not looked for."""
+    return path.encode("utf-8", "replace").decode("utf-8")
+
+
+_SHOW = ["-p", "-U0", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
+
+
+def _commits(objects: Objects, base: CommitId, onto: CommitId) -> Iterator[tuple[CommitId, str, Iterable[FileDiff]]]:
+    """The commits of a range, oldest first, with their changes at zero context."""
+    show = [*_SHOW, "--format=%x00%H %s%x00"]
+    log = ["-c", "core.quotePath=false", "log", "--reverse", "--first-parent", "--no-merges", *show, f"{base}..{onto}"]
+    parts = _parts(git.run(log, env={"GIT_DIR": str(objects.repository)}).stdout)
+    next(parts)
+    for head, diff in zip(parts, parts, strict=False):
+        commit, _, subject = head.decode("utf-8", "replace").partition(" ")
+        yield CommitId(commit), subject, _changes(diff)
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    """`data.split(b"\\0")`, one by one: a range's diffs are large enough to be there only once."""
+    start = 0
+    while (end := data.find(b"\0", start)) >= 0:
+        yield data[start:end]
+        start = end + 1
+    yield data[start:]
+
+
+def _releases(objects: Objects, base: CommitId, rungs: Sequence[Rung]) -> Iterator[tuple[CommitId, str, Iterable[FileDiff]]]:
+    before = base
+    for rung in rungs:
+        diff = ["-c", "core.quotePath=false", "diff-tree", "-r", *_SHOW, before, rung.commit]
+        yield rung.commit, rung.name, _changes(git.run(diff, env={"GIT_DIR": str(objects.repository)}).stdout)
+        before = rung.commit
+
+
+def _changes(diff: bytes) -> Iterator[FileDiff]:
+    """The files of one step, one by one; what git shows of a submodule or a binary has no lines."""
+    starts = [found.start() for found in _FILE_START.finditer(diff)]
+    for start, end in zip(starts, [*starts[1:], len(diff)], strict=True):
+        yield from parse(diff[start:end])
+
+
+def lines(file: FileDiff) -> Iterator[Line]:
+    """The telling lines of a file's change. A line without a word (a bracket, a rule of dashes) tells nothing."""
+    for hunk in file.hunks:
+        for line in hunk.lines:
+            told = telling(line)
+            if told is not None:
+                yield told
+
+
+def telling(line: bytes) -> Line | None:
+    """A line of a hunk as it is looked for; None where it is context or tells nothing."""
+    side = _SIDES.get(line[:1])
+    return (side, hashed(line[1:])) if side is not None and len(_WORD.findall(line)) >= _SHORTEST else None
+
+
+def hashed(line: bytes) -> int:
+    """A line without its blanks, as a number."""
+    return _number(_SPACE.sub(b"", line))
+
+
+def patch_id(files: Sequence[FileDiff]) -> int:
+    """What stays the same when a patch moves: its files and lines, without numbers, context and blanks."""
+    return _digest(map(_mark, files))
+
+
+def _mark(file: FileDiff) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{file.old}\0{file.new}\0{file.new_id if file.binary else ''}\0".encode("utf-8", "surrogateescape"))
+    for hunk in file.hunks:
+        for line in hunk.lines:
+            if line[:1] in _SIDES:
+                digest.update(line[:1] + _SPACE.sub(b"", line[1:]) + b"\0")
+    return file.path.encode("utf-8", "surrogateescape") + b"\0" + digest.digest()
+
+
+def _digest(marks: Iterable[bytes]) -> int:
+    return _number(b"".join(sorted(marks)))
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where on the way something is: which rung has a commit first."""
+
+from collections.abc import Sequence
+
+from stack.carry.history import Index, Step
+from stack.carry.ladder import Rung
+from stack.carry.landing import Found
+from stack.carry.outcome import Landed
+from stack.model.ids import CommitId
+from stack.store import git
+from stack.store.objects import Objects
+
+
+class Way:
+    """The rungs of a carry, and what the index knows of the steps between them."""
+
+    def __init__(self, objects: Objects, base: CommitId, rungs: Sequence[Rung], index: Index) -> None:
+        self._objects = objects
+        self._base = base
+        self._rungs = rungs
+        self._index = index
+        self._inside: dict[int, frozenset[str]] = {}
+
+    def reached(self, found: Found, number: int) -> bool:
+        """Whether a rung has all the commits of a landing."""
+        return all(self.rung(step) <= number for step in found.steps)
+
+    def landed(self, found: Found) -> Landed:
+        """A landing as it is told: by the commit that has most of it, at the rung that has all of it."""
+        best = found.steps[0]
+        last = max(self.rung(step) for step in found.steps)
+        return Landed(best.commit, best.subject, found.score, self._rungs[last].name)
+
+    def rung(self, step: Step) -> int:
+        """The number of the first rung that has a step."""
+        if self._index.releases:
+            return step.number
+        for number in range(len(self._rungs) - 1):
+            if step.commit in self._commits(number):
+                return number
+        return len(self._rungs) - 1
+
+    def _commits(self, number: int) -> frozenset[str]:
+        if number not in self._inside:
+            listed = ["rev-list", f"{self._base}..{self._rungs[number].commit}"]
+            self._inside[number] = frozenset(git.text(listed, env={"GIT_DIR": str(self._objects.repository)}).splitlines())
+        return self._inside[number]
+
+    def word(self, found: Found) -> str:
+        """A landing in words: how much of the patch, and where."""
+        commits = " and ".join(
+            step.subject if self._index.releases else f"{step.commit[:12]} {step.subject}" for step in found.steps
+        )
+        share = f"{found.score:.0%} in " if round(found.score, 2) < 1 else "in " if self._index.releases else ""
+        number = f" (its pull request #{found.pull})" if found.pull is not None else ""
+        return f"{share}{commits}{number}"
