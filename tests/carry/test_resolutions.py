@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.carry.resolutions import NotRecorded, Resolution, Resolutions, drop, dump, files, record, shown, standing
+from stack.carry.resolutions import NotRecorded, Resolution, Resolutions, drop, dump, files, record, recording, shown, standing
 from stack.carry.resolutions.hunks import Hunk, merge
 from stack.model import switch
 from stack.model.errors import StackError
@@ -155,6 +155,13 @@ def test_each_hunk_gets_its_lines() -> None:
     assert cut("b1\n\nother\n\nx\n\nc2\n") == ["b1\n\nother\n\nx\n", "c2\n"]
 
 
+def test_the_same_lines_between_three_hunks() -> None:
+    three = b"b\n\nc\n\nd\n", b"b1\n\nc1\n\nd1\n", b"b2\n\nc2\n\nd2\n"
+    for person in ("|\n||\n|", "b1\n|\n|c2\n|\n|", "|\n||\n|new\n", "b1\nb2\n|\n|c\n|\n|d2\nd1\n"):
+        parts = [one.resolved for one in recorded(*three, person.replace("|", "").encode())]
+        assert parts == person.split("|\n|")
+
+
 @pytest.mark.parametrize("person", ["new\n\nmore\n\nlines\n", "b1\n\nnew\n\nc1\n", "\n\n", "b1\n\n\nc1\n"])
 def test_it_cannot_be_told_which_lines_resolve_which_hunk(person: str) -> None:
     three = b"b\n\nc\n", b"b1\n\nc1\n", b"b2\n\nc2\n"
@@ -186,8 +193,17 @@ def test_the_same_hunk_twice() -> None:
     three = [b"".join(b"a\nb\nc\n%s\nd\ne\nf\n" % word for _ in range(2)) for word in (b"x", b"y", b"z")]
     [one] = recorded(*three, three[0].replace(b"x", b"yz"))
     assert one.resolved == "yz\n"
+    applied = Resolutions({one.key: one}).apply("a.py", *three)
+    assert applied is not None
+    assert applied.used == (one,)
     person = three[0].replace(b"x", b"yz", 1).replace(b"x", b"zy")
     assert refused(*three, person) == "the same conflict is resolved in different ways"
+
+
+def test_a_wrong_cut_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else goes wrong: what does not give the person's file is not recorded."""
+    monkeypatch.setattr(recording, "cut", lambda *_: [["other\n"]])
+    assert refused() == "its hunks, resolved so, give another file"
 
 
 def test_markers_are_no_resolution() -> None:
@@ -201,7 +217,7 @@ def test_markers_are_no_resolution() -> None:
 def test_a_heading_underlined_with_many_signs() -> None:
     assert recorded(person=PERSON.replace(b"5, FIVE", b"5\n=======\n" + b"=" * 300))
     ruled = [data.replace(b"one\n", b"one\n" + b"=" * 300 + b"\n") for data in (BASE, OURS, THEIRS, PERSON)]
-    assert refused(*ruled) == "it is no UTF-8 text of at most 512 KiB"
+    assert refused(*ruled) == "it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs"
 
 
 @pytest.mark.parametrize("side", range(4))
@@ -209,7 +225,7 @@ def test_a_heading_underlined_with_many_signs() -> None:
 def test_no_text(tmp_path: Path, side: int, spoil: bytes) -> None:
     four = [BASE, OURS, THEIRS, PERSON]
     four[side] = spoil + four[side]
-    assert refused(*four) == "it is no UTF-8 text of at most 512 KiB"
+    assert refused(*four) == "it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs"
     if side < 3:
         assert kept(tmp_path, *recorded()).apply("a.py", *four[:3]) is None
 
@@ -269,6 +285,7 @@ def test_files_that_come_in() -> None:
     known = Resolutions({one.key: one})
     assert files(known, [one]) == {}
     assert files(known, [replace(one, rung="v9", path="b.py")]) == {}
+    assert files(known, [replace(one, resolved="6\n"), one]) == new
     # Resolved otherwise: the old one's place. In other surroundings: a place of its own, once.
     other = replace(one, resolved="6\n")
     assert files(known, [other]) == {f"{one.key}.toml": dump(other).encode()}
@@ -281,6 +298,7 @@ TEXT = (
     st.text()
     | st.text(st.sampled_from("a \t\n"))
     | st.text(st.sampled_from("a'\"\\ \n"))
+    | st.lists(st.sampled_from(["a", "'''", '"""', "\\", "\n"])).map("".join)
     | st.text(st.sampled_from("a \t\r\n\u202e\x00\x7f\u2028\U0001f600é"))
 )
 

@@ -23,7 +23,7 @@ _NO_END = b"\x01no end of line\x01"
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """A conflicting hunk: its three versions, and up to three merged lines around it (fewer where the file or hunk ends)."""
+    """A conflicting hunk: its three versions, and up to three merged lines around it, up to the next hunk."""
 
     before: str
     base: str
@@ -55,7 +55,7 @@ class Merge:
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
-    """Merge with git, line by line; None for what is no UTF-8 text, or too large."""
+    """Merge with git, line by line; None for what is no UTF-8 text, too large, or looks like markers."""
     three = (ours, base, theirs)
     if any(text(data) is None or _NO_END in data or any(mark in data for mark in _MARKS) for data in three):
         return None

@@ -36,7 +36,7 @@ def record(
     merge = hunks.merge(base, ours, theirs)
     text = hunks.text(resolved)
     if merge is None or text is None:
-        raise NotRecorded("it is no UTF-8 text of at most 512 KiB")
+        raise NotRecorded("it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs")
     if not merge.hunks:
         raise NotRecorded("its lines merge without a conflict")
     try:
