@@ -306,12 +306,22 @@ def test_the_patch_changes_the_target_too(scratch: Scratch) -> None:
     check(scratch, OLD, ours, theirs, gives={"z.py": edited(ours["z.py"], EDIT, change)})
 
 
+def test_the_target_is_in_conflict_too(scratch: Scratch) -> None:
+    """Its own hunks are there as well: one that fits, and one that goes elsewhere."""
+    rest = function("rest")
+    old = OLD | {"z.py": module(D, rest)}
+    ours = {"a.py": module(A, C), "z.py": module(rest, B), "d.py": module(D)}
+    change = ("    delta_5 = load_delta(5)\n", "    delta_5 = 5\n")
+    fits = ("    rest_5 = load_rest(5)\n", "    rest_5 = 5\n")
+    theirs = {"a.py": edited(old["a.py"], EDIT), "z.py": edited(old["z.py"], change, fits)}
+    gives = {"z.py": edited(ours["z.py"], fits, EDIT), "d.py": edited(ours["d.py"], change)}
+    check(scratch, old, ours, theirs, gives=gives, paths=["a.py", "z.py"])
+
+
 def test_moved_within_the_file(scratch: Scratch) -> None:
     ours = OLD | {"a.py": module(B, A, C)}
-    theirs = {"a.py": edited(OLD["a.py"], EDIT, ("    alpha_5 = load_alpha(5)\n", "    alpha_5 = 5\n"))}
-    expected = edited(ours["a.py"], EDIT, ("    alpha_5 = load_alpha(5)\n", "    alpha_5 = 5\n"))
-    relocation = check(scratch, OLD, ours, theirs, gives={"a.py": expected})
-    assert len(relocation.moves) == 1
+    edits = [EDIT, ("    alpha_5 = load_alpha(5)\n", "    alpha_5 = 5\n")]
+    refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], *edits)})
 
 
 IMPORTS = b"import os\nimport sys\nimport typing\nfrom collections import abc\nimport zlib\n"

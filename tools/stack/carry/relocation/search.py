@@ -20,9 +20,20 @@ MOST_FILES = 40_000
 MOST_PLACES = 500
 """A line that stands in more places tells nothing."""
 RIVAL = 0.5
-"""A place whose rival has more than this share of its strength is not the only one."""
+"""A place whose rival has more than this share of its strength is not the only one.
+
+Synthetic edits of lines in FlashInfer that moved to another file between five pairs of releases (v0.2.0 to v0.6.17), which git
+alone left in conflict: 275 of 500 right, 225 without an answer, none wrong. Edits of lines that are gone: 0 of 500 placed; of lines
+that stay beside a change: 0 of 500. With all bounds lax (rivals up to 1, strength 3, one line beside, copies allowed) 199 of 300
+instead of 172 were right, and of lines that stand in more than one place 137 of 300 instead of 68, none wrong either. The bounds
+stay, since a wrong place costs more than a conflict.
+"""
 KEPT = 1 / 3
-"""Where more than this share of a place's lines still stand at the old place, they were copied, or changed, and did not move."""
+"""Where more than this share of a place's lines still stand at the old place, they were copied, or changed, and did not move.
+
+Not even one of the lines that the hunk changes, or of those next to them, may: FlashInfer's sparse_mainloop.cuh was rewritten in
+place but for that line, and a copy made, which the share alone took for the code.
+"""
 
 _FAMILIES = (
     frozenset((".py", ".pyi")),
@@ -109,11 +120,17 @@ def _find(objects: Objects, before: TreeId, ours: TreeId, wanted: Sequence[_Want
 
 
 def _best(wanted: _Wanted, places: Sequence[Place]) -> Place:
-    """The strongest place, if its lines have left the old one."""
+    """The strongest place, if its lines have left the old one.
+
+    Not in the same file: what git does not merge there has its like there (each of three cases in FlashInfer's history had), and
+    the conflict shows both.
+    """
     fitting = [place for place in places if place.fits]
     if not fitting:
         raise Doubt
     place = max(fitting, key=lambda each: each.strict)
+    if place.path == wanted.left.change.path:
+        raise Doubt
     image = wanted.image
     telling = [number for number in place.run if image.telling[number]]
     kept = {number for number in telling if image.offset + number in wanted.left.kept}
