@@ -218,10 +218,17 @@ def test_upstream_changed_the_lines_and_kept_a_copy(scratch: Scratch) -> None:
     refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], EDIT)})
 
 
+def test_upstream_changed_the_lines_around_too_and_kept_a_copy(scratch: Scratch) -> None:
+    rest = [(f"    beta_{number} = load_beta({number})\n", f"    beta_{number} = read({number})\n") for number in (4, 5, 6)]
+    ours = OLD | {"a.py": edited(OLD["a.py"], *rest), "b.py": module(B)}
+    refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], EDIT)})
+
+
 def test_upstream_rewrote_all_but_the_line_and_kept_a_copy(scratch: Scratch) -> None:
     """Little of the code is still at its place, but the patch's line is."""
-    rest = [(f"load_beta({number})", f"read_beta({number})") for number in range(12) if number not in (1, 5, 10)]
-    ours = OLD | {"a.py": edited(OLD["a.py"], *rest), "b.py": module(B)}
+    rest = [(f"_{number} = load_beta({number})", f"_{number} = read({number})") for number in range(12) if number != 5]
+    head, last = ("def beta(value)", "def better(value)"), ("return beta_0 + value", "return value")
+    ours = OLD | {"a.py": edited(module(B), *rest, head, last), "b.py": module(B)}
     refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], EDIT)})
     refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], INSERT)})
     above = ("    beta_5 = load_beta(5)\n", "    check()\n    beta_5 = load_beta(5)\n")
@@ -420,20 +427,21 @@ def test_a_line_that_its_function_has_more_than_once(scratch: Scratch) -> None:
 
 
 def test_too_little_to_tell_its_place(scratch: Scratch) -> None:
-    text = "def small(value):\n    other(value)\n    return value + 1\n"
+    text = "def small(value):\n    other(value)\n    another(value)\n    return value + 1\n"
     old, ours = OLD | {"a.py": module(A, text, C)}, MOVED | {"b.py": module(text)}
     refuse(scratch, old, ours, {"a.py": edited(old["a.py"], ("return value + 1", "return value + 2"))})
 
 
 def test_an_insertion_with_one_side_only(scratch: Scratch) -> None:
     last = "    return beta_0 + value\n"
-    refuse(scratch, OLD, MOVED, {"a.py": edited(OLD["a.py"], (last, last + "\n\ndef more():\n    return 1\n"))})
+    ours = MOVED | {"a.py": module(A)}
+    refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], (last, last + "    more(value)\n"))})
 
 
 def test_a_line_that_upstream_indented(scratch: Scratch) -> None:
     """Its neighbours are where they were: it is not the same line."""
-    ours = MOVED | {"b.py": edited(MOVED["b.py"], (EDIT[0], "    if value:\n    " + EDIT[0]))}
-    refuse(scratch, OLD, ours, {"a.py": edited(OLD["a.py"], EDIT)})
+    old, ours = {"a.cu": OLD["a.py"]}, {"a.cu": MOVED["a.py"], "b.cu": edited(MOVED["b.py"], (EDIT[0], "    " + EDIT[0]))}
+    refuse(scratch, old, ours, {"a.cu": edited(OLD["a.py"], EDIT)}, paths=["a.cu"])
 
 
 def test_the_first_and_the_last_line_of_the_target(scratch: Scratch) -> None:
@@ -459,6 +467,8 @@ def test_a_path_of_which_every_hunk_fits(scratch: Scratch) -> None:
 def test_a_path_that_is_no_file_any_more(scratch: Scratch) -> None:
     before, theirs = files(OLD), files(OLD | {"a.py": edited(OLD["a.py"], EDIT)})
     assert Case(scratch, before, files(MOVED) | {"a.py": (LINK, b"b.py")}, theirs).relocated(["a.py"]) is None
+    folder = files({"b.py": MOVED["b.py"], "a.py/c.py": MOVED["a.py"]})
+    assert Case(scratch, before, folder, theirs).relocated(["a.py"]) is None
 
 
 def test_a_path_that_is_a_pattern(scratch: Scratch) -> None:
