@@ -9,17 +9,22 @@ commits written, and this engine is checked to end in the tree of `git rebase`.
 """
 
 import argparse
+import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
-from stack.carry import apply, engine
+from stack.carry import apply, drifting, engine, history
 from stack.carry.export import export
+from stack.carry.ladder import Rung
 from stack.carry.merge import merge
 from stack.carry.outcome import Outcome
+from stack.carry.resolutions import Resolutions
 from stack.model.ids import CommitId
 from stack.model.patch import Patch, parse
 from stack.model.series import PatchRef
@@ -133,12 +138,55 @@ def _measure(
             assert all(row.outcome in (Outcome.CLEAN, Outcome.MOVED) for row in carried.rows)
             return objects.tree_of(carried.tip)
 
-    seconds: dict[str, list[float]] = {"stack": [], "git rebase": [], "git am -3": []}
-    ways: dict[str, Callable[[], str]] = {"stack": ours, "git rebase": rebase, "git am -3": am}
+    cache = folder / "cache"
+    way = [Rung(str(onto), onto)]
+    start = time.perf_counter()
+    with Objects(bare) as objects:
+        history.index(objects, base, way, cache).close()
+    print(f"what the range changed, indexed once: {time.perf_counter() - start:.1f} s")
+
+    def evidence() -> str:
+        start = time.perf_counter()
+        with Objects(bare) as objects, closing(history.index(objects, base, way, cache)) as index:
+            aids = engine.Aids(index, Resolutions({}))
+            carried = drifting.judged(objects, engine.carry(objects, base, onto, patches, aids=aids), index)
+            spent.append(time.perf_counter() - start)
+            return objects.tree_of(carried.tip)
+
+    names = [folder / f"{number:04}.patch" for number in range(len(patches))]
+    for name, patch in zip(names, patches, strict=True):
+        name.write_bytes(patch.raw)
+    command = [
+        Path(sys.executable).with_name("stack"),
+        "--cache",
+        cache,
+        "triage",
+        "--repo",
+        bare,
+        "--base",
+        base,
+        "--onto",
+        onto,
+    ]
+
+    def triage() -> str:
+        start = time.perf_counter()
+        done = subprocess.run([*command, "--json", *names], stdout=subprocess.PIPE, check=False)
+        spent.append(time.perf_counter() - start)
+        return str(json.loads(done.stdout)["patches"][-1]["tree"])
+
+    ways: dict[str, Callable[[], str]] = {
+        "stack": ours,
+        "+ evidence": evidence,
+        "stack triage": triage,
+        "git rebase": rebase,
+        "git am -3": am,
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(runs + 1):
         spent: list[float] = []
         trees = {name: way() for name, way in ways.items()}
-        if trees["stack"] != trees["git rebase"]:
+        if len({trees[name] for name in ("stack", "+ evidence", "stack triage", "git rebase")}) > 1:
             raise SystemExit(f"stack and git rebase end in different trees: {trees}")
         if trees["git am -3"] != trees["stack"] and not run:
             print("note: git am -3 ends in another tree than the other two")

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which carried patches apply and are wrong all the same, and since which upstream commit."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 
 from stack.carry.blame import first_where
 from stack.carry.drift import Drift, added_between, check, is_readable
 from stack.carry.drift.finding import after
+from stack.carry.drift.modules import Outline
 from stack.carry.engine import Carry
 from stack.carry.history import Index
 from stack.carry.merge import merge
@@ -15,6 +16,8 @@ from stack.model.diff import FileDiff, parse
 from stack.model.ids import CommitId
 from stack.model.patch import Patch
 from stack.store.objects import Objects
+
+Outlines = dict[str, Outline | None]
 
 Added = Mapping[str, frozenset[int]]
 """The numbers of added lines, by path."""
@@ -32,17 +35,22 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     living = [row for row in carried.rows if row.commit is not None and row.patch.ref.path in carried.exported]
     added = _added([_files(row.patch, carried.exported[row.patch.ref.path]) for row in living])
     before = objects.tree_of(carried.source_tip)
-    drifts = check(objects, objects.tree_of(carried.tip), _union(added), before=before) if any(added) else ()
+    outlines: Outlines = {}
+    tip = objects.tree_of(carried.tip)
+    drifts = check(objects, tip, _union(added), before=before, outlines=outlines) if any(added) else ()
+    if not drifts:
+        return carried
     # What was wrong on the old base already has not drifted: `stack check` tells it.
-    old = _at_base(objects, carried) if drifts else frozenset()
+    old = _at_base(objects, carried, {drift.path for drift in drifts}, outlines)
+    causes = _Causes(objects, carried, index, outlines)
     found: dict[str, list[Drifted]] = {}
     for drift in drifts:
         owner = _owner(drift, living, added)
         if owner is None or owner.by_hand or _kind(drift) in old:
             continue
         if is_readable(objects, objects.tree_of(carried.onto), drift.path):
-            causes = _Cause(objects, carried, index, drift).find()
-            found.setdefault(owner.patch.ref.path, []).append(Drifted(drift.path, drift.line, drift.problem, causes))
+            one = Drifted(drift.path, drift.line, drift.problem, causes.of(drift))
+            found.setdefault(owner.patch.ref.path, []).append(one)
     rows = tuple(
         replace(row, outcome=Outcome.DRIFTED, drifts=tuple(found[row.patch.ref.path])) if row.patch.ref.path in found else row
         for row in carried.rows
@@ -50,10 +58,17 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     return replace(carried, rows=rows)
 
 
-def _at_base(objects: Objects, carried: Carry) -> frozenset[str]:
-    """What is wrong with the patches on their old base."""
+def _at_base(objects: Objects, carried: Carry, paths: Set[str], outlines: Outlines) -> frozenset[str]:
+    """What is wrong on the old base with the patches that add to some files of the new one."""
+    involved = [row for row in carried.rows if paths & {file.path for file in _carried_files(carried, row)}]
     added = _added([_files(row.patch, row.patch.raw) for row in carried.rows])
-    return frozenset(map(_kind, check(objects, objects.tree_of(carried.source_tip), _union(added))))
+    union = _union(one for row, one in zip(carried.rows, added, strict=True) if row in involved)
+    return frozenset(map(_kind, check(objects, objects.tree_of(carried.source_tip), union, outlines=outlines, hints=False)))
+
+
+def _carried_files(carried: Carry, row: Carried) -> tuple[FileDiff, ...]:
+    data = carried.exported.get(row.patch.ref.path)
+    return _files(row.patch, data) if data is not None else ()
 
 
 def _union(added: Iterable[Added]) -> dict[str, frozenset[int]]:
@@ -92,41 +107,40 @@ def _owner(drift: Drift, rows: Sequence[Carried], added: Sequence[Added]) -> Car
     return next(iter([*exact, *near]), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
+class _Causes:
     """The search for the first commit, or release, with which a drift is there."""
 
-    objects: Objects
-    carried: Carry
-    index: Index | None
-    drift: Drift
+    def __init__(self, objects: Objects, carried: Carry, index: Index | None, outlines: Outlines) -> None:
+        self._objects = objects
+        self._carried = carried
+        self._index = index
+        self._outlines = outlines
+        self._known: dict[tuple[CommitId, str], frozenset[str]] = {}
 
-    def find(self) -> tuple[Upstream, ...]:
-        if self.index is None or self.index.releases:
-            rung = first_where(self.carried.rungs, lambda one: self._there(one.commit))
-            named = self.carried.rungs[rung] if rung is not None else self.carried.rungs[-1]
+    def of(self, drift: Drift) -> tuple[Upstream, ...]:
+        if self._index is None or self._index.releases:
+            rungs = self._carried.rungs
+            place = first_where(rungs, lambda rung: _kind(drift) in self._wrong(rung.commit, drift.path))
+            named = rungs[place] if place is not None else rungs[-1]
             return (Upstream(named.commit, named.name, release=True),)
-        number = first_where(range(self.index.steps), self._in_step)
-        if number is None:
-            return ()
-        step = self.index.step(number)
-        return (Upstream(step.commit, step.subject),)
+        step = self._index.step
+        place = first_where(range(self._index.steps), lambda one: _kind(drift) in self._wrong(step(one).commit, drift.path))
+        return (Upstream(step(place).commit, step(place).subject),) if place is not None else ()
 
-    def _in_step(self, number: int) -> bool:
-        assert self.index is not None
-        return self._there(self.index.step(number).commit)
-
-    def _there(self, commit: CommitId) -> bool:
-        """Whether all patches, merged onto a commit at once, show the same problem."""
-        objects = self.objects
-        tree = objects.tree_of(commit)
-        trees = objects.tree_of(self.carried.base), tree, objects.tree_of(self.carried.source_tip)
-        merged = merge(objects, {}, *trees)
-        if any(conflict.path == self.drift.path for conflict in merged.conflicts):
-            return False
-        lines = added_between(objects, tree, merged.tree).get(self.drift.path)
-        said = check(objects, merged.tree, {self.drift.path: lines}, before=trees[2]) if lines else ()
-        return any(_kind(one) == _kind(self.drift) for one in said)
+    def _wrong(self, commit: CommitId, path: str) -> frozenset[str]:
+        """What is wrong in a file when all patches are merged onto a commit at once."""
+        key = commit, path
+        if key not in self._known:
+            objects = self._objects
+            tree = objects.tree_of(commit)
+            before = objects.tree_of(self._carried.source_tip)
+            merged = merge(objects, {}, objects.tree_of(self._carried.base), tree, before)
+            lines = added_between(objects, tree, merged.tree, [path]).get(path)
+            clean = path not in {conflict.path for conflict in merged.conflicts}
+            added = {path: lines} if lines and clean else {}
+            said = check(objects, merged.tree, added, before=before, outlines=self._outlines, hints=False)
+            self._known[key] = frozenset(map(_kind, said))
+        return self._known[key]
 
 
 def _kind(drift: Drift) -> str:

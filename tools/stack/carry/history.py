@@ -24,10 +24,15 @@ from stack.store import git
 from stack.store.objects import Objects
 
 _FORMAT = 4
-_WORD = re.compile(rb"[A-Za-z0-9_]")
+_WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_NO_WORD = bytes(set(range(256)) - _WORD)
+_SPACE = b" \t\n\r\f\v"
 _SHORTEST = 3
 _SIDES = {b"+": 1, b"-": -1}
-_SPACE = re.compile(rb"\s+")
+# Larger files and larger changes of one file are generated code, or data: FlashInfer 0.7.2 brings 380 MB of changes, nearly all
+# of it such, and no fork's patch is like that.
+_LARGEST = "512k"
+_MOST_LINES = 5_000
 # How a squash merge ends its subject on the common forges.
 _PULL = re.compile(r"\(#(\d+)\)\s*$")
 # A line of a change without context never begins so.
@@ -211,13 +216,14 @@ def _stored(path: str) -> str:
     return path.encode("utf-8", "replace").decode("utf-8")
 
 
+_SETTINGS = ["-c", "core.quotePath=false", "-c", f"core.bigFileThreshold={_LARGEST}"]
 _SHOW = ["-p", "-U0", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color"]
 
 
 def _commits(objects: Objects, base: CommitId, onto: CommitId) -> Iterator[tuple[CommitId, str, Iterable[FileDiff]]]:
     """The commits of a range, oldest first, with their changes at zero context."""
     show = [*_SHOW, "--format=%x00%H %s%x00"]
-    log = ["-c", "core.quotePath=false", "log", "--reverse", "--first-parent", "--no-merges", *show, f"{base}..{onto}"]
+    log = [*_SETTINGS, "log", "--reverse", "--first-parent", "--no-merges", *show, f"{base}..{onto}"]
     parts = _parts(git.run(log, env={"GIT_DIR": str(objects.repository)}).stdout)
     next(parts)
     for head, diff in zip(parts, parts, strict=False):
@@ -237,7 +243,7 @@ def _parts(data: bytes) -> Iterator[bytes]:
 def _releases(objects: Objects, base: CommitId, rungs: Sequence[Rung]) -> Iterator[tuple[CommitId, str, Iterable[FileDiff]]]:
     before = base
     for rung in rungs:
-        diff = ["-c", "core.quotePath=false", "diff-tree", "-r", *_SHOW, before, rung.commit]
+        diff = [*_SETTINGS, "diff-tree", "-r", *_SHOW, before, rung.commit]
         yield rung.commit, rung.name, _changes(git.run(diff, env={"GIT_DIR": str(objects.repository)}).stdout)
         before = rung.commit
 
@@ -251,6 +257,8 @@ def _changes(diff: bytes) -> Iterator[FileDiff]:
 
 def lines(file: FileDiff) -> Iterator[Line]:
     """The telling lines of a file's change. A line without a word (a bracket, a rule of dashes) tells nothing."""
+    if sum(len(hunk.lines) for hunk in file.hunks) > _MOST_LINES:
+        return
     for hunk in file.hunks:
         for line in hunk.lines:
             told = telling(line)
@@ -261,12 +269,12 @@ def lines(file: FileDiff) -> Iterator[Line]:
 def telling(line: bytes) -> Line | None:
     """A line of a hunk as it is looked for; None where it is context or tells nothing."""
     side = _SIDES.get(line[:1])
-    return (side, hashed(line[1:])) if side is not None and len(_WORD.findall(line)) >= _SHORTEST else None
+    return (side, hashed(line[1:])) if side is not None and len(line.translate(None, _NO_WORD)) >= _SHORTEST else None
 
 
 def hashed(line: bytes) -> int:
     """A line without its blanks, as a number."""
-    return _number(_SPACE.sub(b"", line))
+    return _number(line.translate(None, _SPACE))
 
 
 def patch_id(files: Sequence[FileDiff]) -> int:
@@ -280,7 +288,7 @@ def _mark(file: FileDiff) -> bytes:
     for hunk in file.hunks:
         for line in hunk.lines:
             if line[:1] in _SIDES:
-                digest.update(line[:1] + _SPACE.sub(b"", line[1:]) + b"\0")
+                digest.update(line[:1] + line[1:].translate(None, _SPACE) + b"\0")
     return file.path.encode("utf-8", "surrogateescape") + b"\0" + digest.digest()
 
 

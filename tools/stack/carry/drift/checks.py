@@ -25,7 +25,13 @@ def is_readable(objects: Objects, tree: TreeId, path: str) -> bool:
 
 
 def check(
-    objects: Objects, tree: TreeId, added: Mapping[str, frozenset[int]], *, before: TreeId | None = None
+    objects: Objects,
+    tree: TreeId,
+    added: Mapping[str, frozenset[int]],
+    *,
+    before: TreeId | None = None,
+    outlines: dict[str, Outline | None] | None = None,
+    hints: bool = True,
 ) -> tuple[Drift, ...]:
     """What is wrong in the lines that patches added to a tree; what cannot be told for sure is not named.
 
@@ -34,14 +40,16 @@ def check(
         tree: the tree with the patches.
         added: the numbers of the added lines, by path (see `added_lines`).
         before: the tree of the old base with the same patches.
+        outlines: what is known of files by their blobs; shared by checks of trees that are alike.
+        hints: whether to look for what is meant instead.
 
     Raises:
         StackError: the repository cannot be read.
 
     """
     files = Files(objects, tree)
-    outlines: dict[str, Outline | None] = {}
-    modules = Modules(files, outlines)
+    outlines = outlines if outlines is not None else {}
+    modules = Modules(files, outlines, hints=hints)
     old = Files(objects, before) if before is not None else None
     old_modules = Modules(old, outlines) if old is not None else None
     includes, old_includes = cpp.Includes(files), cpp.Includes(old) if old is not None else None

@@ -37,8 +37,8 @@ def added_lines(files: Sequence[FileDiff]) -> dict[str, frozenset[int]]:
     return {path: lines for path, lines in known.items() if lines}
 
 
-def added_between(objects: Objects, old: str, new: str) -> dict[str, frozenset[int]]:
-    """The lines that one tree has and another one lacks, by path.
+def added_between(objects: Objects, old: str, new: str, paths: Sequence[str] = ()) -> dict[str, frozenset[int]]:
+    """The lines that one tree has and another one lacks, by path; only of some paths, if they are named.
 
     Raises:
         StackError: git cannot compare them.
@@ -46,7 +46,7 @@ def added_between(objects: Objects, old: str, new: str) -> dict[str, frozenset[i
     """
     settings = ("-c", "core.quotePath=false", "-c", "diff.renames=true")
     show = ("diff", "-U0", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules", old, new)
-    diff = git.run([*settings, *show], env={"GIT_DIR": str(objects.repository)}).stdout
+    diff = git.run(["--literal-pathspecs", *settings, *show, "--", *paths], env={"GIT_DIR": str(objects.repository)}).stdout
     return added_lines(parse(diff)) if diff else {}
 
 
