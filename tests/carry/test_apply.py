@@ -9,7 +9,7 @@ from stack.carry import apply
 from stack.carry.apply import DoesNotApply, Misfit
 from stack.carry.export import Diffs, export
 from stack.model.errors import StackError
-from stack.store.objects import Entry, Identity
+from stack.store.objects import Entry, Identity, Objects
 
 from .trees import BODIES, FILE, LINK, PROGRAM, PROPERTY, SUBJECTS, Scratch, Tree, changed, patch_of, trees
 
@@ -133,6 +133,28 @@ def test_a_patch_that_changes_nothing(scratch: Scratch) -> None:
     base, patched = scratch.commits((BASE, None, "base\n"), (BASE | {"a.py": (FILE, edited(20))}, 0, "Change it\n"))
     raw = scratch.format_patch(base, patched)[0].replace(b"-line 20\n+new\n", b"-line 20\n+line 20\n")
     assert apply.apply(scratch.objects, scratch.tree(base), patch_of(raw)) == Misfit("", None, "it changes nothing")
+
+
+def test_a_removal_that_leaves_lines(scratch: Scratch) -> None:
+    base, patched = scratch.commits(({"a": (FILE, b"1\n2\n3\n")}, None, "base\n"), ({}, 0, "Remove it\n"))
+    raw = scratch.format_patch(base, patched)[0].replace(b"@@ -1,3 +0,0 @@\n-1\n-2\n-3\n", b"@@ -1,2 +0,0 @@\n-1\n-2\n")
+    found = apply.apply(scratch.objects, scratch.tree(base), patch_of(raw))
+    assert isinstance(found, Misfit)
+    assert found.path == "a"
+
+
+def test_what_is_announced_changes_nothing(scratch: Scratch) -> None:
+    """Names that git quotes, files that come or are gone on either side: what is announced is only a hint."""
+    after = {"a.py": (FILE, edited(20)), "ü\t/new": (FILE, b"x\n"), "link": (FILE, TEXT)}
+    base, onto, one, two = scratch.commits(
+        *[(BASE, None, "base\n"), ({"pkg": (FILE, b"x\n"), "a.py": (FILE, b"y\n")}, None, "onto\n")],
+        *[(BASE | after, 0, "One\n"), ({"a.py": (FILE, edited(3)), "pkg/b.py": (FILE, edited(4))}, 2, "Two\n")],
+    )
+    patches = [patch_of(raw, f"up/{number}.patch") for number, raw in enumerate(scratch.format_patch(base, two))]
+    with Objects(scratch.repository) as objects:
+        apply.announce(objects, base, onto, patches)
+        commits = apply.chain(objects, base, patches)
+        assert [objects.tree_of(commit) for commit in commits] == [scratch.tree(one), scratch.tree(two)]
 
 
 @pytest.mark.parametrize("path", ["../out", "a/../../out", "/etc/x", ".git/config", "a/.GIT/config", "./x"])

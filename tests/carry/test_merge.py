@@ -3,15 +3,19 @@
 
 import itertools
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.carry.merge import ahead, conflict_lines, merge
+from stack.carry import mergetree
+from stack.carry.merge import FileMerges, ahead, conflict_lines, edits, merge, merge_files
+from stack.model.diff import parse
 from stack.store import git
+from stack.store.objects import EMPTY_TREE, Entry
 
-from .trees import FILE, LINK, PROGRAM, PROPERTY, Scratch, Tree, changed, trees
+from .trees import FILE, LINK, PROGRAM, PROPERTY, Scratch, Tree, changed, patch_of, trees
 
 TEXT = b"".join(b"line %d\n" % number for number in range(30))
 
@@ -72,6 +76,93 @@ def test_a_foreseen_chain_gives_what_an_unforeseen_one_gives(scratch: Scratch, d
             found.append((merged.conflicts, merged.notes, None if merged.conflicts else merged.tree))
         results.append((tip, found))
     assert results[0] == results[1]
+
+
+LINE_SETS = (("one", "two", ""), tuple(f"line {number}" for number in range(40)))
+
+
+@st.composite
+def long_files(draw: st.DrawFn) -> list[bytes]:
+    """Lines of a file: all different, or so few that the same lines stand in many places."""
+    some = draw(st.sampled_from(LINE_SETS))
+    return [line.encode() for line in draw(st.lists(st.sampled_from(some), min_size=12, max_size=40))]
+
+
+@st.composite
+def edited_lines(draw: st.DrawFn, lines: list[bytes]) -> list[bytes]:
+    """A change in one or two places; what comes may be there already."""
+    after = list(lines)
+    for _ in range(draw(st.integers(1, 2))):
+        place = draw(st.integers(0, len(after)))
+        new = draw(st.lists(st.sampled_from([b"new", b"", b"line 3", b"one", *lines[:2]]), max_size=3))
+        after[place : place + draw(st.integers(0, 2))] = new
+    return after
+
+
+@PROPERTY
+@given(st.data())
+def test_what_is_guessed_never_becomes_a_result(scratch: Scratch, data: st.DataObject) -> None:
+    """Whatever is known of the patches, right or wrong: each merge is the one that git makes of these three files."""
+    chain = [data.draw(long_files(), "base")]
+    for _ in range(data.draw(st.integers(1, 4))):
+        chain.append(data.draw(edited_lines(chain[-1])))
+    onto = data.draw(edited_lines(chain[0]), "onto")
+    end = data.draw(st.sampled_from((b"", b"\n")))
+    objects = scratch.objects
+    blobs = [objects.write_blob(b"\n".join(lines) + end) for lines in (onto, *chain)]
+    ids = [objects.replaced(EMPTY_TREE, {"a": Entry(0o100644, blob)}) for blob in blobs]
+    known = {
+        (old, new): parse(scratch.git("diff-tree", "-p", old_tree, new_tree))[0].hunks
+        for (old, old_tree), (new, new_tree) in itertools.pairwise(zip(blobs[1:], ids[1:], strict=True))
+        if old != new
+    }
+    wrong = dict(zip(known, [*list(known.values())[1:], ()], strict=False))
+    for knowing in (known, wrong):
+        merges = ahead(objects, ids[0], ids[1:], dict(knowing))
+        assert ahead(objects, ids[0], ids[1:]).keys() <= merges.keys()
+        for triple, found in merges.items():
+            alone = FileMerges()
+            merge_files(objects, alone, [triple])
+            assert alone[triple].conflicts == found.conflicts
+            # A file with conflicts has markers, and those the ids of the commits that were merged.
+            assert found.conflicts or alone[triple].entry == found.entry
+
+
+def test_what_is_known_saves_calls_on_every_rung(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six patches to one file take two calls of git, and again two on the next rung; without knowing them, six."""
+    calls = []
+    start = mergetree.Merging.__init__
+
+    def counting(*args: Any) -> None:
+        calls.append(args)
+        start(*args)
+
+    monkeypatch.setattr(mergetree.Merging, "__init__", counting)
+    lines = TEXT.splitlines(keepends=True)
+    chain = [TEXT]
+    for number in range(6):
+        lines[4 * number + 3] = b"patch %d\n" % number
+        chain.append(b"".join(lines))
+    rungs = [TEXT + b"upstream\n", b"top\n" + TEXT + b"upstream\n"]
+    base, *commits = scratch.commits(
+        *(({"a": (FILE, text)}, place - 1 if place else None, f"{place}\n") for place, text in enumerate(chain))
+    )
+    patches = [patch_of(raw, f"up/{number}.patch") for number, raw in enumerate(scratch.format_patch(base, commits[-1]))]
+    objects = scratch.objects
+    trees = [objects.tree_of(commit) for commit in (base, *commits)]
+    for known, wanted in ((edits(patches), [2, 2]), ({}, [6, 6])):
+        found, standing = [], trees
+        for onto in (
+            objects.tree_of(commit) for commit in scratch.commits(*(({"a": (FILE, text)}, None, "x\n") for text in rungs))
+        ):
+            calls.clear()
+            merges = ahead(objects, onto, standing, known)
+            tips = [onto]
+            for before, after in itertools.pairwise(standing):
+                tips.append(merge(objects, merges, before, tips[-1], after).tree)
+            standing = tips
+            found.append(len(calls))
+        assert found == wanted
 
 
 BOTH: Tree = {"d/a": (FILE, TEXT), "d/b": (FILE, b"b\n"), "e/c": (FILE, b"c\n"), "top": (PROGRAM, b"#!\n")}

@@ -254,3 +254,61 @@ def test_says_what_unidiff_says(repository: Path, pair: tuple[Tree, Tree]) -> No
         assert [line for hunk in one.hunks for line in hunk.lines if line[:1] in b"-+"] == [
             f"{line.line_type}{line.value}".rstrip("\n").encode() for hunk in other for line in hunk if line.line_type in "-+"
         ]
+
+
+TEXTS = st.lists(
+    st.sampled_from([b"one", b"two", b"", b" three", b"+x", *(b"line %d" % number for number in range(20))]), max_size=30
+)
+
+
+@st.composite
+def versions(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A file, and what a few changes make of it; each may end without a line end."""
+    before = draw(TEXTS)
+    after = list(before)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(after)))
+        after[place : place + draw(st.integers(0, 3))] = draw(TEXTS)[:3]
+    old, new = (b"\n".join(lines) + draw(st.sampled_from((b"", b"\n"))) for lines in (before, after))
+    return old, new
+
+
+@settings(deadline=None, max_examples=120)
+@given(versions(), st.lists(st.sampled_from([b"top", b"two", b""]), max_size=4))
+@pytest.mark.slow
+def test_hunks_are_put_where_their_lines_are(repository: Path, pair: tuple[bytes, bytes], above: list[bytes]) -> None:
+    """On the file that a diff was made of, its hunks give the file after it; below new lines they are found nearest."""
+    old, new = pair
+    write_trees(repository, ({"x": (0o100644, old)}, {"x": (0o100644, new)}))
+    text = git("diff-tree", "-r", "-p", "--full-index", "before", "after", cwd=repository)
+    hunks = diff.parse(text)[0].hunks if text else ()
+    assert diff.substituted(old, hunks) == new
+    for hunk in hunks:
+        before, after, tail = hunk.sides()
+        assert before in old
+        assert after in new
+        assert before.endswith(tail)
+        assert after.endswith(tail)
+    parts = diff.smaller(hunks)
+    assert b"".join(line for part in parts for line in part.lines if line[:1] in b"-+") == b"".join(
+        line for hunk in hunks for line in hunk.lines if line[:1] in b"-+"
+    )
+    top = b"".join(line + b"\n" for line in above)
+    lines = old.splitlines()
+    # Lines that stand in many places may be found in the wrong one.
+    if old and len(lines) == len(set(lines)):
+        assert diff.substituted(old, parts) == new
+        if not set(above) & set(lines):
+            assert diff.substituted(top + old, hunks) == top + new
+            assert diff.substituted(top + old, parts) == top + new
+
+
+def test_hunks_whose_lines_are_nowhere() -> None:
+    hunk = Hunk(2, 2, 2, 2, (b" a", b"-b", b"+c"))
+    assert diff.substituted(b"x\na\nb\ny\n", (hunk,)) == b"x\na\nc\ny\n"
+    assert diff.substituted(b"a\nx\nb\n", (hunk,)) is None
+    assert diff.substituted(b"xa\nb\n", (hunk,)) is None
+    assert diff.substituted(b"a\nb\nz\na\nb\n", (hunk,)) == b"a\nc\nz\na\nb\n"
+    assert diff.substituted(b"a\nb\nx\na\nb\n", (Hunk(4, 2, 4, 2, hunk.lines),)) == b"a\nb\nx\na\nc\n"
+    assert diff.substituted(b"x\n", (Hunk(0, 0, 1, 1, (b"+c",)),)) is None
+    assert diff.substituted(b"", (Hunk(0, 0, 1, 1, (b"+c",)),)) == b"c\n"

@@ -9,18 +9,20 @@ of the whole tree: with 8,500 files, reading and writing the index takes longer 
 import functools
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.model.diff import DiffError, FileDiff, parse
+from stack.model.diff import DiffError, FileDiff, Hunk, parse, substituted
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store import git
 from stack.store import paths as names
-from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Entry, Identity, Objects, blob_id
+from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Entry, Identity, Objects
 
+_OLD_NAME = re.compile(rb"^--- a/([^\t\n]+)", re.MULTILINE)
 _NO_BLOB = "0" * 40
 _FAILED = re.compile(r"^error: patch failed: (.+):(\d+)$", re.MULTILINE)
 _OTHER_BINARY = re.compile(r"^error: the patch applies to '(.+)' \(", re.MULTILINE)
@@ -46,6 +48,20 @@ class DoesNotApply(StackError):
         super().__init__(f"patch {patch.ref.path} does not apply to its base ({misfit})", "`stack lint` shows all that do not")
         self.patch = patch
         self.misfit = misfit
+
+
+def announce(objects: Objects, base: CommitId, onto: CommitId, patches: Iterable[Patch]) -> None:
+    """Have git read what carrying needs: it does so while the patches are parsed and applied."""
+    # Only a hint, so names that git quotes may be left out.
+    count = Counter(name for patch in patches for name in set(_OLD_NAME.findall(patch.diff)))
+    objects.expect([objects.tree_of(base)], map(_text, count))
+    # On the new base a file is read to guess what comes of it, for the patches that change it again.
+    again = [_text(name if times > 1 else name.rpartition(b"/")[0]) for name, times in count.items()]
+    objects.expect([objects.tree_of(onto)], filter(None, again))
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
 
 
 def chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[CommitId, ...]:
@@ -103,24 +119,36 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
             return {}
         if file.new is not None and file.new != file.old and file.new in known:
             return {}
-        data = _replaced_lines(objects.read(entry.id) if entry is not None else b"", file)
-        if data is None or (file.new_id != blob_id(data) if file.new is not None else data != b""):
+        changed = _changed(objects, objects.read(entry.id) if entry is not None else b"", file)
+        if changed is None or (file.new is not None and file.new_mode not in FILES):
             return {}
         if file.old is not None:
             changes[file.old] = None
-        if file.new is not None and file.new_mode in FILES:
-            changes[file.new] = Entry(file.new_mode, objects.write_blob(data))
-        elif file.new is not None:
-            return {}
+        if file.new is not None and file.new_mode is not None:
+            changes[file.new] = Entry(file.new_mode, changed)
     return changes
 
 
-def _replaced_lines(data: bytes, file: FileDiff) -> bytes | None:
+def _changed(objects: Objects, data: bytes, file: FileDiff) -> str | None:
+    """The blob that the hunks make of a file, written; None where it is not the one that the patch names.
+
+    A search for the hunks' lines is ten times as fast as counting them, and wherever it finds them, the id proves the result.
+    """
+    for replaced in (substituted, _replaced_lines):
+        after = replaced(data, file.hunks)
+        if after is not None and file.new is None and not after:
+            return _NO_BLOB
+        if after is not None and file.new is not None and objects.write_blob(after) == file.new_id:
+            return file.new_id
+    return None
+
+
+def _replaced_lines(data: bytes, hunks: Sequence[Hunk]) -> bytes | None:
     """The file after its hunks, None where a hunk's lines are not exactly at the place that it names."""
     lines = data.split(b"\n")
     result: list[bytes] = []
     done = 0
-    for hunk in file.hunks:
+    for hunk in hunks:
         start = hunk.old_start - (1 if hunk.old_count else 0)
         result += lines[done:start]
         done = start + hunk.old_count
@@ -159,7 +187,7 @@ def touched(patch: Patch) -> tuple[str, ...]:
     return tuple(sorted(paths))
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=1024)
 def files(patch: Patch) -> tuple[FileDiff, ...]:
     """The files that a patch changes.
 

@@ -12,7 +12,7 @@ from typing import Self
 from stack.model.ids import CommitId
 from stack.model.patch import Patch
 from stack.store import git
-from stack.store.objects import Objects
+from stack.store.objects import ROOMY, Objects
 
 # The user's own attributes could name another header for hunks, another way to merge, or call a file binary.
 NO_ATTRIBUTES = ("-c", "core.attributesFile=/dev/null")
@@ -66,7 +66,7 @@ class Diffs:
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=self._said,
-            env=git.environment(extra={"GIT_DIR": str(objects.repository)}),
+            env=git.environment(extra={"GIT_DIR": str(objects.repository), **ROOMY}),
         )
 
     def __enter__(self) -> Self:

@@ -8,14 +8,18 @@ perhaps) git gets the whole trees and looks for it.
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
-from stack.carry.mergetree import Result, merge_trees
+from stack.carry import apply
+from stack.carry.mergetree import Merging, Result, merge_trees
 from stack.carry.outcome import Conflict
+from stack.model.diff import Hunk, smaller, substituted
 from stack.model.ids import TreeId
-from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Entry, Objects
+from stack.model.patch import Patch
+from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Difference, Entry, Objects
 
 _KIND = re.compile(r"CONFLICT \(([^)]+)\)")
 # Which file git leaves in the tree: nobody sees that tree.
@@ -32,10 +36,6 @@ class Merged:
     tree: TreeId
     conflicts: tuple[Conflict, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-Difference = tuple[str, Entry | None, Entry | None]
-"""A path that a change touches, and what stands there before and after."""
 
 
 class Triple(NamedTuple):
@@ -55,6 +55,8 @@ class FileMerge:
 
 
 FileMerges = dict[Triple, FileMerge]
+Edits = dict[tuple[str, str], tuple[Hunk, ...]]
+"""The hunks that lead from one blob to another."""
 
 
 def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
@@ -80,50 +82,130 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
     return Merged(objects.replaced(ours, changes) if changes else ours, tuple(conflicts))
 
 
-def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId]) -> FileMerges:
+def edits(patches: Iterable[Patch]) -> Edits:
+    """What patches do to the files that they name."""
+    return {
+        (file.old_id, file.new_id): file.hunks
+        for patch in patches
+        for file in apply.files(patch)
+        if file.old_id and file.new_id and file.hunks
+    }
+
+
+def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits | None = None) -> FileMerges:
     """The file merges that carrying a chain of trees needs, worked out in few calls of git.
 
-    A file's merges depend on that file's earlier ones only. So the first merge of every file goes into one call, the second
-    into the next. A guess where a patch is left out on the way: what was not foreseen is merged when it is needed.
+    A file's merges depend on that file's earlier ones only. So the first merges of all files go into one call. Where it is
+    `known` what a patch does to a file, the results are guessed meanwhile, and all later merges go into a second call, with the
+    guesses for their input. A guess never becomes a result: where it was wrong, the later merges are made again with git's own.
+    What is not foreseen (where a patch is left out on the way) is merged when it is needed. `known` learns what the patches do
+    on the new base.
     """
+    known = {} if known is None else known
     steps: dict[str, list[tuple[Entry, Entry]]] = {}
     for before, after in itertools.pairwise(chain):
         for path, old, new in objects.difference(before, after):
             if old is not None and new is not None:
                 steps.setdefault(path, []).append((old, new))
+    entries = {path: objects.entry(onto, path) for path in steps}
+    ways = [_Way(entry, tuple(steps[path])) for path, entry in entries.items() if entry is not None and entry.mode != FOLDER]
     merges: FileMerges = {}
-    have = {path: entry for path in steps if (entry := objects.entry(onto, path)) is not None and entry.mode != FOLDER}
-    while have:
-        waiting = {path: triple for path in have if (triple := _next_merge(have, steps, path)) is not None}
-        merge_files(objects, merges, waiting.values())
-        have = {
-            path: merged
-            for path, triple in waiting.items()
-            if (merged := merges[triple].entry) and not merges[triple].conflicts
-        }
+    while waiting := [needed for way in ways if (needed := _next_merge(way, merges)) is not None]:
+        with _FileMerging(objects, [triple for triple, _ in waiting]) as first:
+            foreseen = [triple for one in waiting for triple in _foreseen(objects, known, merges, *one)]
+            with _FileMerging(objects, foreseen) as later:
+                merges |= first.results() | later.results()
+    for triple, merged in merges.items():
+        if merged.entry is not None and (triple.base.id, triple.theirs.id) in known:
+            known.setdefault((triple.ours.id, merged.entry.id), known[triple.base.id, triple.theirs.id])
     return merges
 
 
-def _next_merge(have: dict[str, Entry], steps: dict[str, list[tuple[Entry, Entry]]], path: str) -> Triple | None:
-    """Go on along one file's steps up to the next one that needs a merge."""
-    while steps[path]:
-        old, new = steps[path].pop(0)
-        if have[path] not in (old, new):
-            return Triple(old, have[path], new)
-        have[path] = new
+class _Way(NamedTuple):
+    """A file on its way through the patches: what stands there, and the changes that are still to come."""
+
+    have: Entry
+    steps: tuple[tuple[Entry, Entry], ...]
+
+
+def _next_merge(way: _Way, merges: FileMerges) -> tuple[Triple, _Way] | None:
+    """Go on along one file's way up to the next merge that is not among the known ones; with it, the way after it."""
+    have, steps = way
+    for place, (old, new) in enumerate(steps, 1):
+        if have in (old, new):
+            have = new
+            continue
+        triple = Triple(old, have, new)
+        done = merges.get(triple)
+        if done is None:
+            return triple, _Way(have, steps[place:])
+        if done.conflicts or done.entry is None:
+            return None
+        have = done.entry
     return None
 
 
+def _foreseen(objects: Objects, known: Edits, merges: FileMerges, triple: Triple, way: _Way) -> Iterator[Triple]:
+    """The merges of a file after this one, as far as their input can be guessed."""
+    while way.steps and (entry := _guess(objects, known, triple)) is not None:
+        needed = _next_merge(way._replace(have=entry), merges)
+        if needed is None:
+            return
+        triple, way = needed
+        yield triple
+
+
+def _guess(objects: Objects, known: Edits, triple: Triple) -> Entry | None:
+    """What a merge will probably give: the hunks of the change in our file, wherever their lines stand there."""
+    base, ours, theirs = triple
+    hunks = known.get((base.id, theirs.id))
+    if hunks is None or base.mode != theirs.mode or ours.mode not in FILES:
+        return None
+    data = objects.read(ours.id)
+    merged = substituted(data, hunks) or substituted(data, smaller(hunks))
+    return Entry(ours.mode, objects.write_blob(merged)) if merged is not None else None
+
+
 def merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple]) -> None:
-    """Merge many files in one call: as flat trees, each file under a number of its own."""
-    names = {f"{number:05}": triple for number, triple in enumerate({triple for triple in triples if triple not in merges})}
-    if not names:
-        return
-    parts = [objects.replaced(EMPTY_TREE, {name: triple[side] for name, triple in names.items()}) for side in range(3)]
-    merged = _read(objects, merge_trees(objects, parts[0], parts[1], parts[2]))
-    for name, triple in names.items():
-        conflicts = tuple(replace(one, path="", reason=_kind(one.reason)) for one in merged.conflicts if one.path == name)
-        merges[triple] = FileMerge(objects.entry(merged.tree, name), conflicts)
+    """Merge the files that are not merged yet, in one call."""
+    with _FileMerging(objects, (triple for triple in triples if triple not in merges)) as merging:
+        merges |= merging.results()
+
+
+class _FileMerging:
+    """Many files that git merges in one call: as flat trees, each file under a number of its own."""
+
+    def __init__(self, objects: Objects, triples: Iterable[Triple]) -> None:
+        self._objects = objects
+        self._names = {f"{number:05}": triple for number, triple in enumerate(dict.fromkeys(triples))}
+        self._git = self._start() if self._names else None
+
+    def _start(self) -> Merging:
+        base, ours, theirs = (
+            self._objects.replaced(EMPTY_TREE, {name: triple[side] for name, triple in self._names.items()})
+            for side in range(3)
+        )
+        return Merging(self._objects, base, ours, theirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self._git is not None:
+            self._git.__exit__(kind, value, trace)
+
+    def results(self) -> FileMerges:
+        """Wait for git."""
+        if self._git is None:
+            return {}
+        merged = _read(self._objects, self._git.result())
+        conflicts: dict[str, list[Conflict]] = {}
+        for one in merged.conflicts:
+            conflicts.setdefault(one.path, []).append(replace(one, path="", reason=_kind(one.reason)))
+        return {
+            triple: FileMerge(self._objects.entry(merged.tree, name), tuple(conflicts.get(name, ())))
+            for name, triple in self._names.items()
+        }
 
 
 def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> bool:

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`git merge-tree --write-tree` and what it says."""
 
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
 
 from stack.carry.export import NO_ATTRIBUTES
 from stack.model.ids import TreeId
 from stack.store import git
-from stack.store.objects import Identity, Objects
+from stack.store.objects import ROOMY, Identity, Objects
 
 _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
-_SETTINGS = [*NO_ATTRIBUTES, "-c", "merge.conflictStyle=merge", "-c", "core.looseCompression=1"]
+_SETTINGS = [*NO_ATTRIBUTES, "-c", "merge.conflictStyle=merge", "-c", "core.looseCompression=0"]
 _COMMAND = [*_SETTINGS, "merge-tree", "--write-tree", "--messages", "-z"]
 
 
@@ -33,26 +37,68 @@ class Result:
     messages: tuple[Message, ...]
 
 
-def merge_trees(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Result:
-    """Three-way merge of whole trees. Git learns the merge base as the common parent of two commits made for it.
+class Merging:
+    """A three-way merge of whole trees that git is working on. Use it as a context manager.
 
-    That works from git 2.38 on; `--merge-base` came with 2.40. One process for many merges (`--stdin`) cannot be had: git keeps
-    its answers until its buffer is full, and the next merge needs the answer to the last.
+    Git learns the merge base as the common parent of two commits made for it. That works from git 2.38 on; `--merge-base` came
+    with 2.40. One process for many merges (`--stdin`) cannot be had: git keeps its answers until its buffer is full, and the next
+    merge needs the answer to the last.
+    """
+
+    def __init__(self, objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> None:
+        root = objects.write_commit(base, (), "base\n", _NOBODY)
+        self._onto = objects.write_commit(ours, (root,), "onto\n", _NOBODY)
+        self._patch = objects.write_commit(theirs, (root,), "patch\n", _NOBODY)
+        self._said = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
+        self._process = subprocess.Popen(
+            ["git", *_COMMAND, self._onto, self._patch],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=git.environment(extra={"GIT_DIR": str(objects.repository), **ROOMY}),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._process.stdout is not None
+        # Where the result is not wanted any more, git ends by the closed pipe.
+        self._process.stdout.close()
+        self._process.wait()
+        self._said.close()
+
+    def result(self) -> Result:
+        """Wait for git.
+
+        Raises:
+            GitError: git could not merge at all.
+
+        """
+        assert self._process.stdout is not None
+        out = self._process.stdout.read()
+        status = self._process.wait()
+        if status not in (0, 1):
+            self._said.seek(0)
+            raise git.GitError(["merge-tree"], status, self._said.read().decode("utf-8", "replace"))
+        result = _result(status == 0, iter([*out.decode("utf-8", "surrogateescape").split("\0"), ""]))
+        # The two commits say nothing to a person, and are others in every merge.
+        said = tuple(
+            replace(one, text=one.text.replace(self._onto, "the new base").replace(self._patch, "the patch"))
+            for one in result.messages
+        )
+        return replace(result, messages=said)
+
+
+def merge_trees(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Result:
+    """Three-way merge of whole trees.
 
     Raises:
         GitError: git could not merge at all.
 
     """
-    root = objects.write_commit(base, (), "base\n", _NOBODY)
-    onto = objects.write_commit(ours, (root,), "onto\n", _NOBODY)
-    patch = objects.write_commit(theirs, (root,), "patch\n", _NOBODY)
-    done = git.run([*_COMMAND, onto, patch], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1))
-    result = _result(done.returncode == 0, iter([*done.stdout.decode("utf-8", "surrogateescape").split("\0"), ""]))
-    # The two commits say nothing to a person, and are others in every merge.
-    said = tuple(
-        replace(one, text=one.text.replace(onto, "the new base").replace(patch, "the patch")) for one in result.messages
-    )
-    return replace(result, messages=said)
+    with Merging(objects, base, ours, theirs) as merging:
+        return merging.result()
 
 
 def _result(clean: bool, fields: Iterator[str]) -> Result:

@@ -5,7 +5,9 @@ A parser of our own because carrying lives on it: the well-kept library for it (
 patches, as long as everything else in their carry together; this one takes 0.01 s. The tests hold it against unidiff.
 """
 
+import itertools
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stack.model.errors import StackError
@@ -15,6 +17,7 @@ _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)(?: ([0-7]+))?$")
 # A line of a hunk never begins so: it has its ` `, `-`, `+` in front.
 _PLACE = re.compile(rb"^(?:diff --git (.+)|@@ -(\d+))", re.MULTILINE)
+_LINE_END = ord("\n")
 _ESCAPE = re.compile(rb"\\([abfnrtv\"\\]|[0-7]{3})")
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b'"': b'"', b"\\": b"\\"}
 
@@ -32,6 +35,27 @@ class Hunk:
     new_start: int
     new_count: int
     lines: tuple[bytes, ...]
+
+    def sides(self) -> tuple[bytes, bytes, bytes]:
+        """The lines before, the lines after, and the lines that end both: the context below the last change."""
+        old: list[bytes] = []
+        new: list[bytes] = []
+        tail = 0
+        last = b""
+        for line in self.lines:
+            kind, text = line[:1], line[1:] + b"\n"
+            if kind == b"\\":
+                # The line above it, on whichever side it stands, has no line end.
+                for side in (old, new) if tail else (new,) if last == b"+" else (old,):
+                    side[-1] = side[-1][:-1]
+                continue
+            if kind != b"+":
+                old.append(text)
+            if kind != b"-":
+                new.append(text)
+            tail = tail + 1 if kind in b" " else 0
+            last = kind
+        return b"".join(old), b"".join(new), b"".join(new[len(new) - tail :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,3 +234,83 @@ def places(diff: bytes) -> list[tuple[str, int]]:
         else:
             found.append((name, int(line)))
     return found
+
+
+def substituted(data: bytes, hunks: Sequence[Hunk]) -> bytes | None:
+    """A file with the lines of some hunks replaced, each where its old lines stand nearest to where it expects them.
+
+    None where they stand nowhere. This is a guess: whoever takes it has to prove the result.
+    """
+    parts: list[bytes] = []
+    done = line = shift = 0
+    for hunk in hunks:
+        old, new, tail = hunk.sides()
+        place = _nearest(data, old, done, hunk.old_start - 1 + shift - line)
+        if place is None:
+            return None
+        line += data.count(b"\n", done, place)
+        shift = line - (hunk.old_start - 1)
+        end = place + len(old) - len(tail)
+        parts += data[done:place], new[: len(new) - len(tail)]
+        line += data.count(b"\n", place, end)
+        done = end
+    return b"".join([*parts, data[done:]])
+
+
+_TRIES = 50
+"""Where the same lines stand more often than this, they are not worth a guess."""
+
+
+def _nearest(data: bytes, lines: bytes, start: int, expected: int) -> int | None:
+    """Where whole lines stand in a file, from `start` on: the place that is nearest to `expected` lines further down."""
+    if not lines:
+        return None if data else 0
+    best, least = None, 0
+    place, line, counted = start - 1, 0, start
+    for _ in range(_TRIES):
+        place = data.find(lines, place + 1)
+        if place < 0:
+            return best
+        whole = (place == 0 or data[place - 1] == _LINE_END) and (lines[-1] == _LINE_END or place + len(lines) == len(data))
+        if not whole:
+            continue
+        line, counted = line + data.count(b"\n", counted, place), place
+        if best is None or abs(line - expected) < least:
+            best, least = place, abs(line - expected)
+        if line >= expected:
+            return best
+    return None
+
+
+def smaller(hunks: Iterable[Hunk]) -> tuple[Hunk, ...]:
+    """The same change in smaller hunks: one for each run of changed lines, with one line of context."""
+    return tuple(part for hunk in hunks for part in _parts(hunk))
+
+
+def _parts(hunk: Hunk) -> Iterator[Hunk]:
+    """One hunk a run of changed lines."""
+    # What says that a line has no line end stays with it.
+    lines: list[tuple[bytes, ...]] = []
+    for line in hunk.lines:
+        if line.startswith(b"\\") and lines:
+            lines[-1] += (line,)
+        else:
+            lines.append((line,))
+    changed = [line[0][:1] not in b" " for line in lines]
+    place = 0
+    while True in changed[place:]:
+        first = changed.index(True, place)
+        place = changed.index(False, first) if False in changed[first:] else len(changed)
+        begin, end = max(first - 1, 0), min(place + 1, len(changed))
+        above, part = (tuple(itertools.chain(*some)) for some in (lines[:begin], lines[begin:end]))
+        yield Hunk(
+            hunk.old_start + _count(above, b" -"),
+            _count(part, b" -"),
+            hunk.new_start + _count(above, b" +"),
+            _count(part, b" +"),
+            part,
+        )
+
+
+def _count(lines: Sequence[bytes], kinds: bytes) -> int:
+    return sum(line[:1] in kinds for line in lines)
