@@ -79,6 +79,24 @@ class Stores:
         """
         return sources.known_tags(self.stack.pins.get(upstream), cache=self.place.cache, source=self.place.source)
 
+    def newest(self, upstream: str) -> str:
+        """What upstream has newest: the commit of its default branch, or the tag of the last archive, pre-releases among them.
+
+        Raises:
+            StackError: the registry or the remote cannot be asked, or has nothing.
+
+        """
+        return sources.newest(self.stack.pins.get(upstream), cache=self.place.cache, source=self.place.source)
+
+    def resolve(self, upstream: str, revision: str) -> str:
+        """What a tag, branch or commit stands for, as `obtain` takes it: a branch becomes the commit that it is now.
+
+        Raises:
+            StackError: the remote cannot be asked, or has no such thing.
+
+        """
+        return sources.resolve(self.stack.pins.get(upstream), revision, cache=self.place.cache, source=self.place.source)
+
     def tell(self, step: str) -> None:
         """Say what is being done, where it takes a while."""
         if self.place.progress is not None:

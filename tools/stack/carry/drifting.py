@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which carried patches apply and are wrong all the same, and since which upstream commit."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import TypeVar
 
 from stack.carry.blame import first_where
 from stack.carry.drift import Drift, added_between, check, is_readable
@@ -58,6 +59,20 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     return replace(carried, rows=rows)
 
 
+def standing(objects: Objects, base: CommitId, tip: CommitId, patches: Sequence[Patch]) -> Iterator[tuple[Patch, Drift]]:
+    """What is wrong with a chain of patches where it stands, each with the patch that it comes from.
+
+    Raises:
+        StackError: the repository cannot be read.
+
+    """
+    added = _added([_files(patch, patch.raw) for patch in patches])
+    for drift in check(objects, objects.tree_of(tip), _union(added)) if any(added) else ():
+        owner = _owner(drift, patches, added)
+        if owner is not None and is_readable(objects, objects.tree_of(base), drift.path):
+            yield owner, drift
+
+
 def _at_base(objects: Objects, carried: Carry, paths: Set[str], outlines: Outlines) -> frozenset[str]:
     """What is wrong on the old base with the patches that add to some files of the new one."""
     involved = [row for row in carried.rows if paths & {file.path for file in _carried_files(carried, row)}]
@@ -99,11 +114,14 @@ def _added(chain: Sequence[Sequence[FileDiff]]) -> list[dict[str, frozenset[int]
     return known
 
 
-def _owner(drift: Drift, rows: Sequence[Carried], added: Sequence[Added]) -> Carried | None:
+_T = TypeVar("_T")
+
+
+def _owner(drift: Drift, patches: Sequence[_T], added: Sequence[Added]) -> _T | None:
     """The patch that added a line; for a file as a whole the last one that adds to it."""
-    pairs = list(zip(rows, added, strict=True))[::-1]
-    exact = [row for row, lines in pairs if drift.line is not None and drift.line in lines.get(drift.path, ())]
-    near = [row for row, lines in pairs if drift.path in lines]
+    pairs = list(zip(patches, added, strict=True))[::-1]
+    exact = [patch for patch, lines in pairs if drift.line is not None and drift.line in lines.get(drift.path, ())]
+    near = [patch for patch, lines in pairs if drift.path in lines]
     return next(iter([*exact, *near]), None)
 
 

@@ -16,6 +16,7 @@ from stack.model.errors import StackError
 if TYPE_CHECKING:
     from stack.carry.bases import Place
     from stack.carry.outcome import Carried, Upstream
+    from stack.carry.rebase import Leg, Rebase
     from stack.model.stack import Stack
     from stack.store.sources import Progress
 
@@ -166,6 +167,33 @@ def outcome_json(row: "Carried") -> dict[str, object]:
 
 def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
     return [{"commit": one.commit, "subject": one.subject} for one in upstream]
+
+
+def print_legs(work: "Rebase") -> None:
+    """Print a rebase: a table for each upstream."""
+    for leg in work.legs:
+        if leg.moves:
+            was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
+            click.echo(f"{leg.upstream} {was} -> {now} ({leg.new.commit[:12]})")
+        else:
+            click.echo(f"{leg.upstream} stays at {leg.new.tag or leg.new.commit[:12]}")
+        rows = [line for row in leg.carry.rows for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row)]
+        if rows:
+            print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        click.echo()
+
+
+def leg_json(leg: "Leg") -> dict[str, object]:
+    """One upstream's part of a rebase."""
+    return {
+        "upstream": leg.upstream,
+        "from": {"tag": leg.old.tag, "commit": leg.old.commit},
+        "to": {"tag": leg.new.tag, "commit": leg.new.commit},
+        "rungs": [{"name": rung.name, "commit": rung.commit} for rung in leg.carry.rungs],
+        "patches": [
+            {"series": row.patch.ref.series, "file": row.patch.ref.file, **outcome_json(row)} for row in leg.carry.rows
+        ],
+    }
 
 
 def through_names(given: str | None) -> tuple[str, ...]:

@@ -9,13 +9,11 @@ import click
 from click.core import ParameterSource
 
 from stack.cli.common import (
-    COLOURS,
     Options,
     json_option,
-    outcome_json,
-    outcome_rows,
+    leg_json,
     print_json,
-    print_table,
+    print_legs,
     source_option,
     through_names,
 )
@@ -120,7 +118,10 @@ def command(
         if as_json:
             print_json(_as_json(work, ended) | {"stopped": _stopped_json(stopped, folder) if work.open else None})
         else:
-            (_print_range_diff if form == "range-diff" else _print_table)(stores, work)
+            if form == "range-diff":
+                _print_range_diff(stores, work)
+            else:
+                print_legs(work)
             for reason in stopped.not_recorded if stopped else ():
                 click.echo(f"not kept as a resolution: {reason}")
             _print_end(work, ended, stopped if work.open else None, folder)
@@ -163,19 +164,6 @@ def _only(context: click.Context, option: str) -> None:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
 
 
-def _print_table(_: "Stores", work: "Rebase") -> None:
-    for leg in work.legs:
-        if leg.moves:
-            was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
-            click.echo(f"{leg.upstream} {was} -> {now} ({leg.new.commit[:12]})")
-        else:
-            click.echo(f"{leg.upstream} stays at {leg.new.tag or leg.new.commit[:12]}")
-        rows = [line for row in leg.carry.rows for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row)]
-        if rows:
-            print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
-        click.echo()
-
-
 def _print_range_diff(stores: "Stores", work: "Rebase") -> None:
     from stack.carry.rebase import range_diff  # noqa: PLC0415
 
@@ -210,21 +198,5 @@ def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
         "onto": work.request.tag,
         "conclusion": ended.value,
         "unmet": [need.sentence(work.pins().get(need.needs)) for need in work.unmet],
-        "legs": [
-            {
-                "upstream": leg.upstream,
-                "from": {"tag": leg.old.tag, "commit": leg.old.commit},
-                "to": {"tag": leg.new.tag, "commit": leg.new.commit},
-                "rungs": [{"name": rung.name, "commit": rung.commit} for rung in leg.carry.rungs],
-                "patches": [
-                    {
-                        "series": row.patch.ref.series,
-                        "file": row.patch.ref.file,
-                        **outcome_json(row),
-                    }
-                    for row in leg.carry.rows
-                ],
-            }
-            for leg in work.legs
-        ],
+        "legs": [leg_json(leg) for leg in work.legs],
     }

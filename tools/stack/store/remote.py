@@ -74,6 +74,21 @@ def tags(store: Path, url: str) -> list[str]:
     return [name.removeprefix("refs/tags/") for name in names if name.startswith("refs/tags/")]
 
 
+def branch(store: Path, url: str, name: str) -> str:
+    """The commit that a branch (or HEAD) is now; what is no branch of the remote stays as it is: a tag or a commit.
+
+    Raises:
+        StackError: the remote cannot be reached.
+
+    """
+    try:
+        said = _text(store, ["ls-remote", "--quiet", url, "HEAD", f"refs/heads/{name}"])
+    except git.GitError as error:
+        raise _unreachable(url, error) from error
+    refs = {ref: target for target, _, ref in (line.partition("\t") for line in said.splitlines())}
+    return refs.get(name if name == "HEAD" else f"refs/heads/{name}", name)
+
+
 def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: bool) -> CommitId:
     """The commit with the trees of its vendored upstreams in place of its submodule entries; itself where it has none.
 

@@ -120,6 +120,33 @@ def known_tags(upstream: Pin, *, cache: Path, source: Source = "archive", stable
     return [f"v{version}" for version in registry.versions(_package(upstream), stable=stable)]
 
 
+def newest(upstream: Pin, *, cache: Path, source: Source = "archive") -> str:
+    """The commit of the remote's default branch, or the tag of the newest archive, pre-releases among them.
+
+    Raises:
+        StackError: the index or remote cannot be reached, or has nothing.
+
+    """
+    if source == "git":
+        return remote.branch(repository.open(cache, upstream.upstream), upstream.git, "HEAD")
+    tags = known_tags(upstream, cache=cache, stable=False)
+    if not tags:
+        raise StackError(f"the registry has no source archive of {upstream.upstream}", "use --source git")
+    return tags[-1]
+
+
+def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source = "archive") -> str:
+    """A revision as `obtain` takes it: a tag or a commit as it is, a branch of the remote as the commit that it is now.
+
+    Raises:
+        StackError: the remote cannot be reached.
+
+    """
+    if source == "archive":
+        return revision
+    return remote.branch(repository.open(cache, upstream.upstream), upstream.git, revision)
+
+
 def version_of(tag: str) -> str:
     """The version that a release tag stands for: `v0.7.2.post1` -> `0.7.2.post1`.
 

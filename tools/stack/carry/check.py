@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does the stack rely on what is there: patches, recipes and compose files against the trees at the pins."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.carry import apply, drifting
+from stack.carry.bases import Stores
+from stack.carry.drift import check_settings
+from stack.carry.drift.named import Named, named, settings
+from stack.model.errors import StackError
+from stack.model.stack import FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is relied on and is not there. `source` is the patch or settings file, `path` and `line` the place."""
+
+    source: str
+    upstream: str
+    path: str
+    line: int | None
+    problem: str
+
+    @property
+    def place(self) -> str:
+        """Path and line, as editors read them."""
+        return f"{self.path}:{self.line}" if self.line else self.path
+
+
+def check(stores: Stores, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
+    """What patches, the stack's own recipes and compose files, and `files` rely on and the trees at the pins lack.
+
+    Raises:
+        StackError: a pinned source cannot be had, a patch does not apply, or a file cannot be read.
+
+    """
+    return (*_patches(stores), *_settings(stores, (*settings(stores.stack.root), *files)))
+
+
+def _patches(stores: Stores) -> Iterator[Finding]:
+    for pin in stores.stack.pins:
+        patches = stores.stack.order(pin.upstream)
+        if not patches:
+            continue
+        stores.tell(f"checking {pin.upstream}")
+        base = stores.base(pin.upstream)
+        objects = stores.objects(pin.upstream)
+        tip = apply.chain(objects, base, patches)[-1]
+        for patch, drift in drifting.standing(objects, base, tip, patches):
+            yield Finding(f"{FOLDER}/{patch.ref.path}", pin.upstream, drift.path, drift.line, drift.problem)
+
+
+def _settings(stores: Stores, files: Iterable[Path]) -> Iterator[Finding]:
+    found = [one for file in files for one in named(_shown(file, stores.stack.root), _text(file))]
+    if not found:
+        return
+    for pin in stores.stack.pins:
+        if pin.within is None:
+            objects, tree = stores.objects(pin.upstream), stores.tip(pin.upstream)
+            names = {one.name for one in found}
+            flags = {name for name in names if name.startswith("-")}
+            unknown = check_settings(objects, objects.tree_of(tree), names - flags, flags)
+            problems = {one.name: one.problem for one in unknown}
+            yield from (_finding(one, pin.upstream, problems[one.name]) for one in found if one.name in problems)
+
+
+def _finding(one: Named, upstream: str, problem: str) -> Finding:
+    return Finding(one.path, upstream, one.path, one.line, problem)
+
+
+def _shown(file: Path, root: Path) -> str:
+    return str(file.relative_to(root)) if file.is_relative_to(root) else str(file)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failed:
+        raise StackError(f"{file} cannot be read ({failed})", "name a text file that is there") from failed

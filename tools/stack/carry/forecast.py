@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would become of the patches on what upstream has not released yet: a rebase that is only looked at."""
+
+from dataclasses import dataclass
+
+from stack.carry.bases import Stores
+from stack.carry.rebase import Rebase, Request, rebase
+from stack.model.errors import StackError
+
+NIGHTLY = "nightly"
+"""The newest that there is: the remote's default branch, or the newest archive, pre-releases among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One upstream at one moment. `revision` is what `against` stood for then."""
+
+    upstream: str
+    against: str
+    revision: str
+    work: Rebase
+
+    @property
+    def breaks(self) -> bool:
+        """Whether a patch would need a person."""
+        return bool(self.work.open)
+
+
+def forecast(stores: Stores, upstream: str | None, against: str, *, through: tuple[str, ...] = ()) -> tuple[Forecast, ...]:
+    """Carry the patches of an upstream, or of every released one, onto a moving target; nothing is written to the stack.
+
+    Raises:
+        StackError: no such upstream or revision, or its sources cannot be had.
+
+    """
+    names = [upstream] if upstream is not None else [pin.upstream for pin in stores.stack.pins if pin.within is None]
+    if upstream is None and against != NIGHTLY and len(names) > 1:
+        raise StackError(f"{against} is a revision of one upstream", f"name it: {', '.join(names)}")
+    found = []
+    for name in names:
+        revision = stores.newest(name) if against == NIGHTLY else stores.resolve(name, against)
+        found.append(Forecast(name, against, revision, rebase(stores, Request(name, revision, through=through))))
+    return tuple(found)
