@@ -6,7 +6,7 @@
 | release | the patches |
 |---|---|
 | alpha v1.0, gamma v2.0 | what the pins name |
-| alpha v1.1, gamma v2.1 | all can be carried; beta moves, but not the folder that its pin vouches for |
+| alpha v1.1, gamma v2.1 | all can be carried, `gamma/old.py` is gone; beta moves, but not the folder that its pin vouches for |
 | alpha v1.2 | the folder that beta's pin vouches for changes |
 | alpha v1.3, gamma v2.2 | conflicts in patches of both |
 | alpha v1.4 | an archive that does not say which commit it was made from |
@@ -57,6 +57,7 @@ GAMMA: dict[str, Files] = {
     "v2.0": {
         "gamma/main.py": numbered("main"),
         "gamma/tool.py": numbered("tool"),
+        "gamma/old.py": b"def pack(): ...\n",
         "requirements/cuda.txt": b"# for the GPU\n-r common.txt\nother==7\nalpha-pkg==1.0 # together\n",
     },
     "v2.1": {

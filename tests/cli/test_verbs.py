@@ -242,6 +242,25 @@ def test_no_workspace_for_pins_that_would_be_refused_in_the_end(stack: Stack, tm
     assert not (tmp_path / "work").exists()
 
 
+def test_check(stack: Stack, world: World) -> None:
+    ran = stack("check")
+    assert (ran.code, ran.out) == (0, "in order: what 6 patches rely on is there\n")
+    assert parsed(stack("check", "--json")) == {"clean": True, "findings": []}
+    assert stack("check", "no-such.yaml").refused().startswith("no-such.yaml cannot be read")
+
+
+def test_forecast(stack: Stack, world: World) -> None:
+    before = world.files()
+    ran = stack("forecast", "gamma", "--against", "nightly")
+    assert ran.code == 1
+    assert ran.out.endswith("gamma v2.2: 2 patch(es) would break\n")
+    found = parsed(stack("forecast", "gamma", "--against", "v2.1", "--json"))
+    assert keys(found) == "against breaks upstreams"
+    assert keys(found["upstreams"][0]) == "upstream revision breaks legs"
+    assert (found["breaks"], found["upstreams"][0]["legs"][0]["to"]["tag"]) == (False, "v2.1")
+    assert world.files() == before
+
+
 def test_undo(stack: Stack, world: World) -> None:
     before = world.files()
     assert stack("undo").refused() == "nothing to undo: no switch is recorded for this stack"
