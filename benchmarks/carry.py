@@ -139,15 +139,15 @@ def _measure(
             return objects.tree_of(carried.tip)
 
     cache = folder / "cache"
-    way = [Rung(str(onto), onto)]
+    rungs = [Rung(str(onto), onto)]
     start = time.perf_counter()
     with Objects(bare) as objects:
-        history.index(objects, base, way, cache).close()
+        history.index(objects, base, rungs, cache).close()
     print(f"what the range changed, indexed once: {time.perf_counter() - start:.1f} s")
 
     def evidence() -> str:
         start = time.perf_counter()
-        with Objects(bare) as objects, closing(history.index(objects, base, way, cache)) as index:
+        with Objects(bare) as objects, closing(history.index(objects, base, rungs, cache)) as index:
             aids = engine.Aids(index, Resolutions({}))
             carried = drifting.judged(objects, engine.carry(objects, base, onto, patches, aids=aids), index)
             spent.append(time.perf_counter() - start)
@@ -185,7 +185,10 @@ def _measure(
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for run in range(runs + 1):
         spent: list[float] = []
-        trees = {name: way() for name, way in ways.items()}
+        trees: dict[str, str] = {}
+        for name, way in ways.items():
+            apply.files.cache_clear()  # every way reads its patches anew
+            trees[name] = way()
         if len({trees[name] for name in ("stack", "+ evidence", "stack triage", "git rebase")}) > 1:
             raise SystemExit(f"stack and git rebase end in different trees: {trees}")
         if trees["git am -3"] != trees["stack"] and not run:

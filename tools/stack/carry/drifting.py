@@ -38,7 +38,8 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     before = objects.tree_of(carried.source_tip)
     outlines: Outlines = {}
     tip = objects.tree_of(carried.tip)
-    drifts = check(objects, tip, _union(added), before=before, outlines=outlines) if any(added) else ()
+    own = objects.tree_of(carried.onto)
+    drifts = check(objects, tip, _union(added), before=before, upstream=own, outlines=outlines) if any(added) else ()
     if not drifts:
         return carried
     # What was wrong on the old base already has not drifted: `stack check` tells it.
@@ -156,7 +157,7 @@ class _Causes:
             lines = added_between(objects, tree, merged.tree, [path]).get(path)
             clean = path not in {conflict.path for conflict in merged.conflicts}
             added = {path: lines} if lines and clean else {}
-            said = check(objects, merged.tree, added, before=before, outlines=self._outlines, hints=False)
+            said = check(objects, merged.tree, added, before=before, upstream=tree, outlines=self._outlines, hints=False)
             self._known[key] = frozenset(map(_kind, said))
         return self._known[key]
 

@@ -11,7 +11,7 @@ from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.ladder import Rung
 from stack.carry.landing import Found
-from stack.carry.merge import FileMerges, Merged, ahead, merge
+from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
 from stack.carry.rescue import rescue
 from stack.carry.resolutions import Resolutions
@@ -106,9 +106,11 @@ def carry(
         DoesNotApply: a patch does not fit `base`.
 
     """
-    sources = apply.chain(objects, base, patches)
     rungs = (*through, Rung(name or onto, onto))
+    apply.announce(objects, base, rungs[0].commit, patches)
+    sources = apply.chain(objects, base, patches)
     climb = _Climb(objects, base, rungs, resolved or {}, aids)
+    climb.edits = edits(patches)
     links = [_Link(patch, source) for patch, source in zip(patches, sources, strict=True)]
     with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
         for number in range(len(rungs)):
@@ -200,6 +202,7 @@ class _Climb:
         self.resolved = resolved
         self.aids = aids
         self.merges: FileMerges = {}
+        self.edits: Edits = {}
         self.way = Way(objects, base, rungs, aids.index) if aids is not None and aids.index is not None else None
         self.found: dict[str, Found | None] = {}
 
@@ -210,7 +213,7 @@ class _Climb:
         alive = [link for link in links if link.alive]
         standing = [before, *(link.row.commit if link.row and link.row.commit else link.origin for link in alive)]
         trees = [self.objects.tree_of(commit) for commit in standing]
-        self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees)
+        self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits)
         rows: list[Carried] = []
         for link, was, source in zip(alive, standing, standing[1:], strict=False):
             row = self._one(number, link, was, source, tip)

@@ -9,6 +9,9 @@ from stack.carry.drift.finding import Drift
 from stack.carry.drift.modules import Definition, Modules, defines_class, headers
 from stack.carry.drift.source import BUILTINS, Parents, Source, chain
 
+_DEPTH = 6
+"""Of packages and re-exports that are followed by their text."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -54,8 +57,18 @@ def _unchanged(source: Source, root: str, attributes: list[str]) -> bool:
         return True
     names = [*([name] if name is not None else []), *attributes]
     path = source.modules.file(place)
-    while path is not None and names and source.modules.file(inner := f"{place}/{names[0]}"):
-        place, names, path = inner, names[1:], source.modules.file(inner)
+    for _ in range(_DEPTH):
+        if path is None or not names:
+            break
+        inner = f"{place}/{names[0]}"
+        if source.modules.file(inner):
+            place, names = inner, names[1:]
+        else:
+            further = source.modules.reexport(path, names[0])
+            if further is None:
+                break
+            place = further
+        path = source.modules.file(place)
     return path is not None and _same_headers(source, path, *names)
 
 
@@ -66,6 +79,8 @@ def _same_headers(source: Source, path: str, *names: str) -> bool:
     if not names or (data == old and defines_class(data, names[0])):
         return bool(names)
     name = names[0]
+    if len(names) == 1 and data == old and b"\ndef " + name.encode() + b"(" in data:
+        return True
     if not defines_class(data, name):
         now = headers(data, name)
         # Nothing of the file itself: what the name stands for comes from elsewhere.

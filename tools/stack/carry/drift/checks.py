@@ -30,6 +30,7 @@ def check(
     added: Mapping[str, frozenset[int]],
     *,
     before: TreeId | None = None,
+    upstream: TreeId | None = None,
     outlines: dict[str, Outline | None] | None = None,
     hints: bool = True,
 ) -> tuple[Drift, ...]:
@@ -40,6 +41,7 @@ def check(
         tree: the tree with the patches.
         added: the numbers of the added lines, by path (see `added_lines`).
         before: the tree of the old base with the same patches.
+        upstream: the tree without the patches: what it has itself need not be read again.
         outlines: what is known of files by their blobs; shared by checks of trees that are alike.
         hints: whether to look for what is meant instead.
 
@@ -51,6 +53,7 @@ def check(
     outlines = outlines if outlines is not None else {}
     modules = Modules(files, outlines, hints=hints)
     old = Files(objects, before) if before is not None else None
+    own = Files(objects, upstream) if upstream is not None else None
     old_modules = Modules(old, outlines) if old is not None else None
     includes, old_includes = cpp.Includes(files), cpp.Includes(old) if old is not None else None
     named = naming.Variables()
@@ -60,7 +63,7 @@ def check(
             continue
         if path.endswith((".py", ".pyi")):
             with contextlib.suppress(RecursionError):  # nested too deeply to be understood: nothing can be told
-                found += python.check(path, lines, modules, old_modules, named)
+                found += python.check(path, lines, modules, old_modules, named, own)
         elif cpp.is_source(path):
             found += cpp.check(path, lines, includes, old_includes)
         elif variables.sets(path):

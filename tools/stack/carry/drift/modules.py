@@ -29,7 +29,7 @@ _DYNAMIC = re.compile(
     re.MULTILINE,
 )
 _HINTS = (b"__getattr__", b"globals()", b"locals()", b"vars()", b"sys.modules[", b"exec(", b".__dict__")
-_LINES = ((b"def ", (b"(",)), (b"async def ", (b"(",)), (b"class ", (b"(", b":")), (b"", (b" = ", b": ")))
+_TOP = re.compile(rb"^(?:(?:async )?def (\w+)\(|class (\w+)[(:]|(\w+)(?: = |: ))", re.MULTILINE)
 _GLOBAL = re.compile(rb"^\s+global\s+(.+)$", re.MULTILINE)
 _DEFINITIONS = r"^(async +def|def|class) +[A-Za-z]"
 _NAMED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)")
@@ -72,6 +72,9 @@ class Modules:
         self._hints = hints
         self._outlines: dict[str, Outline | None] = outlines if outlines is not None else {}
         self._modules: dict[str, Module | None] = {}
+        self._resolved: dict[tuple[str, str, int], tuple[str, Definition | None] | None] = {}
+        self._top: dict[str, frozenset[bytes]] = {}
+        self._reexports: dict[tuple[str, str], str | None] = {}
         self._provides: dict[tuple[str, str], bool | None] = {}
 
     def file(self, place: str) -> str | None:
@@ -149,7 +152,7 @@ class Modules:
         path = self.file(place)
         if path is None:
             return None if self.files.is_unknown(place) or not self.files.is_folder(place) else False
-        if _defined(self.files.read(path) or b"", name):
+        if self.is_defined(path, name):
             return True
         module = self.module(path) if depth else None
         return None if module is None else self._binds(module, name, depth)
@@ -167,6 +170,12 @@ class Modules:
 
         None where it is anything else, or more than one thing.
         """
+        key = place, name, depth
+        if key not in self._resolved:
+            self._resolved[key] = self._resolve(place, name, depth)
+        return self._resolved[key]
+
+    def _resolve(self, place: str, name: str, depth: int) -> tuple[str, Definition | None] | None:
         path = self.file(place)
         module = self.module(path) if path is not None else None
         if module is None or depth == 0:
@@ -184,12 +193,41 @@ class Modules:
             return None
         return self.follow(bound[0], depth) if isinstance(bound[0], Imported) else (place, bound[0])
 
+    def is_defined(self, path: str, name: str) -> bool:
+        """Whether a line that is not indented defines or assigns a name: most names are found so, without parsing the file."""
+        if path not in self._top:
+            found = _TOP.findall(self.files.read(path) or b"")
+            self._top[path] = frozenset(one or other or third for one, other, third in found)
+        return name.encode("utf-8", "replace") in self._top[path]
+
+    def reexport(self, path: str, name: str) -> str | None:
+        """Where a file has a name from, by its text alone: None unless it imports it once, under its own name, from this tree."""
+        if (path, name) not in self._reexports:
+            self._reexports[path, name] = self._reexport(path, name)
+        return self._reexports[path, name]
+
+    def _reexport(self, path: str, name: str) -> str | None:
+        data = self.files.read(path) or b""
+        word = re.escape(name.encode("utf-8", "replace"))
+        found = re.findall(
+            rb"^from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(?:\([^()]*?\b"
+            + word
+            + rb"\b([^,\n()]*)[^()]*\)|[^\n(]*?\b"
+            + word
+            + rb"\b([^,\n(]*))",
+            data,
+            re.MULTILINE,
+        )
+        if len(found) != 1 or b" as " in found[0][2] + found[0][3] or self.is_defined(path, name):
+            return None
+        return self.place(path, len(found[0][0]), found[0][1].decode("utf-8", "replace"))
+
     def is_plain(self, imported: Imported) -> bool:
         """Whether an imported name is, at first sight, a function, a class or a value: no module."""
         if imported.place is None or imported.name is None:
             return imported.place is None
         path = self.file(imported.place)
-        return path is not None and _defined(self.files.read(path) or b"", imported.name)
+        return path is not None and self.is_defined(path, imported.name)
 
     def follow(self, imported: Imported, depth: int = _DEPTH) -> tuple[str, Definition | None] | None:
         """What an imported name stands for."""
@@ -391,12 +429,6 @@ def _root(files: Files, path: str) -> str:
             root = above
         folder = above
     return root
-
-
-def _defined(data: bytes, name: str) -> bool:
-    """Finds most names without parsing the file: those that a line which is not indented defines or assigns."""
-    word = name.encode("utf-8", "replace")
-    return any(b"\n" + start + word + end in data for start, ends in _LINES for end in ends)
 
 
 def headers(data: bytes, name: str) -> list[bytes]:

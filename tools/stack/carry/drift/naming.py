@@ -25,6 +25,12 @@ class Variables:
         """Note that a line relies on a variable."""
         self.used.setdefault(name, []).append((path, line))
 
+    def learn(self, others: "Variables") -> None:
+        """Take over what was noted elsewhere."""
+        for name, places in others.used.items():
+            self.used.setdefault(name, []).extend(places)
+        self.declared |= others.declared
+
     def string(self, path: str, parents: Parents, node: ast.Constant, value: str) -> None:
         """Note what a string in an added line says."""
         aside = path.partition("/")[0] in ASIDE

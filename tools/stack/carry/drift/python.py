@@ -11,19 +11,29 @@ from collections.abc import Iterator
 
 from stack.carry.drift import calls, naming
 from stack.carry.drift.finding import Drift, nearest, touches
+from stack.carry.drift.glance import glance
 from stack.carry.drift.modules import LARGEST, Definition, Modules, parse, statements
 from stack.carry.drift.naming import Variables
 from stack.carry.drift.source import BUILTINS, Parents, Source, chain, scopes, words
+from stack.carry.drift.tree import Files
 
 _LENIENT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "AttributeError"})
 _NEWER = re.compile(r"^\s*requires-python\s*=.*>=?\s*3\.(\d+)", re.MULTILINE)
 
 
-def check(path: str, added: frozenset[int], modules: Modules, before: Modules | None, variables: Variables) -> Iterator[Drift]:
-    """What is wrong in the added lines of one file."""
+def check(
+    path: str, added: frozenset[int], modules: Modules, before: Modules | None, variables: Variables, upstream: Files | None
+) -> Iterator[Drift]:
+    """What is wrong in the added lines of one file; `upstream` are the files of the new base without patches."""
     data = modules.files.read(path)
     if data is None or len(data) > LARGEST:
         return
+    source = glance(path, added, modules, before, upstream)
+    if source is not None:
+        noted = Variables()
+        if not any(True for _ in _File(source, noted).check()):
+            variables.learn(noted)
+            return
     try:
         tree = parse(data)
     except SyntaxError as bad:

@@ -5,7 +5,7 @@ import ast
 import builtins
 import symtable
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
 from stack.carry.drift.modules import Imported, Modules
@@ -22,7 +22,7 @@ Parents = tuple[ast.AST, ...]
 class Scopes:
     """The names that a file binds in any scope; those that something else than an import binds; those that functions bind."""
 
-    bound: frozenset[str]
+    bound: Set[str]
     otherwise: frozenset[str]
     inner: frozenset[str]
 

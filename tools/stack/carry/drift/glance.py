@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A first look at a file with added lines that finds too much rather than too little, without parsing all of it.
+
+A carry touches a few functions of files with thousands of lines; parsing those whole takes longer than carrying them. So only
+the top-level statements that upstream's own file does not have are parsed, and what the rest of the file binds is taken from its
+text. Where this finds something, or cannot tell, the whole file is read.
+"""
+
+import ast
+import bisect
+import re
+from collections.abc import Iterator, Set
+
+from stack.carry.drift.modules import Modules, parse
+from stack.carry.drift.source import Scopes, Source, scopes
+from stack.carry.drift.tree import Files
+
+_IMPORT = re.compile(
+    rb"^[ \t]*((?:from[ \t]+[.\w]+[ \t]+import[ \t]*(?:\([^()]*\)|[^\n\\(]*(?:\\\n[^\n\\]*)*))|(?:import[ \t]+[^\n\\]*(?:\\\n[^\n\\]*)*))",
+    re.MULTILINE,
+)
+_NO_START = (b" ", b"\t", b"#", b")", b"]", b"}", b"\r", b"else", b"elif", b"except", b"finally", b'"""', b"'''")
+_WORD = re.compile(rb"\w+")
+
+
+class _AllBut(Set[str]):
+    """Every name but some."""
+
+    def __init__(self, missing: frozenset[str]) -> None:
+        self._missing = missing
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self._missing
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("it has no end")
+
+    def __len__(self) -> int:
+        raise TypeError("it has no end")
+
+
+def glance(path: str, added: frozenset[int], modules: Modules, before: Modules | None, upstream: Files | None) -> Source | None:
+    """A file as far as its checks need it to see that nothing is wrong; None where the whole has to be read.
+
+    `upstream` are the files of the new base without patches.
+    """
+    if before is None or upstream is None:
+        return None
+    now, old = modules.files.read(path), before.files.read(path)
+    if now is None or old is None:
+        return None
+    try:
+        body, text = _ours(path, now, old, added, upstream)
+    except SyntaxError:
+        return None
+    bound = scopes(text, path)
+    if bound is None:
+        return None
+    binding = {alias.asname or alias.name.partition(".")[0] for node in body for alias in _aliases(node)}
+    gone = frozenset(name for name in _gone(old, now) - binding - bound.bound if not modules.is_defined(path, name))
+    return Source(path, added, modules, before, ast.Module(body, []), Scopes(_AllBut(gone), frozenset(), frozenset()))
+
+
+def _ours(path: str, now: bytes, old: bytes, added: frozenset[int], upstream: Files) -> tuple[list[ast.stmt], bytes]:
+    """The top-level statements that upstream does not have, with the imports of all others; and their text.
+
+    Raises:
+        SyntaxError: they cannot be told apart, or are no Python.
+
+    """
+    own = upstream.read(path)
+    if own is None and now == old:
+        return parse(now).body, now  # a file of the patches' own, as it was
+    if own is None:
+        raise SyntaxError
+    lines = now.split(b"\n")
+    starts = _starts(lines)
+    known = set(_chunks(own.split(b"\n")))
+    ranges = [
+        (start, end)
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
+        if b"\n".join(lines[start:end]) not in known
+    ]
+    if not all(_within(ranges, number - 1) for number in added):
+        raise SyntaxError
+    body = [node for start, end in ranges for node in _parsed(lines[start:end], start)]
+    text = b"\n".join(line for start, end in ranges for line in lines[start:end]) + b"\n"
+    return body + _imports(now, ranges), text
+
+
+def _aliases(node: ast.stmt) -> Iterator[ast.alias]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from node.names
+
+
+def _starts(lines: list[bytes]) -> list[int]:
+    """The lines at which a top-level statement may begin; a decorator belongs to what it decorates."""
+    starts = [0]
+    decorated = lines[0].startswith(b"@")
+    for number, line in enumerate(lines[1:], 1):
+        if not line or line.startswith(_NO_START):
+            continue
+        if not decorated:
+            starts.append(number)
+        decorated = line.startswith(b"@")
+    return starts
+
+
+def _chunks(lines: list[bytes]) -> Iterator[bytes]:
+    starts = _starts(lines)
+    return (b"\n".join(lines[start:end]) for start, end in zip(starts, [*starts[1:], len(lines)], strict=True))
+
+
+def _within(ranges: list[tuple[int, int]], line: int) -> bool:
+    place = bisect.bisect_right(ranges, (line, len(ranges) and ranges[-1][1])) - 1
+    return place >= 0 and ranges[place][0] <= line < ranges[place][1]
+
+
+def _parsed(lines: list[bytes], start: int) -> list[ast.stmt]:
+    # Empty lines in front give the nodes their numbers; changing those afterwards takes longer than parsing.
+    return parse(b"\n" * start + b"\n".join(lines) + b"\n").body
+
+
+def _imports(data: bytes, ranges: list[tuple[int, int]]) -> list[ast.stmt]:
+    """The imports outside of some lines, as statements of a line that nobody added."""
+    found = [match[1] for match in _IMPORT.finditer(data) if not _within(ranges, data.count(b"\n", 0, match.start()))]
+    statements = parse(b"\n".join(found) + b"\n").body
+    for statement in statements:
+        statement.lineno = statement.end_lineno = 0
+        for alias in _aliases(statement):
+            alias.lineno = alias.end_lineno = 0
+    return statements
+
+
+def _gone(old: bytes, now: bytes) -> frozenset[str]:
+    """The words of the lines that a file had and has no longer: only they can have lost what binds them."""
+    left = set(now.split(b"\n"))
+    words = {word for line in set(old.split(b"\n")) - left for word in _WORD.findall(line)}
+    return frozenset(word.decode("utf-8", "replace") for word in words)
