@@ -136,7 +136,8 @@ class Scratch:
     objects: Objects
 
     def git(self, *args: str, accept: tuple[int, ...] = (0,)) -> bytes:
-        return git.run(["-c", "core.quotePath=false", *args], env={"GIT_DIR": str(self.repository)}, accept=accept).stdout
+        place = {"GIT_DIR": str(self.objects.repository)}  # with what was written through `objects`
+        return git.run(["-c", "core.quotePath=false", *args], env=place, accept=accept).stdout
 
     def commits(self, *items: tuple[Tree, int | None, str]) -> list[CommitId]:
         """One commit an item: its tree, the number of the item that is its parent, its message."""

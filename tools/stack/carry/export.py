@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commits out to patch files: the bytes that `git format-patch` gives everywhere."""
 
+import contextlib
 import re
 import subprocess
 import tempfile
@@ -21,6 +22,8 @@ _DIFF_TREE = [
     *(*NO_ATTRIBUTES, "-c", "core.quotePath=false", "diff-tree", "--stdin", "--always"),
     *("-p", "-M", "--full-index", "--binary"),
 ]
+
+_AT_ONCE = 10
 
 
 def export(objects: Objects, base: CommitId, commits: Sequence[CommitId], *, borrowed: Path | None = None) -> tuple[bytes, ...]:
@@ -59,6 +62,8 @@ class Diffs:
     """
 
     def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._waiting: list[CommitId] = []
         self._output = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
         self._said = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
         self._process = subprocess.Popen(
@@ -78,10 +83,20 @@ class Diffs:
         self._said.close()
 
     def add(self, commit: CommitId) -> None:
-        """Begin with one more commit."""
+        """Begin with one more commit; git gets them a few at a time, since each time they have to be written first."""
+        self._waiting.append(commit)
+        if len(self._waiting) >= _AT_ONCE:
+            self._send()
+
+    def _send(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{commit}\n".encode("ascii"))
-        self._process.stdin.flush()
+        if self._waiting:
+            self._objects.flush()
+            # Where git has ended, its exit code says so.
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write("".join(f"{commit}\n" for commit in self._waiting).encode("ascii"))
+                self._process.stdin.flush()
+            self._waiting.clear()
 
     def finish(self, carried: Sequence[tuple[Patch, CommitId]]) -> dict[str, bytes]:
         """The patch files of all commits that were added, in that order, by their paths below `stacks/`.
@@ -90,6 +105,7 @@ class Diffs:
             GitError: git could not read one of them.
 
         """
+        self._send()
         if self._stop() != 0:
             self._said.seek(0)
             said = self._said.read().decode("utf-8", "replace") or "a commit could not be read, or a temporary file not written"

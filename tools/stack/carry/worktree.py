@@ -132,7 +132,7 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
         refs = _assign(stores.stack, upstream, commits)
         written = _without_marks(objects, base, commits)
         # In the store, since settings and attributes of the working tree would change the bytes.
-        raws = export(stores.objects(upstream), base, written, borrowed=common / "objects")
+        raws = export(stores.objects(upstream), base, written, borrowed=objects.repository / "objects")
     exported = dict(zip(refs, raws, strict=True))
     for commit, (ref, raw) in zip(commits, exported.items(), strict=True):
         _check_readable(commit, ref, raw)

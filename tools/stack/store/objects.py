@@ -10,11 +10,8 @@ import contextlib
 import fcntl
 import hashlib
 import itertools
-import os
 import re
 import subprocess
-import threading
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +20,7 @@ from typing import NamedTuple, Self
 
 from stack.model.errors import StackError
 from stack.model.ids import BlobId, CommitId, TreeId
-from stack.store import git
+from stack.store import git, pack
 
 FOLDER = 0o040000
 FILES = (0o100644, 0o100755)
@@ -36,6 +33,8 @@ _PIPE_BUFFER = 1 << 20
 """Bytes that git may be ahead of us; an unprivileged user may have a pipe of that size on Linux."""
 _ASKED = 90
 """Objects that git is asked for at once: their ids fit into the smallest pipe, so that both sides never wait for each other."""
+_PENDING = 64 << 20
+"""Bytes; so much is kept back at most before it is written."""
 _KEPT = 32 << 20
 """Bytes of files kept in memory: what a carry writes it soon reads again."""
 _DIFFERENCES = 1024
@@ -76,7 +75,9 @@ class Objects:
     """The objects of one repository. Use it as a context manager: it keeps a git process open."""
 
     def __init__(self, repository: Path) -> None:
-        self.repository = repository
+        self._repository = repository
+        self._pending: dict[str, tuple[str, bytes]] = {}
+        self._unwritten = 0
         self._trees: dict[str, _Tree] = {}
         self._tree_of: dict[CommitId, TreeId] = {}
         self._differences: dict[tuple[str, str], tuple[Difference, ...]] = {}
@@ -92,6 +93,13 @@ class Objects:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
         if self._process is not None:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
@@ -103,6 +111,34 @@ class Objects:
         self._wanted.clear()
         self._asked.clear()
 
+    @property
+    def repository(self) -> Path:
+        """The repository, for git: all that was written here is in it.
+
+        Raises:
+            StackError: it cannot be written.
+
+        """
+        self.flush()
+        return self._repository
+
+    def flush(self) -> None:
+        """Write what was kept back, in one go.
+
+        Raises:
+            StackError: the repository cannot be written.
+
+        """
+        if self._pending:
+            try:
+                pack.write(self._repository, self._pending)
+            except OSError as failed:
+                raise StackError(
+                    f"{self._repository} cannot be written ({failed.strerror})", "free disk space or check its rights"
+                ) from failed
+            self._pending.clear()
+            self._unwritten = 0
+
     def read(self, object_id: str) -> bytes:
         """The content of an object.
 
@@ -113,13 +149,15 @@ class Objects:
         known = self._kept.get(object_id)
         if known is not None:
             return known
+        if object_id in self._pending:
+            return self._pending[object_id][1]
         if object_id not in self._asked:
             self._wanted.pop(object_id, None)
             self._ask([object_id])
         data = self._receive(object_id)
         if data is None:
             raise StackError(
-                f"object {object_id} is missing in {self.repository}",
+                f"object {object_id} is missing in {self._repository}",
                 "the store is only a cache: remove that folder and fetch again",
             )
         return data
@@ -144,7 +182,9 @@ class Objects:
             level = below
 
     def _want(self, ids: Iterable[str]) -> None:
-        self._wanted |= dict.fromkeys(one for one in ids if one not in self._kept and one not in self._asked)
+        self._wanted |= dict.fromkeys(
+            one for one in ids if one not in self._kept and one not in self._asked and one not in self._pending
+        )
         self._ask_more()
 
     def _ask_more(self) -> None:
@@ -198,7 +238,7 @@ class Objects:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=git.environment(extra={"GIT_DIR": str(self.repository), **ROOMY}),
+                env=git.environment(extra={"GIT_DIR": str(self._repository), **ROOMY}),
             )
             assert self._process.stdout is not None
             with contextlib.suppress(AttributeError, OSError):  # Linux only, and the system may set bounds
@@ -305,21 +345,15 @@ class Objects:
         return tree_id
 
     def _write(self, kind: str, data: bytes) -> str:
-        """Write a loose object. GitPython would start `git hash-object` for each: ten times a carry's whole time."""
-        content = b"%s %d\0%s" % (kind.encode("ascii"), len(data), data)
-        object_id = hashlib.sha1(content, usedforsecurity=False).hexdigest()
-        if object_id in self._written:
-            return object_id
-        self._written.add(object_id)
-        folder = f"{self.repository}/objects/{object_id[:2]}"
-        place = f"{folder}/{object_id[2:]}"
-        try:
-            if not os.path.exists(place):  # noqa: PTH110  (pathlib takes longer for it than the disk)
-                _store(folder, place, zlib.compress(content, 0))
-        except OSError as failed:
-            raise StackError(
-                f"{self.repository} cannot be written ({failed.strerror})", "free disk space or check its rights"
-            ) from failed
+        """Write an object, before git looks for it. GitPython would start `git hash-object` for each: ten times a carry's time."""
+        head = b"%s %d\0" % (kind.encode("ascii"), len(data))
+        object_id = hashlib.sha1(head + data, usedforsecurity=False).hexdigest()
+        if object_id not in self._written:
+            self._written.add(object_id)
+            self._pending[object_id] = (kind, data)
+            self._unwritten += len(data)
+            if self._unwritten > _PENDING:
+                self.flush()
         return object_id
 
 
@@ -366,27 +400,6 @@ class _Tree:
         return _Tree.parse(
             b"".join(b"%o %s\0%s" % (entries[name].mode, _bytes(name), bytes.fromhex(entries[name].id)) for name in order)
         )
-
-
-def _store(folder: str, place: str, data: bytes) -> None:
-    """A whole object or none: a reader never sees half of one, whenever this process is killed."""
-    # Named as git names its own: whoever sweeps the store knows them.
-    part = f"{folder}/tmp_obj_{os.getpid()}_{threading.get_ident()}"  # noqa: S108
-    try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    except FileNotFoundError:
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103  (as above)
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        with open(handle, "wb", buffering=0) as file:  # noqa: PTH123  (a descriptor)
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
-        os.rename(part, place)  # noqa: PTH104
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)  # noqa: PTH108
-        raise
 
 
 def blob_id(data: bytes) -> BlobId:

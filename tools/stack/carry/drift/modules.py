@@ -30,6 +30,7 @@ _DYNAMIC = re.compile(
 )
 _HINTS = (b"__getattr__", b"globals()", b"locals()", b"vars()", b"sys.modules[", b"exec(", b".__dict__")
 _TOP = re.compile(rb"^(?:(?:async )?def (\w+)\(|class (\w+)[(:]|(\w+)(?: = |: ))", re.MULTILINE)
+_PARAMETERS = re.compile(rb"(\(.*?\)[^\n]*:)[ \t]*(?:#.*)?$", re.MULTILINE | re.DOTALL)
 _GLOBAL = re.compile(rb"^\s+global\s+(.+)$", re.MULTILINE)
 _DEFINITIONS = r"^(async +def|def|class) +[A-Za-z]"
 _NAMED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)")
@@ -433,9 +434,16 @@ def _root(files: Files, path: str) -> str:
 
 def headers(data: bytes, name: str) -> list[bytes]:
     """The text of the parameters of all functions of that name, in order, wherever they stand in the file."""
-    word = re.escape(name.encode("utf-8", "replace"))
-    rest = rb"(\(.*?\)[^\n]*:)[ \t]*(?:#.*)?$"
-    return re.findall(rb"^[ \t]*(?:async )?def " + word + rest, data, re.MULTILINE | re.DOTALL)
+    word = b"def " + name.encode("utf-8", "replace") + b"("
+    found = []
+    place = data.find(word)
+    while place >= 0:
+        line = data[data.rfind(b"\n", 0, place) + 1 : place].strip()
+        rest = _PARAMETERS.match(data, place + len(word) - 1) if line in (b"", b"async") else None
+        if rest is not None:
+            found.append(rest[1])
+        place = data.find(word, place + 1)
+    return found
 
 
 def defines_class(data: bytes, name: str) -> bool:
