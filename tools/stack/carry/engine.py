@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from stack.carry import apply, blame, landing, residue
 from stack.carry.export import Diffs
@@ -13,13 +13,14 @@ from stack.carry.ladder import Rung
 from stack.carry.landing import Found
 from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
-from stack.carry.rescue import rescue
-from stack.carry.resolutions import Resolutions
 from stack.carry.way import Way
 from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import Objects
+
+if TYPE_CHECKING:
+    from stack.carry.resolutions import Resolutions
 
 _STILL_THERE = 0.5
 """Where less than this share of a landed change is left in the new base, it was changed again, or taken back."""
@@ -38,7 +39,7 @@ class Aids:
     """
 
     index: Index | None = None
-    resolutions: Resolutions | None = None
+    resolutions: "Resolutions | None" = None
     pulls: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
@@ -338,6 +339,8 @@ class _Climb:
     def _conflict(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
         evidence: tuple[str, ...] = ()
         if self.aids is not None:
+            from stack.carry.rescue import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
+
             rescued = rescue(self.objects, self.aids.resolutions, *trees, merged)
             if rescued.tree is not None and rescued.tree != trees[1]:
                 return self._carried(row, rescued.tree, rescued.evidence, rescued.outcome)

@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stack.carry import apply, drifting, engine, history, ladder
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Conflict, Outcome
-from stack.carry.resolutions import Resolutions
 from stack.model import patch as patches
 from stack.model.errors import StackError
 from stack.model.ids import CommitId
@@ -22,6 +22,9 @@ from stack.model.patch import Author, Patch
 from stack.model.series import PatchRef
 from stack.store import git
 from stack.store.objects import Objects
+
+if TYPE_CHECKING:
+    from stack.carry.resolutions import Resolutions
 
 _NOBODY = Author("unknown", "unknown@localhost", "0 +0000")
 
@@ -61,7 +64,7 @@ def triage(
     *,
     cache: Path,
     independent: bool = False,
-    resolutions: Resolutions | None = None,
+    resolutions: "Resolutions | None" = None,
 ) -> Triage:
     """Try every patch on the new base: as a series on the old one in the order given, or each alone on it.
 

@@ -18,6 +18,7 @@ from stack.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from stack.carry.resolutions import Resolutions
     from stack.carry.triage import Triage
 
 
@@ -60,12 +61,11 @@ def command(
     its evidence: the commits that brought or broke it. The repository is only read. Exit code 1 when a patch needs a person.
     """
     from stack.carry import triage  # noqa: PLC0415
-    from stack.carry.resolutions import Resolutions  # noqa: PLC0415
     from stack.store import cache  # noqa: PLC0415
 
     options: Options = context.obj
     span = triage.Range(base, onto, through_names(through))
-    known = Resolutions.load(resolutions) if resolutions is not None else None
+    known = _known(resolutions) if resolutions is not None else None
     if output is not None:
         triage.require_empty(output)
     place = cache.root(options.cache)
@@ -78,6 +78,12 @@ def command(
         rows = [line for row in found.rows for line in outcome_rows(row.file.name, row.carried)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
     context.exit(1 if any(row.carried.needs_person for row in found.rows) else 0)
+
+
+def _known(folder: Path) -> "Resolutions":
+    from stack.carry.resolutions import Resolutions  # noqa: PLC0415
+
+    return Resolutions.load(folder)
 
 
 def _as_json(found: "Triage") -> dict[str, object]:
