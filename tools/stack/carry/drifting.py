@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import TypeVar
 
 from stack.carry.blame import first_where
-from stack.carry.drift import Drift, added_between, check, is_readable
+from stack.carry.drift import Drift, check, is_readable
 from stack.carry.drift.finding import after
 from stack.carry.drift.modules import Outline
 from stack.carry.engine import Carry
 from stack.carry.history import Index
-from stack.carry.merge import merge
+from stack.carry.merge import FileMerges, Triple, merge_files
 from stack.carry.outcome import Carried, Drifted, Outcome, Upstream
 from stack.model.diff import FileDiff, parse
-from stack.model.ids import CommitId
+from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
-from stack.store.objects import Objects
+from stack.store.objects import Entry, Objects
 
 Outlines = dict[str, Outline | None]
 
@@ -135,6 +135,7 @@ class _Causes:
         self._index = index
         self._outlines = outlines
         self._known: dict[tuple[CommitId, str], frozenset[str]] = {}
+        self._merges: FileMerges = {}
 
     def of(self, drift: Drift) -> tuple[Upstream, ...]:
         if self._index is None or self._index.releases:
@@ -147,19 +148,39 @@ class _Causes:
         return (Upstream(step(place).commit, step(place).subject),) if place is not None else ()
 
     def _wrong(self, commit: CommitId, path: str) -> frozenset[str]:
-        """What is wrong in a file when all patches are merged onto a commit at once."""
+        """What is wrong in a file when its patches are merged onto a commit at once."""
         key = commit, path
         if key not in self._known:
             objects = self._objects
             tree = objects.tree_of(commit)
             before = objects.tree_of(self._carried.source_tip)
-            merged = merge(objects, {}, objects.tree_of(self._carried.base), tree, before)
-            lines = added_between(objects, tree, merged.tree, [path]).get(path)
-            clean = path not in {conflict.path for conflict in merged.conflicts}
-            added = {path: lines} if lines and clean else {}
-            said = check(objects, merged.tree, added, before=before, upstream=tree, outlines=self._outlines, hints=False)
+            merged = self._merged(tree, before, path)
+            own = objects.entry(tree, path)
+            lines = _new_lines(objects.read(own.id) if own is not None else b"", objects.read(merged.id)) if merged else ()
+            whole = objects.replaced(tree, {path: merged}) if merged else tree
+            added = {path: frozenset(lines)} if lines else {}
+            said = check(objects, whole, added, before=before, upstream=tree, outlines=self._outlines, hints=False)
             self._known[key] = frozenset(map(_kind, said))
         return self._known[key]
+
+    def _merged(self, tree: TreeId, before: TreeId, path: str) -> Entry | None:
+        """A file with all patches on another tree; as it is in the end where that tree lacks it; None in a conflict."""
+        objects = self._objects
+        base = objects.entry(objects.tree_of(self._carried.base), path)
+        ours, theirs = objects.entry(tree, path), objects.entry(before, path)
+        if base is None or ours is None or theirs is None:
+            return objects.entry(objects.tree_of(self._carried.tip), path)
+        triple = Triple(base, ours, theirs)
+        if ours == base:
+            return theirs
+        merge_files(objects, self._merges, [triple])
+        return None if self._merges[triple].conflicts else self._merges[triple].entry
+
+
+def _new_lines(old: bytes, new: bytes) -> frozenset[int]:
+    """The numbers of the lines of a file that another one has nowhere."""
+    known = set(old.split(b"\n"))
+    return frozenset(number for number, line in enumerate(new.split(b"\n"), 1) if line not in known)
 
 
 def _kind(drift: Drift) -> str:
