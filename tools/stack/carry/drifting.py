@@ -159,7 +159,7 @@ class _Causes:
             lines = _new_lines(objects.read(own.id) if own is not None else b"", objects.read(merged.id)) if merged else ()
             whole = objects.replaced(tree, {path: merged}) if merged else tree
             added = {path: frozenset(lines)} if lines else {}
-            said = check(objects, whole, added, before=before, upstream=tree, outlines=self._outlines, hints=False)
+            said = check(objects, whole, added, before=before, upstream=tree, outlines=self._outlines, hints=False, hasty=True)
             self._known[key] = frozenset(map(_kind, said))
         return self._known[key]
 

@@ -33,6 +33,7 @@ def check(
     upstream: TreeId | None = None,
     outlines: dict[str, Outline | None] | None = None,
     hints: bool = True,
+    hasty: bool = False,
 ) -> tuple[Drift, ...]:
     """What is wrong in the lines that patches added to a tree; what cannot be told for sure is not named.
 
@@ -44,6 +45,7 @@ def check(
         upstream: the tree without the patches: what it has itself need not be read again.
         outlines: what is known of files by their blobs; shared by checks of trees that are alike.
         hints: whether to look for what is meant instead.
+        hasty: whether a first look at a file is enough, which may find too much: good for looking for what is known to be wrong.
 
     Raises:
         StackError: the repository cannot be read.
@@ -63,7 +65,7 @@ def check(
             continue
         if path.endswith((".py", ".pyi")):
             with contextlib.suppress(RecursionError):  # nested too deeply to be understood: nothing can be told
-                found += python.check(path, lines, modules, old_modules, named, own)
+                found += python.check(path, lines, modules, old_modules, named, own, hasty=hasty)
         elif cpp.is_source(path):
             found += cpp.check(path, lines, includes, old_includes)
         elif variables.sets(path):

@@ -22,17 +22,29 @@ _NEWER = re.compile(r"^\s*requires-python\s*=.*>=?\s*3\.(\d+)", re.MULTILINE)
 
 
 def check(
-    path: str, added: frozenset[int], modules: Modules, before: Modules | None, variables: Variables, upstream: Files | None
+    path: str,
+    added: frozenset[int],
+    modules: Modules,
+    before: Modules | None,
+    variables: Variables,
+    upstream: Files | None,
+    *,
+    hasty: bool = False,
 ) -> Iterator[Drift]:
-    """What is wrong in the added lines of one file; `upstream` are the files of the new base without patches."""
+    """What is wrong in the added lines of one file; `upstream` are the files of the new base without patches.
+
+    `hasty`: what a first look finds is believed.
+    """
     data = modules.files.read(path)
     if data is None or len(data) > LARGEST:
         return
     source = glance(path, added, modules, before, upstream)
     if source is not None:
         noted = Variables()
-        if not any(True for _ in _File(source, noted).check()):
+        seen = list(itertools.islice(_File(source, noted).check(), None if hasty else 1))
+        if not seen or hasty:
             variables.learn(noted)
+            yield from seen
             return
     try:
         tree = parse(data)
