@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from ..carry.test_workspace import RESOLUTIONS, STOPS, Work
 from ..carry.world import World
 
 # Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
@@ -17,14 +19,17 @@ import io, json, os, random, shutil, signal, sys, time
 from pathlib import Path
 
 order = json.loads(sys.argv[1])
-root, cache, kept = Path(order["root"]), order["cache"], Path(order["root"]).with_name("kept")
+root, cache, work = Path(order["root"]), order["cache"], Path(order["work"])
+kept = {folder: folder.with_name(folder.name + "-kept") for folder in (root, work) if folder.exists()}
 from stack.cli import main
 from stack.carry import rebase, workspace, bases
 from stack.model import digest, stack, switch
 from rich import box, console, table, text
 from stack.store import registry
 
-sys.argv = ["stack", "--root", str(root), "--cache", cache, "rebase", "gamma", "--onto", "v2.1", "--with-required"]
+from stack.carry import rescue, resolutions, relocation, structure
+
+sys.argv = ["stack", "--root", str(root), "--cache", cache, *order["args"]]
 
 def files():
     return {
@@ -62,10 +67,12 @@ def child(work):
     return pid
 
 def reset():
-    shutil.rmtree(root)
-    shutil.copytree(kept, root)
+    for folder, copy in kept.items():
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(copy, folder, symlinks=True)
 
-shutil.copytree(root, kept)
+for folder, copy in kept.items():
+    shutil.copytree(folder, copy, symlinks=True)
 reader, counts = os.pipe()
 old = files()
 began = time.monotonic()
@@ -99,15 +106,17 @@ for number in range(order["moments"]):
         switch.undo(root)
         assert files() == old, why
     if number % 8 == 0:  # store and stack are sound: it can be done again
+        if work in kept:
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.copytree(kept[work], work, symlinks=True)
         os.waitpid(child(main), 0)
         assert files() == new, why
 print(json.dumps(seen))
 """
 
 
-@pytest.mark.slow
-def test_old_or_new(world: World) -> None:
-    order = {"root": str(world.root), "cache": str(world.cache), "moments": 40}
+def killed(world: World, work: Path, args: tuple[str, ...]) -> None:
+    order = {"root": str(world.root), "cache": str(world.cache), "work": str(work), "args": args, "moments": 100}
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, json.dumps(order)], capture_output=True, text=True, check=False, env=os.environ.copy()
     )
@@ -116,3 +125,20 @@ def test_old_or_new(world: World) -> None:
     # Both are seen, or the moments would prove nothing: the last call comes after the switch, the first ones before it.
     assert seen["old"]
     assert seen["new"]
+
+
+@pytest.mark.slow
+def test_old_or_new(world: World, tmp_path: Path) -> None:
+    killed(world, tmp_path / "none", ("rebase", "gamma", "--onto", "v2.1", "--with-required"))
+
+
+@pytest.mark.slow
+def test_resolutions_too_are_the_old_ones_or_the_new_ones(world: World, tmp_path: Path) -> None:
+    """The last `--continue` writes pins, patches and what was resolved on the way, all at once."""
+    work = Work(world, tmp_path / "workspace").start()
+    for patch in STOPS[:-1]:
+        work.resolve(RESOLUTIONS[patch])
+        work.proceed()
+    work.resolve(RESOLUTIONS[STOPS[-1]])
+    assert not (world.root / "stacks/resolutions").exists()
+    killed(world, work.folder, ("rebase", "--continue", str(work.folder)))
