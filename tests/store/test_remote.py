@@ -223,3 +223,28 @@ class TestGraft:
         vendored.path.rename(tmp_path / "gone")
         with pytest.raises(StackError, match="vendored cannot be fetched"):
             remote.graft(store, commit, [pin], pinned=True)
+
+
+def test_what_a_range_changed_comes_in_one_request(store: Path, upstream: Remote) -> None:
+    base, onto = (remote.fetch(store, upstream.url, tag) for tag in ("v1.0", "v1.1"))
+    for number in range(20):
+        upstream.commit({"a.py": b"step %d\n" % number}, f"step {number}")
+    upstream.tag("v1.2")
+    onto = remote.fetch(store, upstream.url, "v1.2")
+    packs = len(list((store / "objects/pack").glob("*.promisor")))
+    remote.fetch_contents(store, base, onto)
+    wanted = [blob(b"step %d\n" % number).decode() for number in range(20)] + [blob(b"new\n").decode()]
+    assert all(here(store, wanted))
+    assert here(store, [blob(b"same\n").decode()]) == [False]
+    assert len(list((store / "objects/pack").glob("*.promisor"))) == packs + 1
+    remote.fetch_contents(store, base, onto)
+    assert len(list((store / "objects/pack").glob("*.promisor"))) == packs + 1
+    assert "step 19" in git.text(["log", "-p", "--format=%s", f"{base}..{onto}"], cwd=store)
+    assert len(list((store / "objects/pack").glob("*.promisor"))) == packs + 1
+
+
+def test_contents_of_a_remote_that_is_gone(store: Path, upstream: Remote) -> None:
+    base, onto = (remote.fetch(store, upstream.url, tag) for tag in ("v1.0", "v1.1"))
+    upstream.path.rename(upstream.path.with_name("elsewhere"))
+    with pytest.raises(StackError, match="cannot be fetched"):
+        remote.fetch_contents(store, base, onto)

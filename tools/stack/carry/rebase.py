@@ -20,7 +20,7 @@ from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
 from stack.model.stack import FOLDER, RESOLUTIONS, Stack
-from stack.store import git
+from stack.store import git, remote
 from stack.store.sources import SourceTree
 
 
@@ -312,6 +312,8 @@ def _carried(
     if not patches or base == onto.commit:
         return engine.carry(objects, base, onto.commit, patches, name=onto.name, resolved=request.resolved)
     stores.tell("reading what changed upstream")
+    if stores.place.source == "git":
+        remote.fetch_contents(objects.repository, past, past_rungs[-1].commit)
     known = Resolutions.load(stack.root / FOLDER / RESOLUTIONS)
     with contextlib.closing(history.index(objects, past, past_rungs, stores.place.cache)) as index:
         aids = Aids(index, known, _pulls(stack))

@@ -63,6 +63,35 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
     return CommitId(commit)
 
 
+def fetch_contents(store: Path, base: CommitId, onto: CommitId) -> None:
+    """Bring what the first-parent commits of a range changed into a store without file contents, in one request.
+
+    Git would fetch them by itself, with a request for each commit.
+
+    Raises:
+        StackError: the remote cannot be reached.
+
+    """
+    if not any((store / "objects/pack").glob("*.promisor")):
+        return
+    show = ["--first-parent", "--no-merges", "--raw", "--no-abbrev", "--no-renames", "--format=", f"{base}..{onto}"]
+    sides = (line.split(" ")[:4] for line in _text(store, ["log", *show]).splitlines())
+    wanted = {one for modes in sides for mode, one in zip(modes[:2], modes[2:], strict=True) if _holds_a_blob(mode)}
+    here = _text(store, ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"]).split()
+    missing = sorted(wanted - set(here))
+    if missing:
+        command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", *_QUIET, "--filter=blob:none", "--stdin", REMOTE]
+        try:
+            git.run([*_PATIENCE, *command], env={"GIT_DIR": str(store)}, stdin="".join(f"{one}\n" for one in missing).encode())
+        except git.GitError as error:
+            raise _unreachable(address(store), error) from error
+
+
+def _holds_a_blob(mode: str) -> bool:
+    """Whether the entry of a raw diff line is a file: not nothing, and no submodule."""
+    return mode.lstrip(":") not in ("000000", f"{_SUBMODULE:o}")
+
+
 def tags(store: Path, url: str) -> list[str]:
     """The tags of the remote.
 
