@@ -101,101 +101,110 @@ def _lines(objects: Objects, trees: tuple[str, str]) -> float:
     return float("inf") if ["-", "-"] in counts else sum(int(added) + int(removed) for added, removed in counts)
 
 
+class Ways:
+    """The ways to carry a series: each returns the tree that it ends in, and how long it took."""
+
+    def __init__(self, bare: Path, folder: Path, base: CommitId, onto: CommitId, patches: Sequence[Patch]) -> None:
+        self.bare, self.base, self.onto, self.patches = bare, base, onto, patches
+        self.cache, self.work, self.mailbox = folder / "cache", folder / "work", folder / "series.mbox"
+        self.rungs = [Rung(str(onto), onto)]
+        self.files = [folder / f"{number:04}.patch" for number in range(len(patches))]
+        for file, patch in zip(self.files, patches, strict=True):
+            file.write_bytes(patch.raw)
+        self.mailbox.write_bytes(b"".join(patch.raw for patch in patches))
+        git.run(["clone", "--quiet", "--shared", "--no-checkout", str(bare), str(self.work)])
+        for key, value in (
+            ("user.name", "A Fork"),
+            ("user.email", "fork@localhost"),
+            ("gc.auto", "0"),
+            ("rerere.enabled", "no"),
+        ):
+            git.run(["config", key, value], cwd=self.work)
+        with Objects(bare) as objects:
+            tip = apply.chain(objects, base, patches)[-1]
+        git.run(["fetch", "--quiet", str(bare), f"+{tip}:refs/heads/series"], cwd=self.work)
+
+    def index(self) -> float:
+        """Build the index, and tell how long it took."""
+        start = time.perf_counter()
+        with Objects(self.bare) as objects:
+            history.index(objects, self.base, self.rungs, self.cache).close()
+        return time.perf_counter() - start
+
+    def engine(self) -> tuple[str, float]:
+        """The engine alone."""
+        start = time.perf_counter()
+        with Objects(self.bare) as objects:
+            carried = engine.carry(objects, self.base, self.onto, self.patches)
+            took = time.perf_counter() - start
+            assert all(row.outcome in (Outcome.CLEAN, Outcome.MOVED) for row in carried.rows)
+            return objects.tree_of(carried.tip), took
+
+    def evidence(self) -> tuple[str, float]:
+        """The engine with everything on."""
+        start = time.perf_counter()
+        with Objects(self.bare) as objects, closing(history.index(objects, self.base, self.rungs, self.cache)) as index:
+            aids = engine.Aids(index, Resolutions({}))
+            carried = engine.carry(objects, self.base, self.onto, self.patches, aids=aids)
+            carried = drifting.judged(objects, carried, index)
+            return objects.tree_of(carried.tip), time.perf_counter() - start
+
+    def triage(self) -> tuple[str, float]:
+        """The whole command."""
+        stack = Path(sys.executable).with_name("stack")
+        span = ["--repo", self.bare, "--base", self.base, "--onto", self.onto]
+        start = time.perf_counter()
+        done = subprocess.run(
+            [stack, "--cache", self.cache, "triage", *span, "--json", *self.files], stdout=subprocess.PIPE, check=False
+        )
+        took = time.perf_counter() - start
+        return str(json.loads(done.stdout)["patches"][-1]["tree"]), took
+
+    def rebase(self) -> tuple[str, float]:
+        """`git rebase`."""
+        self._checkout("refs/heads/series")
+        return self._timed(["rebase", "--quiet", "--onto", self.onto, self.base, "moving"])
+
+    def am(self) -> tuple[str, float]:
+        """`git am -3`."""
+        self._checkout(self.onto)
+        return self._timed(["am", "--quiet", "-3", str(self.mailbox)])
+
+    def _checkout(self, commit: str) -> None:
+        git.run(["checkout", "--quiet", "--force", "-B", "moving", commit], cwd=self.work)
+
+    def _timed(self, command: Sequence[str]) -> tuple[str, float]:
+        start = time.perf_counter()
+        git.run(command, cwd=self.work)
+        took = time.perf_counter() - start
+        return git.text(["rev-parse", "HEAD^{tree}"], cwd=self.work), took
+
+
 def _measure(
     bare: Path, folder: Path, base: CommitId, onto: CommitId, patches: Sequence[Patch], runs: int
 ) -> dict[str, list[float]]:
     """Seconds of every run, by way. One warm-up each; all ways have to end in the same tree."""
-    work = folder / "work"
-    git.run(["clone", "--quiet", "--shared", "--no-checkout", str(bare), str(work)])
-    for key, value in (("user.name", "A Fork"), ("user.email", "fork@localhost"), ("gc.auto", "0")):
-        git.run(["config", key, value], cwd=work)
-    git.run(["config", "rerere.enabled", "false"], cwd=work)
-    mailbox = folder / "series.mbox"
-    mailbox.write_bytes(b"".join(patch.raw for patch in patches))
-    with Objects(bare) as objects:
-        tip = apply.chain(objects, base, patches)[-1]
-    git.run(["fetch", "--quiet", str(bare), f"+{tip}:refs/heads/series"], cwd=work)
-
-    def rebase() -> str:
-        git.run(["checkout", "--quiet", "--force", "-B", "moving", "refs/heads/series"], cwd=work)
-        return _timed(lambda: git.run(["rebase", "--quiet", "--onto", onto, base, "moving"], cwd=work))
-
-    def am() -> str:
-        git.run(["checkout", "--quiet", "--force", "-B", "moving", onto], cwd=work)
-        return _timed(lambda: git.run(["am", "--quiet", "-3", str(mailbox)], cwd=work))
-
-    def _timed(step: Callable[[], object]) -> str:
-        start = time.perf_counter()
-        step()
-        spent.append(time.perf_counter() - start)
-        return git.text(["rev-parse", "HEAD^{tree}"], cwd=work)
-
-    def ours() -> str:
-        start = time.perf_counter()
-        with Objects(bare) as objects:
-            carried = engine.carry(objects, base, onto, patches)
-            spent.append(time.perf_counter() - start)
-            assert all(row.outcome in (Outcome.CLEAN, Outcome.MOVED) for row in carried.rows)
-            return objects.tree_of(carried.tip)
-
-    cache = folder / "cache"
-    rungs = [Rung(str(onto), onto)]
-    start = time.perf_counter()
-    with Objects(bare) as objects:
-        history.index(objects, base, rungs, cache).close()
-    print(f"what the range changed, indexed once: {time.perf_counter() - start:.1f} s")
-
-    def evidence() -> str:
-        start = time.perf_counter()
-        with Objects(bare) as objects, closing(history.index(objects, base, rungs, cache)) as index:
-            aids = engine.Aids(index, Resolutions({}))
-            carried = drifting.judged(objects, engine.carry(objects, base, onto, patches, aids=aids), index)
-            spent.append(time.perf_counter() - start)
-            return objects.tree_of(carried.tip)
-
-    names = [folder / f"{number:04}.patch" for number in range(len(patches))]
-    for name, patch in zip(names, patches, strict=True):
-        name.write_bytes(patch.raw)
-    command = [
-        Path(sys.executable).with_name("stack"),
-        "--cache",
-        cache,
-        "triage",
-        "--repo",
-        bare,
-        "--base",
-        base,
-        "--onto",
-        onto,
-    ]
-
-    def triage() -> str:
-        start = time.perf_counter()
-        done = subprocess.run([*command, "--json", *names], stdout=subprocess.PIPE, check=False)
-        spent.append(time.perf_counter() - start)
-        return str(json.loads(done.stdout)["patches"][-1]["tree"])
-
-    ways: dict[str, Callable[[], str]] = {
-        "stack": ours,
-        "+ evidence": evidence,
-        "stack triage": triage,
-        "git rebase": rebase,
-        "git am -3": am,
+    ways = Ways(bare, folder, base, onto, patches)
+    print(f"what the range changed, indexed once: {ways.index():.1f} s")
+    named: dict[str, Callable[[], tuple[str, float]]] = {
+        "stack": ways.engine,
+        "+ evidence": ways.evidence,
+        "stack triage": ways.triage,
+        "git rebase": ways.rebase,
+        "git am -3": ways.am,
     }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    seconds: dict[str, list[float]] = {name: [] for name in named}
     for run in range(runs + 1):
-        spent: list[float] = []
         trees: dict[str, str] = {}
-        for name, way in ways.items():
+        for name, way in named.items():
             apply.files.cache_clear()  # every way reads its patches anew
-            trees[name] = way()
-        if len({trees[name] for name in ("stack", "+ evidence", "stack triage", "git rebase")}) > 1:
+            trees[name], took = way()
+            if run:
+                seconds[name].append(took)
+        if len({tree for name, tree in trees.items() if name != "git am -3"}) > 1:
             raise SystemExit(f"stack and git rebase end in different trees: {trees}")
         if trees["git am -3"] != trees["stack"] and not run:
-            print("note: git am -3 ends in another tree than the other two")
-        if run:
-            for name, took in zip(ways, spent, strict=True):
-                seconds[name].append(took)
+            print("note: git am -3 ends in another tree than the others")
     return seconds
 
 
