@@ -37,7 +37,7 @@ def test_always():
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A stack with two patches on a git upstream, and their proof."""
+    """A stack with two patches on a git upstream, and their proof; upstream takes the first one by v1.1, and both by v1.2."""
     remote = Remote(tmp_path / "remote")
     base = remote.commit({"up.py": b"ONE = 1\n", "tests/test_up.py": b"import up\n\ndef test_one():\n    assert up.ONE == 1\n"})
     remote.tag("v1.0")
@@ -45,8 +45,9 @@ def root(tmp_path: Path) -> Path:
         "Add a sum": b"ONE = 1\n\n\ndef total(a, b):\n    return a + b\n",
         "Halve it": b"HALF = 2\nONE = 1\n\n\ndef half(a):\n    return a // HALF\n\n\ndef total(a, b):\n    return a + b\n",
     }
-    for subject, text in changes.items():
+    for number, (subject, text) in enumerate(changes.items(), 1):
         remote.commit({"up.py": text}, subject)
+        remote.tag(f"v1.{number}")
     root = tmp_path / "root"
     series = root / "stacks/sums"
     options = ["--full-index", "--no-stat", "--no-signature", "--zero-commit", "--no-numbered", f"{base}..HEAD"]

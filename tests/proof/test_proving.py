@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole series proved: with, without, on other releases; and what proves nothing is found."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stack.carry.bases import Place, Stores
+from stack.cli import cli
+from stack.model.errors import StackError
+from stack.model.stack import load
+from stack.proof import proving
+from stack.proof.proving import Asked, State
+
+from .test_prove import HALF, PYTHON, SUM, root, stores
+
+__all__ = ["root", "stores"]
+
+
+def edit(root: Path, old: str, new: str) -> None:
+    file = root / "proofs/test_up_proof.py"
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_each_patch_is_proved_and_can_fail(stores: Stores) -> None:
+    found = list(proving.verdicts(stores, Asked(python=PYTHON)))
+    assert [(one.ref, one.with_patch.state, one.without.state, one.sound) for one in found] == [
+        (SUM, State.PASSES, State.FAILS, True),
+        (HALF, State.PASSES, State.FAILS, True),
+    ]
+    assert found[0].without.reason == "test_sum fails"
+    assert {one.proof for one in found} == {"proofs/test_up_proof.py"}
+
+
+def test_landed_by_behaviour_and_since_when(stores: Stores) -> None:
+    on_first = {one.ref: one for one in proving.verdicts(stores, Asked(onto="v1.1", python=PYTHON))}
+    assert (on_first[SUM].landed, on_first[HALF].landed) == ("v1.1", None)
+    assert on_first[HALF].onto is not None
+    assert on_first[HALF].onto.state is State.FAILS
+    bisected = {one.ref: one.landed for one in proving.verdicts(stores, Asked(onto="v1.2", through=True, python=PYTHON))}
+    assert bisected == {SUM: "v1.1", HALF: "v1.2"}
+
+
+def test_a_proof_that_cannot_fail_is_found(root: Path, tmp_path: Path) -> None:
+    edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+    assert (found[HALF].without.state, found[HALF].sound) == (State.PASSES, False)
+    assert found[SUM].sound
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "state"),
+    [
+        ("    assert up.half(4) == 2", "    assert up.half(4) == 3", State.FAILS),
+        ("    assert up.half(4) == 2", "    import pytest; pytest.skip('no GPU')", State.NOT_RUN),
+        ("def test_half", "def test_other", State.NOT_RUN),
+    ],
+    ids=["wrong", "skipped", "missing"],
+)
+def test_what_does_not_pass_with_the_patch_proves_nothing(root: Path, tmp_path: Path, old: str, new: str, state: State) -> None:
+    edit(root, old, new)
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+    assert (found[HALF].with_patch.state, found[HALF].sound) == (state, False)
+
+
+def test_patches_that_nothing_misses(root: Path, tmp_path: Path) -> None:
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        assert list(proving.idle(opened, Asked(python=PYTHON))) == []
+    edit(root, "    assert up.half(4) == 2", "    assert up.ONE == 1")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        assert list(proving.idle(opened, Asked(python=PYTHON))) == [HALF]
+
+
+def test_the_verb(root: Path, tmp_path: Path) -> None:
+    ask = ["--root", str(root), "--cache", str(tmp_path / "cache"), "prove", "--source", "git", "--python", sys.executable]
+    shown = CliRunner().invoke(cli, [*ask, "sums", "--onto", "v1.1"])
+    assert shown.exit_code == 0, shown.output
+    assert "landed by behaviour in v1.1" in shown.output
+    answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).output)
+    assert (answer["sound"], [one["file"] for one in answer["patches"]]) == (True, [SUM.file, HALF.file])
+    assert answer["patches"][0]["with"] == {"state": "passes", "reason": ""}
+    edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
+    failed = CliRunner().invoke(cli, ask)
+    assert failed.exit_code == 1
+    assert "proves nothing: it passes without the patch" in failed.output
+    idle = CliRunner().invoke(cli, [*ask, "--ablate"])
+    assert (idle.exit_code, idle.output) == (0, "every patch is missed by a test when it is left out\n")
+
+
+def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="unknown series 'none'"):
+        list(proving.verdicts(stores, Asked(("none",), python=PYTHON)))
+    series = root / "stacks/sums/series.toml"
+    series.write_text(series.read_text().replace("proofs/test_up_proof.py", "proofs"))
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        with pytest.raises(StackError, match="series sums names no test module"):
+            list(proving.verdicts(opened, Asked(("sums",), python=PYTHON)))
+        with pytest.raises(StackError, match="no series names a test module"):
+            list(proving.verdicts(opened, Asked(python=PYTHON)))

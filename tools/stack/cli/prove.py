@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack prove`: does each patch do what it says, and does a release do it by itself?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, print_table, source_option
+
+if TYPE_CHECKING:
+    from stack.proof.proving import Result, Verdict
+
+_COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
+
+
+@click.command("prove")
+@click.argument("series", nargs=-1, metavar="[SERIES]...")
+@click.option("--onto", metavar="TAG", help="Try the proofs on that release, without the patches: what passes has landed.")
+@click.option(
+    "--through", is_flag=True, help="With --onto: find the first release that passes, by bisection over those between."
+)
+@click.option(
+    "--ablate", is_flag=True, help="Leave out one patch at a time, and list those without which everything still passes."
+)
+@click.option("--python", type=click.Path(path_type=Path), help="Run them with this interpreter; no environment is made.")
+@json_option
+@source_option
+@click.pass_context
+def command(
+    context: click.Context,
+    series: tuple[str, ...],
+    onto: str | None,
+    through: bool,
+    ablate: bool,
+    python: Path | None,
+    as_json: bool,
+    source: str,
+) -> None:
+    """Run the tests that SERIES name in `proves` (all series, unless named) on the real upstream trees.
+
+    With all patches they have to pass, and without a patch one of its tests has to fail: a proof that cannot fail is an error.
+    The first run makes an environment with the torch that upstream names, in the cache. Exit code 1 when a proof does not hold.
+    """
+    from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.proof import proving  # noqa: PLC0415
+
+    if through and onto is None:
+        raise click.UsageError("--through goes with --onto TAG")
+    options: Options = context.obj
+    with options.place(source) as place, Stores(options.load(), place) as stores:
+        asked = proving.Asked(series, onto, through, python)
+        if ablate:
+            idle = list(proving.idle(stores, asked, stores.tell))
+            _print_idle([ref.path for ref in idle], as_json)
+            context.exit(1 if idle else 0)
+        verdicts = list(proving.verdicts(stores, asked, stores.tell))
+    if as_json:
+        print_json({"sound": all(one.sound for one in verdicts), "patches": [_as_json(one) for one in verdicts]})
+    else:
+        _print(verdicts, onto)
+    context.exit(0 if all(one.sound for one in verdicts) else 1)
+
+
+def _print(verdicts: "list[Verdict]", onto: str | None) -> None:
+    rows = []
+    for one in verdicts:
+        tried = [one.onto.state.value if one.onto else "-"] if onto else []
+        rows.append(
+            (one.ref.path.removesuffix(".patch"), one.with_patch.state.value, one.without.state.value, *tried, _says(one))
+        )
+    columns = ("patch", "with it", "without it", *([f"on {onto}"] if onto else []), "")
+    print_table(columns, rows, colour=_COLOURS.get)
+
+
+def _says(one: "Verdict") -> str:
+    if one.with_patch.state.value != "passes":
+        return f"does not hold: {one.with_patch.reason}"
+    if one.without.state.value != "fails":
+        return "proves nothing: it passes without the patch" if one.without.state.value == "passes" else one.without.reason
+    if one.landed:
+        return f"landed by behaviour in {one.landed}"
+    return one.onto.reason if one.onto is not None else one.without.reason
+
+
+def _as_json(one: "Verdict") -> dict[str, object]:
+    return {
+        "series": one.ref.series,
+        "file": one.ref.file,
+        "proof": one.proof,
+        "tests": list(one.tests),
+        "sound": one.sound,
+        "with": _result_json(one.with_patch),
+        "without": _result_json(one.without),
+        "onto": _result_json(one.onto) if one.onto is not None else None,
+        "landed": one.landed,
+    }
+
+
+def _result_json(result: "Result") -> dict[str, str]:
+    return {"state": result.state.value, "reason": result.reason}
+
+
+def _print_idle(paths: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json({"idle": paths})
+    elif paths:
+        for path in paths:
+            click.echo(f"{path}: everything still passes without it")
+    else:
+        click.echo("every patch is missed by a test when it is left out")
