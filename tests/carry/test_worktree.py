@@ -525,3 +525,24 @@ def test_checkout_never_writes_into_what_is_there(world: World, tmp_path: Path, 
 def test_trailers_go_on_and_off(message: str, marked: str) -> None:
     assert worktree.with_trailers(message, {"Stack-Series": "x", "Stack-Patch": "y"}) == marked
     assert worktree.without_trailers(marked, (worktree.SERIES, worktree.PATCH)) == message
+
+
+def test_a_folder_inside_of_the_stack_is_not_taken(world: World) -> None:
+    with world.stores() as stores:
+        for name in ("stacks/tree", ".stack/tree"):
+            with pytest.raises(StackError, match="inside of the stack's own files"):
+                worktree.checkout(stores, "gamma", world.root / name)
+
+
+def test_a_checkout_that_fails_leaves_nothing(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise StackError("no", "never")
+
+    with world.stores() as stores:
+        monkeypatch.setattr(worktree, "_write_record", fails)
+        with pytest.raises(StackError, match="no"):
+            worktree.checkout(stores, "gamma", tmp_path / "made/tree")
+        assert list((tmp_path / "made").iterdir()) == []
+        monkeypatch.undo()
+        worktree.checkout(stores, "gamma", tmp_path / "made/tree")
+        assert (tmp_path / "made/tree/.git").is_dir()

@@ -57,7 +57,8 @@ def _series(stack: Stack) -> Iterator[Finding]:
         if not one.patches and one.state not in _OVER:
             yield Finding(place, f"has no patch, and its state is {one.state}")
         for proof in one.proves:
-            if not (stack.root / proof).exists():
+            file = stack.root / proof
+            if not file.exists() or not file.resolve().is_relative_to(stack.root.resolve()):
                 yield Finding(place, f"proves names {proof}, which is not there")
         for ref in one.patches:
             if not any(key == "Signed-off-by" for key, _ in trailers(stack.patches[ref].message)):

@@ -8,7 +8,10 @@ belongs to stands in two trailers of its message; they are put in on the way out
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +68,7 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         StackError: the folder is not empty, or a patch does not fit.
 
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
+    _check_free(stores.stack, folder)
     objects = stores.objects(upstream)
     base = stores.base(upstream)
     patches = stores.stack.order(upstream)
@@ -75,14 +77,35 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         author = Identity(patch.author.name, patch.author.mail, patch.author.date)
         added = {SERIES: patch.ref.series, PATCH: patch.ref.file}
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)
-    seed(folder, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
-    git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=folder)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
-    _write_record(
-        folder / ".git" / _RECORD, {"upstream": upstream, "source": stores.place.source, "base": base, "patches": written}
-    )
-    git.run(["reset", "--quiet", "--hard"], cwd=folder)
+    record = {"upstream": upstream, "source": stores.place.source, "base": base, "patches": written}
+    with _aside(folder) as part:
+        seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
+        git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
+        _write_record(part / ".git" / _RECORD, record)
+        git.run(["reset", "--quiet", "--hard"], cwd=part)
     return tip
+
+
+def _check_free(stack: Stack, folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
+    inside = (stack.root / name for name in (FOLDER, switch.FOLDER))
+    if any(folder.resolve().is_relative_to(place.resolve()) for place in inside):
+        raise StackError(f"{folder} is inside of the stack's own files", "name a folder beside the stack")
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """A folder that takes its place when it is whole: a checkout that is killed leaves nothing in the way of the next one."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        part.chmod(0o755)
+        yield part
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partial: bool) -> None:

@@ -150,6 +150,8 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
             _only(context, option)
     if context.params["workspace"] is not None and context.params["dry_run"]:
         raise click.UsageError("--dry-run writes nothing, --workspace does: choose one")
+    if context.params["form"] == "range-diff" and context.params["as_json"]:
+        raise click.UsageError("--format range-diff is for people, --json is not: choose one")
 
 
 def _only(context: click.Context, option: str) -> None:
