@@ -73,6 +73,14 @@ sys.meta_path.append(Finder)
 sys.modules[__name__].__class__ = Stub
 """
 
+# torch 2.10, which this vLLM names, has the name; where only a later torch has a CPU build, vLLM runs with that one.
+LATER_TORCH = """
+import torch
+
+if not hasattr(torch._C._cpu, "_is_avx512_supported"):
+    torch._C._cpu._is_avx512_supported = lambda: False
+"""
+
 _folder = tempfile.TemporaryDirectory(prefix="upstream-", ignore_cleanup_errors=True)
 
 
@@ -90,6 +98,7 @@ def _write_cpu_build() -> Path:
     (folder := Path(_folder.name, "build")).mkdir()
     (metadata := folder / "vllm-0+cpu.dist-info").mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0+cpu\n")
+    (folder / "sitecustomize.py").write_text(LATER_TORCH)
     return folder
 
 
@@ -100,10 +109,7 @@ def prepare() -> None:
         os.environ[name] = _folder.name
     build, stubs = _write_cpu_build(), _write_stubs(ABSENT)
     sys.path[:] = [str(build), *sys.path, *([str(stubs)] if stubs else [])]
-    # torch 2.10, which this vLLM names, has it; where only a later torch has a CPU build, vLLM runs with that one.
-    cpu = importlib.import_module("torch")._C._cpu
-    if not hasattr(cpu, "_is_avx512_supported"):
-        cpu._is_avx512_supported = lambda: False
+    exec(LATER_TORCH)
     path = [str(build), os.environ.get("PYTHONPATH"), str(stubs) if stubs else None]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 
