@@ -93,5 +93,5 @@ def _same_lines(
     first, last = conflict.lines
     here = objects.read(entry.id).split(b"\n")[first - 1 : last]
     wanted = {told for line in here if (told := history.telling(b"+" + line)) is not None}
-    bringing = {index.unit(unit)[0] for line in wanted for unit, _ in index.holders(line)}
+    bringing = {held.step for holders in index.holders(wanted).values() for held in holders if held.path == conflict.path}
     return [touch for touch in reversed(touches) if touch.step.number in bringing]

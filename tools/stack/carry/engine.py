@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stack.carry import apply, blame, landing, residue
+from stack.carry import apply, blame, landing, place, residue
 from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.ladder import Rung
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _STILL_THERE = 0.5
 """Where less than this share of a landed change is left in the new base, it was changed again, or taken back."""
 
+
+_SIBLINGS = 4
+"""So many commits with a patch's lines are looked at."""
 
 _Trees = tuple[TreeId, TreeId, TreeId]
 """Before a patch, on the new base, after it."""
@@ -248,7 +251,7 @@ class _Climb:
         trees = self.objects.tree_of(before), ours, self.objects.tree_of(source)
         merged = merge(self.objects, self.merges, *trees)
         if not merged.conflicts and merged.tree == ours:
-            return self._empty(blank, number)
+            return self._empty(blank, number, trees)
         known = self._known(number, link, trees, merged, blank)
         if known is not None:
             return known
@@ -264,11 +267,11 @@ class _Climb:
 
     def _known(self, number: int, link: _Link, trees: _Trees, merged: Merged, row: Carried) -> Carried | None:
         """What the way knows of a patch whose merge leaves something: landed all the same, or in part; None where nothing."""
-        found = self._search(link.patch)
-        if found is None or self.way is None or not self.way.reached(found, number):
+        found = self._brought(number, link.patch, trees, look=bool(merged.conflicts))
+        if found is None or self.way is None:
             return None
         if found.landed:
-            if not self._is_gone(link.patch, merged):
+            if not self._is_gone(link.patch, found, trees, merged):
                 return self._landed(row, found)
             link.told.append(self._taken_back(link.patch, found))
             return None
@@ -287,14 +290,45 @@ class _Climb:
         path = patch.ref.path
         if path not in self.found:
             pulls = landing.recorded(patch) | self.aids.pulls.get(path, frozenset())
-            self.found[path] = landing.search(self.aids.index, apply.files(patch), pulls)
+            self.found[path] = landing.search(self.aids.index, apply.files(patch), pulls, objects=self.objects)
         return self.found[path]
 
-    def _empty(self, row: Carried, number: int) -> Carried:
+    def _brought(self, number: int, patch: Patch, trees: _Trees, *, look: bool) -> Found | None:
+        """What brought a patch up to a rung, at the patch's own place; `look` there even where it is only a part.
+
+        The lines of a change can be those of another one, too: then the next that has them may be it.
+        """
+        found = self._search(patch)
+        other: set[int] = set()
+        for _ in range(_SIBLINGS):
+            if found is None or self.way is None or not self.way.reached(found, number):
+                return None
+            if not (found.landed or look) or self._in_place(found, patch, trees):
+                return found
+            assert self.aids is not None
+            assert self.aids.index is not None
+            other |= {step.number for step in found.steps}
+            found = landing.search(self.aids.index, apply.files(patch), objects=self.objects, without=other)
+        return None
+
+    def _in_place(self, found: Found, patch: Patch, trees: _Trees) -> bool:
+        """Whether the patch's own place shows what was found, on the new base or just after the step that brought it."""
+        if not found.place:
+            return True
+        before, ours, after = trees
+        files = apply.files(patch)
+        then = self.objects.tree_of(found.last.commit)
+        for tree in (then,) if found.place == 1 else (ours, then):
+            share = place.share(self.objects, self.merges, files, (before, after), tree)
+            if share >= found.place if share is not None else found.place < 1:
+                return True
+        return place.anchored(self.objects, files, before, then) >= found.place
+
+    def _empty(self, row: Carried, number: int, trees: _Trees) -> Carried:
         """The merge leaves nothing: the base has the change by now."""
         row = replace(row, outcome=Outcome.LANDED)
-        found = self._search(row.patch)
-        if found is not None and self.way is not None and self.way.reached(found, number):
+        found = self._brought(number, row.patch, trees, look=True)
+        if found is not None:
             return self._landed(row, found)
         return replace(row, evidence=("nothing left to change",))
 
@@ -307,18 +341,27 @@ class _Climb:
             evidence.append("most of it was changed again since")
         return replace(row, outcome=Outcome.LANDED, landed=landed, evidence=("; ".join(evidence),))
 
-    def _is_gone(self, patch: Patch, merged: Merged) -> bool:
-        """Whether upstream had the change and dropped it again: then it merges as if nothing had been, and little of it is there."""
-        if merged.conflicts:
-            return False
+    def _is_gone(self, patch: Patch, found: Found, trees: _Trees, merged: Merged) -> bool:
+        """Whether upstream had the change and dropped it again: little of it is there, and it merges as if nothing had been.
+
+        Where it does not merge, there has to be a commit that reverted it.
+        """
         onto = self.objects.tree_of(self.rungs[-1].commit)
-        return landing.present(self.objects, onto, apply.files(patch)) < _STILL_THERE
+        files = apply.files(patch)
+        if landing.present(self.objects, onto, files) >= _STILL_THERE:
+            return False
+        before, _, after = trees
+        if (place.share(self.objects, self.merges, files, (before, after), onto) or 0) >= _STILL_THERE:
+            return False
+        assert self.aids is not None
+        assert self.aids.index is not None
+        return not merged.conflicts or landing.reverted(self.aids.index, apply.files(patch), found.last)
 
     def _taken_back(self, patch: Patch, found: Found) -> str:
         assert self.way is not None
         assert self.aids is not None
         assert self.aids.index is not None
-        by = landing.reversal(self.aids.index, apply.files(patch))
+        by = landing.reversal(self.aids.index, apply.files(patch), found.last)
         since = f" with {by.commit[:12]} {by.subject}" if by is not None else ""
         return f"upstream had it ({self.way.word(found)}) and dropped it again{since}"
 

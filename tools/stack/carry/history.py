@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the way from one base to another changed, line by line: built once for a range, kept in the cache, asked in milliseconds.
 
-With history, the way is the first-parent commits of the range; without (the registry's archives), it is the releases: then
-each file of a release's change stands for itself, since a release changes so much that every line is somewhere in it.
+With history, the way is the first-parent commits of the range (a merge stands for all that it brought); without (the
+registry's archives), it is the releases. Lines are kept by the file that they changed in: what one file got says nothing of
+another.
 """
 
 import hashlib
+import itertools
+import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,18 +26,24 @@ from stack.store import cache as places
 from stack.store import git
 from stack.store.objects import Objects
 
-_FORMAT = 4
+_FORMAT = 5
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 _NO_WORD = bytes(set(range(256)) - _WORD)
 _SPACE = b" \t\n\r\f\v"
 _SHORTEST = 3
+COMMON = 0.02
+"""A line in more than this share of the steps (of the changed files, where the steps are releases) is common: it tells nothing."""
+_FEW_STEPS = 5
+_COMMON_AMONG = "select side, hash from common where hash in (select value from json_each(?))"
+_HOLDERS = """select side, hash, step, path, count from lines join units on number = unit
+    where hash in (select value from json_each(?))"""
 _SIDES = {b"+": 1, b"-": -1}
 # Larger files and larger changes of one file are generated code, or data: FlashInfer 0.7.2 brings 380 MB of changes, nearly all
 # of it such, and no fork's patch is like that.
 _LARGEST = "512k"
 _MOST_LINES = 5_000
-# How a squash merge ends its subject on the common forges.
-_PULL = re.compile(r"\(#(\d+)\)\s*$")
+# How a squash merge ends its subject on the common forges, and how a merge begins it.
+_PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b")
 # A line of a change without context never begins so.
 _FILE_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 
@@ -51,11 +60,20 @@ class Step(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """A step that changed a file, and the file's blob and mode after it (None: it removed the file)."""
+    """A step that changed a file, and the file's blob and mode after it (None: it removed the file); `was`: the blob before."""
 
     step: Step
     blob: str | None
     mode: int | None
+    was: str | None
+
+
+class Held(NamedTuple):
+    """A file in which a step changed a line, and how often."""
+
+    step: int
+    path: str
+    times: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +84,6 @@ class Index:
     releases: bool
     """The steps are releases, not commits."""
     steps: int
-    units: int
-    """What lines are counted by: commits, or files of releases."""
 
     def close(self) -> None:
         """Give the file back."""
@@ -75,45 +91,38 @@ class Index:
 
     def step(self, number: int) -> Step:
         """A step by its number."""
-        commit, subject = self._one("select id, subject from steps where number = ?", number)
+        commit, subject = self.database.execute("select id, subject from steps where number = ?", (number,)).fetchone()
         return Step(number, CommitId(commit), subject)
 
-    def same_patch(self, files: Sequence[FileDiff]) -> Step | None:
-        """The step that is this very patch, as `git patch-id` sees it at zero context."""
-        return self._found("select number from steps where patch = ?", patch_id(files))
+    def same_patch(self, files: Sequence[FileDiff]) -> list[Step]:
+        """The steps that are this very patch, as `git patch-id` sees it at zero context; oldest first."""
+        return self._found("select number from steps where patch = ? order by number", patch_id(files))
 
     def pull(self, number: int) -> Step | None:
-        """The step whose subject ends in `(#number)`."""
-        return self._found("select number from steps where pull = ?", number)
+        """The step that says in its subject that it is a pull request."""
+        return next(iter(self._found("select number from steps where pull = ?", number)), None)
 
-    def spread(self, line: Line) -> int:
-        """In how many units a line is."""
-        return int(self._one("select count(*) from lines where hash = ? and side = ?", line[1], line[0])[0])
-
-    def holders(self, line: Line) -> Iterator[tuple[int, int]]:
-        """(unit, how often) for each unit that has a line."""
-        return self.database.execute("select unit, count from lines where hash = ? and side = ?", (line[1], line[0]))
-
-    def unit(self, number: int) -> tuple[int, str | None]:
-        """A unit's step, and its path where it is a file."""
-        step, path = self._one("select step, path from units where number = ?", number)
-        return int(step), path
+    def holders(self, lines: Collection[Line]) -> dict[Line, list[Held]]:
+        """Where on the way each of some lines was changed; a line that is common is left out."""
+        found: dict[Line, list[Held]] = {line: [] for line in lines}
+        asked = (json.dumps([number for _, number in lines]),)
+        for line in self.database.execute(_COMMON_AMONG, asked):
+            found.pop(line, None)
+        for side, number, *held in self.database.execute(_HOLDERS, asked):
+            if (side, number) in found:
+                found[side, number].append(Held(*held))
+        return found
 
     def touching(self, path: str) -> list[Touch]:
         """The steps that changed a file, oldest first."""
         rows = self.database.execute(
-            "select number, id, subject, blob, mode from files join steps on number = step where files.path = ? order by number",
-            (path,),
+            "select number, id, subject, blob, mode, was from files join steps on number = step where path = ? order by number",
+            (_stored(path),),
         )
-        return [Touch(Step(number, CommitId(commit), subject), blob, mode) for number, commit, subject, blob, mode in rows]
+        return [Touch(Step(number, CommitId(commit), subject), *rest) for number, commit, subject, *rest in rows]
 
-    def _one(self, ask: str, *values: object) -> tuple[str, str]:
-        found: tuple[str, str] = self.database.execute(ask, values).fetchone()
-        return found
-
-    def _found(self, ask: str, value: int) -> Step | None:
-        found = self.database.execute(ask, (value,)).fetchone()
-        return self.step(found[0]) if found else None
+    def _found(self, ask: str, value: int) -> list[Step]:
+        return [self.step(number) for (number,) in self.database.execute(ask, (value,)).fetchall()]
 
 
 def index(objects: Objects, base: CommitId, rungs: Sequence[Rung], cache: Path) -> Index:
@@ -161,12 +170,12 @@ def _opened(file: Path, releases: bool) -> Index | None:
         return None
     database = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
     try:
-        steps, units = database.execute("select (select count(*) from steps), (select count(*) from units)").fetchone()
-        database.execute("select 1 from lines, files limit 1").fetchone()
+        (steps,) = database.execute("select count(*) from steps").fetchone()
+        database.execute("select 1 from units, lines, common, files limit 1").fetchone()
     except sqlite3.DatabaseError:
         database.close()
         return None
-    return Index(database, releases, steps, units)
+    return Index(database, releases, steps)
 
 
 def _build(file: Path, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]], releases: bool) -> None:
@@ -176,43 +185,56 @@ def _build(file: Path, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]]
             "pragma journal_mode = off; pragma synchronous = off;"
             "create table steps (number integer primary key, id text, subject text, pull integer, patch integer);"
             "create table units (number integer primary key, step integer, path text);"
-            "create table lines (hash integer, side integer, unit integer, count integer);"
-            "create table files (path text, step integer, blob text, mode integer);"
+            "create temporary table changed (hash integer, side integer, unit integer, count integer);"
+            "create table lines (hash integer, side integer, unit integer, count integer, primary key (hash, side, unit)) without rowid;"
+            "create table files (path text, step integer, was text, blob text, mode integer);"
         )
-        units = 0
+        units = itertools.count()
         for number, (commit, subject, files) in enumerate(steps):
+            marks = [_insert(database, next(units), number, each) for each in files]
             pull = _PULL.search(subject)
-            counted: Counter[Line] = Counter()
-            marks: list[bytes] = []
-            for each in files:
-                row = (_stored(each.path), number, each.new_id if each.new else None, each.new_mode if each.new else None)
-                database.execute("insert into files values (?, ?, ?, ?)", row)
-                if releases:
-                    _insert(database, units, number, _stored(each.path), Counter(lines(each)))
-                    units += 1
-                else:
-                    counted.update(lines(each))
-                    marks.append(_mark(each))
-            if not releases:
-                _insert(database, units, number, None, counted)
-                units += 1
-            values = (number, commit, subject, int(pull[1]) if pull else None, None if releases else _digest(marks))
+            values = (
+                number,
+                commit,
+                subject,
+                int(pull[pull.lastindex or 0]) if pull else None,
+                None if releases else _digest(marks),
+            )
             database.execute("insert into steps values (?, ?, ?, ?, ?)", values)
+        database.execute(
+            "create table common as select hash, side from changed join units on number = unit group by hash, side"
+            " having count(distinct iif(:files, unit, step)) >"
+            " max(:few, cast(:share * (select count(distinct iif(:files, number, step)) from units) as integer))",
+            {"files": releases, "few": _FEW_STEPS, "share": COMMON},
+        )
         database.executescript(
-            "create index by_line on lines (hash, side); create index by_patch on steps (patch);"
-            "create index by_pull on steps (pull); create index by_path on files (path);"
+            "create index by_common on common (hash, side);"
+            "insert into lines select * from changed where not exists"
+            " (select 1 from common where common.hash = changed.hash and common.side = changed.side) order by 1, 2, 3;"
+            "create index by_patch on steps (patch); create index by_pull on steps (pull); create index by_path on files (path);"
         )
         database.commit()
 
 
-def _insert(database: sqlite3.Connection, unit: int, step: int, path: str | None, counted: Counter[Line]) -> None:
+def _insert(database: sqlite3.Connection, unit: int, step: int, file: FileDiff) -> bytes:
+    """Take up one file of a step; what comes back marks it in the step's patch id."""
+    path = _stored(file.path)
+    row = (
+        path,
+        step,
+        file.old_id if file.old else None,
+        file.new_id if file.new else None,
+        file.new_mode if file.new else None,
+    )
+    database.execute("insert into files values (?, ?, ?, ?, ?)", row)
     database.execute("insert into units values (?, ?, ?)", (unit, step, path))
-    rows = ((line, side, unit, count) for (side, line), count in counted.items())
-    database.executemany("insert into lines values (?, ?, ?, ?)", rows)
+    rows = ((line, side, unit, count) for (side, line), count in Counter(lines(file)).items())
+    database.executemany("insert into changed values (?, ?, ?, ?)", rows)
+    return _mark(file)
 
 
 def _stored(path: str) -> str:
-    """A path as SQLite can hold it: a name that is no UTF-8 is not looked for."""
+    """A path as SQLite can hold it: in a name that is no UTF-8 no lines are looked for."""
     return path.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -223,7 +245,7 @@ _SHOW = ["-p", "-U0", "--full-index", "--no-renames", "--no-ext-diff", "--no-tex
 def _commits(objects: Objects, base: CommitId, onto: CommitId) -> Iterator[tuple[CommitId, str, Iterable[FileDiff]]]:
     """The commits of a range, oldest first, with their changes at zero context."""
     show = [*_SHOW, "--format=%x00%H %s%x00"]
-    log = [*_SETTINGS, "log", "--reverse", "--first-parent", "--no-merges", *show, f"{base}..{onto}"]
+    log = [*_SETTINGS, "log", "--reverse", "--first-parent", "-m", *show, f"{base}..{onto}"]
     parts = _parts(git.run(log, env={"GIT_DIR": str(objects.repository)}).stdout)
     next(parts)
     for head, diff in zip(parts, parts, strict=False):
@@ -251,7 +273,7 @@ def _releases(objects: Objects, base: CommitId, rungs: Sequence[Rung]) -> Iterat
 def _changes(diff: bytes) -> Iterator[FileDiff]:
     """The files of one step, one by one; what git shows of a submodule or a binary has no lines."""
     starts = [found.start() for found in _FILE_START.finditer(diff)]
-    for start, end in zip(starts, [*starts[1:], len(diff)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(diff)]):
         yield from parse(diff[start:end])
 
 

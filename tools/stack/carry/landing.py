@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which commit or release brought a patch's change upstream, under whatever name and however it was reworked on the way.
 
-A patch is held against the lines that every step of the way added and removed (see `history`): the share of its lines that a
-step has, too, is the score. Lines that many steps share (a licence header, `return None`) say nothing and are left out. Where a
-patch has too few lines to tell, it has to be the same patch, or its pull request's number has to be recorded.
+A patch is held against the lines that every step of the way added and removed, file by file (see `history`): the share of its
+lines that a step has, too, is the score. Lines that many steps share (a licence header, `return None`) say nothing and are left
+out. The same lines can stand where the patch does not act (the same guard, for another kernel): so what the score says counts
+only if the patch's own place shows it after the step, too (see `place`). `Found.place` says how much of it has to be there.
 """
 
 import itertools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from stack.carry import history
-from stack.carry.history import Index, Line, Step
+from stack.carry import history, reflow
+from stack.carry.history import Held, Index, Line, Step
 from stack.model import patch as patches
 from stack.model.diff import FileDiff
 from stack.model.ids import TreeId
@@ -25,31 +26,49 @@ LANDED = 0.9
 PARTLY = 0.5
 """From here on a part of it has; so much is enough, too, where the pull request's number says that it is the same change."""
 FEW = 3
-"""Fewer telling lines than this prove nothing by themselves."""
-COMMON = 0.02
-"""A line in more than this share of the commits (and in more than five) is common."""
+"""Fewer telling lines than this prove nothing by themselves: such a patch has to be in its place as a whole."""
+SURE = 10
+"""The same patch with so many lines is no accident, wherever it stands."""
+PLACE = 0.3
+"""So much of a patch has to be in its place, where the score says that it has landed: in a sibling's file it is nothing."""
 MORE = 0.2
 """A further commit counts where it has at least this share of the patch that the ones before lack: it landed in parts."""
 _PARTS = 3
+_REFLOWED = 0.3
+"""From here on the lines that lack are looked for with other line breaks."""
 
 _SUBJECT_NUMBER = re.compile(r"\(#(\d+)\)\s*$")
 _PULL_ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/(\d+)\b")
 _SAYS_WHERE = frozenset({"upstream", "upstream-pr", "upstream-pull", "pull-request", "pr", "forwarded", "submitted"})
 
+Place = tuple[str, Line]
+"""A line of a patch, in the file that has it."""
+Wanted = Mapping[Place, int]
+"""How often a patch has a line, by the file that has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The steps that have most of a patch (the one with most of it first), how much they have, and the lines that none has."""
+    """The steps that have most of a patch (the one with most of it first), how much they have, and the lines that none has.
+
+    `place`: how much of the patch its own place has to show after them; 0 where there is no need to look.
+    """
 
     steps: tuple[Step, ...]
     score: float
-    missing: frozenset[tuple[str, Line]] = frozenset()
+    missing: frozenset[Place] = frozenset()
     pull: int | None = None
+    place: float = PLACE
 
     @property
     def landed(self) -> bool:
         """Whether the score reaches the bar."""
         return self.score >= (PARTLY if self.pull is not None else LANDED)
+
+    @property
+    def last(self) -> Step:
+        """The step after which all of it is there."""
+        return max(self.steps)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -72,34 +91,63 @@ def pull_number(address: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def search(index: Index, files: Sequence[FileDiff], pulls: Collection[int] = ()) -> Found | None:
+def search(
+    index: Index,
+    files: Sequence[FileDiff],
+    pulls: Collection[int] = (),
+    *,
+    objects: Objects | None = None,
+    without: Collection[int] = (),
+) -> Found | None:
     """What brought a patch; None where nothing on the way has half of it.
 
     Args:
         index: the way.
         files: the patch's change.
         pulls: the numbers of the patch's own pull requests.
+        objects: the repository; without, a line is only recognised where upstream breaks it at the same places.
+        without: the numbers of the steps that are not asked for.
 
     """
-    same = index.same_patch(files)
+    same = next((step for step in index.same_patch(files) if step.number not in without), None)
     if same is not None:
-        return Found((same,), 1.0)
-    wanted = _wanted(files)
-    telling = _telling(index, wanted)
+        return Found((same,), 1.0, place=_bar(files))
+    own = wanted(files)
+    holders = index.holders({turned for _, (side, number) in own for turned in ((side, number), (-side, number))})
+    telling = {place: count for place, count in own.items() if place[1] in holders}
     for number in sorted(pulls):
         step = index.pull(number)
-        if step is not None:
-            return _in_pull(index, telling, step, number)
-    if sum(telling.values()) < FEW:
+        if step is not None and step.number not in without:
+            return _in_pull(telling, holders, step, number)
+    found = _in_steps(index, telling, _hits(_Homes(index, files), telling, holders, without))
+    if found is None:
         return None
-    found = _by_files(index, files, telling) if index.releases else _by_commits(index, telling)
-    return found if found is not None and found.score >= PARTLY else None
+    if sum(telling.values()) < FEW:
+        return replace(found, place=1) if not found.missing and len(found.steps) == 1 else None
+    if objects is not None and _REFLOWED <= found.score < LANDED:
+        found = _reflowed(objects, index, files, telling, found)
+    return found if found.score >= PARTLY else None
 
 
-def reversal(index: Index, files: Sequence[FileDiff]) -> Step | None:
-    """The last step that took a patch back; None where none did so as a whole."""
-    found = search(index, [_reversed(file) for file in files])
-    return max(found.steps) if found is not None and found.landed else None
+def _bar(files: Iterable[FileDiff]) -> float:
+    """How much of a patch its place has to show, where a step is the same patch."""
+    lines = {line for line, _ in zip((line for file in files for line in history.lines(file)), range(SURE), strict=False)}
+    return 0 if len(lines) == SURE else PLACE if len(lines) >= FEW else 1
+
+
+def reverted(index: Index, files: Sequence[FileDiff], brought: Step) -> bool:
+    """Whether upstream reverted a patch after a step had brought it, and did not bring it again."""
+    back = [step for step in index.same_patch([_reversed(file) for file in files]) if step > brought]
+    if not back:
+        return False
+    again = search(index, files, without=range(back[-1].number + 1))
+    return again is None or not again.landed
+
+
+def reversal(index: Index, files: Sequence[FileDiff], brought: Step) -> Step | None:
+    """The step that removed what another one had brought; None where none did so as a whole."""
+    found = search(index, [_reversed(file) for file in files], without=range(brought.number + 1))
+    return found.last if found is not None and found.landed else None
 
 
 def _reversed(file: FileDiff) -> FileDiff:
@@ -137,87 +185,98 @@ def _turned(lines: Sequence[bytes]) -> Iterator[bytes]:
         yield from (b"+" + line[1:] for line in together if line[:1] == b"-")
 
 
-_Wanted = Mapping[tuple[str, Line], int]
-"""How often a patch has a line, by the file that has it."""
+def wanted(files: Iterable[FileDiff]) -> Wanted:
+    """The telling lines of a patch. What a renamed file loses is lost under its old name."""
+    return Counter(
+        (file.old if line[0] < 0 and file.old else file.path, line) for file in files for line in history.lines(file)
+    )
 
 
-def _wanted(files: Sequence[FileDiff]) -> _Wanted:
-    return Counter((file.path, line) for file in files for line in history.lines(file))
+@dataclass(frozen=True, slots=True)
+class _Homes:
+    """In which other files of upstream a patch's lines may have landed: their own file has to be lost there.
+
+    Anywhere else the same lines belong to a sibling of the patch: the same change, for another kernel.
+    """
+
+    index: Index
+    files: Sequence[FileDiff]
+    known: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def has(self, path: str, other: str) -> bool:
+        """Whether a line of `path` may have landed in `other`: in the file itself, or in one that came in its stead."""
+        if path == other:
+            return True
+        if (path, other) not in self.known:
+            self.known[path, other] = self._lost(path, other) and any(one.was is None for one in self.index.touching(other))
+        return self.known[path, other]
+
+    def _lost(self, path: str, other: str) -> bool:
+        """Whether upstream has dropped a file, or has one that a patch adds somewhere else."""
+        touches = self.index.touching(path)
+        if touches:
+            return touches[-1].blob is None
+        same_name = path.rpartition("/")[2] == other.rpartition("/")[2]
+        return same_name and any(file.path == path and file.old is None for file in self.files)
 
 
-def _telling(index: Index, wanted: _Wanted) -> dict[tuple[str, Line], int]:
-    """The lines that are not common on the way."""
-    common = max(5, int(index.units * COMMON))
-    spread = {line: index.spread(line) for line in {line for _, line in wanted}}
-    return {place: count for place, count in wanted.items() if spread[place[1]] <= common}
+_Hits = Mapping[int, Mapping[Place, int]]
+"""By the step's number: which lines of a patch it has, and how often."""
 
 
-def _in_pull(index: Index, telling: _Wanted, step: Step, number: int) -> Found:
-    """How much of a patch is in the commit of its pull request."""
-    holding = {unit for unit in _units(index, telling) if index.unit(unit)[0] == step.number}
-    missing = frozenset(place for place in telling if not holding & {unit for unit, _ in index.holders(place[1])})
+def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]], without: Collection[int]) -> _Hits:
+    hits: dict[int, Counter[Place]] = defaultdict(Counter)
+    for place in telling:
+        path, (side, number) = place
+        for held in holders[side, number]:
+            if held.step not in without and homes.has(path, held.path):
+                hits[held.step][place] += held.times
+        if (path, (-side, number)) not in telling:
+            # What a step takes from one place and puts to another (it renames the file, or indents it) is nothing new.
+            for held in holders.get((-side, number), ()):
+                if held.step in hits and homes.has(path, held.path):
+                    hits[held.step][place] -= held.times
+    return hits
+
+
+def _in_pull(telling: Wanted, holders: Mapping[Line, Sequence[Held]], step: Step, number: int) -> Found:
+    """How much of a patch is in the commit of its pull request, in whatever files."""
+    missing = frozenset(place for place in telling if all(held.step != step.number for held in holders[place[1]]))
+    return Found((step,), _share(telling, missing), missing, number, place=0)
+
+
+def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
+    """The step that has most of a patch, and those that have the rest."""
     total = sum(telling.values())
-    return Found((step,), 1 - sum(telling[place] for place in missing) / total if total else 1.0, missing, number)
-
-
-def _units(index: Index, telling: _Wanted) -> set[int]:
-    return {unit for _, line in telling for unit, _ in index.holders(line)}
-
-
-def _by_commits(index: Index, telling: _Wanted) -> Found | None:
-    """The commit that has most of a patch, and those that have the rest."""
-    total = sum(telling.values())
-    per_line = Counter[Line]()
-    for (_, line), count in telling.items():
-        per_line[line] += count
-    holders = {line: dict(index.holders(line)) for line in per_line}
-    left = dict(per_line)
-    steps: list[Step] = []
-    score = 0.0
-    for _ in range(_PARTS):
-        hits: Counter[int] = Counter()
-        for line, count in left.items():
-            for unit, there in holders[line].items():
-                hits[unit] += min(count, there)
-        # The first of several with the same score: later ones only carried it on.
-        best = max(hits.items(), key=lambda item: (item[1], -item[0])) if hits else None
-        if best is None or best[1] < FEW or (steps and best[1] < MORE * total):
-            break
-        unit, share = best
-        steps.append(index.step(index.unit(unit)[0]))
-        score += share / total
-        left = {line: count for line, count in left.items() if unit not in holders[line]}
-    missing = frozenset(place for place in telling if place[1] in left)
-    return Found(tuple(steps), score, missing) if steps else None
-
-
-def _by_files(index: Index, files: Sequence[FileDiff], telling: _Wanted) -> Found | None:
-    """The releases whose files have most of a patch, file by file: first the file of the same path, else the one with most."""
-    total = sum(telling.values())
+    missing = dict(telling)
+    numbers: list[int] = []
     score = 0
-    steps: dict[int, Step] = {}
-    missing: set[tuple[str, Line]] = set()
-    for file in files:
-        own = {line: count for (path, line), count in telling.items() if path == file.path}
-        holders = {line: dict(index.holders(line)) for line in own}
-        hits: Counter[int] = Counter()
-        for line, count in own.items():
-            for unit, there in holders[line].items():
-                hits[unit] += min(count, there)
-        best = _best_file(index, hits, file.path)
-        missing |= {(file.path, line) for line in own if best not in holders[line]}
-        if best is not None:
-            score += hits[best]
-            step = index.step(index.unit(best)[0])
-            steps[step.number] = step
-    # All of it is there from the last of them on.
-    ordered = tuple(steps[number] for number in sorted(steps, reverse=True))
-    return Found(ordered, score / total, frozenset(missing)) if ordered else None
+    for _ in range(_PARTS):
+        shares = {
+            step: sum(min(missing[place], times) for place, times in own.items() if place in missing and times > 0)
+            for step, own in hits.items()
+        }
+        # The first of several with the same score: later ones only carried it on.
+        number, share = max(shares.items(), key=lambda item: (item[1], -item[0]), default=(0, 0))
+        if share < min(FEW, total) or share == 0 or (numbers and share < MORE * total):
+            break
+        numbers.append(number)
+        score += share
+        missing = {place: count for place, count in missing.items() if hits[number].get(place, 0) <= 0}
+    return Found(tuple(map(index.step, numbers)), score / total, frozenset(missing)) if numbers else None
 
 
-def _best_file(index: Index, hits: Mapping[int, int], path: str) -> int | None:
-    ranked = sorted(hits, key=lambda unit: (hits[unit], index.unit(unit)[1] == path, -unit), reverse=True)
-    return ranked[0] if ranked and (index.unit(ranked[0])[1] == path or hits[ranked[0]] >= FEW) else None
+def _reflowed(objects: Objects, index: Index, files: Sequence[FileDiff], telling: Wanted, found: Found) -> Found:
+    """The same with the lines that a step has with other line breaks."""
+    there = {place for step in found.steps for place in reflow.there(objects, index, step, files, found.missing)}
+    missing = found.missing - there
+    return replace(found, missing=missing, score=_share(telling, missing)) if there else found
+
+
+def _share(telling: Wanted, missing: Collection[Place]) -> float:
+    """How much of a patch is not missing."""
+    total = sum(telling.values())
+    return 1 - sum(telling[place] for place in missing) / total if total else 1.0
 
 
 def present(objects: Objects, tree: TreeId, files: Iterable[FileDiff]) -> float:
