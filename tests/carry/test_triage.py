@@ -247,7 +247,7 @@ def test_without_history_the_release_is_named(upstream: Upstream, tmp_path: Path
     upstream.tag("v1.0")
     for name, files in (
         ("v1.1", {"a.py": BODY[1:] + FUNCTION}),
-        ("v1.2", {"a.py": BODY[2:], "b.py": [*BODY[:5], "value_5 = other(5)", *BODY[6:]]}),
+        ("v1.2", {"a.py": BODY[2:] + FUNCTION, "b.py": [*BODY[:5], "value_5 = other(5)", *BODY[6:]]}),
     ):
         git.run(["checkout", "--quiet", "--orphan", f"release-{name}"], cwd=upstream.folder)
         upstream.commit(name, dict(files))
@@ -352,3 +352,143 @@ def test_a_patch_that_does_not_fit_its_base_is_told_beside_the_others(upstream: 
     assert rows[0].carried.evidence == ("does not apply to the base",)
     with pytest.raises(StackError, match=r"bad\.patch does not apply to the base \(a\.py:58.*--independent"):
         triage.triage(upstream.folder, Range("base", "main"), [bad, good], cache=tmp_path / "cache")
+
+
+OTHER = ["", "def second(items):", *[f"    yield handle_{n}(items, {n})" for n in range(3)]]
+
+
+def test_what_upstream_lacks_is_never_dropped_with_the_rest(upstream: Upstream, tmp_path: Path) -> None:
+    """Most of a patch has landed; a small part, in another file or beside it, has not."""
+    large = [f"def large_{n}(items):\n    return transform_{n}(items)" for n in range(30)]
+    small = ["value_0 = compute_otherwise(0)", *BODY[1:]]
+    patch = upstream.fork("Both", {"a.py": [*BODY, *large], "b.py": small})
+    upstream.commit("Large", {"a.py": [*BODY, *large]})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert row.carried.outcome is Outcome.PARTLY_LANDED
+    assert row.exported is not None
+    assert b"+value_0 = compute_otherwise(0)" in row.exported
+    assert b"large_" not in row.exported
+
+
+def test_a_common_line_that_is_missing_stays(upstream: Upstream, tmp_path: Path) -> None:
+    for number in range(9):
+        upstream.commit(f"More {number}", {f"n{number}.py": ["return_value_of_all()", f"x_{number} = 1"]})
+    patch = upstream.fork("Both", {"a.py": BODY + FUNCTION, "b.py": ["return_value_of_all()", *BODY]})
+    upstream.commit("Collect", {"a.py": BODY + FUNCTION})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert row.carried.outcome is Outcome.PARTLY_LANDED
+    assert row.exported is not None
+    assert b"+return_value_of_all()" in row.exported
+
+
+def test_a_residue_keeps_together_what_stands_together(upstream: Upstream, tmp_path: Path) -> None:
+    """Of a block of which upstream has some lines, nothing is cut out: half of it would be code that nobody wrote."""
+    block = [
+        *FUNCTION,
+        "    for item in items:",
+        "        check(item, result)",
+        "    for item in items:",
+        "        send(item, result)",
+    ]
+    patch = upstream.fork("Both", {"a.py": BODY + block, "b.py": BODY + OTHER})
+    upstream.commit("Some", {"a.py": BODY + FUNCTION + ["    for item in items:", "        check(item, result)"]})
+    upstream.commit("Rework", {"a.py": [*BODY, "", "def collect(items, result):", "    return items"]})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    text = row.carried.residue.decode()
+    assert ("+    for item in items:" in text) == ("+        send(item, result)" in text)
+    assert text.count("+    for item in items:") in (0, 2)
+
+
+def test_a_release_on_the_side_decides_nothing(upstream: Upstream, tmp_path: Path) -> None:
+    """A release branch takes a change that the main line never has; another one is in its way there only."""
+    taken = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    blocked = upstream.fork("Change five", {"b.py": [*BODY[:5], "value_5 = mine(5)", *BODY[6:]]})
+    upstream.tag("v1.0")
+    git.run(["checkout", "--quiet", "-b", "release"], cwd=upstream.folder)
+    files = {"a.py": BODY + FUNCTION, "b.py": [*BODY[:5], "value_5 = released(5)", *BODY[6:]]}
+    upstream.commit("Only here", dict(files))
+    upstream.tag("v1.1")
+    git.run(["checkout", "--quiet", "main"], cwd=upstream.folder)
+    upstream.commit("Go on", {"c.py": ["c = 1"]})
+    upstream.tag("v1.2")
+    for through in ((), ("auto",), ("v1.1",)):
+        span = Range("v1.0", "v1.2", through)
+        found = triage.triage(upstream.folder, span, [taken, blocked], cache=tmp_path / "cache", independent=True)
+        assert [row.carried.outcome for row in found.rows] == [Outcome.CLEAN] * 2, through
+        assert [row.exported for row in found.rows] == [taken.read_bytes(), blocked.read_bytes()]
+
+
+def test_a_ladder_ends_where_a_jump_does(upstream: Upstream, tmp_path: Path) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    upstream.tag("v1.0")
+    upstream.commit("Collect items", {"a.py": BODY + FUNCTION})
+    upstream.tag("v1.1")
+    upstream.commit("Revert it", {"a.py": BODY})
+    upstream.tag("v1.2")
+    for through in ((), ("auto",)):
+        row = triage.triage(upstream.folder, Range("v1.0", "v1.2", through), [patch], cache=tmp_path / "cache").rows[0]
+        assert (row.carried.outcome, row.carried.landed) == (Outcome.CLEAN, None)
+        assert "dropped it again" in "; ".join(row.carried.evidence)
+
+
+@pytest.mark.parametrize(
+    ("through", "said"),
+    [
+        (("v1.3",), "v1.3 comes after v1.2"),
+        (("v1.1", "v1.0.5"), "v1.0.5 comes before v1.1"),
+        (("v1.1", "v1.1"), "v1.1 is given twice"),
+        (("none",), "has no commit 'none'"),
+        (("auto", "v1.1"), "has no commit 'auto'"),
+    ],
+)
+def test_rungs_that_are_no_ladder_are_refused(upstream: Upstream, tmp_path: Path, through: tuple[str, ...], said: str) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    for number, tag in enumerate(("v1.0", "v1.0.5", "v1.1", "v1.2", "v1.3")):
+        upstream.commit(tag, {"c.py": [f"c = {number}"]})
+        upstream.tag(tag)
+    with pytest.raises(StackError, match=said):
+        triage.triage(upstream.folder, Range("v1.0", "v1.2", through), [patch], cache=tmp_path / "cache")
+
+
+def test_in_a_series_a_conflict_names_who_broke_that_patch(upstream: Upstream, tmp_path: Path) -> None:
+    """The first patch of a series changes the file, too: that upstream does not have it breaks nothing."""
+    git.run(["checkout", "--quiet", "--detach", "base"], cwd=upstream.folder)
+    commits = []
+    for name, lines in (
+        ("One", [*BODY[:20], "value_20 = mine(20)", *BODY[21:]]),
+        ("Two", [*BODY[:20], "value_20 = mine(20)", *BODY[21:50], "value_50 = mine(50)", *BODY[51:]]),
+    ):
+        commits.append(upstream.commit(name, {"a.py": lines}))
+    files = []
+    for commit in commits:
+        file = upstream.patches / f"{commit}.patch"
+        file.write_bytes(git.run(["format-patch", "-1", "--stdout", commit], cwd=upstream.folder).stdout)
+        files.append(file)
+    git.run(["checkout", "--quiet", "main"], cwd=upstream.folder)
+    upstream.commit("Unrelated", {"a.py": [*BODY, "end = 1"]})
+    broke = upstream.commit("Breaks fifty", {"a.py": [*BODY[:50], "value_50 = theirs(50)", *BODY[51:], "end = 1"]})
+    upstream.commit("After it", {"a.py": [*BODY[:50], "value_50 = theirs(50)", *BODY[51:], "end = 2"]})
+    rows = triage.triage(upstream.folder, Range("base", "main"), files, cache=tmp_path / "cache").rows
+    assert [row.carried.outcome for row in rows] == [Outcome.CLEAN, Outcome.CONFLICT]
+    assert [one.commit for one in rows[1].carried.conflicts[0].upstream] == [broke]
+
+
+def test_an_empty_commit_upstream(upstream: Upstream, tmp_path: Path) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    git.run(["commit", "--quiet", "--allow-empty", "-m", "Nothing"], cwd=upstream.folder)
+    upstream.commit("Other", {"b.py": BODY[1:]})
+    assert upstream.outcome(patch, cache=tmp_path / "cache")[0].carried.outcome is Outcome.CLEAN
+
+
+def test_a_topic_branch_that_was_merged(upstream: Upstream, tmp_path: Path) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    git.run(["checkout", "--quiet", "-b", "topic"], cwd=upstream.folder)
+    upstream.commit("Gather", {"a.py": BODY + FUNCTION})
+    git.run(["checkout", "--quiet", "main"], cwd=upstream.folder)
+    upstream.commit("Beside it", {"b.py": BODY[1:]})
+    git.run(["merge", "--quiet", "--no-ff", "-m", "Merge pull request #5 from topic", "topic"], cwd=upstream.folder)
+    upstream.commit("Rework", {"a.py": [*BODY, *FUNCTION[:3], "        log(items)", *FUNCTION[4:]]})
+    carried = upstream.outcome(patch, cache=tmp_path / "cache")[0].carried
+    assert carried.outcome is Outcome.LANDED
+    assert carried.landed is not None
+    assert carried.landed.subject == "Merge pull request #5 from topic"

@@ -23,10 +23,13 @@ def conflicts(
     merges: FileMerges,
     index: Index | None,
     rung: Rung,
+    unpatched: TreeId,
     trees: tuple[TreeId, TreeId, TreeId],
     found: Sequence[Conflict],
 ) -> tuple[Conflict, ...]:
     """Conflicts with the upstream commits that caused them; `trees` are those before the patch, of the new base, and after it.
+
+    `unpatched` is the old base without the patches before it.
 
     First comes the commit since which the patch no longer merges (found by bisection over those that changed the file), then
     others that changed the lines in conflict.
@@ -37,7 +40,7 @@ def conflicts(
             causes: tuple[Upstream, ...] = (Upstream(rung.commit, rung.name, release=True),)
         else:
             touches = index.touching(conflict.path)
-            first = _first(objects, merges, touches, conflict.path, trees)
+            first = _first(objects, merges, touches, conflict.path, unpatched, trees)
             others = _same_lines(objects, index, touches, conflict, trees)
             causes = tuple(dict.fromkeys(Upstream(touch.step.commit, touch.step.subject) for touch in (*first, *others)))[
                 :_MOST
@@ -47,10 +50,15 @@ def conflicts(
 
 
 def _first(
-    objects: Objects, merges: FileMerges, touches: Sequence[Touch], path: str, trees: tuple[TreeId, TreeId, TreeId]
+    objects: Objects,
+    merges: FileMerges,
+    touches: Sequence[Touch],
+    path: str,
+    unpatched: TreeId,
+    trees: tuple[TreeId, TreeId, TreeId],
 ) -> tuple[Touch, ...]:
-    """The first commit with whose version of the file the patch is in conflict."""
-    base, theirs = objects.entry(trees[0], path), objects.entry(trees[2], path)
+    """The first commit with whose version of the file, and the patches before on top of it, the patch is in conflict."""
+    bare, base, theirs = (objects.entry(tree, path) for tree in (unpatched, trees[0], trees[2]))
 
     def fails(touch: Touch) -> bool:
         if touch.blob is None or touch.mode is None:
@@ -59,7 +67,14 @@ def _first(
             return True  # both add it, or the patch removes what upstream changes
         if touch.mode not in FILES or base.mode not in FILES or theirs.mode not in FILES:
             return True
-        triple = Triple(base, Entry(touch.mode, touch.blob), theirs)
+        ours: Entry | None = Entry(touch.mode, touch.blob)
+        if bare is not None and bare != base and ours is not None:
+            below = Triple(bare, ours, base)
+            merge_files(objects, merges, [below])
+            ours = None if merges[below].conflicts else merges[below].entry
+        if ours is None:
+            return False  # a patch before it is in conflict there: that is another conflict's cause
+        triple = Triple(base, ours, theirs)
         if triple.ours in (triple.base, triple.theirs):
             return False
         merge_files(objects, merges, [triple])

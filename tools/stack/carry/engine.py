@@ -115,7 +115,8 @@ def carry(
     sources = apply.chain(objects, base, patches)
     climb = _Climb(objects, base, rungs, resolved or {}, aids)
     climb.edits = edits(patches)
-    links = [_Link(patch, source) for patch, source in zip(patches, sources, strict=True)]
+    pairs = zip((base, *sources), sources, strict=False)
+    links = [_Link(patch, pair[1], pair) for patch, pair in zip(patches, pairs, strict=True)]
     with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
         for number in range(len(rungs)):
             climb.rung(number, links, export.add if number == len(rungs) - 1 else None)
@@ -167,7 +168,11 @@ class _Link:
 
     patch: Patch
     origin: CommitId
+    pair: tuple[CommitId, CommitId]
+    """The commits before and after it, where it stands."""
     row: Carried | None = None
+    stopped: Carried | None = None
+    """What it was at the first rung, but the last, onto which it did not go."""
     told: list[str] = field(default_factory=list)
     outcome: Outcome = Outcome.CLEAN
     residue: bytes = b""
@@ -212,23 +217,29 @@ class _Climb:
 
     def rung(self, number: int, links: Sequence[_Link], written: Callable[[CommitId, Carried], None] | None) -> None:
         """Carry what is alive to the next rung; `written` is told of every patch that has its commit there."""
-        before = self.rungs[number - 1].commit if number else self.base
         tip = self.rungs[number].commit
+        last = number == len(self.rungs) - 1
         alive = [link for link in links if link.alive]
-        standing = [before, *(link.row.commit if link.row and link.row.commit else link.origin for link in alive)]
-        trees = [self.objects.tree_of(commit) for commit in standing]
+        trees = [self.objects.tree_of(commit) for link in alive[:1] for commit in link.pair[:1]]
+        trees += [self.objects.tree_of(link.pair[1]) for link in alive]
         self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits)
         rows: list[Carried] = []
-        for link, was, source in zip(alive, standing, standing[1:], strict=False):
-            row = self._one(number, link, was, source, tip)
+        for link in alive:
+            row = self._one(number, link, *link.pair, tip)
             if row.outcome is Outcome.CONFLICT:
                 row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
+            rows.append(row)
+            if row.commit is None and not last and not row.by_hand:
+                # Perhaps only a release on the side has it, or is in its way: the last rung decides.
+                link.stopped = link.stopped or row
+                continue
+            row = _concluded(row, link.stopped) if last and link.stopped is not None else row
             self._note(number, link, row)
             if row.commit is not None:
+                link.pair = (row.tip, row.commit)
                 tip = row.commit
                 if written is not None:
                     written(link.origin, row)
-            rows.append(row)
 
     def _note(self, number: int, link: _Link, row: Carried) -> None:
         """Keep what a lower rung has to tell: the rows above it will be clean."""
@@ -272,7 +283,7 @@ class _Climb:
             return None
         if found.landed:
             if not self._is_gone(link.patch, found, trees, merged):
-                return self._landed(row, found)
+                return self._landed_but(row, found, trees)
             link.told.append(self._taken_back(link.patch, found))
             return None
         if merged.conflicts:
@@ -337,7 +348,7 @@ class _Climb:
         landed = self.way.landed(found)
         evidence = [self.way.word(found)]
         onto = self.objects.tree_of(self.rungs[-1].commit)
-        if landing.present(self.objects, onto, apply.files(row.patch)) < _STILL_THERE:
+        if landing.present(self.objects, self.aids.index, onto, apply.files(row.patch)) < _STILL_THERE:
             evidence.append("most of it was changed again since")
         return replace(row, outcome=Outcome.LANDED, landed=landed, evidence=("; ".join(evidence),))
 
@@ -348,7 +359,7 @@ class _Climb:
         """
         onto = self.objects.tree_of(self.rungs[-1].commit)
         files = apply.files(patch)
-        if landing.present(self.objects, onto, files) >= _STILL_THERE:
+        if landing.present(self.objects, self.aids.index, onto, files) >= _STILL_THERE:
             return False
         before, _, after = trees
         if (place.share(self.objects, self.merges, files, (before, after), onto) or 0) >= _STILL_THERE:
@@ -365,19 +376,48 @@ class _Climb:
         since = f" with {by.commit[:12]} {by.subject}" if by is not None else ""
         return f"upstream had it ({self.way.word(found)}) and dropped it again{since}"
 
+    def _landed_but(self, row: Carried, found: Found, trees: _Trees) -> Carried:
+        """A patch that has landed; what upstream has not brought of it is carried where it fits, and shown where it does not."""
+        row = self._left(row, found, trees)
+        if not row.residue:
+            return self._landed(row, found)
+        again = self._again(row, trees)
+        if again is not None:
+            return again if again.commit is not None else self._landed(replace(row, residue=b""), found)
+        landed = self._landed(row, found)
+        files = ", ".join(sorted({file.path for file in parse(row.residue)}))
+        return replace(landed, evidence=(*landed.evidence, f"not as it was in {files}: see the residue"))
+
     def _partly(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
         """Carry what upstream lacks of a patch in conflict."""
+        row = self._left(row, found, trees)
+        again = self._again(row, trees)
+        if again is not None and again.commit is not None:
+            return again
+        return replace(row, outcome=Outcome.PARTLY_LANDED, conflicts=self._blamed(row, trees, merged))
+
+    def _left(self, row: Carried, found: Found, trees: _Trees) -> Carried:
+        """The row of a patch of which a part has landed, with that and with what is left."""
         assert self.way is not None
-        before, ours, after = trees
-        landed = self.way.landed(found)
-        left = residue.residue(self.objects, before, after, found.missing)
-        row = replace(row, landed=landed, residue=residue.difference(self.objects, before, left))
-        again = merge(self.objects, self.merges, before, ours, left)
-        evidence = (self.way.word(found), f"missing in {', '.join(found.files)}")
-        if again.conflicts or again.tree == ours:
-            named = self._blamed(row, trees, merged)
-            return replace(row, outcome=Outcome.PARTLY_LANDED, conflicts=named, evidence=evidence)
-        return self._carried(row, again.tree, evidence, Outcome.PARTLY_LANDED)
+        assert self.aids is not None
+        assert self.aids.index is not None
+        before, _, after = trees
+        there = landing.brought(self.aids.index, apply.files(row.patch), found)
+        left = residue.residue(self.objects, before, after, there)
+        diff = residue.difference(self.objects, before, left) if left != before else b""
+        said = (self.way.word(found), *([f"missing in {', '.join(found.files)}"] if found.files else []))
+        return replace(row, landed=self.way.landed(found), residue=diff, left=left, evidence=said)
+
+    def _again(self, row: Carried, trees: _Trees) -> Carried | None:
+        """What is left of a patch, carried; without a commit where nothing of it is new, None where it is in conflict."""
+        before, ours, _ = trees
+        assert row.left is not None
+        again = merge(self.objects, self.merges, before, ours, row.left)
+        if again.conflicts:
+            return None
+        if again.tree == ours:
+            return row
+        return self._carried(row, again.tree, row.evidence, Outcome.PARTLY_LANDED)
 
     def _conflict(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
         evidence: tuple[str, ...] = ()
@@ -393,8 +433,23 @@ class _Climb:
     def _blamed(self, row: Carried, trees: _Trees, merged: Merged) -> tuple[Conflict, ...]:
         if self.aids is None:
             return merged.conflicts
-        rung = next(rung for rung in self.rungs if rung.name == row.rung)
-        return blame.conflicts(self.objects, self.merges, self.aids.index, rung, trees, merged.conflicts)
+        number = [rung.name for rung in self.rungs].index(row.rung)
+        unpatched = self.objects.tree_of(self.rungs[number - 1].commit if number else self.base)
+        rung = self.rungs[number]
+        return blame.conflicts(self.objects, self.merges, self.aids.index, rung, unpatched, trees, merged.conflicts)
+
+
+def _concluded(row: Carried, stopped: Carried) -> Carried:
+    """A patch on the new base that stopped at a rung below: what is told of it, and by which rung."""
+    had = stopped.outcome is Outcome.LANDED
+    if row.commit is not None:
+        said = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
+        return replace(row, evidence=(said, *row.evidence))
+    if row.outcome is Outcome.LANDED:
+        return replace(row, rung=stopped.rung if had else row.rung, evidence=stopped.evidence if had else row.evidence)
+    if had:
+        return replace(stopped, tree=row.tree, tip=row.tip, evidence=(*stopped.evidence, "changed again since"))
+    return stopped
 
 
 def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[CommitId, CommitId]) -> bool:

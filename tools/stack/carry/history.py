@@ -34,6 +34,7 @@ _SHORTEST = 3
 COMMON = 0.02
 """A line in more than this share of the steps (of the changed files, where the steps are releases) is common: it tells nothing."""
 _FEW_STEPS = 5
+_RENAMES = 3
 _COMMON_AMONG = "select side, hash from common where hash in (select value from json_each(?))"
 _HOLDERS = """select side, hash, step, path, count from lines join units on number = unit
     where hash in (select value from json_each(?))"""
@@ -66,6 +67,14 @@ class Touch(NamedTuple):
     blob: str | None
     mode: int | None
     was: str | None
+
+
+class _Likely(NamedTuple):
+    """What a file may have been renamed to: whether it is the same, and how many parts at the end of its path are."""
+
+    same: bool
+    end: int
+    path: str
 
 
 class Held(NamedTuple):
@@ -120,6 +129,20 @@ class Index:
             (_stored(path),),
         )
         return [Touch(Step(number, CommitId(commit), subject), *rest) for number, commit, subject, *rest in rows]
+
+    def name(self, path: str) -> str:
+        """A file's name at the end of the way: where it went when it was renamed, as far as that can be told."""
+        for _ in range(_RENAMES):
+            touches = self.touching(path)
+            if not touches or touches[-1].blob is not None:
+                break
+            came = self.database.execute("select path, blob from files where step = ? and was is null", (touches[-1].step.number,))
+            likely = [_Likely(blob == touches[-1].was, _shared_end(path, other), other) for other, blob in came]
+            best = max((one for one in likely if one.same or one.end), default=None)
+            if best is None:
+                break
+            path = best.path
+        return path
 
     def _found(self, ask: str, value: int) -> list[Step]:
         return [self.step(number) for (number,) in self.database.execute(ask, (value,)).fetchall()]
@@ -231,6 +254,12 @@ def _insert(database: sqlite3.Connection, unit: int, step: int, file: FileDiff) 
     rows = ((line, side, unit, count) for (side, line), count in Counter(lines(file)).items())
     database.executemany("insert into changed values (?, ?, ?, ?)", rows)
     return _mark(file)
+
+
+def _shared_end(path: str, other: str) -> int:
+    """How many parts at the end of two paths are the same."""
+    pairs = zip(reversed(path.split("/")), reversed(other.split("/")), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _stored(path: str) -> str:

@@ -187,9 +187,37 @@ def _turned(lines: Sequence[bytes]) -> Iterator[bytes]:
 
 def wanted(files: Iterable[FileDiff]) -> Wanted:
     """The telling lines of a patch. What a renamed file loses is lost under its old name."""
-    return Counter(
-        (file.old if line[0] < 0 and file.old else file.path, line) for file in files for line in history.lines(file)
-    )
+    return Counter((_home(file, line), line) for file in files for line in history.lines(file))
+
+
+def place_of(file: FileDiff, line: bytes) -> Place | None:
+    """A line of a hunk as a patch's `wanted` lines name it; None where it tells nothing."""
+    told = history.telling(line)
+    return (_home(file, told), told) if told is not None else None
+
+
+def _home(file: FileDiff, line: Line) -> str:
+    return file.old if line[0] < 0 and file.old else file.path
+
+
+def brought(index: Index, files: Sequence[FileDiff], found: Found) -> Counter[Place]:
+    """How often the steps of a landing have each line of a patch; common lines, too, where the patch is in them as it is."""
+    own = wanted(files)
+    if any(step in found.steps for step in index.same_patch(files)):
+        return Counter(own)
+    holders = index.holders({line for _, line in own})
+    steps = {step.number for step in found.steps}
+    homes = _Homes(index, files)
+    there: Counter[Place] = Counter()
+    for place, count in own.items():
+        path, line = place
+        if line not in holders or place in found.missing:
+            continue
+        times = sum(
+            held.times for held in holders[line] if held.step in steps and (not found.place or homes.has(path, held.path))
+        )
+        there[place] = times or count  # with other line breaks
+    return there
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,19 +258,17 @@ def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]]
         path, (side, number) = place
         for held in holders[side, number]:
             if held.step not in without and homes.has(path, held.path):
-                hits[held.step][place] += held.times
-        if (path, (-side, number)) not in telling:
-            # What a step takes from one place and puts to another (it renames the file, or indents it) is nothing new.
-            for held in holders.get((-side, number), ()):
-                if held.step in hits and homes.has(path, held.path):
-                    hits[held.step][place] -= held.times
+                # What a step takes from one file and puts into another (it renames it) is nothing new.
+                back = (one.times for one in holders.get((-side, number), ()) if one.step == held.step and one.path != held.path)
+                hits[held.step][place] += max(0, held.times - sum(back))
     return hits
 
 
 def _in_pull(telling: Wanted, holders: Mapping[Line, Sequence[Held]], step: Step, number: int) -> Found:
     """How much of a patch is in the commit of its pull request, in whatever files."""
     missing = frozenset(place for place in telling if all(held.step != step.number for held in holders[place[1]]))
-    return Found((step,), _share(telling, missing), missing, number, place=0)
+    # A patch without a telling line has nothing that the number could be held against.
+    return Found((step,), _share(telling, missing) if telling else 0.0, missing, number, place=0)
 
 
 def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
@@ -253,7 +279,7 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
     score = 0
     for _ in range(_PARTS):
         shares = {
-            step: sum(min(missing[place], times) for place, times in own.items() if place in missing and times > 0)
+            step: sum(min(missing[place], times) for place, times in own.items() if place in missing)
             for step, own in hits.items()
         }
         # The first of several with the same score: later ones only carried it on.
@@ -262,7 +288,7 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
             break
         numbers.append(number)
         score += share
-        missing = {place: count for place, count in missing.items() if hits[number].get(place, 0) <= 0}
+        missing = {place: count for place, count in missing.items() if not hits[number].get(place)}
     return Found(tuple(map(index.step, numbers)), score / total, frozenset(missing)) if numbers else None
 
 
@@ -279,14 +305,14 @@ def _share(telling: Wanted, missing: Collection[Place]) -> float:
     return 1 - sum(telling[place] for place in missing) / total if total else 1.0
 
 
-def present(objects: Objects, tree: TreeId, files: Iterable[FileDiff]) -> float:
+def present(objects: Objects, index: Index, tree: TreeId, files: Iterable[FileDiff]) -> float:
     """The share of a patch's change that a tree shows: added lines that are in its file, removed ones that are not.
 
-    A file that the tree lacks counts as showing nothing of what was added.
+    A file that was renamed on the way is looked for under its later name; one that the tree lacks shows nothing of what was added.
     """
     there = total = 0
     for file in files:
-        entry = objects.entry(tree, file.path)
+        entry = objects.entry(tree, file.path) or objects.entry(tree, index.name(file.path))
         data = objects.read(entry.id) if entry is not None and entry.mode in FILES else b""
         have = {history.hashed(line) for line in data.split(b"\n")}
         for side, line in history.lines(file):

@@ -93,6 +93,8 @@ class Carried:
     landed: Landed | None = None
     residue: bytes = b""
     """The diff of what a partly landed patch still changes."""
+    left: TreeId | None = None
+    """The tree before it with that change."""
     by_hand: bool = False
 
     @property

@@ -142,14 +142,53 @@ def _carried(
 
 
 def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
-    """The rungs between the ends, without them."""
+    """The rungs between the ends, without them.
+
+    Raises:
+        StackError: no such revision, or they do not lead up from one end to the other.
+
+    """
     names = list(span.through)
     if names == [AUTO]:
-        names = ladder.between(git.text(["tag", "--list"], cwd=repo).splitlines(), span.base, span.onto)
-        if not names and None in (ladder.version(span.base), ladder.version(span.onto)):
-            merged = ["tag", "--list", "--merged", _revision(repo, span.onto), "--no-merged", _revision(repo, span.base)]
-            names = ladder.ordered(git.text(merged, cwd=repo).splitlines())
-    return tuple(Rung(name, _revision(repo, name)) for name in names if name not in (span.base, span.onto))
+        return _releases(repo, span)
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise StackError(f"{twice} is given twice", "name each rung once, the oldest first")
+    rungs = [Rung(name, _revision(repo, name)) for name in names if name not in (span.base, span.onto)]
+    way = [*rungs, Rung(span.onto, _revision(repo, span.onto))]
+    for place, rung in enumerate(way[:-1]):
+        later = next((one for one in way[place + 1 :] if one.commit != rung.commit and _contains(repo, rung, one)), None)
+        if later is not None and later is way[-1]:
+            raise StackError(f"{rung.name} comes after {later.name}", "name rungs between --base and --onto")
+        if later is not None:
+            raise StackError(f"{later.name} comes before {rung.name}", "name the oldest first")
+    return tuple(rungs)
+
+
+def _releases(repo: Path, span: Range) -> tuple[Rung, ...]:
+    """The releases between the ends; one that stands on a branch of its own is met where that branch began.
+
+    What only such a branch has is not on the way: upstream's next release may never have it.
+    """
+    names = ladder.between(git.text(["tag", "--list"], cwd=repo).splitlines(), span.base, span.onto)
+    base, onto = _revision(repo, span.base), _revision(repo, span.onto)
+    if not names and None in (ladder.version(span.base), ladder.version(span.onto)):
+        merged = ["tag", "--list", "--merged", onto, "--no-merged", base]
+        names = ladder.ordered(git.text(merged, cwd=repo).splitlines())
+    rungs: dict[CommitId, Rung] = {}
+    for name in names:
+        commit = _revision(repo, name)
+        begun = git.run(["merge-base", commit, onto], cwd=repo, accept=(0, 1)).stdout.decode("ascii").strip()
+        rung = Rung(name, CommitId(begun) if begun else commit)
+        if rung.commit not in (base, onto) and not (begun and _contains(repo, Rung("", base), rung)):
+            rungs.setdefault(rung.commit, rung)
+    return tuple(rungs.values())
+
+
+def _contains(repo: Path, rung: Rung, other: Rung) -> bool:
+    """Whether a rung has another one in its history."""
+    asked = ["merge-base", "--is-ancestor", other.commit, rung.commit]
+    return git.run(asked, cwd=repo, accept=(0, 1)).returncode == 0
 
 
 def _objects_folder(repo: Path) -> Path:

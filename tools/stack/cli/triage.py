@@ -16,6 +16,7 @@ from stack.cli.common import (
     print_table,
     through_names,
 )
+from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
@@ -83,6 +84,8 @@ def command(
 def _known(folder: Path) -> "Resolutions":
     from stack.carry.resolutions import Resolutions  # noqa: PLC0415
 
+    if not folder.is_dir():
+        raise StackError(f"{folder} is no folder", "name a stack's stacks/resolutions")
     return Resolutions.load(folder)
 
 
