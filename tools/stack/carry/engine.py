@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stack.carry import apply, blame, landing, place, residue
+from stack.carry import apply, blame, landing, residue
 from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.ladder import Rung
 from stack.carry.landing import Found
 from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
+from stack.carry.place import Judge
 from stack.carry.way import Way
 from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
@@ -21,10 +22,6 @@ from stack.store.objects import Objects
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
-
-_STILL_THERE = 0.5
-"""Where less than this share of a landed change is left in the new base, it was changed again, or taken back."""
-
 
 _SIBLINGS = 4
 """So many commits with a patch's lines are looked at."""
@@ -214,6 +211,8 @@ class _Climb:
         self.edits: Edits = {}
         self.way = Way(objects, base, rungs, aids.index) if aids is not None and aids.index is not None else None
         self.found: dict[str, Found | None] = {}
+        tree = objects.tree_of(rungs[-1].commit)
+        self.judge = Judge(objects, self.merges, aids.index, tree) if aids is not None and aids.index is not None else None
 
     def rung(self, number: int, links: Sequence[_Link], written: Callable[[CommitId, Carried], None] | None) -> None:
         """Carry what is alive to the next rung; `written` is told of every patch that has its commit there."""
@@ -282,7 +281,8 @@ class _Climb:
         if found is None or self.way is None:
             return None
         if found.landed:
-            if not self._is_gone(link.patch, found, trees, merged):
+            assert self.judge is not None
+            if not self.judge.is_gone(found, apply.files(link.patch), trees, bool(merged.conflicts)):
                 return self._landed_but(row, found, trees)
             link.told.append(self._taken_back(link.patch, found))
             return None
@@ -312,28 +312,13 @@ class _Climb:
         found = self._search(patch)
         other: set[int] = set()
         for _ in range(_SIBLINGS):
-            if found is None or self.way is None or not self.way.reached(found, number):
+            if found is None or self.way is None or self.judge is None or not self.way.reached(found, number):
                 return None
-            if not (found.landed or look) or self._in_place(found, patch, trees):
+            if not (found.landed or look) or self.judge.in_place(found, apply.files(patch), trees):
                 return found
-            assert self.aids is not None
-            assert self.aids.index is not None
             other |= {step.number for step in found.steps}
-            found = landing.search(self.aids.index, apply.files(patch), objects=self.objects, without=other)
+            found = landing.search(self.judge.index, apply.files(patch), objects=self.objects, without=other)
         return None
-
-    def _in_place(self, found: Found, patch: Patch, trees: _Trees) -> bool:
-        """Whether the patch's own place shows what was found, on the new base or just after the step that brought it."""
-        if not found.place:
-            return True
-        before, ours, after = trees
-        files = apply.files(patch)
-        then = self.objects.tree_of(found.last.commit)
-        for tree in (then,) if found.place == 1 else (ours, then):
-            share = place.share(self.objects, self.merges, files, (before, after), tree)
-            if share >= found.place if share is not None else found.place < 1:
-                return True
-        return place.anchored(self.objects, files, before, then) >= found.place
 
     def _empty(self, row: Carried, number: int, trees: _Trees) -> Carried:
         """The merge leaves nothing: the base has the change by now."""
@@ -345,34 +330,17 @@ class _Climb:
 
     def _landed(self, row: Carried, found: Found) -> Carried:
         assert self.way is not None
+        assert self.judge is not None
         landed = self.way.landed(found)
         evidence = [self.way.word(found)]
-        onto = self.objects.tree_of(self.rungs[-1].commit)
-        if landing.present(self.objects, self.aids.index, onto, apply.files(row.patch)) < _STILL_THERE:
+        if not self.judge.is_there(apply.files(row.patch)):
             evidence.append("most of it was changed again since")
         return replace(row, outcome=Outcome.LANDED, landed=landed, evidence=("; ".join(evidence),))
 
-    def _is_gone(self, patch: Patch, found: Found, trees: _Trees, merged: Merged) -> bool:
-        """Whether upstream had the change and dropped it again: little of it is there, and it merges as if nothing had been.
-
-        Where it does not merge, there has to be a commit that reverted it.
-        """
-        onto = self.objects.tree_of(self.rungs[-1].commit)
-        files = apply.files(patch)
-        if landing.present(self.objects, self.aids.index, onto, files) >= _STILL_THERE:
-            return False
-        before, _, after = trees
-        if (place.share(self.objects, self.merges, files, (before, after), onto) or 0) >= _STILL_THERE:
-            return False
-        assert self.aids is not None
-        assert self.aids.index is not None
-        return not merged.conflicts or landing.reverted(self.aids.index, apply.files(patch), found.last)
-
     def _taken_back(self, patch: Patch, found: Found) -> str:
         assert self.way is not None
-        assert self.aids is not None
-        assert self.aids.index is not None
-        by = landing.reversal(self.aids.index, apply.files(patch), found.last)
+        assert self.judge is not None
+        by = landing.reversal(self.judge.index, apply.files(patch), found.last)
         since = f" with {by.commit[:12]} {by.subject}" if by is not None else ""
         return f"upstream had it ({self.way.word(found)}) and dropped it again{since}"
 

@@ -136,7 +136,9 @@ class Index:
             touches = self.touching(path)
             if not touches or touches[-1].blob is not None:
                 break
-            came = self.database.execute("select path, blob from files where step = ? and was is null", (touches[-1].step.number,))
+            came = self.database.execute(
+                "select path, blob from files where step = ? and was is null", (touches[-1].step.number,)
+            )
             likely = [_Likely(blob == touches[-1].was, _shared_end(path, other), other) for other, blob in came]
             best = max((one for one in likely if one.same or one.end), default=None)
             if best is None:

@@ -259,7 +259,9 @@ def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]]
         for held in holders[side, number]:
             if held.step not in without and homes.has(path, held.path):
                 # What a step takes from one file and puts into another (it renames it) is nothing new.
-                back = (one.times for one in holders.get((-side, number), ()) if one.step == held.step and one.path != held.path)
+                back = (
+                    one.times for one in holders.get((-side, number), ()) if one.step == held.step and one.path != held.path
+                )
                 hits[held.step][place] += max(0, held.times - sum(back))
     return hits
 

@@ -7,16 +7,62 @@ patch is merged into that tree: what the merge would still bring, cleanly or as 
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from stack.carry import history, landing
-from stack.carry.history import Line
+from stack.carry.history import Index, Line
+from stack.carry.landing import Found
 from stack.carry.merge import FileMerges, Triple, merge_files
 from stack.model.diff import FileDiff, Hunk
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, Entry, Objects
 
+_STILL_THERE = 0.5
+"""Where less than this share of a landed change is left in the new base, it was changed again, or taken back."""
 _BLANKS = b" \t\r\f\v"
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What a landing that was found by its lines is worth. `tree` is the new base's."""
+
+    objects: Objects
+    merges: FileMerges
+    index: Index
+    tree: TreeId
+
+    def in_place(self, found: Found, files: Sequence[FileDiff], trees: tuple[TreeId, TreeId, TreeId]) -> bool:
+        """Whether the patch's own place shows it, now or just after the step that brought it.
+
+        `trees` are those before the patch, of the new base with the patches before it, and after it.
+        """
+        if not found.place:
+            return True
+        before, ours, after = trees
+        then = self.objects.tree_of(found.last.commit)
+        for tree in (then,) if found.place == 1 else (ours, then):
+            there = share(self.objects, self.merges, files, (before, after), tree)
+            if there >= found.place if there is not None else found.place < 1:
+                return True
+        return anchored(self.objects, files, before, then) >= found.place
+
+    def is_there(self, files: Sequence[FileDiff]) -> bool:
+        """Whether the new base has most of a patch."""
+        return landing.present(self.objects, self.index, self.tree, files) >= _STILL_THERE
+
+    def is_gone(self, found: Found, files: Sequence[FileDiff], trees: tuple[TreeId, TreeId, TreeId], conflicts: bool) -> bool:
+        """Whether upstream had a patch and dropped it again: little of it is there, and it merges as if nothing had been.
+
+        Where it does not merge it may have been reworked: then there has to be a step that took it back.
+        """
+        before, _, after = trees
+        if self.is_there(files) or (share(self.objects, self.merges, files, (before, after), self.tree) or 0) >= _STILL_THERE:
+            return False
+        if not conflicts or landing.reverted(self.index, files, found.last):
+            return True
+        # Of a line or two nothing is left to tell a rework by.
+        return found.place == 1 and landing.reversal(self.index, files, found.last) is not None
 
 
 def share(
