@@ -219,6 +219,19 @@ def test_a_function_that_moved_to_another_file_is_followed(upstream: Upstream, t
     assert b"+++ b/gather.py" in row.exported
 
 
+def test_what_was_wrong_before_is_told_too(upstream: Upstream, tmp_path: Path) -> None:
+    """A module that is gone is gone, whether the old base had it or not."""
+    (upstream.folder / "pack").mkdir()
+    upstream.commit("Pack", {"pack/__init__.py": ["x = 1"], "pack/use.py": BODY})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Use it", {"pack/use.py": ["from pack.quant_utils import quantize", *BODY]})
+    upstream.commit("Nothing to do with it", {"b.py": BODY[1:]})
+    carried = upstream.outcome(patch, cache=tmp_path / "cache")[0].carried
+    assert carried.outcome is Outcome.DRIFTED
+    assert carried.drifts[0].problem.endswith("(on the old base, too)")
+    assert carried.drifts[0].upstream == ()
+
+
 def test_what_applies_and_is_wrong_has_drifted(upstream: Upstream, tmp_path: Path) -> None:
     files = {"pack/__init__.py": ["x = 1"], "pack/quant_utils.py": ["def quantize(x):", "    return x"], "pack/use.py": BODY}
     (upstream.folder / "pack").mkdir()

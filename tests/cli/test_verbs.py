@@ -256,7 +256,7 @@ def test_forecast(stack: Stack, world: World) -> None:
     assert ran.out.endswith("gamma v2.2: 2 patch(es) would break\n")
     found = parsed(stack("forecast", "gamma", "--against", "v2.1", "--json"))
     assert keys(found) == "against breaks upstreams"
-    assert keys(found["upstreams"][0]) == "upstream revision breaks legs"
+    assert keys(found["upstreams"][0]) == "upstream revision breaks unmet legs"
     assert (found["breaks"], found["upstreams"][0]["legs"][0]["to"]["tag"]) == (False, "v2.1")
     assert world.files() == before
 

@@ -18,6 +18,9 @@ from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import Entry, Objects
 
+_NO_MODULE = "there is no module"
+"""How a problem begins that is told although the old base had it, too: nothing that imports this can run."""
+
 Outlines = dict[str, Outline | None]
 
 Added = Mapping[str, frozenset[int]]
@@ -42,16 +45,19 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     drifts = check(objects, tip, _union(added), before=before, upstream=own, outlines=outlines) if any(added) else ()
     if not drifts:
         return carried
-    # What was wrong on the old base already has not drifted: `stack check` tells it.
     old = _at_base(objects, carried, {drift.path for drift in drifts}, outlines)
     causes = _Causes(objects, carried, index, outlines)
     found: dict[str, list[Drifted]] = {}
     for drift in drifts:
         owner = _owner(drift, living, added)
-        if owner is None or owner.by_hand or _kind(drift) in old:
+        if owner is None or owner.by_hand:
             continue
         if is_readable(objects, objects.tree_of(carried.onto), drift.path):
-            one = Drifted(drift.path, drift.line, drift.problem, causes.of(drift))
+            before_too = _kind(drift) in old
+            if before_too and not drift.problem.startswith(_NO_MODULE):
+                continue  # the patch's own: `stack check` tells it
+            said = f"{drift.problem} (on the old base, too)" if before_too else drift.problem
+            one = Drifted(drift.path, drift.line, said, () if before_too else causes.of(drift))
             found.setdefault(owner.patch.ref.path, []).append(one)
     rows = tuple(
         replace(row, outcome=Outcome.DRIFTED, drifts=tuple(found[row.patch.ref.path])) if row.patch.ref.path in found else row

@@ -42,6 +42,7 @@ def command(
                             "upstream": one.upstream,
                             "revision": one.revision,
                             "breaks": one.breaks,
+                            "unmet": [need.sentence(one.work.pins().get(need.needs)) for need in one.work.unmet],
                             "legs": [leg_json(leg) for leg in one.work.legs],
                         }
                         for one in found
@@ -51,6 +52,8 @@ def command(
         else:
             for one in found:
                 print_legs(one.work)
+                for need in one.work.unmet:
+                    click.echo(need.sentence(one.work.pins().get(need.needs)))
                 broken = len(one.work.open)
                 click.echo(
                     f"{one.upstream} {one.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry")
