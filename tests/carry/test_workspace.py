@@ -90,20 +90,26 @@ def committed(work: Work) -> None:
 def test_one_conflict_after_the_other(world: World, tmp_path: Path, how: Callable[[Work], None], source: Source) -> None:
     before = world.files()
     work = Work(world, tmp_path / "workspace", source).start()
-    for patch in STOPS:
+    # Its history tells that gamma took the limit's fix in v2.1 and changed the line again in v2.2: nothing to resolve.
+    stops = STOPS if source == "archive" else (HOOK, SWITCH)
+    for patch in stops:
         assert workspace.load(work.folder).patch == patch
         assert world.files() == before
         work.resolve(RESOLUTIONS[patch])
         how(work)
         work.proceed()
-    assert work.stops == list(STOPS)
+    assert work.stops == list(stops)
     assert work.done is not None
     rows = {row.patch.ref.path: row for row in work.done.rows()}
-    assert {path for path, row in rows.items() if row.by_hand} == set(STOPS)
+    assert {path for path, row in rows.items() if row.by_hand} == set(stops)
+    assert (rows[LIMIT].outcome is Outcome.LANDED) == (source == "git")
     assert work.finish() is Conclusion.SWITCHED
     assert not work.folder.exists()
     assert [world.load().pins.get(name).tag for name in ("gamma", "alpha")] == ["v2.2", "v1.3"]
-    assert "-upstream's limit\n+upstream's limit, fixed\n" in world.read(f"stacks/{LIMIT}")
+    if source == "archive":
+        assert "-upstream's limit\n+upstream's limit, fixed\n" in world.read(f"stacks/{LIMIT}")
+    else:
+        assert not (world.root / f"stacks/{LIMIT}").exists()
     assert world.read(f"stacks/{SWITCH}").count("extra") == before[f"stacks/{SWITCH}"].count(b"extra")
     with world.stores(source) as stores:
         assert lint.lint(stores) == ()

@@ -168,6 +168,8 @@ class _Link:
     pair: tuple[CommitId, CommitId]
     """The commits before and after it, where it stands."""
     row: Carried | None = None
+    gone: bool = False
+    """Upstream had it, and dropped it again."""
     stopped: Carried | None = None
     """What it was at the first rung, but the last, onto which it did not go."""
     told: list[str] = field(default_factory=list)
@@ -232,7 +234,7 @@ class _Climb:
                 # Perhaps only a release on the side has it, or is in its way: the last rung decides.
                 link.stopped = link.stopped or row
                 continue
-            row = _concluded(row, link.stopped) if last and link.stopped is not None else row
+            row = _concluded(row, link.stopped, link.gone) if last and link.stopped is not None else row
             self._note(number, link, row)
             if row.commit is not None:
                 link.pair = (row.tip, row.commit)
@@ -283,8 +285,10 @@ class _Climb:
         if found.landed:
             assert self.judge is not None
             if not self.judge.is_gone(found, apply.files(link.patch), trees, bool(merged.conflicts)):
-                return self._landed_but(row, found, trees)
-            link.told.append(self._taken_back(link.patch, found))
+                return self._landed_but(row, found, trees, merged)
+            said = self._taken_back(link.patch, found)
+            link.gone = True
+            link.told += [said] if said not in link.told else []
             return None
         if merged.conflicts:
             return self._partly(row, found, trees, merged)
@@ -344,17 +348,32 @@ class _Climb:
         since = f" with {by.commit[:12]} {by.subject}" if by is not None else ""
         return f"upstream had it ({self.way.word(found)}) and dropped it again{since}"
 
-    def _landed_but(self, row: Carried, found: Found, trees: _Trees) -> Carried:
-        """A patch that has landed; what upstream has not brought of it is carried where it fits, and shown where it does not."""
+    def _landed_but(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
+        """A patch that has landed; what upstream has not brought of it is carried, or shown where it does not fit."""
         row = self._left(row, found, trees)
-        if not row.residue:
-            return self._landed(row, found)
-        again = self._again(row, trees)
+        again = self._again(row, trees) if row.residue else row
         if again is not None:
             return again if again.commit is not None else self._landed(replace(row, residue=b""), found)
-        landed = self._landed(row, found)
+        if not self._is_reworded(row, found, trees[0]):
+            return replace(row, outcome=Outcome.PARTLY_LANDED, conflicts=self._blamed(row, trees, merged))
         files = ", ".join(sorted({file.path for file in parse(row.residue)}))
+        landed = self._landed(row, found)
         return replace(landed, evidence=(*landed.evidence, f"not as it was in {files}: see the residue"))
+
+    def _is_reworded(self, row: Carried, found: Found, before: TreeId) -> bool:
+        """Whether what is left of a patch is what the commit that brought the rest has in other words: it fits up to that commit."""
+        assert row.left is not None
+        assert self.aids is not None
+        assert self.aids.index is not None
+        if self.aids.index.releases:
+            return False
+        last = found.last.commit
+        parent = CommitId(self.objects.read(last).partition(b"\nparent ")[2][:40].decode("ascii"))
+        fits = [
+            not merge(self.objects, self.merges, before, self.objects.tree_of(commit), row.left).conflicts
+            for commit in (parent, last)
+        ]
+        return fits == [True, False]
 
     def _partly(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
         """Carry what upstream lacks of a patch in conflict."""
@@ -407,17 +426,19 @@ class _Climb:
         return blame.conflicts(self.objects, self.merges, self.aids.index, rung, unpatched, trees, merged.conflicts)
 
 
-def _concluded(row: Carried, stopped: Carried) -> Carried:
+def _concluded(row: Carried, stopped: Carried, gone: bool) -> Carried:
     """A patch on the new base that stopped at a rung below: what is told of it, and by which rung."""
     had = stopped.outcome is Outcome.LANDED
     if row.commit is not None:
         said = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
-        return replace(row, evidence=(said, *row.evidence))
+        return replace(row, evidence=row.evidence if gone else (said, *row.evidence))
     if row.outcome is Outcome.LANDED:
         return replace(row, rung=stopped.rung if had else row.rung, evidence=stopped.evidence if had else row.evidence)
+    if had and gone:
+        return row
     if had:
         return replace(stopped, tree=row.tree, tip=row.tip, evidence=(*stopped.evidence, "changed again since"))
-    return stopped
+    return replace(stopped, evidence=(f"since {stopped.rung}", *stopped.evidence))
 
 
 def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[CommitId, CommitId]) -> bool:
