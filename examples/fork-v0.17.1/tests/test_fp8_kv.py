@@ -9,6 +9,7 @@ import functools
 import importlib
 import math
 from collections.abc import Callable, Iterator
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,18 +19,16 @@ import torch
 
 with support.quiet(), support.stubbed("flashinfer"):
     from vllm.config import CUDAGraphMode, DeviceConfig, VllmConfig, set_current_vllm_config
+    from vllm.platforms.interface import DeviceCapability
     from vllm.v1.attention.backend import CommonAttentionMetadata
     from vllm.v1.attention.backends import flashinfer as backend
-    from vllm.v1.attention.backends.utils import PerLayerParameters
 
 SINKS = "vllm/run-attention-sinks-on-flashinfer-s-own-kernels-on-sm12x.patch"
 
 PROVES = {
     SINKS: [
         "test_sm12x_supports_sinks",
-        "test_a_mixed_batch_is_attention_with_sinks",
-        "test_decodes_are_attention_with_sinks",
-        "test_decodes_in_a_cuda_graph_keep_their_buffers",
+        "test_gpt_oss_is_served_with_an_fp8_cache",
     ],
 }
 
@@ -132,6 +131,17 @@ class CopyPageIndices:
         return copy
 
 
+@pytest.fixture(name="device")
+def _device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+    """A device whose kernels can be downloaded, for releases that ask for that."""
+    flashinfer = importlib.import_module("vllm.utils.flashinfer")
+    monkeypatch.setattr(flashinfer, "has_nvidia_artifactory", lambda: True)
+    flashinfer.supports_trtllm_attention.cache_clear()
+    with set_current_vllm_config(VllmConfig(device_config=DeviceConfig(device="cpu"))):
+        yield functools.partial(support.fake_gpu, monkeypatch)
+    flashinfer.supports_trtllm_attention.cache_clear()
+
+
 @pytest.fixture(name="gpu")
 def _gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     """A device, FlashInfer's wrapper, and no way to TRTLLM's kernels."""
@@ -171,7 +181,7 @@ def builder(
     monkeypatch: pytest.MonkeyPatch, impl: Any, cache_dtype: str, graphs: CUDAGraphMode = CUDAGraphMode.NONE
 ) -> Any:
     """The builder of a model with these layers only."""
-    parameters = PerLayerParameters(impl.window_left, impl.logits_soft_cap, impl.scale, impl.sinks is not None)
+    parameters = importlib.import_module("vllm.v1.attention.backends.utils").PerLayerParameters(impl.window_left, impl.logits_soft_cap, impl.scale, impl.sinks is not None)
     monkeypatch.setattr(backend, "get_per_layer_parameters", lambda *_: {"layer": parameters})
     config = SimpleNamespace(
         cache_config=SimpleNamespace(cache_dtype=cache_dtype),
@@ -243,8 +253,33 @@ CASES = [("auto", None, 1.0, 1.0), ("auto", 32, 1.0, 1.0), ("fp8", None, 0.5, 1.
 
 
 @pytest.mark.parametrize("capability", [(12, 0), (12, 1)])
-def test_sm12x_supports_sinks(gpu: Gpu, capability: tuple[int, int]) -> None:
-    """run-attention-sinks-on-flashinfer-s-own-kernels-on-sm12x.patch: without network and without TRTLLM's kernels."""
+def test_sm12x_supports_sinks(device: Gpu, capability: tuple[int, int]) -> None:
+    """run-attention-sinks-on-flashinfer-s-own-kernels-on-sm12x.patch: the question that selection asks."""
+    device(*capability)
+    assert backend.FlashInferBackend.supports_sink() is True
+
+
+@pytest.mark.parametrize("cache_dtype", ["auto", "fp8", "fp8_e4m3"])
+def test_gpt_oss_is_served_with_an_fp8_cache(device: Gpu, cache_dtype: str) -> None:
+    """run-attention-sinks-on-flashinfer-s-own-kernels-on-sm12x.patch: --attention-backend FLASHINFER is no error."""
+    device(12, 1)
+    values = {
+        "head_size": 64,
+        "dtype": torch.bfloat16,
+        "kv_cache_dtype": cache_dtype,
+        "block_size": PAGE,
+        "has_sink": True,
+        "device_capability": DeviceCapability(12, 1),
+        "attn_type": "decoder",
+    }
+    check = backend.FlashInferBackend.validate_configuration
+    flags = [name for name, parameter in signature(check).parameters.items() if parameter.default is parameter.empty]
+    assert check(**{name: False for name in flags} | values) == []
+
+
+@pytest.mark.parametrize("capability", [(12, 0), (12, 1)])
+def test_sm12x_needs_no_network(gpu: Gpu, capability: tuple[int, int]) -> None:
+    """run-attention-sinks-on-flashinfer-s-own-kernels-on-sm12x.patch: without TRTLLM's kernels, nothing is downloaded."""
     gpu(*capability)
     assert backend.FlashInferBackend.supports_sink() is True
 

@@ -2,19 +2,19 @@
 """The series harmony: what a chat request for gpt-oss becomes before it is rendered to tokens.
 
 The request, the server's method and openai-harmony's messages are the real ones; rendering needs a vocabulary that
-openai-harmony downloads, so it is replaced and the messages that reach it are looked at.
+openai-harmony downloads, so it is replaced and the messages that reach it are looked at. Later releases have the method
+in other modules.
 """
 
 import importlib
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import support
 
 with support.quiet():
-    serving = importlib.import_module("vllm.entrypoints.openai.chat_completion.serving")
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
 INSTRUCTIONS = "vllm/bring-a-client-s-instructions-to-where-harmony-wants-them.patch"
@@ -33,20 +33,39 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 TOOL = {"type": "function", "function": {"name": "weather", "description": "now", "parameters": {"type": "object"}}}
 USER = {"role": "user", "content": "Hello"}
 
+PLACES = {
+    "vllm.renderers.online_renderer": "OnlineRenderer",
+    "vllm.entrypoints.serve.render.serving": "OpenAIServingRender",
+    "vllm.entrypoints.openai.chat_completion.serving": "OpenAIServingChat",
+}
+
 Prompt = list[dict[str, Any]]
 Ask = Callable[..., Prompt]
+
+
+def making_the_request() -> tuple[ModuleType, Callable[..., Any]]:
+    """The module and the method that make a chat request into harmony messages."""
+    for name, owner in PLACES.items():
+        if (support.TREE / name.replace(".", "/")).with_suffix(".py").exists():
+            module = importlib.import_module(name)
+            if method := getattr(getattr(module, owner, None), "_make_request_with_harmony", None):
+                return module, method
+    raise LookupError("no release had it anywhere else")
 
 
 @pytest.fixture(name="ask")
 def _ask(monkeypatch: pytest.MonkeyPatch) -> Ask:
     """The harmony messages that a chat request's prompt is rendered from."""
     monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "2026-03-01")
-    monkeypatch.setattr(serving, "render_for_completion", lambda messages: [])
-    server = SimpleNamespace(supports_browsing=False, supports_code_interpreter=False)
+    module, method = making_the_request()
+    monkeypatch.setattr(module, "render_for_completion", lambda messages: [])
+    server = SimpleNamespace(
+        supports_browsing=False, supports_code_interpreter=False, renderer=None, reasoning_effort_map=None
+    )
 
     def ask(*messages: dict[str, Any], tools_are_included: bool = True, **rest: Any) -> Prompt:
         request = ChatCompletionRequest(model="gpt-oss", messages=list(messages), **rest)
-        prompt, _ = serving.OpenAIServingChat._make_request_with_harmony(server, request, tools_are_included)
+        prompt, _ = method(server, request, tools_are_included)
         return [message.to_dict() for message in prompt]
 
     return ask

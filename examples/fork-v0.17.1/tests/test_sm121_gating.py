@@ -2,10 +2,13 @@
 """The series sm121-gating in vLLM: what is selected and built for SM120 and SM121.
 
 The fake ends at the platform's compute capability and at the question whether FlashInfer is installed; selection is the
-upstream's own, and so are the CMake functions, which CMake itself runs.
+upstream's own, and so are the CMake functions, which CMake itself runs. The tests that prove a patch know how later
+releases spell what they ask for, so that they pass there once upstream does the same.
 """
 
+import dataclasses
 import functools
+import importlib
 import re
 import subprocess
 import sys
@@ -19,6 +22,8 @@ import torch
 with support.quiet():
     import vllm.model_executor.layers.quantization.mxfp4 as mxfp4
     from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.layers.fused_moe import config as moe
+    from vllm.model_executor.layers.fused_moe.activation import MoEActivation
     from vllm.model_executor.layers.quantization.utils.marlin_utils import get_marlin_input_dtype
 
 FP8_INPUT = "vllm/accept-fp8-input-for-marlin-on-sm121.patch"
@@ -41,8 +46,8 @@ Gpu = Callable[[int, int], None]
 @pytest.fixture(name="gpu")
 def _gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     """A CUDA platform on which FlashInfer is installed and triton_kernels is not."""
-    monkeypatch.setattr(mxfp4, "has_flashinfer", lambda: True)
-    monkeypatch.setattr(mxfp4, "has_triton_kernels", lambda: False)
+    monkeypatch.setattr(mxfp4, "has_flashinfer", lambda: True, raising=False)
+    monkeypatch.setattr(mxfp4, "has_triton_kernels", lambda: False, raising=False)
     return functools.partial(support.fake_gpu, monkeypatch)
 
 
@@ -80,16 +85,52 @@ def test_no_input_dtype_is_no_error(gpu: Gpu) -> None:
 # The MoE
 
 ASKED = "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"
+ORACLE = "vllm.model_executor.layers.fused_moe.oracle.mxfp4"  # selects in later releases
+
+
+def later_backend(monkeypatch: pytest.MonkeyPatch, moe_backend: str) -> str:
+    """What a later release selects for gpt-oss with this --moe-backend."""
+    oracle = importlib.import_module(ORACLE)
+    experts = importlib.import_module("vllm.model_executor.layers.fused_moe.experts.flashinfer_cutlass_moe")
+    monkeypatch.setattr(experts, "has_flashinfer_cutlass_fused_moe", lambda: True)
+    values = {
+        "num_experts": 128,
+        "experts_per_token": 4,
+        "hidden_dim": 2880,
+        "intermediate_size": 2880,
+        "intermediate_size_per_partition": 2880,
+        "num_local_experts": 128,
+        "num_logical_experts": 128,
+        "activation": MoEActivation.SWIGLUOAI,
+        "device": "cpu",
+        "routing_method": moe.RoutingMethodType.Renormalize,
+        "moe_parallel_config": moe.FusedMoEParallelConfig.make_no_parallel(),
+        "in_dtype": torch.bfloat16,
+        "moe_backend": moe_backend,
+        "has_bias": True,
+    }
+    fields = {field.name for field in dataclasses.fields(moe.FusedMoEConfig)}
+    with set_current_vllm_config(VllmConfig()):
+        return oracle.select_mxfp4_moe_backend(
+            moe.FusedMoEConfig(**{name: value for name, value in values.items() if name in fields})
+        )[0].name
+
+
+def cutlass_moe_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is selected by whoever asks for the CUTLASS MoE with MXFP8 activations."""
+    if not hasattr(mxfp4, "get_mxfp4_backend"):
+        return later_backend(monkeypatch, "flashinfer_cutlass_afp8")
+    monkeypatch.setenv(ASKED, "1")
+    return mxfp4.get_mxfp4_backend(False).name
 
 
 @pytest.mark.parametrize("capability", [*SM12X, (10, 0)])
 def test_sm12x_runs_the_cutlass_moe_where_asked_for(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]
 ) -> None:
-    """offer-the-mxfp4-mxfp8-cutlass-moe-on-sm12x.patch: the variable does on SM12x what it does on SM100."""
+    """offer-the-mxfp4-mxfp8-cutlass-moe-on-sm12x.patch: what can be had on SM100 can be had on SM12x."""
     gpu(*capability)
-    monkeypatch.setenv(ASKED, "1")
-    assert mxfp4.get_mxfp4_backend(False).name == "SM100_FI_MXFP4_MXFP8_CUTLASS"
+    assert cutlass_moe_where_asked_for(monkeypatch) in ("SM100_FI_MXFP4_MXFP8_CUTLASS", "FLASHINFER_CUTLASS_MXFP4_MXFP8")
 
 
 @pytest.mark.parametrize("capability", SM12X)
@@ -132,9 +173,12 @@ SUPPORTED = re.compile(r"set\(CUDA_SUPPORTED_ARCHS \"([^\"]*)\"\)")
 
 @functools.cache
 def marlin_archs(devices: str) -> dict[str, list[str]]:
-    """What vLLM's CMake compiles each group of Marlin's sources for, in a build for these devices with CUDA 13."""
+    """What vLLM's CMake compiles each group of Marlin's sources for, in a build for these devices with CUDA 13.
+
+    Where releases distinguish versions of CUDA, the newest comes first.
+    """
     text = (support.TREE / "CMakeLists.txt").read_text()
-    calls = list(CALL.finditer(text))
+    calls = list({call[1]: call for call in reversed([*CALL.finditer(text)])}.values())
     assert len(calls) >= 8, "CMakeLists.txt spells it otherwise"
     script = Path(support._folder.name, f"archs-{devices}.cmake")
     script.write_text(
@@ -147,20 +191,26 @@ def marlin_archs(devices: str) -> dict[str, list[str]]:
     return {name: archs.split(";") for name, _, archs in (line.partition("=") for line in done.stderr.splitlines())}
 
 
-KERNELS = ["MARLIN_ARCHS", "MARLIN_BF16_ARCHS", "MARLIN_FP8_ARCHS", "MARLIN_OTHER_ARCHS"]
-KERNELS += [name.replace("MARLIN", "MARLIN_MOE") for name in KERNELS if "BF16" not in name]
+KERNELS = ["MARLIN_ARCHS", "MARLIN_BF16_ARCHS", "MARLIN_FP8_ARCHS", "MARLIN_MOE_ARCHS", "MARLIN_MOE_FP8_ARCHS"]
+REPACKING = ["MARLIN_OTHER_ARCHS", "MARLIN_MOE_OTHER_ARCHS"]
 
 
 @pytest.mark.parametrize("devices", ["12.0", "12.1", "12.1a", "8.0;9.0;10.0;12.0"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_marlin_is_built_for_sm12x(name: str, devices: str) -> None:
-    """build-marlin-for-sm12x-instead-of-ptx-of-older-devices.patch: code that SM121 runs as it is, for every kernel."""
+    """build-marlin-for-sm12x-instead-of-ptx-of-older-devices.patch: code that SM121 runs as it is, for every GEMM."""
     native = [arch for arch in marlin_archs(devices)[name] if arch.startswith("12.")]
     assert native
-    assert not [arch for arch in native if arch == "12.0a"]  # runs on 12.0 and nowhere else
+    assert "12.0a" not in native  # runs on 12.0 and nowhere else
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", REPACKING)
+def test_repacking_is_built_for_sm12x(name: str) -> None:
+    """build-marlin-for-sm12x-instead-of-ptx-of-older-devices.patch: and for what prepares weights at load."""
+    assert marlin_archs("12.1")[name] == ["12.0"]
+
+
+@pytest.mark.parametrize("name", [*KERNELS, *REPACKING])
 def test_builds_for_sm12x_alone_have_nothing_else(name: str) -> None:
     """build-marlin-for-sm12x-instead-of-ptx-of-older-devices.patch: it costs no second build."""
     assert len(marlin_archs("12.1")[name]) == 1
