@@ -350,8 +350,11 @@ class _Climb:
 
     def _landed_but(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
         """A patch that has landed; what upstream has not brought of it is carried, or shown where it does not fit."""
+        assert self.judge is not None
+        if self.judge.is_whole(found, trees):
+            return self._landed(row, found)
         row = self._left(row, found, trees)
-        again = self._again(row, trees) if row.residue else row
+        again = self._again(row, trees) if self.judge.tells(row.residue) else row
         if again is not None:
             return again if again.commit is not None else self._landed(replace(row, residue=b""), found)
         if not self._is_reworded(row, found, trees[0]):
@@ -389,7 +392,7 @@ class _Climb:
         assert self.aids is not None
         assert self.aids.index is not None
         before, _, after = trees
-        there = landing.brought(self.aids.index, apply.files(row.patch), found)
+        there = landing.brought(self.objects, self.aids.index, apply.files(row.patch), found)
         left = residue.residue(self.objects, before, after, there)
         diff = residue.difference(self.objects, before, left) if left != before else b""
         said = (self.way.word(found), *([f"missing in {', '.join(found.files)}"] if found.files else []))

@@ -51,7 +51,8 @@ Wanted = Mapping[Place, int]
 class Found:
     """The steps that have most of a patch (the one with most of it first), how much they have, and the lines that none has.
 
-    `place`: how much of the patch its own place has to show after them; 0 where there is no need to look.
+    `place`: how much of the patch its own place has to show after them; 0 where there is no need to look. `whole`: the step is
+    this very patch.
     """
 
     steps: tuple[Step, ...]
@@ -59,6 +60,7 @@ class Found:
     missing: frozenset[Place] = frozenset()
     pull: int | None = None
     place: float = PLACE
+    whole: bool = False
 
     @property
     def landed(self) -> bool:
@@ -111,7 +113,7 @@ def search(
     """
     same = next((step for step in index.same_patch(files) if step.number not in without), None)
     if same is not None:
-        return Found((same,), 1.0, place=_bar(files))
+        return Found((same,), 1.0, place=_bar(files), whole=True)
     own = wanted(files)
     holders = index.holders({turned for _, (side, number) in own for turned in ((side, number), (-side, number))})
     telling = {place: count for place, count in own.items() if place[1] in holders}
@@ -200,24 +202,41 @@ def _home(file: FileDiff, line: Line) -> str:
     return file.old if line[0] < 0 and file.old else file.path
 
 
-def brought(index: Index, files: Sequence[FileDiff], found: Found) -> Counter[Place]:
-    """How often the steps of a landing have each line of a patch; common lines, too, where the patch is in them as it is."""
+def brought(objects: Objects, index: Index, files: Sequence[FileDiff], found: Found) -> Counter[Place]:
+    """How often the steps of a landing have each line of a patch, common lines, too."""
     own = wanted(files)
-    if any(step in found.steps for step in index.same_patch(files)):
+    if found.whole:
         return Counter(own)
     holders = index.holders({line for _, line in own})
     steps = {step.number for step in found.steps}
     homes = _Homes(index, files)
     there: Counter[Place] = Counter()
+    changes: dict[str, Mapping[Line, int]] = {}
     for place, count in own.items():
         path, line = place
-        if line not in holders or place in found.missing:
+        if place in found.missing:
+            continue
+        if line not in holders:
+            if path not in changes:
+                changes[path] = _changes(objects, index, steps, path)
+            there[place] = changes[path].get(line, 0)
             continue
         times = sum(
             held.times for held in holders[line] if held.step in steps and (not found.place or homes.has(path, held.path))
         )
         there[place] = times or count  # with other line breaks
     return there
+
+
+def _changes(objects: Objects, index: Index, steps: Collection[int], path: str) -> Mapping[Line, int]:
+    """All lines that some steps changed in a file, those that are common, too."""
+    changed: Counter[Line] = Counter()
+    for touch in index.touching(path):
+        if touch.step.number in steps:
+            was, now = (Counter(objects.read(blob).split(b"\n") if blob else ()) for blob in (touch.was, touch.blob))
+            changed.update({(1, history.hashed(line)): count for line, count in (now - was).items()})
+            changed.update({(-1, history.hashed(line)): count for line, count in (was - now).items()})
+    return changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +273,19 @@ _Hits = Mapping[int, Mapping[Place, int]]
 
 def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]], without: Collection[int]) -> _Hits:
     hits: dict[int, Counter[Place]] = defaultdict(Counter)
+    own = {line for _, line in telling}
     for place in telling:
         path, (side, number) = place
         for held in holders[side, number]:
             if held.step not in without and homes.has(path, held.path):
-                # What a step takes from one file and puts into another (it renames it) is nothing new.
-                back = (
-                    one.times for one in holders.get((-side, number), ()) if one.step == held.step and one.path != held.path
-                )
-                hits[held.step][place] += max(0, held.times - sum(back))
+                hits[held.step][place] += held.times
+                # What a step takes from a file and puts into the one that comes in its stead (it renames it) is nothing new.
+                if (-side, number) not in own:
+                    hits[held.step][place] -= sum(
+                        one.times
+                        for one in holders.get((-side, number), ())
+                        if one.step == held.step and one.path != held.path and homes.has(path, one.path)
+                    )
     return hits
 
 
@@ -281,7 +304,7 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
     score = 0
     for _ in range(_PARTS):
         shares = {
-            step: sum(min(missing[place], times) for place, times in own.items() if place in missing)
+            step: sum(min(missing[place], max(0, times)) for place, times in own.items() if place in missing)
             for step, own in hits.items()
         }
         # The first of several with the same score: later ones only carried it on.
@@ -290,7 +313,7 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
             break
         numbers.append(number)
         score += share
-        missing = {place: count for place, count in missing.items() if not hits[number].get(place)}
+        missing = {place: count for place, count in missing.items() if hits[number].get(place, 0) <= 0}
     return Found(tuple(map(index.step, numbers)), score / total, frozenset(missing)) if numbers else None
 
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from stack.carry import history, landing
 from stack.carry.history import Index, Line
 from stack.carry.landing import Found
-from stack.carry.merge import FileMerges, Triple, merge_files
-from stack.model.diff import FileDiff, Hunk
+from stack.carry.merge import FileMerges, Triple, merge, merge_files
+from stack.model.diff import FileDiff, Hunk, parse
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, Entry, Objects
 
@@ -46,6 +46,18 @@ class Judge:
             if there >= found.place if there is not None else found.place < 1:
                 return True
         return anchored(self.objects, files, before, then) >= found.place
+
+    def is_whole(self, found: Found, trees: tuple[TreeId, TreeId, TreeId]) -> bool:
+        """Whether nothing of a patch is left to bring just after the step that brought it."""
+        then = self.objects.tree_of(found.last.commit)
+        if found.whole:
+            return True
+        merged = merge(self.objects, self.merges, trees[0], then, trees[2])
+        return not merged.conflicts and merged.tree == then
+
+    def tells(self, diff: bytes) -> bool:
+        """Whether a change is more than empty lines and brackets."""
+        return any(not file.hunks or any(True for _ in history.lines(file)) for file in parse(diff))
 
     def is_there(self, files: Sequence[FileDiff]) -> bool:
         """Whether the new base has most of a patch."""
