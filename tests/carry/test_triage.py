@@ -77,12 +77,14 @@ def test_a_change_under_another_name_has_landed(upstream: Upstream, tmp_path: Pa
     assert brought[:12] in row.carried.evidence[0]
 
 
-def test_what_was_taken_back_has_not_landed(upstream: Upstream, tmp_path: Path) -> None:
+def test_what_was_taken_back_stays_and_needs_a_person(upstream: Upstream, tmp_path: Path) -> None:
     patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
     brought = upstream.commit("Collect items", {"a.py": BODY + FUNCTION})
     reverted = upstream.commit("Revert it", {"a.py": BODY})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
-    assert (row.carried.outcome, row.carried.landed) == (Outcome.CLEAN, None)
+    assert (row.carried.outcome, row.carried.gone, row.carried.needs_person) == (Outcome.LANDED, True, True)
+    assert row.carried.landed is not None
+    assert row.carried.landed.commit == brought
     assert row.exported == patch.read_bytes()
     said = f"upstream had it ({brought[:12]} Collect items) and dropped it again with {reverted[:12]} Revert it"
     assert row.carried.evidence == (said,)
@@ -440,7 +442,8 @@ def test_a_ladder_ends_where_a_jump_does(upstream: Upstream, tmp_path: Path) -> 
     upstream.tag("v1.2")
     for through in ((), ("auto",)):
         row = triage.triage(upstream.folder, Range("v1.0", "v1.2", through), [patch], cache=tmp_path / "cache").rows[0]
-        assert (row.carried.outcome, row.carried.landed) == (Outcome.CLEAN, None)
+        assert (row.carried.outcome, row.carried.gone) == (Outcome.LANDED, True)
+        assert row.exported == patch.read_bytes()
         assert "dropped it again" in "; ".join(row.carried.evidence)
 
 

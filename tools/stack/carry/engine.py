@@ -168,7 +168,7 @@ class _Link:
     pair: tuple[CommitId, CommitId]
     """The commits before and after it, where it stands."""
     row: Carried | None = None
-    gone: bool = False
+    gone: Landed | None = None
     """Upstream had it, and dropped it again."""
     stopped: Carried | None = None
     """What it was at the first rung, but the last, onto which it did not go."""
@@ -188,6 +188,8 @@ class _Link:
         assert self.row is not None
         outcome = self.row.outcome if self.row.outcome is not Outcome.CLEAN else self.outcome
         evidence = tuple(dict.fromkeys((*self.told, *self.row.evidence)))
+        if self.gone is not None and self.row.outcome is not Outcome.LANDED:
+            return replace(self.row, outcome=Outcome.LANDED, gone=True, landed=self.gone, evidence=evidence)
         return replace(
             self.row,
             outcome=outcome,
@@ -234,7 +236,7 @@ class _Climb:
                 # Perhaps only a release on the side has it, or is in its way: the last rung decides.
                 link.stopped = link.stopped or row
                 continue
-            row = _concluded(row, link.stopped, link.gone) if last and link.stopped is not None else row
+            row = _concluded(row, link.stopped, link.gone is not None) if last and link.stopped is not None else row
             self._note(number, link, row)
             if row.commit is not None:
                 link.pair = (row.tip, row.commit)
@@ -287,7 +289,7 @@ class _Climb:
             if not self.judge.is_gone(found, apply.files(link.patch), trees, bool(merged.conflicts)):
                 return self._landed_but(row, found, trees, merged)
             said = self._taken_back(link.patch, found)
-            link.gone = True
+            link.gone = self.way.landed(found)
             link.told += [said] if said not in link.told else []
             return None
         if merged.conflicts:

@@ -16,7 +16,7 @@ class Outcome(StrEnum):
     MOVED = "moved"
     """Carried, at other lines or in another file."""
     LANDED = "landed"
-    """The new base has it."""
+    """A commit on the way brought it; what upstream dropped again stays carried, and needs a person."""
     PARTLY_LANDED = "partly-landed"
     """The new base has a part of it; what is left is carried where it fits, and needs a person where it does not."""
     RESOLVED = "resolved"
@@ -96,10 +96,11 @@ class Carried:
     left: TreeId | None = None
     """The tree before it with that change."""
     by_hand: bool = False
+    gone: bool = False
+    """It has landed, and upstream dropped it again: whether to go on with it is for a person to say."""
 
     @property
     def needs_person(self) -> bool:
         """Whether nothing goes on without a person."""
-        return self.outcome in (Outcome.CONFLICT, Outcome.DRIFTED) or (
-            self.outcome is Outcome.PARTLY_LANDED and self.commit is None
-        )
+        left_over = self.outcome is Outcome.PARTLY_LANDED and self.commit is None
+        return self.outcome in (Outcome.CONFLICT, Outcome.DRIFTED) or left_over or self.gone

@@ -92,7 +92,7 @@ class Rebase:
         files |= {
             f"{FOLDER}/{RESOLUTIONS}/{name}": data for name, data in resolutions.files(known, self.request.recorded).items()
         }
-        landed = {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
+        landed = {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED and not row.gone}
         for one in self.stack.series:
             if landed & set(one.patches):
                 file = f"{FOLDER}/{one.name}/{series.FILE}"

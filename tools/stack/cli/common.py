@@ -147,6 +147,7 @@ def outcome_json(row: "Carried") -> dict[str, object]:
         }
         if row.landed is not None
         else None,
+        "dropped_again": row.gone,
         "evidence": "; ".join(row.evidence),
         "residue": row.residue.decode("utf-8", "replace") if row.residue else None,
         "conflicts": [
