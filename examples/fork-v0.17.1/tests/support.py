@@ -51,7 +51,8 @@ class Stub(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        setattr(self, name, type(name, (), {"__module__": self.__name__}))
+        members = {"__module__": self.__name__, "__init__": lambda self, *args, **kwargs: None}
+        setattr(self, name, type(name, (), members))
         return self.__dict__[name]
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import support
@@ -110,7 +111,9 @@ def later_backend(monkeypatch: pytest.MonkeyPatch, moe_backend: str) -> str:
         "has_bias": True,
     }
     fields = {field.name for field in dataclasses.fields(moe.FusedMoEConfig)}
-    with set_current_vllm_config(VllmConfig()):
+    config = VllmConfig()
+    config.model_config = SimpleNamespace(quantization_config=None)
+    with set_current_vllm_config(config):
         return oracle.select_mxfp4_moe_backend(
             moe.FusedMoEConfig(**{name: value for name, value in values.items() if name in fields})
         )[0].name
