@@ -57,7 +57,8 @@ class Judge:
 
     def tells(self, diff: bytes) -> bool:
         """Whether a change is more than empty lines and brackets."""
-        return any(not file.hunks or any(True for _ in history.lines(file)) for file in parse(diff))
+        files = parse(diff) if diff else ()
+        return any(not file.hunks or any(True for _ in history.lines(file)) for file in files)
 
     def is_there(self, files: Sequence[FileDiff]) -> bool:
         """Whether the new base has most of a patch."""
