@@ -132,6 +132,11 @@ def test_a_pin_without_a_hash_takes_the_registrys(tmp_path: Path, released: dict
             b'__version__ = "1"\n__git_commit__ = "946200de1ae94fc93fdd0926f0a13afd1fa7f0f1"\n',
             "946200de1ae94fc93fdd0926f0a13afd1fa7f0f1",
         ),
+        (
+            "pkg/_build_meta.py",
+            b'__git_version__ = "f1e6fdcb8f65104047697f022b5d055ef022d763"\n',
+            "f1e6fdcb8f65104047697f022b5d055ef022d763",
+        ),
         ("pkg/_build_meta.py", b'__git_commit__ = "unknown"\n', None),
         ("other/_version.py", b"__commit_id__ = commit_id = 'g4ba787ec9'\n", "4ba787ec9"),
         ("deeper/down/_version.py", b"__commit_id__ = commit_id = 'g4ba787ec9'\n", None),

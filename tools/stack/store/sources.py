@@ -48,8 +48,8 @@ class SourceTree:
 _STATED_COMMIT = (
     # setuptools-scm: `__commit_id__ = commit_id = 'g5df63a720'`
     ("_version.py", re.compile(rb"""^(?:__commit_id__|commit_id)\b[^'"\n]*['"]g?([0-9a-f]{7,40})['"]""", re.MULTILINE)),
-    # FlashInfer: `__git_commit__ = "946200de…"`
-    ("_build_meta.py", re.compile(rb"""^__git_commit__\b[^'"\n]*['"]g?([0-9a-f]{7,40})['"]""", re.MULTILINE)),
+    # FlashInfer: `__git_commit__ = "946200de…"`; in older releases `__git_version__`
+    ("_build_meta.py", re.compile(rb"""^__git_(?:commit|version)__\b[^'"\n]*['"]g?([0-9a-f]{7,40})['"]""", re.MULTILINE)),
 )
 
 
