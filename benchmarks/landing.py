@@ -6,7 +6,7 @@
 Fork patches are real commits of `base..onto`, taken back to `base`; negatives are commits from after `onto`, taken back alike.
 Drawn by a printed seed from all first-parent non-merge commits that change code and carry back without a conflict. The
 upstream's number is cut off the subject: a fork does not know it. What upstream has dropped again until `onto` is a miss here,
-and counted beside it: a rebase has to go on carrying it.
+and counted beside it: a rebase goes on carrying it, and asks.
 
 `--releases` knows the two trees only, as the registry's archives give them. `--next` adds harder negatives: every commit of the
 range, held against upstream as it was just before it. What is most like a change usually came shortly before.
@@ -42,6 +42,7 @@ from stack.store.objects import Identity, Objects
 _CODE = re.compile(r"\.(py|pyi|c|cc|cpp|cu|cuh|h|hpp|inl|jinja|rs|go|js|ts|java|sh|cmake)$|CMakeLists\.txt$")
 Drawn = list[tuple[CommitId, Patch]]
 _NUMBER = re.compile(r"\s*\(#\d+\)")
+_PICKED = re.compile(r"cherry picked from commit ([0-9a-f]{40})")
 _NOBODY = Identity("A Fork", "fork@localhost", "1700000000 +0000")
 _LANDED, _TAKEN_BACK = "landed", "taken back"
 
@@ -67,7 +68,8 @@ def main() -> int:
             print(f"index built in {time.perf_counter() - start:.1f} s")
             # A release branch takes commits from the main line: such a commit comes after the target and is in it all the same.
             measure = Measure(objects, index, ends[0], ends[1])
-            negatives = [one for one in after if not measure.merge(one[1])]
+            picked = _picked(objects, f"{base}..{onto}")
+            negatives = [(commit, patch) for commit, patch in after if commit not in picked and not measure.merge(patch)]
             taken = len(after) - len(negatives)
             print(f"{len(inside)} commits of the range carry back, {len(after)} after it, {taken} of them are in the target")
             for seed in options.seeds:
@@ -76,6 +78,11 @@ def main() -> int:
             if options.next:
                 _report_next(measure, inside, options.show)
     return 0
+
+
+def _picked(objects: Objects, span: str) -> frozenset[str]:
+    """The commits that those of a range name as what they were picked from."""
+    return frozenset(_PICKED.findall(git.text(["log", "--format=%B", span], cwd=objects.repository)))
 
 
 def _release(objects: Objects, commit: CommitId) -> CommitId:
@@ -140,7 +147,8 @@ def _report(measure: "Measure", positives: Drawn, negatives: Drawn, seed: int, s
         landed, wrong = hits.count(_LANDED), alarms.count(_LANDED)
         back = f" (taken back: {hits.count(_TAKEN_BACK)})" if _TAKEN_BACK in hits else ""
         recall = f"recall {landed}/{len(hits)} = {landed / max(1, len(hits)):.3f}{back}"
-        print(f"  {name:16} {recall}, false alarms {wrong}/{len(alarms)}, {took:.0f} ms a patch")
+        known = f" (taken back: {alarms.count(_TAKEN_BACK)})" if _TAKEN_BACK in alarms else ""
+        print(f"  {name:16} {recall}, false alarms {wrong}/{len(alarms)}{known}, {took:.0f} ms a patch")
         if show and name == "this engine":
             _show(measure, [(one, hit or "missed") for one, hit in zip(positives, hits, strict=True) if hit != _LANDED])
             _show(measure, [(one, "false alarm") for one, alarm in zip(negatives, alarms, strict=True) if alarm == _LANDED])
@@ -202,8 +210,7 @@ class Measure:
     def engine(self, patch: Patch) -> str:
         """Carry it alone and judge it, as `stack triage --independent` does."""
         row = engine.carry(self.objects, self.base, self.onto, [patch], aids=Aids(self.index)).rows[0]
-        back = any("dropped it again" in said for said in row.evidence)
-        return _LANDED if row.outcome is Outcome.LANDED else _TAKEN_BACK if back else ""
+        return _TAKEN_BACK if row.gone else _LANDED if row.outcome is Outcome.LANDED else ""
 
     def cherry(self, patch: Patch) -> bool:
         """Its patch id among those of the range, as `git cherry` compares them."""

@@ -33,18 +33,17 @@ class Judge:
     tree: TreeId
 
     def in_place(self, found: Found, files: Sequence[FileDiff], trees: tuple[TreeId, TreeId, TreeId]) -> bool:
-        """Whether the patch's own place shows it, now or just after the step that brought it.
+        """Whether the patch's own place shows it just after the step that brought it.
 
         `trees` are those before the patch, of the new base with the patches before it, and after it.
         """
         if not found.place:
             return True
-        before, ours, after = trees
+        before, _, after = trees
         then = self.objects.tree_of(found.last.commit)
-        for tree in (then,) if found.place == 1 else (ours, then):
-            there = share(self.objects, self.merges, files, (before, after), tree)
-            if there >= found.place if there is not None else found.place < 1:
-                return True
+        there = share(self.objects, self.merges, files, (before, after), then)
+        if there >= found.place if there is not None else found.place < 1:
+            return True
         return anchored(self.objects, files, before, then) >= found.place
 
     def is_whole(self, found: Found, trees: tuple[TreeId, TreeId, TreeId]) -> bool:
