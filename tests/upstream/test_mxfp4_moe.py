@@ -18,6 +18,7 @@ PADDING = "vllm/round-marlin-experts-up-to-its-tiles-only.patch"
 
 PROVES = {PADDING: ["test_marlin_takes_gpt_oss_as_it_is", "test_marlin_rounds_up_to_its_tiles_only"]}
 UPSTREAM_TESTS = ["tests/kernels/quantization/test_mxfp4_kernel_selection.py"]
+UPSTREAM_ARGS = ["-p", "support"]
 
 MARLIN = [Mxfp4MoeBackend.MARLIN, Mxfp4MoeBackend.BATCHED_MARLIN]
 
