@@ -144,10 +144,10 @@ def _report(measure: "Measure", positives: Drawn, negatives: Drawn, seed: int, s
         hits = [judge(patch) for _, patch in positives]
         alarms = [judge(patch) for _, patch in negatives]
         took = 1000 * (time.perf_counter() - start) / max(1, len(hits) + len(alarms))
-        landed, wrong = hits.count(_LANDED), alarms.count(_LANDED)
-        back = f" (taken back: {hits.count(_TAKEN_BACK)})" if _TAKEN_BACK in hits else ""
+        landed, wrong = (sum(one in (_LANDED, _TAKEN_BACK) for one in some) for some in (hits, alarms))
+        back = f" (of them dropped again: {hits.count(_TAKEN_BACK)})" if _TAKEN_BACK in hits else ""
         recall = f"recall {landed}/{len(hits)} = {landed / max(1, len(hits)):.3f}{back}"
-        known = f" (taken back: {alarms.count(_TAKEN_BACK)})" if _TAKEN_BACK in alarms else ""
+        known = f" (of them dropped again: {alarms.count(_TAKEN_BACK)})" if _TAKEN_BACK in alarms else ""
         print(f"  {name:16} {recall}, false alarms {wrong}/{len(alarms)}{known}, {took:.0f} ms a patch")
         if show and name == "this engine":
             _show(measure, [(one, hit or "missed") for one, hit in zip(positives, hits, strict=True) if hit != _LANDED])
