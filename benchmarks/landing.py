@@ -5,8 +5,8 @@
 
 Fork patches are real commits of `base..onto`, taken back to `base`; negatives are commits from after `onto`, taken back alike.
 Drawn by a printed seed from all first-parent non-merge commits that change code and carry back without a conflict. The
-upstream's number is cut off the subject: a fork does not know it. What upstream has dropped again until `onto` is a miss here,
-and counted beside it: a rebase goes on carrying it, and asks.
+upstream's number is cut off the subject: a fork does not know it. What upstream has dropped again until `onto` has landed, too,
+and is counted beside it: a rebase goes on carrying it, and asks.
 
 `--releases` knows the two trees only, as the registry's archives give them. `--next` adds harder negatives: every commit of the
 range, held against upstream as it was just before it. What is most like a change usually came shortly before.
