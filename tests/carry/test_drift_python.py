@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from stack.carry.drift import Drift, check
-from stack.carry.drift.modules import LARGEST
+from stack.carry.drift.outline import LARGEST
 from stack.model.ids import TreeId
 from stack.store.objects import EMPTY_TREE, Entry
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from stack.carry.blame import first_where
 from stack.carry.drift import Drift, check, is_readable
 from stack.carry.drift.finding import after
-from stack.carry.drift.modules import Outline
+from stack.carry.drift.outline import Outline
 from stack.carry.engine import Carry
 from stack.carry.history import Index
 from stack.carry.merge import FileMerges, Triple, merge_files

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from stack.carry.drift import signatures
 from stack.carry.drift.finding import Drift
-from stack.carry.drift.modules import Definition, Modules, defines_class, headers
+from stack.carry.drift.modules import Modules, defines_class, headers
+from stack.carry.drift.outline import Definition
 from stack.carry.drift.source import BUILTINS, Parents, Source, chain
 
 _DEPTH = 6

@@ -7,11 +7,11 @@ text. Where this finds something, or cannot tell, the whole file is read.
 """
 
 import ast
-import bisect
 import re
 from collections.abc import Iterator, Set
 
-from stack.carry.drift.modules import Modules, parse
+from stack.carry.drift.modules import Modules
+from stack.carry.drift.outline import bodiless, parse
 from stack.carry.drift.source import Scopes, Source, scopes
 from stack.carry.drift.tree import Files
 
@@ -53,16 +53,22 @@ def glance(path: str, added: frozenset[int], modules: Modules, before: Modules |
         body, text = _ours(path, now, old, added, upstream)
     except SyntaxError:
         return None
-    bound = scopes(text, path)
-    if bound is None:
-        return None
     binding = {alias.asname or alias.name.partition(".")[0] for node in body for alias in _aliases(node)}
-    gone = frozenset(name for name in _gone(old, now) - binding - bound.bound if not modules.is_defined(path, name))
-    return Source(path, added, modules, before, ast.Module(body, []), Scopes(_AllBut(gone), frozenset(), frozenset()))
+    gone = {name for name in _gone(old, now, added) - binding if not modules.is_defined(path, name)}
+    if gone:
+        bound = scopes(text, path)
+        if bound is None:
+            return None
+        gone -= bound.bound
+    return Source(
+        path, added, modules, before, ast.Module(body, []), Scopes(_AllBut(frozenset(gone)), frozenset(), frozenset())
+    )
 
 
 def _ours(path: str, now: bytes, old: bytes, added: frozenset[int], upstream: Files) -> tuple[list[ast.stmt], bytes]:
     """The top-level statements that upstream does not have, with the imports of all others; and their text.
+
+    Functions that nothing was added to are left empty.
 
     Raises:
         SyntaxError: they cannot be told apart, or are no Python.
@@ -76,16 +82,16 @@ def _ours(path: str, now: bytes, old: bytes, added: frozenset[int], upstream: Fi
     lines = now.split(b"\n")
     starts = _starts(lines)
     known = set(_chunks(own.split(b"\n")))
-    ranges = [
-        (start, end)
-        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
-        if b"\n".join(lines[start:end]) not in known
-    ]
-    if not all(_within(ranges, number - 1) for number in added):
+    shown: list[bytes] = [b""] * len(lines)  # as many as there are: the nodes get their numbers from them
+    text: list[bytes] = []
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        chunk = lines[start:end]
+        if b"\n".join(chunk) not in known:
+            shown[start:end] = bodiless(chunk, {number - 1 - start for number in added}) or chunk
+            text += chunk
+    if not all(shown[number - 1] == lines[number - 1] for number in added):
         raise SyntaxError
-    body = [node for start, end in ranges for node in _parsed(lines[start:end], start)]
-    text = b"\n".join(line for start, end in ranges for line in lines[start:end]) + b"\n"
-    return body + _imports(now, ranges), text
+    return parse(b"\n".join(shown) + b"\n").body + _imports(now, shown), b"\n".join(text) + b"\n"
 
 
 def _aliases(node: ast.stmt) -> Iterator[ast.alias]:
@@ -111,19 +117,9 @@ def _chunks(lines: list[bytes]) -> Iterator[bytes]:
     return (b"\n".join(lines[start:end]) for start, end in zip(starts, [*starts[1:], len(lines)], strict=True))
 
 
-def _within(ranges: list[tuple[int, int]], line: int) -> bool:
-    place = bisect.bisect_right(ranges, (line, len(ranges) and ranges[-1][1])) - 1
-    return place >= 0 and ranges[place][0] <= line < ranges[place][1]
-
-
-def _parsed(lines: list[bytes], start: int) -> list[ast.stmt]:
-    # Empty lines in front give the nodes their numbers; changing those afterwards takes longer than parsing.
-    return parse(b"\n" * start + b"\n".join(lines) + b"\n").body
-
-
-def _imports(data: bytes, ranges: list[tuple[int, int]]) -> list[ast.stmt]:
-    """The imports outside of some lines, as statements of a line that nobody added."""
-    found = [match[1] for match in _IMPORT.finditer(data) if not _within(ranges, data.count(b"\n", 0, match.start()))]
+def _imports(data: bytes, shown: list[bytes]) -> list[ast.stmt]:
+    """The imports in lines that are not shown, as statements of a line that nobody added."""
+    found = [match[1] for match in _IMPORT.finditer(data) if not shown[data.count(b"\n", 0, match.start())]]
     statements = parse(b"\n".join(found) + b"\n").body
     for statement in statements:
         statement.lineno = statement.end_lineno = 0
@@ -132,8 +128,10 @@ def _imports(data: bytes, ranges: list[tuple[int, int]]) -> list[ast.stmt]:
     return statements
 
 
-def _gone(old: bytes, now: bytes) -> frozenset[str]:
-    """The words of the lines that a file had and has no longer: only they can have lost what binds them."""
-    left = set(now.split(b"\n"))
+def _gone(old: bytes, now: bytes, added: frozenset[int]) -> frozenset[str]:
+    """The words of added lines that stood in lines that a file had and has no longer: only they can have lost what binds them."""
+    lines = now.split(b"\n")
+    used = {word for number in added for word in _WORD.findall(lines[number - 1])}
+    left = set(lines)
     words = {word for line in set(old.split(b"\n")) - left for word in _WORD.findall(line)}
-    return frozenset(word.decode("utf-8", "replace") for word in words)
+    return frozenset(word.decode("utf-8", "replace") for word in words & used)

@@ -6,36 +6,23 @@ makes names while it runs, one that its build makes, a star import of something 
 """
 
 import ast
-import contextlib
 import functools
-import gc
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stack.carry.drift.finding import nearest
+from stack.carry.drift.outline import Definition, Outline, outline
 from stack.carry.drift.tree import ASIDE, Files
 from stack.store import git
 
-LARGEST = 4_000_000
-"""Bytes of a file that is parsed; one that is larger was written by a program."""
 _ROOTS = ("", "src", "python")
 _DEPTH = 12
 """Of re-exports that are followed."""
-_DYNAMIC = re.compile(
-    rb"^(?:async )?def __getattr__\b|\b__getattr__\s*[,=]|import .*\b__getattr__\b|\bglobals\(\)\s*(?:\[|\.update|\.setdefault|$|\))"
-    rb"|\bglobals\(\),|\b(?:locals|vars)\(\)\s*(?:\[|\.update)|sys\.modules\[__name__\]|^\s*exec\(|\b(?:module|mod|_module)\.__dict__\b",
-    re.MULTILINE,
-)
-_HINTS = (b"__getattr__", b"globals()", b"locals()", b"vars()", b"sys.modules[", b"exec(", b".__dict__")
 _TOP = re.compile(rb"^(?:(?:async )?def (\w+)\(|class (\w+)[(:]|(\w+)(?: = |: ))", re.MULTILINE)
 _PARAMETERS = re.compile(rb"(\(.*?\)[^\n]*:)[ \t]*(?:#.*)?$", re.MULTILINE | re.DOTALL)
-_GLOBAL = re.compile(rb"^\s+global\s+(.+)$", re.MULTILINE)
 _DEFINITIONS = r"^(async +def|def|class) +[A-Za-z]"
 _NAMED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)")
-
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +31,6 @@ class Imported:
 
     place: str | None
     name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """What is kept of a file: its imports, its definitions without their bodies, the other names that it binds."""
-
-    imports: tuple[ast.Import | ast.ImportFrom, ...]
-    definitions: tuple[Definition, ...]
-    names: frozenset[str]
-    dynamic: bool
 
 
 @dataclass(slots=True)
@@ -315,110 +292,6 @@ class Modules:
             if named and path.partition("/")[0] not in ASIDE:
                 found.setdefault(named[1], []).append(path)
         return found
-
-
-def outline(data: bytes) -> Outline | None:
-    """What a file binds at its top level; None where it is not Python."""
-    try:
-        tree = parse(data)
-    except SyntaxError:
-        return None
-    imports: list[ast.Import | ast.ImportFrom] = []
-    definitions: list[Definition] = []
-    names = {
-        name.strip() for line in _GLOBAL.findall(data) for name in line.decode("utf-8", "replace").partition("#")[0].split(",")
-    }
-    for statement in statements(tree.body, functions=False):
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            imports.append(statement)
-        elif isinstance(statement, Definition):
-            if not any("overload" in ast.dump(decorator) for decorator in statement.decorator_list):
-                definitions.append(_without_bodies(statement))
-        else:
-            names.update(_stored(statement))
-    return Outline(
-        tuple(imports),
-        tuple(definitions),
-        frozenset(names),
-        any(hint in data for hint in _HINTS) and _DYNAMIC.search(data) is not None,
-    )
-
-
-def _without_bodies(definition: Definition) -> Definition:
-    if isinstance(definition, ast.ClassDef):
-        definition.body = [_without_bodies(each) for each in definition.body if isinstance(each, Definition)]
-    else:
-        definition.body = []
-    return definition
-
-
-def parse(data: bytes) -> ast.Module:
-    """The syntax tree of a file.
-
-    Raises:
-        SyntaxError: it is not Python.
-
-    """
-    if len(data) > LARGEST:
-        raise SyntaxError("too large")
-    try:
-        with warnings.catch_warnings(), _uncollected():
-            warnings.simplefilter("ignore")  # what an upstream writes is not ours to warn of
-            return ast.parse(data)
-    except (ValueError, RecursionError, MemoryError) as bad:
-        raise SyntaxError(str(bad) or "too deeply nested") from bad
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without garbage collection: a syntax tree is a hundred thousand new objects, none of them garbage, and takes twice as long."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def statements(body: list[ast.stmt], *, functions: bool) -> Iterator[ast.stmt]:
-    """All statements of a module, those in conditions and the like too; those of functions and classes on request."""
-    stack: list[ast.AST] = list(reversed(body))
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.stmt):
-            yield node
-        if isinstance(node, Definition) and not functions:
-            continue
-        inner: list[ast.AST] = []
-        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-            found = getattr(node, part, None)
-            if isinstance(found, list):
-                inner += found
-        stack += reversed(inner)
-
-
-def _stored(statement: ast.stmt) -> Iterator[str]:
-    """The names that one statement itself binds."""
-    for kind, value in ast.iter_fields(statement):
-        if kind in ("body", "handlers", "orelse", "finalbody", "cases"):
-            if kind == "handlers":
-                yield from (handler.name for handler in value if handler.name)
-            elif kind == "cases":
-                yield from (name for case in value for name in _captures(case.pattern))
-            continue
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, ast.AST):
-                yield from (
-                    node.id for node in ast.walk(part) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-                )
-
-
-def _captures(pattern: ast.pattern) -> Iterator[str]:
-    for node in ast.walk(pattern):
-        name = getattr(node, "name", None) or getattr(node, "rest", None)
-        if isinstance(name, str):
-            yield name
 
 
 def _root(files: Files, path: str) -> str:

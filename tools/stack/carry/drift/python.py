@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from stack.carry.drift import calls, naming
 from stack.carry.drift.finding import Drift, nearest, touches
 from stack.carry.drift.glance import glance
-from stack.carry.drift.modules import LARGEST, Definition, Modules, parse, statements
+from stack.carry.drift.modules import Modules
 from stack.carry.drift.naming import Variables
+from stack.carry.drift.outline import LARGEST, Definition, parse, statements
 from stack.carry.drift.source import BUILTINS, Parents, Source, chain, scopes, words
 from stack.carry.drift.tree import Files
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from stack.carry.drift import variables as environment
 from stack.carry.drift.finding import nearest
-from stack.carry.drift.modules import Modules, parse
+from stack.carry.drift.modules import Modules
+from stack.carry.drift.outline import parse
 from stack.carry.drift.tree import Files
 from stack.model.ids import TreeId
 from stack.store.objects import Objects

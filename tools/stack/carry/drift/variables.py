@@ -55,14 +55,14 @@ def check(
     open_names = sorted(name for name in used if name not in table and owned(files, name))
     if not open_names:
         return
-    now = find(files, open_names)
-    then = find(before, open_names) if before is not None else {}
+    open_names = [name for name in open_names if not _is_read_near(files, name, added)]
+    now = find(files, open_names) if open_names else {}
+    foreign = {name: [each for each in places if each[1] not in added.get(each[0], ())] for name, places in now.items()}
+    lost = [name for name in open_names if not any(_declares(name, each, upstream=True) for each in foreign.get(name, ()))]
+    then = find(before, lost) if before is not None and lost else {}
     ours = set(declared)
-    for name in open_names:
+    for name in lost:
         own = [each for each in now.get(name, ()) if each[1] in added.get(each[0], ())]
-        theirs = [each for each in now.get(name, ()) if each[1] not in added.get(each[0], ())]
-        if any(_declares(name, each, upstream=True) for each in theirs):
-            continue
         texts = {(path, text.strip()) for path, _, text in own}
         was = [each for each in then.get(name, ()) if (each[0], each[2].strip()) not in texts and not _is_aside(each[0])]
         had = any(_declares(name, each, upstream=True) for each in was)
@@ -73,6 +73,18 @@ def check(
         gone = "the upstream no longer knows" if had else "nothing in this tree reads"
         for path, line in sorted(set(used[name])):
             yield Drift(path, line, f"{gone} the environment variable {name}: {hint}")
+
+
+def _is_read_near(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> bool:
+    """Whether upstream's own lines of a file with added ones know a variable: most are found so, without searching the tree."""
+    for path, lines in added.items():
+        data = files.read(path) or b""
+        if name.encode() not in data or path.endswith(_PROSE):
+            continue
+        for number, text in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+            if number not in lines and name in _NAME.findall(text) and _declares(name, (path, number, text), upstream=True):
+                return True
+    return False
 
 
 def known(files: Files) -> list[str]:
