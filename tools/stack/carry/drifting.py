@@ -8,7 +8,7 @@ from typing import TypeVar
 from stack.carry.blame import first_where
 from stack.carry.drift import Drift, check, is_readable
 from stack.carry.drift.finding import after
-from stack.carry.drift.outline import Outline
+from stack.carry.drift.outline import Known
 from stack.carry.engine import Carry
 from stack.carry.history import Index
 from stack.carry.merge import FileMerges, Triple, merge_files
@@ -20,8 +20,6 @@ from stack.store.objects import Entry, Objects
 
 _NO_MODULE = "there is no module"
 """How a problem begins that is told although the old base had it, too: nothing that imports this can run."""
-
-Outlines = dict[str, Outline | None]
 
 Added = Mapping[str, frozenset[int]]
 """The numbers of added lines, by path."""
@@ -39,14 +37,14 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     living = [row for row in carried.rows if row.commit is not None and row.patch.ref.path in carried.exported]
     added = _added([_files(row.patch, carried.exported[row.patch.ref.path]) for row in living])
     before = objects.tree_of(carried.source_tip)
-    outlines: Outlines = {}
+    known = Known()
     tip = objects.tree_of(carried.tip)
     own = objects.tree_of(carried.onto)
-    drifts = check(objects, tip, _union(added), before=before, upstream=own, outlines=outlines) if any(added) else ()
+    drifts = check(objects, tip, _union(added), before=before, upstream=own, known=known) if any(added) else ()
     if not drifts:
         return carried
-    old = _at_base(objects, carried, {drift.path for drift in drifts}, outlines)
-    causes = _Causes(objects, carried, index, outlines)
+    old = _at_base(objects, carried, {drift.path for drift in drifts}, known)
+    causes = _Causes(objects, carried, index, known)
     found: dict[str, list[Drifted]] = {}
     for drift in drifts:
         owner = _owner(drift, living, added)
@@ -80,12 +78,12 @@ def standing(objects: Objects, base: CommitId, tip: CommitId, patches: Sequence[
             yield owner, drift
 
 
-def _at_base(objects: Objects, carried: Carry, paths: Set[str], outlines: Outlines) -> frozenset[str]:
+def _at_base(objects: Objects, carried: Carry, paths: Set[str], known: Known) -> frozenset[str]:
     """What is wrong on the old base with the patches that add to some files of the new one."""
     involved = [row for row in carried.rows if paths & {file.path for file in _carried_files(carried, row)}]
     added = _added([_files(row.patch, row.patch.raw) for row in carried.rows])
     union = _union(one for row, one in zip(carried.rows, added, strict=True) if row in involved)
-    return frozenset(map(_kind, check(objects, objects.tree_of(carried.source_tip), union, outlines=outlines, hints=False)))
+    return frozenset(map(_kind, check(objects, objects.tree_of(carried.source_tip), union, known=known, hints=False)))
 
 
 def _carried_files(carried: Carry, row: Carried) -> tuple[FileDiff, ...]:
@@ -135,11 +133,11 @@ def _owner(drift: Drift, patches: Sequence[_T], added: Sequence[Added]) -> _T | 
 class _Causes:
     """The search for the first commit, or release, with which a drift is there."""
 
-    def __init__(self, objects: Objects, carried: Carry, index: Index | None, outlines: Outlines) -> None:
+    def __init__(self, objects: Objects, carried: Carry, index: Index | None, known: Known) -> None:
         self._objects = objects
         self._carried = carried
         self._index = index
-        self._outlines = outlines
+        self._read = known
         self._known: dict[tuple[CommitId, str], frozenset[str]] = {}
         self._merges: FileMerges = {}
 
@@ -165,7 +163,7 @@ class _Causes:
             lines = _new_lines(objects.read(own.id) if own is not None else b"", objects.read(merged.id)) if merged else ()
             whole = objects.replaced(tree, {path: merged}) if merged else tree
             added = {path: frozenset(lines)} if lines else {}
-            said = check(objects, whole, added, before=before, upstream=tree, outlines=self._outlines, hints=False, hasty=True)
+            said = check(objects, whole, added, before=before, upstream=tree, known=self._read, hints=False, hasty=True)
             self._known[key] = frozenset(map(_kind, said))
         return self._known[key]
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from stack.carry.drift import cpp, naming, python, variables
 from stack.carry.drift.finding import Drift
 from stack.carry.drift.modules import Modules
-from stack.carry.drift.outline import Outline, parse
+from stack.carry.drift.outline import Known, parse
 from stack.carry.drift.tree import Files
+from stack.carry.drift.unchanged import Unchanged
 from stack.model.ids import TreeId
 from stack.store.objects import Objects
 
@@ -47,7 +48,7 @@ def check(
     *,
     before: TreeId | None = None,
     upstream: TreeId | None = None,
-    outlines: dict[str, Outline | None] | None = None,
+    known: Known | None = None,
     hints: bool = True,
     hasty: bool = False,
 ) -> tuple[Drift, ...]:
@@ -59,7 +60,7 @@ def check(
         added: the numbers of the added lines, by path (see `added_lines`).
         before: the tree of the old base with the same patches.
         upstream: the tree without the patches: what it has itself need not be read again.
-        outlines: what is known of files by their blobs; shared by checks of trees that are alike.
+        known: what has been read of files; shared by checks of trees that are alike.
         hints: whether to look for what is meant instead.
         hasty: whether a first look at a file is enough, which may find too much: good for looking for what is known to be wrong.
 
@@ -68,18 +69,21 @@ def check(
 
     """
     files = Files(objects, tree)
-    outlines = outlines if outlines is not None else {}
-    modules = Modules(files, outlines, hints=hints)
+    known = known if known is not None else Known()
+    modules = Modules(files, known, hints=hints)
     old = Files(objects, before) if before is not None else None
     own = Files(objects, upstream) if upstream is not None else None
-    old_modules = Modules(old, outlines) if old is not None else None
+    old_modules = Modules(old, known) if old is not None else None
     includes, old_includes = cpp.Includes(files), cpp.Includes(old) if old is not None else None
+    alike = Unchanged(modules, old_modules, own) if old_modules is not None and own is not None else None
     named = naming.Variables()
     found: list[Drift] = []
     for path, lines in sorted(added.items()):
         if not lines or not files.is_file(path):
             continue
         if path.endswith((".py", ".pyi")):
+            if alike is not None and alike.holds(path, lines):
+                continue
             with contextlib.suppress(RecursionError):  # nested too deeply to be understood: nothing can be told
                 found += python.check(path, lines, modules, old_modules, named, own, hasty=hasty)
         elif cpp.is_source(path):

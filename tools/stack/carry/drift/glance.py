@@ -10,16 +10,12 @@ import ast
 import re
 from collections.abc import Iterator, Set
 
+from stack.carry.drift.chunks import aliases, chunks, imports, texts
 from stack.carry.drift.modules import Modules
 from stack.carry.drift.outline import bodiless, parse
 from stack.carry.drift.source import Scopes, Source, scopes
 from stack.carry.drift.tree import Files
 
-_IMPORT = re.compile(
-    rb"^[ \t]*((?:from[ \t]+[.\w]+[ \t]+import[ \t]*(?:\([^()]*\)|[^\n\\(]*(?:\\\n[^\n\\]*)*))|(?:import[ \t]+[^\n\\]*(?:\\\n[^\n\\]*)*))",
-    re.MULTILINE,
-)
-_NO_START = (b" ", b"\t", b"#", b")", b"]", b"}", b"\r", b"else", b"elif", b"except", b"finally", b'"""', b"'''")
 _WORD = re.compile(rb"\w+")
 
 
@@ -53,7 +49,7 @@ def glance(path: str, added: frozenset[int], modules: Modules, before: Modules |
         body, text = _ours(path, now, old, added, upstream)
     except SyntaxError:
         return None
-    binding = {alias.asname or alias.name.partition(".")[0] for node in body for alias in _aliases(node)}
+    binding = {alias.asname or alias.name.partition(".")[0] for node in body for alias in aliases(node)}
     gone = {name for name in _gone(old, now, added) - binding if not modules.is_defined(path, name)}
     if gone:
         bound = scopes(text, path)
@@ -80,52 +76,15 @@ def _ours(path: str, now: bytes, old: bytes, added: frozenset[int], upstream: Fi
     if own is None:
         raise SyntaxError
     lines = now.split(b"\n")
-    starts = _starts(lines)
-    known = set(_chunks(own.split(b"\n")))
+    known = texts(own)
     shown: list[bytes] = [b""] * len(lines)  # as many as there are: the nodes get their numbers from them
-    text: list[bytes] = []
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        chunk = lines[start:end]
-        if b"\n".join(chunk) not in known:
-            shown[start:end] = bodiless(chunk, {number - 1 - start for number in added}) or chunk
-            text += chunk
+    ours = [chunk for chunk in chunks(now) if chunk.text not in known]
+    for chunk in ours:
+        within = chunk.lines
+        shown[chunk.start : chunk.start + len(within)] = bodiless(within, chunk.added(added)) or within
     if not all(shown[number - 1] == lines[number - 1] for number in added):
         raise SyntaxError
-    return parse(b"\n".join(shown) + b"\n").body + _imports(now, shown), b"\n".join(text) + b"\n"
-
-
-def _aliases(node: ast.stmt) -> Iterator[ast.alias]:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        yield from node.names
-
-
-def _starts(lines: list[bytes]) -> list[int]:
-    """The lines at which a top-level statement may begin; a decorator belongs to what it decorates."""
-    starts = [0]
-    decorated = lines[0].startswith(b"@")
-    for number, line in enumerate(lines[1:], 1):
-        if not line or line.startswith(_NO_START):
-            continue
-        if not decorated:
-            starts.append(number)
-        decorated = line.startswith(b"@")
-    return starts
-
-
-def _chunks(lines: list[bytes]) -> Iterator[bytes]:
-    starts = _starts(lines)
-    return (b"\n".join(lines[start:end]) for start, end in zip(starts, [*starts[1:], len(lines)], strict=True))
-
-
-def _imports(data: bytes, shown: list[bytes]) -> list[ast.stmt]:
-    """The imports in lines that are not shown, as statements of a line that nobody added."""
-    found = [match[1] for match in _IMPORT.finditer(data) if not shown[data.count(b"\n", 0, match.start())]]
-    statements = parse(b"\n".join(found) + b"\n").body
-    for statement in statements:
-        statement.lineno = statement.end_lineno = 0
-        for alias in _aliases(statement):
-            alias.lineno = alias.end_lineno = 0
-    return statements
+    return parse(b"\n".join(shown) + b"\n").body + imports(now, shown), b"".join(chunk.text for chunk in ours)
 
 
 def _gone(old: bytes, now: bytes, added: frozenset[int]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stack.carry.drift.finding import nearest
-from stack.carry.drift.outline import Definition, Outline, outline
+from stack.carry.drift.outline import Definition, Known, Outline, outline
 from stack.carry.drift.tree import ASIDE, Files
 from stack.store import git
 
@@ -43,15 +43,14 @@ class Module:
 
 
 class Modules:
-    """The modules of one tree. `outlines` may be shared between trees: it is by blob."""
+    """The modules of one tree. What is `known` may be shared between trees."""
 
-    def __init__(self, files: Files, outlines: dict[str, Outline | None] | None = None, *, hints: bool = True) -> None:
+    def __init__(self, files: Files, known: Known | None = None, *, hints: bool = True) -> None:
         self.files = files
         self._hints = hints
-        self._outlines: dict[str, Outline | None] = outlines if outlines is not None else {}
+        self._known = known if known is not None else Known()
         self._modules: dict[str, Module | None] = {}
         self._resolved: dict[tuple[str, str, int], tuple[str, Definition | None] | None] = {}
-        self._top: dict[str, frozenset[bytes]] = {}
         self._reexports: dict[tuple[str, str], str | None] = {}
         self._provides: dict[tuple[str, str], bool | None] = {}
 
@@ -173,10 +172,13 @@ class Modules:
 
     def is_defined(self, path: str, name: str) -> bool:
         """Whether a line that is not indented defines or assigns a name: most names are found so, without parsing the file."""
-        if path not in self._top:
+        entry = self.files.entry(path)
+        if entry is None:
+            return False
+        if entry.id not in self._known.defined:
             found = _TOP.findall(self.files.read(path) or b"")
-            self._top[path] = frozenset(one or other or third for one, other, third in found)
-        return name.encode("utf-8", "replace") in self._top[path]
+            self._known.defined[entry.id] = frozenset(one or other or third for one, other, third in found)
+        return name.encode("utf-8", "replace") in self._known.defined[entry.id]
 
     def reexport(self, path: str, name: str) -> str | None:
         """Where a file has a name from, by its text alone: None unless it imports it once, under its own name, from this tree."""
@@ -196,7 +198,10 @@ class Modules:
             data,
             re.MULTILINE,
         )
-        if len(found) != 1 or b" as " in found[0][2] + found[0][3] or self.is_defined(path, name):
+        if len(found) != 1 or self.is_defined(path, name):
+            return None
+        renamed = (found[0][2] + found[0][3]).partition(b"#")[0].split()
+        if renamed not in ([], [b"as", word]):
             return None
         return self.place(path, len(found[0][0]), found[0][1].decode("utf-8", "replace"))
 
@@ -219,9 +224,10 @@ class Modules:
         """What a file binds; None where it cannot be parsed."""
         if path not in self._modules:
             entry = self.files.entry(path)
-            if entry is not None and entry.id not in self._outlines:
-                self._outlines[entry.id] = outline(self.files.read(path) or b"")
-            found = self._outlines[entry.id] if entry is not None else None
+            known = self._known.outlines
+            if entry is not None and entry.id not in known:
+                known[entry.id] = outline(self.files.read(path) or b"")
+            found = known[entry.id] if entry is not None else None
             self._modules[path] = None if found is None else self._module(path, found)
         return self._modules[path]
 

@@ -5,7 +5,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LARGEST = 4_000_000
 """Bytes of a file that is parsed; one that is larger was written by a program."""
@@ -30,6 +30,15 @@ class Outline:
     definitions: tuple[Definition, ...]
     names: frozenset[str]
     dynamic: bool
+
+
+@dataclass(slots=True)
+class Known:
+    """What has been read of files, by their blobs: shared by the checks of trees that are alike."""
+
+    outlines: dict[str, Outline | None] = field(default_factory=dict)
+    defined: dict[str, frozenset[bytes]] = field(default_factory=dict)
+    """The names that lines at the left edge define or assign."""
 
 
 def outline(data: bytes) -> Outline | None:

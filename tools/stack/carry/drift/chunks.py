@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of a Python file, cut into its top-level statements without parsing it."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+from stack.carry.drift.outline import parse
+
+# Each begins with a line break: that is found many times as fast as the begin of a line.
+_IMPORT = re.compile(
+    rb"\n[ \t]*(from[ \t]+[.\w]+[ \t]+import[ \t]*(?:\([^()]*\)|[^\n\\(]*(?:\\\n[^\n\\]*)*)|import[ \t]+[^\n\\]*(?:\\\n[^\n\\]*)*)"
+)
+_START = re.compile(rb"\n([^ \t\r\n#)\]}][^\n]?[^\n]?[^\n]?)")
+_NO_START = (b"else", b"elif", b"exce", b"fina", b'"""', b"'''")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A top-level statement: its text, and the place of its first line in the file's list of lines."""
+
+    text: bytes
+    start: int
+
+    @property
+    def lines(self) -> list[bytes]:
+        """Its lines."""
+        return self.text[:-1].split(b"\n")
+
+    def added(self, numbers: Set[int]) -> set[int]:
+        """Those of a file's line numbers that lie in it, as places in its own list of lines."""
+        size = self.text.count(b"\n")
+        return {place for number in numbers if 0 <= (place := number - 1 - self.start) < size}
+
+
+@functools.lru_cache(maxsize=16)
+def chunks(data: bytes) -> tuple[Chunk, ...]:
+    """The top-level statements of a file; a decorator belongs to what it decorates, and what stands before the first to it."""
+    data = data if data.endswith(b"\n") else data + b"\n"
+    first = [0]
+    decorated = data.startswith(b"@")
+    for match in _START.finditer(data):
+        if match[1].startswith(_NO_START):
+            continue
+        if not decorated:
+            first.append(match.start(1))
+        decorated = match[1].startswith(b"@")
+    found = []
+    line = 0
+    for start, end in zip(first, [*first[1:], len(data)], strict=True):
+        found.append(Chunk(data[start:end], line))
+        line += data.count(b"\n", start, end)
+    return tuple(found)
+
+
+def texts(data: bytes) -> frozenset[bytes]:
+    """The text of each top-level statement of a file."""
+    return frozenset(chunk.text for chunk in chunks(data))
+
+
+def imports(data: bytes, shown: list[bytes] | None = None) -> list[ast.stmt]:
+    """The imports of a file, or of the lines that are not shown, as statements of a line that nobody added.
+
+    Raises:
+        SyntaxError: what looks like one is none.
+
+    """
+    found = []
+    line = place = 0
+    for match in _IMPORT.finditer(b"\n" + data):
+        line += data.count(b"\n", place, match.start())
+        place = match.start()
+        if shown is None or not shown[line]:
+            found.append(match[1])
+    statements = parse(b"\n".join(found) + b"\n").body
+    for statement in statements:
+        statement.lineno = statement.end_lineno = 0
+        for alias in aliases(statement):
+            alias.lineno = alias.end_lineno = 0
+    return statements
+
+
+def aliases(node: ast.stmt) -> Iterator[ast.alias]:
+    """What an import names; nothing for any other statement."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from node.names
