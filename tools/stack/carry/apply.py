@@ -20,9 +20,8 @@ from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store import git
 from stack.store import paths as names
-from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Entry, Identity, Objects
+from stack.store.objects import EMPTY_TREE, FILES, FOLDER, SUBMODULE, Entry, Identity, Objects
 
-_OLD_NAME = re.compile(rb"^--- a/([^\t\n]+)", re.MULTILINE)
 _NO_BLOB = "0" * 40
 _FAILED = re.compile(r"^error: patch failed: (.+):(\d+)$", re.MULTILINE)
 _OTHER_BINARY = re.compile(r"^error: the patch applies to '(.+)' \(", re.MULTILINE)
@@ -52,16 +51,13 @@ class DoesNotApply(StackError):
 
 def announce(objects: Objects, base: CommitId, onto: CommitId, patches: Iterable[Patch]) -> None:
     """Have git read what carrying needs: it does so while the patches are parsed and applied."""
-    # Only a hint, so names that git quotes may be left out.
-    count = Counter(name for patch in patches for name in set(_OLD_NAME.findall(patch.diff)))
-    objects.expect([objects.tree_of(base)], map(_text, count))
+    objects.request((base, onto))
+    # Parsed while git starts.
+    count = Counter(file.old for patch in patches for file in files(patch) if file.old is not None)
+    objects.expect([objects.tree_of(base)], count)
     # On the new base a file is read to guess what comes of it, for the patches that change it again.
-    again = [_text(name if times > 1 else name.rpartition(b"/")[0]) for name, times in count.items()]
+    again = [name if times > 1 else name.rpartition("/")[0] for name, times in count.items()]
     objects.expect([objects.tree_of(onto)], filter(None, again))
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
 
 
 def chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[CommitId, ...]:
@@ -115,9 +111,12 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
         old = (entry.id, entry.mode) if entry is not None else (_NO_BLOB, file.old_mode)
         if (file.old_id, file.old_mode) != old or not file.hunks or not {file.old, file.new}.isdisjoint(changes):
             return {}
-        if entry is not None and entry.mode not in FILES:
-            return {}
         if file.new is not None and file.new != file.old and file.new in known:
+            return {}
+        if entry is not None and entry.mode == SUBMODULE == file.new_mode and file.old == file.new and _moves(file):
+            changes[str(file.new)] = Entry(SUBMODULE, str(file.new_id))
+            continue
+        if entry is not None and entry.mode not in FILES:
             return {}
         changed = _changed(objects, objects.read(entry.id) if entry is not None else b"", file)
         if changed is None or (file.new is not None and file.new_mode not in FILES):
@@ -127,6 +126,12 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
         if file.new is not None and file.new_mode is not None:
             changes[file.new] = Entry(file.new_mode, changed)
     return changes
+
+
+def _moves(file: FileDiff) -> bool:
+    """Whether a diff takes a submodule from one commit to another, and says so twice alike."""
+    lines = [f"-Subproject commit {file.old_id}".encode(), f"+Subproject commit {file.new_id}".encode()]
+    return [list(hunk.lines) for hunk in file.hunks] == [lines] and len(file.new_id or "") == len(_NO_BLOB)
 
 
 def _changed(objects: Objects, data: bytes, file: FileDiff) -> str | None:

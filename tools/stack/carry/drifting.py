@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which carried patches apply and are wrong all the same, and since which upstream commit."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -43,14 +43,15 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
     drifts = check(objects, tip, _union(added), before=before, upstream=own, known=known) if any(added) else ()
     if not drifts:
         return carried
-    old = _at_base(objects, carried, {drift.path for drift in drifts}, known)
+    old = _at_base(objects, carried, drifts, known)
     causes = _Causes(objects, carried, index, known)
+    readable = {path for path in {drift.path for drift in drifts} if is_readable(objects, own, path)}
     found: dict[str, list[Drifted]] = {}
     for drift in drifts:
         owner = _owner(drift, living, added)
         if owner is None or owner.by_hand:
             continue
-        if is_readable(objects, objects.tree_of(carried.onto), drift.path):
+        if drift.path in readable:
             before_too = _kind(drift) in old
             if before_too and not drift.problem.startswith(_NO_MODULE):
                 continue  # the patch's own: `stack check` tells it
@@ -78,12 +79,15 @@ def standing(objects: Objects, base: CommitId, tip: CommitId, patches: Sequence[
             yield owner, drift
 
 
-def _at_base(objects: Objects, carried: Carry, paths: Set[str], known: Known) -> frozenset[str]:
-    """What is wrong on the old base with the patches that add to some files of the new one."""
+def _at_base(objects: Objects, carried: Carry, drifts: Sequence[Drift], known: Known) -> frozenset[str]:
+    """What is wrong on the old base with the patches that add to the files with drift on the new one."""
+    paths = {drift.path for drift in drifts}
+    environment = any(drift.variable for drift in drifts)
     involved = [row for row in carried.rows if paths & {file.path for file in _carried_files(carried, row)}]
     added = _added([_files(row.patch, row.patch.raw) for row in carried.rows])
     union = _union(one for row, one in zip(carried.rows, added, strict=True) if row in involved)
-    return frozenset(map(_kind, check(objects, objects.tree_of(carried.source_tip), union, known=known, hints=False)))
+    tree = objects.tree_of(carried.source_tip)
+    return frozenset(map(_kind, check(objects, tree, union, known=known, hints=False, environment=environment)))
 
 
 def _carried_files(carried: Carry, row: Carried) -> tuple[FileDiff, ...]:
@@ -138,22 +142,25 @@ class _Causes:
         self._carried = carried
         self._index = index
         self._read = known
-        self._known: dict[tuple[CommitId, str], frozenset[str]] = {}
+        self._known: dict[tuple[CommitId, str, bool], frozenset[str]] = {}
         self._merges: FileMerges = {}
 
     def of(self, drift: Drift) -> tuple[Upstream, ...]:
         if self._index is None or self._index.releases:
             rungs = self._carried.rungs
-            place = first_where(rungs, lambda rung: _kind(drift) in self._wrong(rung.commit, drift.path))
+            place = first_where(rungs, lambda rung: self._has(drift, rung.commit))
             named = rungs[place] if place is not None else rungs[-1]
             return (Upstream(named.commit, named.name, release=True),)
         step = self._index.step
-        place = first_where(range(self._index.steps), lambda one: _kind(drift) in self._wrong(step(one).commit, drift.path))
+        place = first_where(range(self._index.steps), lambda one: self._has(drift, step(one).commit))
         return (Upstream(step(place).commit, step(place).subject),) if place is not None else ()
 
-    def _wrong(self, commit: CommitId, path: str) -> frozenset[str]:
+    def _has(self, drift: Drift, commit: CommitId) -> bool:
+        return _kind(drift) in self._wrong(commit, drift.path, environment=drift.variable is not None)
+
+    def _wrong(self, commit: CommitId, path: str, *, environment: bool) -> frozenset[str]:
         """What is wrong in a file when its patches are merged onto a commit at once."""
-        key = commit, path
+        key = commit, path, environment
         if key not in self._known:
             objects = self._objects
             tree = objects.tree_of(commit)
@@ -163,7 +170,17 @@ class _Causes:
             lines = _new_lines(objects.read(own.id) if own is not None else b"", objects.read(merged.id)) if merged else ()
             whole = objects.replaced(tree, {path: merged}) if merged else tree
             added = {path: frozenset(lines)} if lines else {}
-            said = check(objects, whole, added, before=before, upstream=tree, known=self._read, hints=False, hasty=True)
+            said = check(
+                objects,
+                whole,
+                added,
+                before=before,
+                upstream=tree,
+                known=self._read,
+                hints=False,
+                hasty=True,
+                environment=environment,
+            )
             self._known[key] = frozenset(map(_kind, said))
         return self._known[key]
 

@@ -24,7 +24,8 @@ from stack.store import git, pack
 
 FOLDER = 0o040000
 FILES = (0o100644, 0o100755)
-"""Modes of tree entries: a folder; a plain file, without and with its executable bit."""
+SUBMODULE = 0o160000
+"""Modes of tree entries: a folder; a plain file, without and with its executable bit; another repository's commit."""
 EMPTY_TREE = TreeId("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 # Mode, name, id; entries follow each other without anything between them.
@@ -169,7 +170,7 @@ class Objects:
         """
         level = dict.fromkeys(trees, frozenset(paths))
         while level:
-            self._want(tree for tree in level if tree not in self._trees and tree != EMPTY_TREE)
+            self.request(tree for tree in level if tree not in self._trees and tree != EMPTY_TREE)
             below: dict[str, frozenset[str]] = {}
             for tree, inside in level.items():
                 entries = self.entries(tree)
@@ -178,10 +179,11 @@ class Objects:
                     if entry is not None and entry.mode == FOLDER and rest:
                         below[entry.id] = below.get(entry.id, frozenset()) | {rest}
                     elif entry is not None and not rest and entry.mode in (FOLDER, *FILES) and entry.id not in self._trees:
-                        self._want([entry.id])
+                        self.request([entry.id])
             level = below
 
-    def _want(self, ids: Iterable[str]) -> None:
+    def request(self, ids: Iterable[str]) -> None:
+        """Have git read objects while this process does other things."""
         self._wanted |= dict.fromkeys(
             one for one in ids if one not in self._kept and one not in self._asked and one not in self._pending
         )

@@ -17,12 +17,11 @@ from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
 from stack.store import git, repository
 from stack.store.addresses import redacted
-from stack.store.objects import Entry, Identity, Objects
+from stack.store.objects import FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"
 
 REMOTE = "upstream"
-_FOLDER, _SUBMODULE = 0o040000, 0o160000
 _SHOWN = 5
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FULL = 40
@@ -89,7 +88,7 @@ def fetch_contents(store: Path, base: CommitId, onto: CommitId) -> None:
 
 def _holds_a_blob(mode: str) -> bool:
     """Whether the entry of a raw diff line is a file: not nothing, and no submodule."""
-    return mode.lstrip(":") not in ("000000", f"{_SUBMODULE:o}")
+    return mode.lstrip(":") not in ("000000", f"{SUBMODULE:o}")
 
 
 def tags(store: Path, url: str) -> list[str]:
@@ -135,7 +134,7 @@ def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: boo
         tree = objects.tree_of(commit)
         committer = re.search(rb"^committer .*> ([0-9]+ [+-][0-9]{4})$", objects.read(commit), re.MULTILINE)
         entries = [(pin, path, objects.entry(tree, path)) for pin, path in _places(vendored)]
-    found = {path: (pin, entry.id) for pin, path, entry in entries if entry is not None and entry.mode == _SUBMODULE}
+    found = {path: (pin, entry.id) for pin, path, entry in entries if entry is not None and entry.mode == SUBMODULE}
     if not found:
         return commit
     for path, (pin, named) in found.items():
@@ -144,7 +143,7 @@ def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: boo
                 f"the pinned release has commit {named} of {pin.upstream} at {path}, pins.toml says {pin.commit}",
                 f"correct the commit of {pin.upstream}",
             )
-    changes = {path: Entry(_FOLDER, _vendored_tree(store, pin.git, named)) for path, (pin, named) in found.items()}
+    changes = {path: Entry(FOLDER, _vendored_tree(store, pin.git, named)) for path, (pin, named) in found.items()}
     lines = [_trailer(path, named) for path, (_, named) in sorted(found.items())]
     who = Identity("stack", "stack@localhost", committer[1].decode() if committer else "0 +0000")
     with Objects(store) as objects:
@@ -156,7 +155,7 @@ def is_grafted(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned
     """Whether `commit` is what `graft` would make for these pins."""
     with Objects(store) as objects:
         tree = objects.tree_of(commit)
-        if any(entry.mode == _SUBMODULE for _, path in _places(vendored) if (entry := objects.entry(tree, path))):
+        if any(entry.mode == SUBMODULE for _, path in _places(vendored) if (entry := objects.entry(tree, path))):
             return False
         message = objects.read(commit).decode("utf-8", "replace")
     grafted = dict(re.findall(r"^Grafted: (.+) ([0-9a-f]{40})$", message, re.MULTILINE))

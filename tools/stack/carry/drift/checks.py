@@ -51,6 +51,7 @@ def check(
     known: Known | None = None,
     hints: bool = True,
     hasty: bool = False,
+    environment: bool = True,
 ) -> tuple[Drift, ...]:
     """What is wrong in the lines that patches added to a tree; what cannot be told for sure is not named.
 
@@ -63,6 +64,7 @@ def check(
         known: what has been read of files; shared by checks of trees that are alike.
         hints: whether to look for what is meant instead.
         hasty: whether a first look at a file is enough, which may find too much: good for looking for what is known to be wrong.
+        environment: whether to look for environment variables, too: that searches all of the tree.
 
     Raises:
         StackError: the repository cannot be read.
@@ -92,6 +94,14 @@ def check(
             text = files.text(path).split("\n")
             for name, line in variables.in_settings({number: text[number - 1] for number in lines if number <= len(text)}):
                 named.use(name, path, line)
-    used = {name: [each for each in places if not each[0].startswith(".")] for name, places in named.used.items()}
-    found += variables.check(files, {name: places for name, places in used.items() if places}, named.declared, added, old)
+    if environment:
+        found += _variables(files, named, added, old)
     return tuple(sorted(set(found), key=lambda drift: (drift.path, drift.line or 0, drift.problem)))
+
+
+def _variables(
+    files: Files, named: naming.Variables, added: Mapping[str, frozenset[int]], before: Files | None
+) -> Iterator[Drift]:
+    """The environment variables that the tree does not know; what only the project's own workflows name is theirs."""
+    used = {name: [each for each in places if not each[0].startswith(".")] for name, places in named.used.items()}
+    return variables.check(files, {name: places for name, places in used.items() if places}, named.declared, added, before)

@@ -14,11 +14,15 @@ _NEAR = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A place where a patch applies and is wrong all the same. `problem` is one sentence with what to look for."""
+    """A place where a patch applies and is wrong all the same. `problem` is one sentence with what to look for.
+
+    `variable`: the environment variable that it is about.
+    """
 
     path: str
     line: int | None
     problem: str
+    variable: str | None = None
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.problem}" if self.line else f"{self.path}: {self.problem}"

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
-from stack.store.objects import Entry, Objects
+from stack.store.objects import FOLDER, SUBMODULE, Entry, Objects
 
-FOLDER, LINK, SUBMODULE = 0o040000, 0o120000, 0o160000
+LINK = 0o120000
 _LINKS = 8
 _BUILD_FILES = ("setup.py", "CMakeLists.txt", "build_backend.py", "build_utils.py", "hatch_build.py", "meson.build")
 _COMPILED = re.compile(r"^_\w*C(_\w+)?$")

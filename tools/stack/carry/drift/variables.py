@@ -2,7 +2,7 @@
 """Environment variables: which of those that are named in added lines, or in a setting, a tree's sources know."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from stack.carry.drift.finding import Drift, nearest
 from stack.carry.drift.tree import ASIDE, Files
@@ -56,23 +56,48 @@ def check(
     if not open_names:
         return
     open_names = [name for name in open_names if not _is_read_near(files, name, added)]
+    own = {name: _own(files, name, added) for name in open_names}
+    kept = {
+        name for name in open_names if name in set(declared) or any(_declares(name, each, upstream=False) for each in own[name])
+    }
+    # Each search reads all of a tree: what the patches read themselves is only looked for where it might have been before.
+    had = _had(before, kept, own)
+    open_names = [name for name in open_names if name not in kept or name in had]
     now = find(files, open_names) if open_names else {}
     foreign = {name: [each for each in places if each[1] not in added.get(each[0], ())] for name, places in now.items()}
     lost = [name for name in open_names if not any(_declares(name, each, upstream=True) for each in foreign.get(name, ()))]
-    then = find(before, lost) if before is not None and lost else {}
-    ours = set(declared)
+    had |= _had(before, set(lost) - kept, own)
     for name in lost:
-        own = [each for each in now.get(name, ()) if each[1] in added.get(each[0], ())]
-        texts = {(path, text.strip()) for path, _, text in own}
-        was = [each for each in then.get(name, ()) if (each[0], each[2].strip()) not in texts and not _is_aside(each[0])]
-        had = any(_declares(name, each, upstream=True) for each in was)
-        if not had and (name in ours or any(_declares(name, each, upstream=False) for each in own)):
-            continue
         near = nearest(name, (other for other in known(files) if other != name))
         hint = f"the nearest is {near}" if near else "no variable of the tree is named like it"
-        gone = "the upstream no longer knows" if had else "nothing in this tree reads"
+        gone = "the upstream no longer knows" if name in had else "nothing in this tree reads"
         for path, line in sorted(set(used[name])):
-            yield Drift(path, line, f"{gone} the environment variable {name}: {hint}")
+            yield Drift(path, line, f"{gone} the environment variable {name}: {hint}", name)
+
+
+def _own(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> list[Occurrence]:
+    """Where added lines name a variable."""
+    found = []
+    for path, numbers in added.items():
+        data = files.read(path) or b""
+        if name.encode() in data:
+            lines = data.decode("utf-8", "replace").split("\n")
+            texts = ((number, lines[number - 1]) for number in sorted(numbers) if number <= len(lines))
+            found += [(path, number, text) for number, text in texts if name in _NAME.findall(text)]
+    return found
+
+
+def _had(before: Files | None, names: Set[str], own: Mapping[str, list[Occurrence]]) -> set[str]:
+    """The variables that the old base knew itself."""
+    if before is None or not names:
+        return set()
+    found = set()
+    for name, places in find(before, sorted(names)).items():
+        texts = {(path, text.strip()) for path, _, text in own[name]}
+        theirs = (each for each in places if (each[0], each[2].strip()) not in texts and not _is_aside(each[0]))
+        if any(_declares(name, each, upstream=True) for each in theirs):
+            found.add(name)
+    return found
 
 
 def _is_read_near(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> bool:
