@@ -115,7 +115,14 @@ def checked(
     content, added = marked(text)
     new, old = {**UPSTREAM, **(changed or {})}, {**UPSTREAM, **(before or {})}
     then = tree(scratch, {**old, path: mine_before if mine_before is not None else content}) if before is not None else None
-    return check(scratch.objects, tree(scratch, {**new, path: content}), {path: added}, before=then)
+    now = tree(scratch, {**new, path: content})
+    found = check(scratch.objects, now, {path: added}, before=then)
+    if then is not None:
+        # With the upstream's own tree most files are not read whole: that must find the same.
+        own = "".join(f"{line}\n" for number, line in enumerate(content.splitlines(), 1) if number not in added)
+        for upstream in ({**new, path: own}, new):
+            assert check(scratch.objects, now, {path: added}, before=then, upstream=tree(scratch, upstream)) == found
+    return found
 
 
 @pytest.mark.parametrize(

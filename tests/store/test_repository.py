@@ -9,6 +9,7 @@ import pytest
 
 from stack.model.errors import StackError
 from stack.store import cache, git, repository
+from stack.store.objects import Objects
 
 from .making import strays
 
@@ -146,3 +147,24 @@ def test_a_failure_inside_leaves_nothing(store: Path) -> None:
         raise KeyboardInterrupt
     assert strays(store) == []
     assert list(store.glob("objects/pack/*")) == []
+
+
+def test_many_packs_become_few_and_nothing_is_lost(filled: Path) -> None:
+    packs = filled / "objects/pack"
+    written = []
+    for number in range(40):
+        with Objects(filled) as objects:
+            written.append(objects.write_blob(f"named by no ref {number}".encode()))
+    repository.tidy(filled)
+    assert len(list(packs.glob("*.pack"))) == 41
+    for number in range(40, 80):
+        with Objects(filled) as objects:
+            written.append(objects.write_blob(f"named by no ref {number}".encode()))
+    with Objects(filled) as reading:
+        reading.read(written[0])
+        repository.open(filled.parents[1], filled.stem)
+        assert len(list(packs.glob("*.pack"))) < 5
+        assert reading.read(written[-1]) == b"named by no ref 79"  # a git that was reading meanwhile finds it, too
+    kinds = git.run(["cat-file", "--batch-check"], cwd=filled, stdin="\n".join(written).encode()).stdout.decode()
+    assert kinds.count(" blob ") == len(written)
+    assert git.text(["cat-file", "blob", "refs/stack/x:a"], cwd=filled) == "hi"
