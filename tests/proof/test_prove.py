@@ -37,7 +37,10 @@ def test_always():
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A stack with two patches on a git upstream, and their proof; upstream takes the first one by v1.1, and both by v1.2."""
+    """A stack with two patches on a git upstream, and their proof; upstream takes the first one by v1.1, and both by v1.2.
+
+    On a branch of its own, v2.0 has a sum and v2.1 half of it, too, in other words.
+    """
     remote = Remote(tmp_path / "remote")
     base = remote.commit({"up.py": b"ONE = 1\n", "tests/test_up.py": b"import up\n\ndef test_one():\n    assert up.ONE == 1\n"})
     remote.tag("v1.0")
@@ -52,6 +55,11 @@ def root(tmp_path: Path) -> Path:
     series = root / "stacks/sums"
     options = ["--full-index", "--no-stat", "--no-signature", "--zero-commit", "--no-numbered", f"{base}..HEAD"]
     git.run(["format-patch", "--quiet", *options, "-o", str(series / "up")], cwd=remote.path)
+    git.run(["checkout", "--quiet", "--detach", base], cwd=remote.path)
+    remote.commit({"up.py": b"from operator import add as total  # noqa\n\nONE = 1\n"}, "Sum up")
+    remote.tag("v2.0")
+    remote.commit({"up.py": b"from operator import add as total\n\nONE = 1\nhalf = 2 .__rfloordiv__\n"}, "Divide")
+    remote.tag("v2.1")
     for file, name in zip(sorted((series / "up").iterdir()), ("add-a-sum", "halve-it"), strict=True):
         file.rename(file.with_name(f"{name}.patch"))
     tables = "".join(f'[[patch]]\nupstream = "up"\nfile = "up/{name}.patch"\n' for name in ("add-a-sum", "halve-it"))

@@ -4,6 +4,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,8 +13,9 @@ from stack.carry.bases import Place, Stores
 from stack.cli import cli
 from stack.model.errors import StackError
 from stack.model.stack import load
-from stack.proof import proving
+from stack.proof import environment, proving
 from stack.proof.proving import Asked, State
+from stack.store import git
 
 from .test_prove import HALF, PYTHON, SUM, root, stores
 
@@ -37,11 +39,14 @@ def test_each_patch_is_proved_and_can_fail(stores: Stores) -> None:
 
 
 def test_landed_by_behaviour_and_since_when(stores: Stores) -> None:
-    on_first = {one.ref: one for one in proving.verdicts(stores, Asked(onto="v1.1", python=PYTHON))}
+    on_first = {one.ref: one for one in proving.verdicts(stores, Asked(onto={"up": ("v1.1",)}, python=PYTHON))}
     assert (on_first[SUM].landed, on_first[HALF].landed) == ("v1.1", None)
     assert on_first[HALF].onto is not None
     assert on_first[HALF].onto.state is State.FAILS
-    bisected = {one.ref: one.landed for one in proving.verdicts(stores, Asked(onto="v1.2", through=True, python=PYTHON))}
+    bisected = {
+        one.ref: one.landed
+        for one in proving.verdicts(stores, Asked(onto=proving.ways(stores, ["v1.2"], through=True), python=PYTHON))
+    }
     assert bisected == {SUM: "v1.1", HALF: "v1.2"}
 
 
@@ -103,3 +108,62 @@ def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> Non
             list(proving.verdicts(opened, Asked(("sums",), python=PYTHON)))
         with pytest.raises(StackError, match="no series names a test module"):
             list(proving.verdicts(opened, Asked(python=PYTHON)))
+
+
+def rebased(root: Path, cache: Path, *options: str) -> dict[str, Any]:
+    """What `stack rebase` says."""
+    ask = ["--root", str(root), "--cache", str(cache), "rebase", "up", "--source", "git", "--json", *options]
+    answer = CliRunner().invoke(cli, ask)
+    assert answer.exit_code in (0, 1), answer.output
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+def test_what_landed_by_behaviour_is_dropped_by_a_rebase(root: Path, tmp_path: Path) -> None:
+    way = ("--onto", "v2.1", "--through", "v2.0")
+    plain = rebased(root, tmp_path / "cache", *way)
+    assert [patch["outcome"] for patch in plain["legs"][0]["patches"]] == ["conflict", "conflict"]
+    proved = rebased(root, tmp_path / "cache", *way, "--prove", "--python", sys.executable)
+    assert proved["conclusion"] == "switched"
+    patches = proved["legs"][0]["patches"]
+    assert [(patch["outcome"], patch["landed"]["rung"], patch["landed"]["behaviour"]) for patch in patches] == [
+        ("landed", "v2.0", True),
+        ("landed", "v2.1", True),
+    ]
+    assert patches[0]["evidence"] == "landed by behaviour in v2.0: test_sum passes without it"
+    assert not load(root).patches
+
+
+def test_only_what_lands_by_behaviour_is_dropped(root: Path, tmp_path: Path) -> None:
+    patches = rebased(root, tmp_path / "cache", "--onto", "v2.0", "--prove", "--python", sys.executable)["legs"][0]["patches"]
+    assert [patch["outcome"] for patch in patches] == ["landed", "conflict"]
+    edit(root, 'SUM: ["test_sum"]', 'SUM: ["test_always"]')  # a proof that cannot fail is no evidence
+    patches = rebased(root, tmp_path / "cache", "--onto", "v2.0", "--prove", "--python", sys.executable)["legs"][0]["patches"]
+    assert [patch["outcome"] for patch in patches] == ["clean", "conflict"]
+
+
+def test_by_behaviour_and_by_text(root: Path, tmp_path: Path) -> None:
+    landed = rebased(root, tmp_path / "cache", "--onto", "v1.2", "--prove", "--python", sys.executable)["legs"][0]["patches"][0]
+    assert (landed["outcome"], landed["landed"]["subject"], landed["landed"]["behaviour"]) == ("landed", "Add a sum", False)
+    assert landed["evidence"].endswith("landed by behaviour in v1.2: test_sum passes without it")
+
+
+def test_what_is_known_by_behaviour_outlives_a_conflict(root: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    options = ("--prove", "--python", sys.executable, "--workspace", str(tree))
+    assert rebased(root, tmp_path / "cache", "--onto", "v2.0", *options)["stopped"]["patch"] == HALF.path
+    (tree / "up.py").write_text("from operator import add as total\n\nONE = 1\n\n\ndef half(a):\n    return a // 2\n")
+    git.run(["add", "up.py"], cwd=tree)
+    ended = CliRunner().invoke(
+        cli, ["--root", str(root), "--cache", str(tmp_path / "cache"), "rebase", "--continue", str(tree)]
+    )
+    assert ended.exit_code == 0, ended.output
+    assert list(load(root).patches) == [HALF]
+
+
+def test_a_list_that_names_its_torch(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text("pytest>=8  # torch==1.0\n--no-index\ntorch==2.13.0  # for all releases\n")
+    assert environment.named(file) == "2.13.0"
+    file.write_text("torch>=2\n")
+    assert environment.named(file) is None

@@ -35,12 +35,14 @@ class Aids:
     """What a carry may know beyond the trees.
 
     `index`: what the way changed, for landing and blame. `resolutions`: conflicts that a person has resolved before. `pulls`: the
-    pull requests of a patch, by its path below `stacks/`, beside those that it names itself.
+    pull requests of a patch, by its path below `stacks/`, beside those that it names itself. `behaviour`: patches, by path, that a
+    rung and those above it do without, since their proofs pass there.
     """
 
     index: Index | None = None
     resolutions: "Resolutions | None" = None
     pulls: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    behaviour: Mapping[str, Landed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ class _Climb:
         self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits)
         rows: list[Carried] = []
         for link in alive:
-            row = self._one(number, link, *link.pair, tip)
+            row = self._by_behaviour(number, link, self._one(number, link, *link.pair, tip))
             if row.outcome is Outcome.CONFLICT:
                 row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
             rows.append(row)
@@ -272,6 +274,18 @@ class _Climb:
         if merged.conflicts:
             return self._conflict(blank, trees, merged)
         return self._carried(blank, merged.tree, merged.notes)
+
+    def _by_behaviour(self, number: int, link: _Link, row: Carried) -> Carried:
+        """A patch that is not needed from this rung on, whatever has become of its text."""
+        found = self.aids.behaviour.get(row.patch.ref.path) if self.aids is not None else None
+        if found is None or row.by_hand or found.rung in [rung.name for rung in self.rungs[number + 1 :]]:
+            return row
+        link.gone = None
+        said = f"landed by behaviour in {found.rung}: {found.subject}"
+        if row.outcome is Outcome.LANDED:
+            return replace(row, evidence=(*row.evidence, said))
+        blank = Carried(row.patch, Outcome.LANDED, row.source, row.tip, None, self.objects.tree_of(row.tip), found.rung)
+        return replace(blank, landed=found, evidence=(said,))
 
     def _by_hand(self, row: Carried, tree: TreeId) -> Carried:
         """What a person has made of it."""

@@ -62,13 +62,15 @@ class Drifted:
 class Landed:
     """What brought a patch upstream: a commit, or a release where there is no history (then `commit` is the release's tree).
 
-    `score` is the share of the patch that is there, from 0 to 1; `rung` the release on the way that has it first.
+    `score` is the share of the patch that is there, from 0 to 1; `rung` the release on the way that has it first. `behaviour`: its
+    text is not there, but what it is for is; `subject` says how that is known.
     """
 
     commit: CommitId
     subject: str
     score: float
     rung: str
+    behaviour: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from stack.carry import bases, drifting, engine, history, ladder, landing, requi
 from stack.carry.bases import Stores
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
-from stack.carry.outcome import Carried, Outcome
+from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.required import Need
 from stack.carry.resolutions import Resolution, Resolutions
 from stack.model import document, extras, patch, pins, series, switch
@@ -29,7 +29,8 @@ class Request:
     """What the user asked for.
 
     `through`: the releases to climb over, or `auto` for all between. `resolved`: trees after patches whose conflicts a person has
-    resolved, by `engine.step_name`. `recorded`: those resolutions, to be kept with the stack.
+    resolved, by `engine.step_name`. `recorded`: those resolutions, to be kept with the stack. `behaviour`: patches, by path, whose
+    proofs pass on the new release without them.
     """
 
     upstream: str
@@ -38,6 +39,7 @@ class Request:
     through: tuple[str, ...] = ()
     resolved: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
     recorded: tuple[Resolution, ...] = ()
+    behaviour: Mapping[str, Landed] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +318,7 @@ def _carried(
         remote.fetch_contents(objects.repository, past, past_rungs[-1].commit)
     known = Resolutions.load(stack.root / FOLDER / RESOLUTIONS)
     with contextlib.closing(history.index(objects, past, past_rungs, stores.place.cache)) as index:
-        aids = Aids(index, known, _pulls(stack))
+        aids = Aids(index, known, _pulls(stack), request.behaviour)
         carried = engine.carry(
             objects, base, onto.commit, patches, name=onto.name, through=rungs[:-1], resolved=request.resolved, aids=aids
         )

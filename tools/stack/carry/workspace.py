@@ -15,6 +15,7 @@ from typing import Any
 from stack.carry.bases import Stores
 from stack.carry.engine import step_name
 from stack.carry.merge import merge
+from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.resolutions import NotRecorded, Resolution, record
 from stack.carry.worktree import seed
@@ -85,6 +86,7 @@ def load(folder: Path) -> Session:
             tuple(record["through"]),
             {step: TreeId(tree) for step, tree in record["resolved"].items()},
             tuple(Resolution(**fields) for fields in record["recorded"]),
+            {path: Landed(**fields) for path, fields in record["behaviour"].items()},
         ),
         source=record["source"],
         allow_mismatch=record["allow_mismatch"],
@@ -162,6 +164,7 @@ def _write_record(folder: Path, session: Session) -> None:
         "through": list(session.request.through),
         "resolved": dict(session.request.resolved),
         "recorded": [asdict(one) for one in session.request.recorded],
+        "behaviour": {path: asdict(one) for path, one in session.request.behaviour.items()},
         "source": session.source,
         "allow_mismatch": session.allow_mismatch,
         "allow_drift": session.allow_drift,

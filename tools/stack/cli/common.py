@@ -144,6 +144,7 @@ def outcome_json(row: "Carried") -> dict[str, object]:
             "subject": row.landed.subject,
             "score": round(row.landed.score, 3),
             "rung": row.landed.rung,
+            "behaviour": row.landed.behaviour,
         }
         if row.landed is not None
         else None,

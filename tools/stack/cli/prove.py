@@ -16,7 +16,12 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
 @click.command("prove")
 @click.argument("series", nargs=-1, metavar="[SERIES]...")
-@click.option("--onto", metavar="TAG", help="Try the proofs on that release, without the patches: what passes has landed.")
+@click.option(
+    "--onto",
+    multiple=True,
+    metavar="[UPSTREAM=]TAG",
+    help="Try the proofs on that release, without the patches: what passes has landed. Once an upstream; TAG alone: the first.",
+)
 @click.option(
     "--through", is_flag=True, help="With --onto: find the first release that passes, by bisection over those between."
 )
@@ -30,7 +35,7 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 def command(
     context: click.Context,
     series: tuple[str, ...],
-    onto: str | None,
+    onto: tuple[str, ...],
     through: bool,
     ablate: bool,
     python: Path | None,
@@ -45,11 +50,11 @@ def command(
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.proof import proving  # noqa: PLC0415
 
-    if through and onto is None:
+    if through and not onto:
         raise click.UsageError("--through goes with --onto TAG")
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        asked = proving.Asked(series, onto, through, python)
+        asked = proving.Asked(series, proving.ways(stores, onto, through=through), python)
         if ablate:
             idle = list(proving.idle(stores, asked, stores.tell))
             _print_idle([ref.path for ref in idle], as_json)
@@ -58,11 +63,11 @@ def command(
     if as_json:
         print_json({"sound": all(one.sound for one in verdicts), "patches": [_as_json(one) for one in verdicts]})
     else:
-        _print(verdicts, onto)
+        _print(verdicts, " ".join(onto))
     context.exit(0 if all(one.sound for one in verdicts) else 1)
 
 
-def _print(verdicts: "list[Verdict]", onto: str | None) -> None:
+def _print(verdicts: "list[Verdict]", onto: str) -> None:
     rows = []
     for one in verdicts:
         tried = [one.onto.state.value if one.onto else "-"] if onto else []

@@ -2,6 +2,7 @@
 """`stack rebase`: move pins and patches to another release."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
     metavar="auto|TAG,...",
     help="Climb over these releases, in order; auto: all between. What breaks is met at the release that broke it.",
 )
+@click.option(
+    "--prove",
+    is_flag=True,
+    help="Run the series' proofs on the new release, too: a patch whose tests pass without it has landed by behaviour.",
+)
+@click.option(
+    "--python", type=click.Path(path_type=Path), help="With --prove: run them with this interpreter; no environment is made."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would happen, write nothing.")
 @click.option(
     "--format",
@@ -66,6 +75,8 @@ def command(
     allow_mismatch: bool,
     allow_drift: bool,
     through: str | None,
+    prove: bool,
+    python: Path | None,
     dry_run: bool,
     form: str,
     workspace: Path | None,
@@ -107,7 +118,8 @@ def command(
         else:
             assert upstream is not None
             assert tag is not None
-            work = rebase(stores, Request(upstream, tag, with_required, through_names(through)))
+            asked = Request(upstream, tag, with_required, through_names(through))
+            work = _proved(stores, rebase(stores, asked), python) if prove else rebase(stores, asked)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -126,6 +138,25 @@ def command(
                 click.echo(f"not kept as a resolution: {reason}")
             _print_end(work, ended, stopped if work.open else None, folder)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
+
+
+def _proved(stores: "Stores", work: "Rebase", python: Path | None) -> "Rebase":
+    """The rebase with what the proofs say of the new releases."""
+    from stack.carry.outcome import Landed  # noqa: PLC0415
+    from stack.carry.rebase import rebase  # noqa: PLC0415
+    from stack.proof import proving  # noqa: PLC0415
+
+    rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
+    asked = proving.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    behaviour = {}
+    for one in proving.behaviour(stores, asked, stores.tell):
+        if one.landed is not None:
+            subject = f"{', '.join(one.tests)} pass{'es' if len(one.tests) == 1 else ''} without it"
+            commit = rungs[one.ref.upstream][one.landed]
+            behaviour[one.ref.path] = Landed(commit, subject, 1.0, one.landed, behaviour=True)
+        elif one.reason.startswith("not run"):
+            click.echo(f"{one.ref.path}: its proof was {one.reason}", err=True)
+    return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
 
 def _stopped_json(stopped: "Session | None", folder: Path | None) -> dict[str, object] | None:
@@ -148,6 +179,8 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
     for option, folder in alone.items():
         if folder is not None:
             _only(context, option)
+    if context.params["python"] is not None and not context.params["prove"]:
+        raise click.UsageError("--python goes with --prove")
     if context.params["workspace"] is not None and context.params["dry_run"]:
         raise click.UsageError("--dry-run writes nothing, --workspace does: choose one")
     if context.params["form"] == "range-diff" and context.params["as_json"]:

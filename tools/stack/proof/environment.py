@@ -31,15 +31,28 @@ def torch_version(objects: Objects, tree: TreeId) -> str:
     """
     for file in _TORCH_FILES:
         entry = objects.entry(tree, file)
-        for line in objects.read(entry.id).decode("utf-8", "replace").splitlines() if entry is not None else ():
-            try:
-                requirement = Requirement(line.partition(" #")[0].strip())
-            except InvalidRequirement:
-                continue
-            exact = [spec.version for spec in requirement.specifier if spec.operator == "=="]
-            if requirement.name == "torch" and exact:
-                return exact[0]
+        found = _exact(objects.read(entry.id).decode("utf-8", "replace")) if entry is not None else None
+        if found is not None:
+            return found
     raise StackError(f"the tree names no torch version in {', '.join(_TORCH_FILES)}", "proofs need one")
+
+
+def named(requirements: Path) -> str | None:
+    """The torch version that a list of requirements names itself: then one environment serves every release."""
+    return _exact(requirements.read_text(encoding="utf-8"))
+
+
+def _exact(text: str) -> str | None:
+    """The one version of torch that a list of requirements allows."""
+    for line in text.splitlines():
+        try:
+            requirement = Requirement(line.partition(" #")[0].strip())
+        except InvalidRequirement:
+            continue
+        exact = [spec.version for spec in requirement.specifier if spec.operator == "=="]
+        if requirement.name == "torch" and exact:
+            return exact[0]
+    return None
 
 
 def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], None] = lambda _: None) -> Path:

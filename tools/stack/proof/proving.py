@@ -4,8 +4,9 @@
 What passes on a release without the patch has landed by behaviour, however upstream spelled it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -58,16 +59,25 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to prove: series (all that have proofs, unless named), and the release to try them on without the patches.
+    """What to prove: series (all that have proofs, unless named), and the releases to try them on without the patches.
 
-    `through`: find the first release up to there on which they pass, by bisection. `python`: an interpreter in place of the
-    environments in the cache.
+    `onto`: for each upstream the releases on its way, the last of which is where it goes; where the proofs pass there, the first
+    that passes is found by bisection. `python`: an interpreter in place of the environments in the cache.
     """
 
     series: tuple[str, ...] = ()
-    onto: str | None = None
-    through: bool = False
+    onto: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     python: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a patch's tests say of a release without it: the first release that needs it no more, or why none is known to."""
+
+    ref: PatchRef
+    tests: tuple[str, ...]
+    landed: str | None
+    reason: str = ""
 
 
 def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
@@ -90,6 +100,22 @@ def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
     return tuple(found.values())
 
 
+def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tuple[str, ...]]:
+    """The releases on each upstream's way, from `TAG` (of the first upstream) or `UPSTREAM=TAG`; `through`: all that are between.
+
+    Raises:
+        StackError: no such upstream, or its releases cannot be listed.
+
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for one in onto:
+        name, _, tag = one.rpartition("=")
+        pin = stores.stack.pins.get(name or _holder(stores))
+        between = ladder.between(stores.tags(pin.upstream), pin.tag or "", tag) if through else []
+        found[pin.upstream] = (*between, tag)
+    return found
+
+
 def verdicts(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Verdict]:
     """Prove every patch, one after the other.
 
@@ -98,16 +124,36 @@ def verdicts(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Itera
 
     """
     for proof in proofs(stores, asked.series):
-        python = asked.python or _python(stores, proof, stores.obtain(_holder(stores)), tell)
-        tell(f"{proof.path.name} with all patches")
-        whole = prove.run(proof, python, stores, prove.tree(stores, proof.upstream))
+        trial = _Trial(stores, proof, asked, tell)
+        whole = trial.whole()
         for ref in proof.refs():
             tests = proof.proves[ref.file]
-            tell(f"{proof.path.name} without {ref.path}")
-            without = _without(stores, proof, python, ref)
-            onto, landed = _elsewhere(stores, proof, ref, asked, tell)
+            without = trial.without(ref)
+            onto, landed = trial.elsewhere(ref)
             path = proof.path.resolve().relative_to(stores.stack.root.resolve()).as_posix()
             yield Verdict(ref, path, tests, _result(whole, tests), without, onto, landed)
+
+
+def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
+    """Which patches the releases of `asked.onto` do without; only a proof that can fail says so.
+
+    Raises:
+        StackError: a proof or a source cannot be had, or the environment cannot be made.
+
+    """
+    for proof in proofs(stores, asked.series):
+        trial = _Trial(stores, proof, asked, tell)
+        for ref in proof.refs():
+            tests = proof.proves[ref.file]
+            onto, landed = trial.elsewhere(ref)
+            if onto is None:
+                continue
+            if landed is None:
+                yield Behaviour(ref, tests, None, f"{onto.state.value}: {onto.reason}")
+            elif _result(trial.whole(), tests).state is not State.PASSES or trial.without(ref).state is not State.FAILS:
+                yield Behaviour(ref, tests, None, "the proof does not hold at the pins: see `stack prove`")
+            else:
+                yield Behaviour(ref, tests, landed)
 
 
 def idle(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[PatchRef]:
@@ -129,35 +175,69 @@ def idle(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
                 yield ref
 
 
-def _without(stores: Stores, proof: Proof, python: Path, ref: PatchRef) -> Result:
-    """The tests of a patch on the tree without it; where later patches stand on it, on upstream's own."""
-    try:
-        tree = prove.tree(stores, proof.upstream, without=ref)
-    except StackError:
-        tree = _bare(stores, proof)
-    tests = proof.proves[ref.file]
-    return _result(prove.run(proof, python, stores, tree, tests), tests)
+class _Trial:
+    """One proof module, and its runs on the trees that it was tried on."""
+
+    def __init__(self, stores: Stores, proof: Proof, asked: Asked, tell: Tell) -> None:
+        self._stores = stores
+        self._proof = proof
+        self._asked = asked
+        self._tell = tell
+        self._releases: dict[str, Run | Result] = {}
+
+    @functools.cached_property
+    def _own_python(self) -> Path:
+        return self._python(self._stores.obtain(_holder(self._stores)))
+
+    @functools.cache  # noqa: B019  (a trial is short-lived)
+    def whole(self) -> Run:
+        """All its tests on the tree with all patches."""
+        self._tell(f"{self._proof.path.name} with all patches")
+        return prove.run(self._proof, self._own_python, self._stores, prove.tree(self._stores, self._proof.upstream))
+
+    def without(self, ref: PatchRef) -> Result:
+        """The tests of a patch on the tree without it; where later patches stand on it, on upstream's own."""
+        self._tell(f"{self._proof.path.name} without {ref.path}")
+        try:
+            tree = prove.tree(self._stores, self._proof.upstream, without=ref)
+        except StackError:
+            tree = _bare(self._stores, self._proof)
+        tests = self._proof.proves[ref.file]
+        return _result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
+
+    def elsewhere(self, ref: PatchRef) -> tuple[Result | None, str | None]:
+        """The tests of a patch where its upstream goes, without it; and, if they pass there, since which release they do."""
+        way = self._asked.onto.get(self._proof.upstream, ())
+        if not way:
+            return None, None
+        found = self._tried(ref, way[-1])
+        if found.state is not State.PASSES:
+            return found, None
+        return found, _first(way, lambda tag: self._tried(ref, tag))
+
+    def _tried(self, ref: PatchRef, tag: str) -> Result:
+        if tag not in self._releases:
+            self._tell(f"{self._proof.path.name} on {self._proof.upstream} {tag}")
+            self._releases[tag] = self._run(tag)
+        run = self._releases[tag]
+        return run if isinstance(run, Result) else _result(run, self._proof.proves[ref.file])
+
+    def _run(self, tag: str) -> Run | Result:
+        """All tests of the module on a release as it is."""
+        tree = self._stores.obtain(self._proof.upstream, tag)
+        holder = _holder(self._stores)
+        try:
+            python = self._python(tree if self._proof.upstream == holder else self._stores.obtain(holder))
+        except StackError as failed:
+            return Result(State.NOT_RUN, failed.problem)
+        return prove.run(self._proof, python, self._stores, tree.tree)
+
+    def _python(self, tree: SourceTree) -> Path:
+        return self._asked.python or _python(self._stores, self._proof, tree, self._tell)
 
 
 def _bare(stores: Stores, proof: Proof) -> TreeId:
     return stores.objects(proof.upstream).tree_of(stores.base(proof.upstream))
-
-
-def _elsewhere(stores: Stores, proof: Proof, ref: PatchRef, asked: Asked, tell: Tell) -> tuple[Result | None, str | None]:
-    """The tests of a patch on another release without it; and, if they pass there, since which release they do."""
-    pin = stores.stack.pins.get(proof.upstream)
-    if asked.onto is None or pin.within is not None:
-        return None, None
-
-    def tried(tag: str) -> Result:
-        tell(f"{proof.path.name} on {proof.upstream} {tag}")
-        return _on_release(stores, proof, ref, stores.obtain(proof.upstream, tag), asked, tell)
-
-    found = tried(asked.onto)
-    if found.state is not State.PASSES:
-        return found, None
-    tags = [*ladder.between(stores.tags(proof.upstream), pin.tag or "", asked.onto), asked.onto] if asked.through else []
-    return found, _first(tags, tried) if tags else asked.onto
 
 
 def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
@@ -170,16 +250,6 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
         else:
             low = middle + 1
     return tags[low]
-
-
-def _on_release(stores: Stores, proof: Proof, ref: PatchRef, tree: SourceTree, asked: Asked, tell: Tell) -> Result:
-    try:
-        holder = tree if proof.upstream == _holder(stores) else stores.obtain(_holder(stores))
-        python = asked.python or _python(stores, proof, holder, tell)
-    except StackError as failed:
-        return Result(State.NOT_RUN, failed.problem)
-    tests = proof.proves[ref.file]
-    return _result(prove.run(proof, python, stores, tree.tree, tests), tests)
 
 
 def _result(run: Run, tests: Sequence[str]) -> Result:
@@ -204,7 +274,7 @@ def _holder(stores: Stores) -> str:
 
 def _python(stores: Stores, proof: Proof, tree: SourceTree, tell: Tell) -> Path:
     requirements = proof.path.parent / "requirements.txt"
-    torch = environment.torch_version(stores.objects(tree.upstream), tree.tree)
     if not requirements.is_file():
         raise StackError(f"{requirements} is missing", "list what the proofs of that folder import, beside torch")
+    torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
     return environment.python(torch, requirements, stores.place.cache, tell)
