@@ -2,7 +2,7 @@
 """The series mxfp4-dense: the output head of an MXFP4 checkpoint, quantized while vLLM loads it.
 
 Command line, configuration, model construction, weight loading and logits are the upstream's own and run on the CPU.
-Two things need a GPU and are replaced: the quantizer, a Triton kernel, by `quantize` below, which follows the OCP MX
+Two things need a GPU and are replaced: the quantizer, a Triton kernel, by `quantize` of mxfp4.py, which follows the OCP MX
 specification (and equals that kernel bit for bit in Triton's interpreter); and the GEMM kernel, of which none exists
 for the CPU, by `ReferenceKernel`, which registers by the upstream's extension point.
 """
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import support
 import torch
+from mxfp4 import dequantize, quantize, rounded
 from safetensors.torch import save_file
 
 with support.quiet():
@@ -72,38 +73,6 @@ UPSTREAM_ARGS = [
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 HIDDEN = 64
-VALUES = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], dtype=torch.float64)
-
-
-# MXFP4 by the book: 32 values share a power of two
-
-
-def codes_and_exponents(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """E2M1 codes [rows, blocks, 32], nearest with ties to even, and exponents [rows, blocks]."""
-    blocks = weight.double().reshape(weight.shape[0], -1, 32)
-    mantissa, exponent = torch.frexp(blocks.abs().amax(-1))
-    # frexp's mantissa is in [0.5, 1). The largest value of a block is rounded to two bits before its exponent counts.
-    exponent = exponent - 3 + (mantissa >= 0.875)
-    exponent = torch.where(mantissa == 0, -127, exponent).clamp(-127, 127)
-    scaled = blocks * torch.exp2(-exponent.double())[..., None]
-    odd = torch.tensor([0, 1] * 4, dtype=torch.float64) * 1e-12
-    codes = ((scaled.abs()[..., None] - VALUES).abs() + odd).argmin(-1)
-    return codes + 8 * torch.signbit(blocks), exponent
-
-
-def quantize(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What vLLM's mxfp4_quantize returns: two codes a byte, the lower nibble first, and E8M0 scales."""
-    assert weight.dtype in (torch.bfloat16, torch.float16)  # the kernel takes no others
-    codes, exponent = codes_and_exponents(weight)
-    low, high = codes.reshape(weight.shape[0], -1, 2).to(torch.uint8).unbind(-1)
-    return low | high << 4, (exponent + 127).to(torch.uint8)
-
-
-def rounded(weight: torch.Tensor) -> torch.Tensor:
-    """The weight's values once they are MXFP4."""
-    codes, exponent = codes_and_exponents(weight)
-    values = VALUES[codes % 8] * torch.where(codes < 8, 1.0, -1.0) * torch.exp2(exponent.double())[..., None]
-    return values.reshape(weight.shape)
 
 
 class ReferenceKernel(MxFp4LinearKernel):
@@ -121,11 +90,8 @@ class ReferenceKernel(MxFp4LinearKernel):
         assert layer.weight.dtype == layer.weight_scale.dtype == torch.uint8
 
     def apply_weights(self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        packed = layer.weight.data
-        codes = torch.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1, 32).long()
-        scales = torch.exp2(layer.weight_scale.double() - 127)[..., None]
-        values = VALUES[codes % 8] * torch.where(codes < 8, 1.0, -1.0) * scales
-        return torch.nn.functional.linear(x.float(), values.reshape(packed.shape[0], -1).float(), bias).to(x.dtype)
+        values = dequantize(layer.weight.data, layer.weight_scale.data)
+        return torch.nn.functional.linear(x.float(), values.float(), bias).to(x.dtype)
 
 
 @pytest.fixture(autouse=True)
