@@ -9,27 +9,26 @@ for the CPU, by `ReferenceKernel`, which registers by the upstream's extension p
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import support
 import torch
+from gpt_oss import ATTENTION, configured, write_checkpoint
 from mxfp4 import dequantize, quantize, rounded
-from safetensors.torch import save_file
 
 with support.quiet():
+    import vllm._custom_ops as custom_ops
     import vllm.model_executor.kernels.linear as linear_kernels
     import vllm.model_executor.layers.quantization.online.mxfp4 as online_mxfp4
-    from vllm.config import VllmConfig, set_current_vllm_config
-    from vllm.config.quantization import QuantizationConfigArgs, resolve_quantization_config
-    from vllm.distributed import (
-        destroy_distributed_environment,
-        destroy_model_parallel,
-        init_distributed_environment,
-        initialize_model_parallel,
+    from vllm.config import VllmConfig
+    from vllm.config.quantization import (
+        ONLINE_QUANT_SHORTHAND_NAMES,
+        QuantizationConfigArgs,
+        resolve_quantization_config,
     )
-    from vllm.engine.arg_utils import EngineArgs
     from vllm.model_executor.kernels.linear import MxFp4LinearKernel, MxFp4LinearLayerConfig, register_linear_kernel
     from vllm.model_executor.layers.linear import LinearBase
     from vllm.model_executor.layers.quantization.mxfp4 import GptOssMxfp4Config
@@ -42,10 +41,11 @@ with support.quiet():
     )
     from vllm.model_executor.model_loader import get_model
     from vllm.model_executor.model_loader.reload import finalize_layerwise_processing
+    from vllm.model_executor.models.gpt_oss import TransformerBlock
     from vllm.platforms import PlatformEnum
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 HEAD = "vllm/quantize-lm-head-at-load.patch"
+EACH = "vllm/take-fp8-or-none-for-each-projection.patch"
 
 PROVES = {
     HEAD: [
@@ -54,6 +54,15 @@ PROVES = {
         "test_lm_head_resolves_to_the_online_method",
         "test_gpt_oss_loads_a_quantized_head",
         "test_a_shard_of_the_head_is_quantized",
+        "test_lm_head_goes_with_targets",
+    ],
+    EACH: [
+        "test_each_projection_takes_a_format",
+        "test_short_names_mean_the_same_everywhere",
+        "test_none_wins_over_a_shorthand",
+        "test_shards_of_a_fused_layer_have_one_format",
+        "test_a_format_without_a_kernel_is_refused_with_the_reason",
+        "test_an_unknown_name_is_refused_with_those_that_are_known",
     ],
 }
 UPSTREAM_TESTS = [
@@ -91,7 +100,7 @@ class ReferenceKernel(MxFp4LinearKernel):
 
     def apply_weights(self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         values = dequantize(layer.weight.data, layer.weight_scale.data)
-        return torch.nn.functional.linear(x.float(), values.float(), bias).to(x.dtype)
+        return torch.nn.functional.linear(x.float(), values.float(), None if bias is None else bias.float()).to(x.dtype)
 
 
 @pytest.fixture(autouse=True)
@@ -103,66 +112,19 @@ def _replace_what_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: None)
 
 
-# A checkpoint in gpt-oss's layout with no layers between the embeddings and the head
-
-
-def write_checkpoint(folder: Path, vocabulary: int, **config: Any) -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(vocabulary)
-    weights = {
-        "model.embed_tokens.weight": torch.randn(vocabulary, HIDDEN, generator=generator).bfloat16(),
-        "model.norm.weight": torch.ones(HIDDEN).bfloat16(),
-        "lm_head.weight": torch.randn(vocabulary, HIDDEN, generator=generator).bfloat16(),
-    }
-    folder.mkdir(exist_ok=True)
-    save_file(weights, folder / "model.safetensors")
-    config = {
-        "architectures": ["GptOssForCausalLM"],
-        "model_type": "gpt_oss",
-        "torch_dtype": "bfloat16",
-        "vocab_size": vocabulary,
-        "hidden_size": HIDDEN,
-        "intermediate_size": HIDDEN,
-        "num_hidden_layers": 0,
-        "layer_types": [],
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 32,
-        "num_local_experts": 4,
-        "num_experts_per_tok": 2,
-        "max_position_embeddings": 256,
-        "tie_word_embeddings": False,
-        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
-    } | config
-    (folder / "config.json").write_text(json.dumps(config))
-    return weights
-
-
 Configure = Callable[..., VllmConfig]
 
 
 @pytest.fixture(name="configure")
 def _configure(tmp_path: Path) -> Iterator[Configure]:
     """From a command line to a configuration that is in force until the test ends."""
-    contexts = []
+    with ExitStack() as stack:
 
-    def configure(*arguments: str, quantization: dict[str, Any] | None = None) -> VllmConfig:
-        parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
-        line = ["--model", str(tmp_path / "model"), "--skip-tokenizer-init", "--enforce-eager", *arguments]
-        if quantization is not None:
-            line += ["--quantization-config", json.dumps(quantization)]
-        config = EngineArgs.from_cli_args(parser.parse_args(line)).create_engine_config()
-        contexts.append(set_current_vllm_config(config))
-        contexts[-1].__enter__()
-        init_distributed_environment(1, 0, (tmp_path / "store").as_uri(), 0, "gloo")
-        initialize_model_parallel(1, 1)
-        return config
+        def configure(*arguments: str, quantization: dict[str, Any] | None = None) -> VllmConfig:
+            given = [] if quantization is None else ["--quantization-config", json.dumps(quantization)]
+            return stack.enter_context(configured(tmp_path / "model", tmp_path / "store", *arguments, *given))
 
-    yield configure
-    if contexts:
-        destroy_model_parallel()
-        destroy_distributed_environment()
-    for context in reversed(contexts):
-        context.__exit__(None, None, None)
+        yield configure
 
 
 def hidden_states() -> torch.Tensor:
@@ -208,10 +170,12 @@ def test_no_shorthand_quantizes_the_head_by_itself() -> None:
         assert config.resolve_quant_method_cls(LinearBase, "model.layers.0.self_attn.o_proj") is not None
 
 
-def test_lm_head_excludes_targets() -> None:
-    """quantize-lm-head-at-load.patch: as linear and moe do."""
-    with pytest.raises(ValueError, match=r"mutually exclusive with quantization_config\.lm_head"):
-        QuantizationConfigArgs(lm_head="mxfp4", targets={"re:.*o_proj": "mxfp4"})
+def test_lm_head_goes_with_targets() -> None:
+    """quantize-lm-head-at-load.patch: the field decides for the head, whatever a pattern matches."""
+    targets = {"re:.*": "fp8_per_tensor"}
+    source, *_, method = resolve_head(lm_head="mxfp4", targets=targets)
+    assert (source.value, method) == ("lm_head", Mxfp4OnlineLinearMethod)
+    assert resolve_head(lm_head="mxfp4", targets=targets, ignore=["lm_head"]) is None
 
 
 def test_nothing_to_quantize_is_refused() -> None:
@@ -396,3 +360,138 @@ def test_a_bias_of_the_head_is_kept(configure: Configure, tmp_path: Path, order:
     assert torch.equal(head.bias, loaded["bias"])
     logits = head.quant_method.apply(head, hidden_states(), bias=None)
     check_logits(logits, rounded(loaded["weight"]))
+
+
+# A format for each of qkv, o and lm_head
+
+FORMATS = ["mxfp4", "fp8", "none"]
+# Nine of the 27: any two of the layers meet in all pairs of formats.
+COMBINATIONS = [(FORMATS[i], FORMATS[j], FORMATS[(i + j) % 3]) for i in range(3) for j in range(3)]
+PROJECTIONS = {"*.qkv_proj": ("q_proj", "k_proj", "v_proj"), "*.o_proj": ("o_proj",)}
+
+
+class NoExperts(torch.nn.Module):
+    """In place of a layer's MLP: the model class lets it be swapped."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+
+def fp8_product(inputs: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Each row of both divided by its largest value / 448 and rounded to E4M3, multiplied in double precision."""
+
+    def rows(values: torch.Tensor) -> torch.Tensor:
+        scales = values.abs().amax(-1, keepdim=True).float() / 448
+        return (values.float() / scales).to(torch.float8_e4m3fn).double() * scales.double()
+
+    return rows(inputs) @ rows(weight).T
+
+
+PRODUCTS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "mxfp4": lambda inputs, weight: inputs.double() @ rounded(weight).T,
+    "fp8": fp8_product,
+    "none": lambda inputs, weight: inputs.double() @ weight.double().T,
+}
+
+
+def check_product(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, name: str) -> None:
+    """The outputs are those of this format, and of no other one."""
+    off = {each: (outputs.double() - bias.double() - product(inputs, weight)).norm() for each, product in PRODUCTS.items()}
+    size = PRODUCTS["none"](inputs, weight).norm()
+    assert off.pop(name) < 0.006 * size
+    assert min(off.values()) > 0.012 * size
+
+
+@pytest.mark.parametrize(("qkv", "output", "head"), COMBINATIONS)
+def test_each_projection_takes_a_format(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qkv: str, output: str, head: str
+) -> None:
+    """take-fp8-or-none-for-each-projection.patch: from the command line to the products."""
+    weights = write_checkpoint(tmp_path / "model", 192, layers=1, experts=False)
+    monkeypatch.setattr(TransformerBlock, "mlp_cls", NoExperts)
+    formats = dict(zip(PROJECTIONS, (qkv, output), strict=True))
+    model = get_model(vllm_config=configure(quantization={"targets": formats, "lm_head": head}))
+
+    inputs = hidden_states()
+    for (pattern, names), name in zip(PROJECTIONS.items(), formats.values(), strict=True):
+        stored = [[weights[f"{ATTENTION}.{part}.{kind}"] for part in names] for kind in ("weight", "bias")]
+        layer = getattr(model.model.layers[0].attn, pattern[2:])
+        check_product(layer(inputs)[0], inputs, torch.cat(stored[0]), torch.cat(stored[1]), name)
+    check_product(model.compute_logits(inputs), inputs, weights["lm_head.weight"], torch.zeros(192), head)
+
+
+@pytest.mark.parametrize(("name", "means"), [("fp8", "fp8_per_channel"), ("mxfp4", "mxfp4")])
+def test_short_names_mean_the_same_everywhere(name: str, means: str) -> None:
+    """take-fp8-or-none-for-each-projection.patch: fp8 and mxfp4 are shorthands in all fields."""
+    for field in ("linear", "lm_head"):
+        assert QuantizationConfigArgs(**{field: name}) == QuantizationConfigArgs(**{field: means})
+    assert QuantizationConfigArgs(targets={"*": name}) == QuantizationConfigArgs(targets={"*": means})
+
+
+def test_fp8_stays_a_checkpoint_format_on_the_command_line() -> None:
+    """take-fp8-or-none-for-each-projection.patch: --quantization fp8 has not become an online shorthand."""
+    assert "fp8" not in ONLINE_QUANT_SHORTHAND_NAMES
+    assert "none" not in ONLINE_QUANT_SHORTHAND_NAMES
+
+
+def test_none_wins_over_a_shorthand() -> None:
+    """take-fp8-or-none-for-each-projection.patch: --quantization fp8_per_tensor, and linear layers as they are."""
+    config = OnlineQuantizationConfig(resolve_quantization_config("fp8_per_tensor", {"linear": "none"}))
+    assert config.resolve_quant_method_cls(LinearBase, "model.layers.0.attn.o_proj") is None
+    assert config.args.moe is not None
+
+
+def test_shards_of_a_fused_layer_have_one_format() -> None:
+    """take-fp8-or-none-for-each-projection.patch: none is a format, too, so q and k cannot differ by it."""
+    config = OnlineQuantizationConfig(QuantizationConfigArgs(targets={"*.q_proj": "none", "*.[kv]_proj": "mxfp4"}))
+    config.packed_modules_mapping = {"qkv_proj": ["q_proj", "k_proj", "v_proj"]}
+    with pytest.raises(ValueError, match=r"different quantization_config\.targets values"):
+        config.resolve_quant_method_cls(LinearBase, "model.layers.0.attn.qkv_proj")
+
+
+@pytest.mark.parametrize("quantization", [{"lm_head": "{}"}, {"targets": {"*.o_proj": "{}"}}, {"linear": "{}"}])
+@pytest.mark.parametrize(
+    ("name", "gpu", "reason"),
+    [
+        ("mxfp4", None, "Failed to find a kernel that can implement the MXFP4 linear layer"),
+        ("fp8", (8, 0), "MarlinFP8 is W8A16 weight-only. Requires SM89"),
+    ],
+)
+def test_a_format_without_a_kernel_is_refused_with_the_reason(
+    configure: Configure,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    quantization: dict[str, Any],
+    name: str,
+    gpu: tuple[int, int] | None,
+    reason: str,
+) -> None:
+    """take-fp8-or-none-for-each-projection.patch: while the model is being built; the layer is not left as it is."""
+    write_checkpoint(tmp_path / "model", 192, layers=1, experts=False)
+    monkeypatch.setattr(TransformerBlock, "mlp_cls", NoExperts)
+    monkeypatch.setitem(linear_kernels._POSSIBLE_MXFP4_KERNELS, PlatformEnum.CPU, [])  # as upstream has it
+    config = configure(quantization=json.loads(json.dumps(quantization).replace("{}", name)))
+    if gpu is not None:
+        support.fake_gpu(monkeypatch, *gpu)
+        monkeypatch.setattr(custom_ops, "cutlass_scaled_mm_supports_fp8", lambda capability: capability >= 89)
+    with pytest.raises(ValueError, match=reason):
+        get_model(vllm_config=config)
+
+
+def test_mxfp4_refuses_an_input_that_has_no_whole_blocks(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """take-fp8-or-none-for-each-projection.patch: 32 values share a scale."""
+    write_checkpoint(tmp_path / "model", 192, hidden=48)
+    config = configure(quantization={"lm_head": "mxfp4"})
+    with pytest.raises(ValueError, match=r"MXFP4 requires input_size_per_partition \(48\) to be divisible by 32"):
+        get_model(vllm_config=config)
+
+
+@pytest.mark.parametrize("arguments", [{"lm_head": "fp6"}, {"targets": {"*.o_proj": "fp6"}}, {"targets": {"*": 8}}])
+def test_an_unknown_name_is_refused_with_those_that_are_known(arguments: dict[str, Any]) -> None:
+    """take-fp8-or-none-for-each-projection.patch: none and the aliases are among them."""
+    with pytest.raises(ValueError, match="'mxfp4'"):
+        QuantizationConfigArgs(**arguments)
+    with pytest.raises(ValueError, match=r"'none'.*'fp8'"):
+        QuantizationConfigArgs(**arguments)
