@@ -98,6 +98,14 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     assert (idle.exit_code, idle.output) == (0, "every patch is missed by a test when it is left out\n")
 
 
+def test_a_relative_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proofs run in another folder than the command."""
+    monkeypatch.chdir(root)
+    ask = ["--root", ".", "--cache", str(tmp_path / "cache"), "prove", "--source", "git", "--python", sys.executable]
+    shown = CliRunner().invoke(cli, ask)
+    assert shown.exit_code == 0, shown.output
+
+
 def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="unknown series 'none'"):
         list(proving.verdicts(stores, Asked(("none",), python=PYTHON)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The series fp8-kv: which module FlashInfer compiles for attention with sinks.
+"""The series fp8-kv: which modules FlashInfer compiles for attention with sinks.
 
 The wrapper and the generator of sources are the upstream's own; they run up to the call of the compiler, which is
 where `asked_for` stops them.
@@ -18,8 +18,10 @@ with support.quiet():
     from flashinfer.attention import BatchAttentionWithAttentionSinkWrapper
     from flashinfer.jit import env as jit_env
     from flashinfer.jit.core import JitSpec
+    from flashinfer.jit.xqa import gen_xqa_module
 
 URI = "flashinfer/name-every-compile-time-parameter-in-the-sink-uri.patch"
+XQA = "flashinfer/refuse-kv-cache-dtypes-that-xqa-cannot-read.patch"
 
 PROVES = {
     URI: [
@@ -28,6 +30,7 @@ PROVES = {
         "test_every_compiled_in_parameter_counts",
         "test_a_second_kv_dtype_leaves_the_first_ones_sources_alone",
     ],
+    XQA: ["test_xqa_refuses_what_it_cannot_read"],
 }
 # Of the six modules of tests in the source archive, the one about where compiled modules are kept.
 UPSTREAM_TESTS = ["tests/test_env.py"]
@@ -121,3 +124,27 @@ def test_equal_parameters_share_a_module(asked_for: Asked, other: dict[str, Any]
 def test_the_window_does_not_count_by_its_size(asked_for: Asked) -> None:
     """name-every-compile-time-parameter-in-the-sink-uri.patch: what is a run-time parameter causes no new module."""
     assert asked_for(**GPT_OSS, window_left=127).name == asked_for(**GPT_OSS, window_left=1023).name
+
+
+# XQA, which decodes on SM90 and SM12x
+
+
+def elements(kv: torch.dtype, query: torch.dtype = torch.bfloat16) -> str:
+    """The flag that says how XQA's kernels read the cache."""
+    spec = gen_xqa_module(query, kv, page_size=16, head_dim=64, head_group_ratio=8, use_sliding_window=True, output_dtype=query)
+    (flag,) = [flag for flag in spec.extra_cuda_cflags if "CACHE_ELEM_ENUM" in flag]
+    return flag
+
+
+@pytest.mark.parametrize("kv", [torch.float8_e5m2, torch.float16, torch.float32])
+def test_xqa_refuses_what_it_cannot_read(kv: torch.dtype) -> None:
+    """refuse-kv-cache-dtypes-that-xqa-cannot-read.patch: it is not compiled for another element instead."""
+    with pytest.raises(ValueError, match=f"Invalid KV cache dtype: {kv} for XQA"):
+        elements(kv)
+
+
+def test_xqa_reads_what_it_did() -> None:
+    """refuse-kv-cache-dtypes-that-xqa-cannot-read.patch: four kinds of elements, as mha.h numbers them."""
+    kinds = [torch.bfloat16, torch.int8, torch.float8_e4m3fn, torch.uint8]
+    assert [elements(kv) for kv in kinds] == [f"-DCACHE_ELEM_ENUM={number}" for number in range(4)]
+    assert elements(torch.float16, torch.float16) == elements(torch.bfloat16)

@@ -85,7 +85,7 @@ def load(path: Path, stack: Stack) -> Proof:
                 f"{place} proves {file!r}, which is no patch of {named[0].name}", f"it has {', '.join(sorted(known))}"
             )
     return Proof(
-        path=path,
+        path=path.resolve(),  # tests run in a folder of their own
         series=named[0].name,
         proves={file: tuple(tests) for file, tests in proves.items()},
         upstream_tests=tuple(values.get("UPSTREAM_TESTS", ())),  # type: ignore[arg-type]
