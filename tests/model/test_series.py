@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.model import series
-from stack.model.series import PatchRef, Series, State
+from stack.model.series import Compiles, PatchRef, Series, State
 
 from .making import CACHE, GATING, refusal, write
 
@@ -46,6 +46,16 @@ def test_loads_every_key(tmp_path: Path) -> None:
     assert (loaded.drop_when, loaded.acts_on, loaded.proves) == ("d", ("cpu",), ("tests/x.py",))
 
 
+def test_loads_what_a_patch_has_compiled(tmp_path: Path) -> None:
+    entries = 'compiles = [{ unit = "m/*.cu", instantiation = "128, 32", makes = "m.f()", sass = ["QMMA.SF.E8", "LDG.128"] }, { unit = "n/s.cu" }]'
+    loaded = load(tmp_path, GATING.replace('upstream = "vllm"', f'upstream = "vllm"\n{entries}'))
+    (patch,) = loaded.patches
+    assert loaded.compiles == (
+        Compiles(patch, "m/*.cu", "128, 32", "m.f()", ("QMMA.SF.E8", "LDG.128")),
+        Compiles(patch, "n/s.cu"),
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
@@ -68,8 +78,21 @@ def test_loads_every_key(tmp_path: Path) -> None:
         ("[[patch]]", "[[patches]]", "patches is an unknown key: did you mean 'patch'?"),
         ('upstream = "vllm"', "", "patch[0].upstream is missing: add it"),
         ('upstream = "vllm"', 'upstream = "../x"', "patch[0].upstream is '../x': it has to be the name of an upstream"),
-        ('upstream = "vllm"', 'upstream = "vllm"\norder = 1', "patch[0].order is an unknown key: known here: file, upstream"),
+        ('upstream = "vllm"', 'upstream = "vllm"\norder = 1', "patch[0].order is an unknown key: known here: compiles, file, upstream"),
         ('upstream = "vllm"', 'upstream = "cutlass"', "patch[0].file is 'vllm/gate-kernels.patch': a patch of cutlass stands in cutlass/"),
+        *(
+            ('upstream = "vllm"', f'upstream = "vllm"\ncompiles = [{{ {keys} }}]', f"patch[0].{line}")
+            for keys, line in (
+                ("", "compiles[0].unit is missing: add it"),
+                ('unit = "m"', "compiles[0].unit is 'm': it has to be <module>/<source file>, with * for any text"),
+                (
+                    'unit = "m/s", sass = ["qmma"]',
+                    "compiles[0].sass names 'qmma': an instruction is named as the disassembler does: QMMA.SF, LDG.128",
+                ),
+                ('unit = "m/s", makes = ""', "compiles[0].makes is '': it has to be text"),
+                ('unit = "m/s", sas = []', "compiles[0].sas is an unknown key: did you mean 'sass'?"),
+            )
+        ),
         *(
             (
                 "vllm/gate-kernels.patch",
@@ -197,3 +220,15 @@ def test_slug_is_a_name_that_a_series_may_list(subject: str) -> None:
     text = f"title = 't'\nwhy = 'w'\nstate = 'draft'\n[[patch]]\nupstream = 'vllm'\nfile = '{file}'\n"
     assert listed(text) == [file]
     assert len(file) <= 84
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_edited_keeps_what_patches_have_compiled(tmp_path: Path, inline: bool) -> None:
+    compiles = '{unit = "m/s.cu", sass = ["QMMA"]}'
+    tables = f'upstream = "vllm"\nfile = "vllm/a.patch"\ncompiles = [{compiles}]', 'upstream = "vllm"\nfile = "vllm/b.patch"'
+    inner = ", ".join(f"{{{table.replace(chr(10), ', ')}}}" for table in tables)
+    listed_so = f"patch = [{inner}]\n" if inline else "".join(f"[[patch]]\n{table}\n" for table in tables)
+    text = f"title = 't'\nwhy = 'w'\nstate = 'draft'\n{listed_so}"
+    swapped = load(tmp_path, series.edited(text, (ref("vllm/b.patch"), ref("vllm/a.patch"))))
+    assert [one.file for one in swapped.patches] == ["vllm/b.patch", "vllm/a.patch"]
+    assert swapped.compiles == (Compiles(ref("vllm/a.patch"), "m/s.cu", sass=("QMMA",)),)

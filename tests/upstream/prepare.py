@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brings what the proofs need into the cache: upstream sources and the environment with torch. `make test` says how much it is."""
+"""Brings what the proofs need into the cache: upstream sources, the environment with torch, the compiler. `make test` says how much."""
 
 import sys
 from pathlib import Path
@@ -8,6 +8,7 @@ from stack.carry.bases import Place, Stores
 from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof import environment
+from stack.proof.compiling import toolkit
 from stack.store import cache
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ def main() -> int:
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
             requirements = Path(__file__).with_name("requirements.txt")
             environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))
+            toolkit.find(home, tell=lambda line: print(line, flush=True))
     except StackError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return 2

@@ -11,7 +11,22 @@ from pathlib import Path
 import click
 
 from stack import __version__
-from stack.cli import check, checkout, fetch, forecast, lint, pins, prove, rebase, refresh, resolutions, status, triage, undo
+from stack.cli import (
+    check,
+    checkout,
+    compile_check,
+    fetch,
+    forecast,
+    lint,
+    pins,
+    prove,
+    rebase,
+    refresh,
+    resolutions,
+    status,
+    triage,
+    undo,
+)
 from stack.cli.common import Options
 from stack.model.errors import StackError
 
@@ -34,7 +49,23 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
     context.obj = Options(root, cache)
 
 
-for verb in (pins, fetch, status, lint, check, prove, checkout, refresh, rebase, forecast, resolutions, triage, undo):
+VERBS = (
+    pins,
+    fetch,
+    status,
+    lint,
+    check,
+    prove,
+    compile_check,
+    checkout,
+    refresh,
+    rebase,
+    forecast,
+    resolutions,
+    triage,
+    undo,
+)
+for verb in VERBS:
     cli.add_command(verb.command)
 
 

@@ -16,6 +16,8 @@ from stack.model.document import Table
 FILE = "series.toml"
 NAME = r"[a-z0-9][a-z0-9-]*"
 _HEADER = re.compile(r"[ \t]*\[\[[ \t]*(?:patch|\"patch\"|'patch')[ \t]*\]\]")
+SASS = r"[A-Z][A-Z0-9]*(\.[A-Za-z0-9_]+)*"
+"""The form of an instruction's name: the operation and its modifiers."""
 _PATCH_FILE = r"[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
 
 
@@ -49,6 +51,22 @@ class PatchRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Compiles:
+    """A unit that a patch has compiled: which instructions have to come of it for SM121.
+
+    `unit` is a pattern of `<module>/<source file>`. `instantiation`: words of the one template instantiation that is meant.
+    `makes`: the Python expression that has the upstream make the module, where its ahead-of-time build does not list it.
+    `patch` is None where somebody asks for a unit that no series names.
+    """
+
+    patch: PatchRef | None
+    unit: str
+    instantiation: str | None = None
+    makes: str | None = None
+    sass: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """One series as its `series.toml` says."""
 
@@ -63,6 +81,7 @@ class Series:
     acts_on: tuple[str, ...] = ()
     proves: tuple[str, ...] = ()
     patches: tuple[PatchRef, ...] = ()
+    compiles: tuple[Compiles, ...] = ()
 
 
 def load(folder: Path) -> Series:
@@ -74,6 +93,7 @@ def load(folder: Path) -> Series:
     """
     table = document.load(folder / FILE)
     state = State(table.text("state", pattern="|".join(State), meaning="one of " + ", ".join(State)))
+    patches = [_patch(folder.name, patch) for patch in table.tables("patch")]
     series = Series(
         name=folder.name,
         title=table.text("title"),
@@ -85,7 +105,8 @@ def load(folder: Path) -> Series:
         drop_when=table.optional_text("drop_when"),
         acts_on=table.texts("acts_on"),
         proves=table.texts("proves"),
-        patches=tuple(_patch_ref(folder.name, patch) for patch in table.tables("patch")),
+        patches=tuple(ref for ref, _ in patches),
+        compiles=tuple(one for _, compiles in patches for one in compiles),
     )
     table.finish()
     if state in NEEDS_PULL and series.pull is None:
@@ -109,7 +130,8 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
         # Written in another way than with [[patch]], such as `patch = [{…}]`.
         toml = tomlkit.parse(text)
         toml.pop("patch", None)
-        head, tables, tail = tomlkit.dumps(toml), [], ""
+        head, tail = tomlkit.dumps(toml), ""
+        tables = [tomlkit.dumps({"patch": [table]}) + "\n" for table in tomllib.loads(text).get("patch", [])]
     if head and not head.endswith("\n"):
         head += newline
     # The blank lines between tables keep their places while tables move.
@@ -174,12 +196,29 @@ def slug(subject: str) -> str:
     return name[:72] or "patch"
 
 
-def _patch_ref(series: str, table: Table) -> PatchRef:
+def _patch(series: str, table: Table) -> tuple[PatchRef, tuple[Compiles, ...]]:
     upstream = table.text("upstream", pattern=r"[a-z][a-z0-9-]*", meaning="the name of an upstream")
     file = table.text("file", pattern=_PATCH_FILE, meaning="<upstream>/<name>.patch")
+    listed = table.tables("compiles")
     table.finish()
     if PurePosixPath(file).parts[0] != upstream:
         raise table.error("file", f"is {file!r}", f"a patch of {upstream} stands in {upstream}/")
     if re.match(r"\d+[-_]", PurePosixPath(file).name):
         raise table.error("file", f"is {file!r}", "a patch is named after its subject, never numbered")
-    return PatchRef(series, upstream, file)
+    ref = PatchRef(series, upstream, file)
+    return ref, tuple(_compiles(ref, one) for one in listed)
+
+
+def _compiles(ref: PatchRef, table: Table) -> Compiles:
+    compiles = Compiles(
+        ref,
+        unit=table.text("unit", pattern=r"[^/\s]+/[^/\s]+", meaning="<module>/<source file>, with * for any text"),
+        instantiation=table.optional_text("instantiation"),
+        makes=table.optional_text("makes"),
+        sass=table.texts("sass"),
+    )
+    table.finish()
+    odd = [name for name in compiles.sass if not re.fullmatch(SASS, name)]
+    if odd:
+        raise table.error("sass", f"names {odd[0]!r}", "an instruction is named as the disassembler does: QMMA.SF, LDG.128")
+    return compiles

@@ -164,7 +164,7 @@ def idle(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
 
     """
     for proof in proofs(stores, asked.series):
-        python = asked.python or _python(stores, proof, stores.obtain(_holder(stores)), tell)
+        python = asked.python or interpreter(stores, proof, tell)
         for ref in proof.refs():
             tell(f"{proof.path.name} without {ref.path}")
             try:
@@ -234,6 +234,16 @@ class _Trial:
 
     def _python(self, tree: SourceTree) -> Path:
         return self._asked.python or _python(self._stores, self._proof, tree, self._tell)
+
+
+def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Path:
+    """The interpreter of a proof's environment at the pins; made on the first call.
+
+    Raises:
+        StackError: the environment cannot be made.
+
+    """
+    return _python(stores, proof, stores.obtain(_holder(stores)), tell)
 
 
 def _bare(stores: Stores, proof: Proof) -> TreeId:

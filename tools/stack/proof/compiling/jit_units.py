@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What FlashInfer's JIT would compile for one architecture, asked of its own code; run in the environment of proofs.
+
+    python jit_units.py TREE WORK ARCHITECTURE < '["expression", …]' > units.json
+
+Prints {"units": [{"module", "source", "command"}], "made": {expression: [modules] or a sentence}, "unlisted": {name: sentence}}.
+The modules are those of FlashInfer's own ahead-of-time build, what else is for SM12x
+by its name, and those that the expressions make.
+"""
+
+import contextlib
+import functools
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import shlex
+import sys
+import types
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+Unlisted = dict[str, str]
+
+OTHER_DEVICES = "No supported CUDA architectures found"
+"""What FlashInfer says of a module that is not for the architecture."""
+
+
+class WouldCompile(Exception):
+    """Where upstream's code calls its compiler: what it wants is known by then, and what would follow wants a GPU."""
+
+
+def stop_before_compiling() -> None:
+    """Have every module be listed and none be built."""
+    core = importlib.import_module("flashinfer.jit.core")
+
+    def stop(spec: object) -> None:
+        raise WouldCompile(spec)
+
+    for kind in {type(spec) for spec in core.jit_spec_registry.get_all_specs().values()} | {core.JitSpec}:
+        kind.build_and_load = stop
+
+
+def point_to_sources(tree: Path) -> None:
+    """Have FlashInfer look for sources where a source tree has them: building a wheel copies them into the package."""
+    env = importlib.import_module("flashinfer.jit.env")
+    packaged = tree.resolve() / "flashinfer" / "data"
+
+    def moved(path: Path) -> Path:
+        if packaged not in path.parents:
+            return path
+        inside = path.relative_to(packaged)
+        vendored = tree / "3rdparty" / inside
+        return vendored if (tree / "3rdparty" / inside.parts[0]).is_dir() else tree / inside
+
+    for name, value in list(vars(env).items()):
+        if isinstance(value, Path):
+            setattr(env, name, moved(value))
+        elif isinstance(value, list) and value and all(isinstance(item, Path) for item in value):
+            setattr(env, name, [moved(item) for item in value])
+
+
+def tolerate(unlisted: Unlisted) -> "dict[str, Callable[..., object]]":
+    """Have a generator that fails (it wants a GPU, a library, a download) leave out its module, not end the list.
+
+    Returns the generators by name.
+    """
+    jit = importlib.import_module("flashinfer.jit")
+    for found in pkgutil.walk_packages(jit.__path__, "flashinfer.jit."):
+        with contextlib.suppress(Exception):
+            importlib.import_module(found.name)
+    wrapped: dict[str, Callable[..., object]] = {}
+    for module in [one for name, one in list(sys.modules.items()) if name.startswith("flashinfer.jit")]:
+        for name, value in list(vars(module).items()):
+            if name.startswith("gen_") and name.endswith("_module") and callable(value):
+                setattr(module, name, wrapped.setdefault(name, _tolerant(name, value, unlisted)))
+    return wrapped
+
+
+def _tolerant(name: str, generator: Callable[..., object], unlisted: Unlisted) -> Callable[..., object]:
+    @functools.wraps(generator)
+    def run(*args: object, **kwargs: object) -> object:
+        try:
+            return generator(*args, **kwargs)
+        except Exception as failed:
+            if OTHER_DEVICES not in str(failed):
+                unlisted[name] = f"{type(failed).__name__}: {failed}"
+            return types.SimpleNamespace(name=f"unlisted {name}")
+
+    return run
+
+
+def generate(generators: Iterable[tuple[str, Callable[..., object]]]) -> None:
+    """Make what FlashInfer builds ahead of time for the architecture, and what is for SM12x by name and needs no parameters.
+
+    FlashInfer 0.6 builds its SM120 modules ahead of time for 12.0 only. Other generators would download their parts.
+    """
+    importlib.import_module("flashinfer.aot").register_default_modules()
+    for generator in (one for name, one in generators if "sm12" in name):
+        parameters = inspect.signature(generator).parameters.values()
+        if all(one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
+            generator()
+
+
+def make(expression: str) -> "list[str] | str":
+    """The modules that an expression makes, or why it makes none."""
+    registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
+    before = set(registry.get_all_specs())
+    names = {name: importlib.import_module(name) for name in ("torch", "flashinfer") if name in expression}
+    try:
+        with contextlib.suppress(WouldCompile):
+            eval(expression, names)  # noqa: S307, the stack's own series.toml says it
+    except Exception as failed:
+        return f"{type(failed).__name__}: {failed}"
+    return sorted(set(registry.get_all_specs()) - before) or "it makes no module that FlashInfer does not build ahead of time"
+
+
+def units(unlisted: Unlisted) -> "list[dict[str, object]]":
+    """The translation units of all modules that were made."""
+    registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
+    listed: list[dict[str, object]] = []
+    for name, spec in registry.get_all_specs().items():
+        if not hasattr(spec, "get_compile_commands"):
+            unlisted[name] = "it is compiled by another compiler than nvcc"
+            continue
+        for entry in spec.get_compile_commands():
+            listed.append({"module": name, "source": entry["file"], "command": shlex.split(entry["command"])})
+    return listed
+
+
+def main() -> None:
+    """List the units."""
+    tree, work, architecture = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    expressions = json.load(sys.stdin)
+    os.environ["FLASHINFER_CUDA_ARCH_LIST"] = architecture
+    os.environ["FLASHINFER_WORKSPACE_BASE"] = str(work)
+    os.environ["FLASHINFER_DISABLE_VERSION_CHECK"] = "1"
+    sys.path.insert(0, str(tree))
+    unlisted: Unlisted = {}
+    # Upstream code prints what it does; only the answer may go to stdout.
+    with contextlib.redirect_stdout(sys.stderr):
+        point_to_sources(tree)
+        generate(list(tolerate(unlisted).items()))
+        stop_before_compiling()
+        made = {expression: make(expression) for expression in expressions}
+        listed = units(unlisted)
+    json.dump({"units": listed, "made": made, "unlisted": unlisted}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trees of an upstream with what is vendored in it: pristine, after each patch, and with all of them."""
+
+from dataclasses import dataclass
+
+from stack.carry import apply
+from stack.carry.bases import Stores
+from stack.model.ids import CommitId, TreeId
+from stack.model.patch import Patch
+from stack.model.pins import Pin
+from stack.model.series import PatchRef
+from stack.proof.compiling.listing import JIT
+from stack.store.objects import FOLDER, Entry, Objects
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A patch: the whole tree before and after it, and the files that it changes, as paths in that tree."""
+
+    ref: PatchRef
+    before: TreeId
+    after: TreeId
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """An upstream that is not vendored, with all patches of its own and of what it vendors, in their order."""
+
+    upstream: str
+    base: TreeId
+    patches: tuple[Layer, ...]
+
+    @property
+    def tip(self) -> TreeId:
+        """The carried tree."""
+        return self.patches[-1].after if self.patches else self.base
+
+
+def of(stores: Stores, pin: Pin) -> Layers:
+    """The layers of an upstream that is not vendored.
+
+    Raises:
+        StackError: a source cannot be had, or a patch does not fit.
+
+    """
+    objects = stores.objects(pin.upstream)
+    base = stores.base(pin.upstream)
+    layers = _own(objects, base, stores.stack.order(pin.upstream))
+    tip = layers[-1].after if layers else objects.tree_of(base)
+    for vendored in vendored_in(stores, pin):
+        assert vendored.within is not None
+        inner = _own(objects, stores.base(vendored.upstream), stores.stack.order(vendored.upstream))
+        layers += [_grafted(objects, tip, vendored.within.path, layer) for layer in inner]
+        tip = layers[-1].after if layers else tip
+    return Layers(pin.upstream, objects.tree_of(base), tuple(layers))
+
+
+def vendored_in(stores: Stores, pin: Pin) -> tuple[Pin, ...]:
+    """The upstreams that another one's tree holds."""
+    return tuple(one for one in stores.stack.pins if one.within is not None and one.within.upstream == pin.upstream)
+
+
+def has_units(stores: Stores, layers: Layers) -> bool:
+    """Whether the upstream's JIT is known here."""
+    return stores.objects(layers.upstream).entry(layers.base, JIT) is not None
+
+
+def _own(objects: Objects, base: CommitId, patches: tuple[Patch, ...]) -> list[Layer]:
+    commits = (base, *apply.chain(objects, base, patches))
+    ids = [objects.tree_of(commit) for commit in commits]
+    return [
+        Layer(patch.ref, before, after, apply.touched(patch))
+        for patch, before, after in zip(patches, ids[:-1], ids[1:], strict=True)
+    ]
+
+
+def _grafted(objects: Objects, holder: TreeId, path: str, layer: Layer) -> Layer:
+    before, after = (objects.replaced(holder, {path: Entry(FOLDER, tree)}) for tree in (layer.before, layer.after))
+    return Layer(layer.ref, before, after, tuple(f"{path}/{file}" for file in layer.paths))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine instructions of an object, counted by their full names."""
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.model.errors import StackError
+from stack.proof.compiling.toolkit import Toolkit
+
+_ARCHITECTURE = re.compile(r"^\s*code for (\S+)$")
+_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+\{?\s*(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9]*(?:\.[A-Za-z0-9_]+)*)")
+
+
+def instructions(toolkit: Toolkit, built: Path, architecture: str) -> Mapping[str, int]:
+    """How often each instruction stands in the code for one architecture (`QMMA.SF.16832.F32.E4M3.E2M1.E8`: 224).
+
+    Raises:
+        StackError: the disassembler cannot read the object.
+
+    """
+    done = subprocess.run([str(toolkit.cuobjdump), "-sass", str(built)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[0]
+        raise StackError(f"cuobjdump cannot read {built.name} ({said})", "update the disassembler on PATH, or take it off PATH")
+    count: Counter[str] = Counter()
+    current = None
+    for line in done.stdout.splitlines():
+        if stated := _ARCHITECTURE.match(line):
+            current = stated[1]
+        elif current == architecture and (instruction := _INSTRUCTION.match(line)):
+            count[instruction[1]] += 1
+    return count
+
+
+def number(found: Mapping[str, int], name: str) -> int:
+    """How often an instruction with these modifiers stands there: `LDG.128` is in `LDG.E.LTC128B.128.CONSTANT`, too."""
+    return sum(times for full, times in found.items() if _is(full, name))
+
+
+def _is(full: str, name: str) -> bool:
+    operation, *wanted = name.split(".")
+    first, *modifiers = full.split(".")
+    rest = iter(modifiers)
+    return first == operation and all(modifier in rest for modifier in wanted)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA compiler and disassembler: those on PATH, else the registry's wheels, in the cache.
+
+Wheels are taken apart, not installed: of the libraries beside the headers, gigabytes, nothing is needed to compile. Headers of
+libraries (cuBLAS, cuRAND, …) are downloaded when a source includes one that the compiler does not have.
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from packaging.version import Version
+
+from stack.model.errors import StackError
+from stack.store import cache as places
+
+Tell = Callable[[str], None]
+
+CUDA = "13.0"
+"""The version of the wheels: that of the torch builds which vLLM pins."""
+_OLDEST = Version("12.9")
+"""The first nvcc that knows sm_121a."""
+_COMPILER = (f"cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]=={CUDA}.*",)
+# The registry has no disassembler of 13.0; a newer one reads older objects.
+_DISASSEMBLER = ("nvidia-cuda-cuobjdump==13.2.*", "nvidia-cuda-nvdisasm==13.2.*")
+_EXTRAS = {
+    "cublas": "cublas",
+    "curand": "curand",
+    "cusolver": "cusolver",
+    "cusparse": "cusparse",
+    "cufft": "cufft",
+    "nvrtc": "nvrtc",
+    "nvtx3/": "nvtx",
+    "nvToolsExt": "nvtx",
+    "cudaProfiler": "profiler",
+    "cuda_profiler_api": "profiler",
+    "cupti": "cupti",
+    "nvml": "nvml",
+    # libcu++, Thrust and CUB, for a compiler on PATH that came without them
+    "cuda/": "cccl",
+    "thrust/": "cccl",
+    "cub/": "cccl",
+    "nv/": "cccl",
+}
+"""How the name of a library's header begins -> the extra of the package cuda-toolkit that brings it."""
+_PARTS = frozenset({"bin", "include", "nvvm"})
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """A compiler and a disassembler. `home` has bin/ and include/; `headers` gets those of libraries, one folder for all."""
+
+    home: Path
+    nvcc: Path
+    version: str
+    cuobjdump: Path
+    headers: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which upstream's own code finds this compiler."""
+        path = os.pathsep.join([str(self.nvcc.parent), os.environ.get("PATH", os.defpath)])
+        return {**os.environ, "PATH": path, "CUDA_HOME": str(self.home), "CUDA_PATH": str(self.home)}
+
+
+def find(cache: Path, tell: Tell = lambda _: None) -> Toolkit:
+    """The compiler and disassembler on PATH, each else from wheels in the cache (downloaded on the first call).
+
+    Raises:
+        StackError: there is no C++ compiler for the host's part, or pip could not download something.
+
+    """
+    if not shutil.which("gcc"):
+        raise StackError("nvcc needs gcc and g++, which are not on PATH", "apt-get install g++")
+    folder = cache / "compilers" / f"cuda-{CUDA}"
+    on_path = _on_path()
+    if on_path is None:
+        tell(f"downloading the compiler of CUDA {CUDA}")
+        _unpack(_COMPILER, folder)
+    home, nvcc, version = on_path or (folder, folder / "bin/nvcc", CUDA)
+    return Toolkit(home, nvcc, version, _disassembler(cache, tell), cache / "compilers" / f"headers-{version}")
+
+
+def add_header(toolkit: Toolkit, header: str) -> bool:
+    """Bring the headers of the library that has this one; whether there is one that was not there yet.
+
+    Raises:
+        StackError: pip could not download it.
+
+    """
+    extra = next((extra for start, extra in _EXTRAS.items() if header.startswith(start)), None)
+    if extra is None or (toolkit.headers / "include" / header).exists():
+        return False
+    # Where the compiler on PATH is of a release without such a package, the nearest one's headers do.
+    version = toolkit.version if Version(toolkit.version) >= Version("13.0") else CUDA
+    _unpack((f"cuda-toolkit[{extra}]=={version}.*",), toolkit.headers, mark=extra)
+    return (toolkit.headers / "include" / header).exists()
+
+
+def _on_path() -> tuple[Path, Path, str] | None:
+    """Home, program and version of the nvcc on PATH, if it knows sm_121a."""
+    found = shutil.which("nvcc")
+    if found is None:
+        return None
+    stated = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    release = re.search(r"release (\d+\.\d+)", stated)
+    # nvcc itself says where its home is: what is on PATH may be a link or a script.
+    dry = subprocess.run([found, "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, check=False).stderr
+    top = re.search(r"^#\$ TOP=(.+)$", dry, re.MULTILINE)
+    if release is None or top is None or Version(release[1]) < _OLDEST:
+        return None
+    return Path(top[1]).resolve(), Path(found), release[1]
+
+
+def _disassembler(cache: Path, tell: Tell) -> Path:
+    found = shutil.which("cuobjdump")
+    if found and shutil.which("nvdisasm"):  # which cuobjdump starts
+        return Path(found)
+    folder = cache / "compilers" / "disassembler"
+    tell("downloading the disassembler")
+    _unpack(_DISASSEMBLER, folder)
+    return folder / "bin/cuobjdump"
+
+
+def _unpack(requirements: tuple[str, ...], folder: Path, mark: str = "complete") -> None:
+    """Take wheels apart into a folder, once: what they have below nvidia/<name>/ of programs and headers."""
+    stamp = folder / f"{mark}.stamp"
+    with places.lock(folder):
+        if stamp.exists():
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as work:
+            _download(requirements, Path(work))
+            for wheel in sorted(Path(work).glob("*.whl")):
+                _take_apart(wheel, folder)
+        stamp.touch()
+
+
+def _download(requirements: tuple[str, ...], folder: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        *requirements,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
+        raise StackError(
+            f"pip cannot download {', '.join(requirements)}: {said[0] if said else 'no message'}",
+            "check the network and disk space, or put nvcc, cuobjdump and nvdisasm on PATH",
+        )
+
+
+def _take_apart(wheel: Path, folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            parts = PurePosixPath(member.filename).parts
+            if len(parts) < 4 or parts[0] != "nvidia" or parts[2] not in _PARTS or ".." in parts or member.is_dir():
+                continue
+            target = folder.joinpath(*parts[2:])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as source, target.open("wb") as written:
+                shutil.copyfileobj(source, written)
+            if member.external_attr >> 16 & stat.S_IXUSR:
+                target.chmod(0o755)
