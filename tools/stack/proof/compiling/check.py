@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling what series touch for SM121, and looking for the instructions that have to come of it."""
 
+import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -135,11 +136,15 @@ def _results(
         state = State.MISSING if absent.touched else State.UNTOUCHED
         yield Result(absent.unit, absent.patches, state, absent.problem)
     wanted = _merged([one for one in found if isinstance(one, Wanted)])
-    with ThreadPoolExecutor(asked.jobs or jobs.that_fit()) as pool:
-        running = [pool.submit(_compiled, one, toolkit, selection.listing.tree) for one in wanted]
+    pool = ThreadPoolExecutor(asked.jobs or jobs.that_fit())
+    try:
+        running = [pool.submit(_compiled, one, toolkit, selection.listing.tree, stores.place.cache) for one in wanted]
         for number, (one, each) in enumerate(zip(wanted, running, strict=True), 1):
             stores.tell(f"compiling {number} of {len(wanted)}: {one.unit.source.name}")
             yield each.result()
+    finally:
+        # An interrupt reaches the compilers, too; those that wait their turn must not start after it.
+        pool.shutdown(cancel_futures=True)
 
 
 def _merged(wanted: Sequence[Wanted]) -> list[Wanted]:
@@ -153,13 +158,11 @@ def _merged(wanted: Sequence[Wanted]) -> list[Wanted]:
     return list(merged.values())
 
 
-def _compiled(one: Wanted, toolkit: Toolkit, tree: Path) -> Result:
+def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path) -> Result:
     unit, kept = one.unit, one.instantiation
+    source = unit.source if kept is None else _cut(unit.source, kept, cache)
     with tempfile.TemporaryDirectory(prefix="stack-compile-") as work:
-        source, built = unit.source, Path(work) / "built.o"
-        if kept is not None:
-            source = Path(work) / unit.source.name
-            source.write_text(instantiations.only(unit.source.read_text(encoding="utf-8"), kept), encoding="utf-8")
+        built = Path(work) / "built.o"
         run = compiler.compile_unit(unit, source, built, toolkit, tree)
         found = sass.instructions(toolkit, built, listing.SASS_ARCHITECTURE) if unit.is_cuda and not run.error else {}
     named = {} if run.error else {name: sass.number(found, name) for name in one.sass}
@@ -170,3 +173,15 @@ def _compiled(one: Wanted, toolkit: Toolkit, tree: Path) -> Result:
     )
     text = kept.text if kept is not None else None
     return Result(unit.name, one.patches, state, problem, text, run.seconds, run.peak, named, found)
+
+
+def _cut(source: Path, kept: Instantiation, cache: Path) -> Path:
+    """The source with one instantiation, in a place that its text names: ccache knows it again, in whatever tree it is."""
+    text = instantiations.only(source.read_text(encoding="utf-8"), kept)
+    place = cache / "compiling" / "cut" / hashlib.sha256(text.encode()).hexdigest()[:16] / source.name
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=place.parent, delete=False) as part:
+            part.write(text)
+        Path(part.name).rename(place)
+    return place

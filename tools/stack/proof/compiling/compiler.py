@@ -16,7 +16,8 @@ from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.toolkit import Toolkit
 
 _MISSING = re.compile(r"fatal error: (\S+): No such file or directory")
-_ERROR = re.compile(r"\berror\b[^:]*:|\bfatal\b[^:]*:")
+_ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:")
+"""In the words of nvcc (`error:`, `error #349:`, `nvcc error   :`), ptxas (`ptxas fatal   :`) and gcc (`fatal error:`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def _run(command: Sequence[str], toolkit: Toolkit, tree: Path) -> Run:
 
 
 def _once(command: Sequence[str], toolkit: Toolkit, tree: Path) -> tuple[Run, str]:
-    # ccache: the same source in another tree is the same source, and paths in it are relative to the tree.
-    environment = toolkit.environment | {"CCACHE_BASEDIR": str(tree.parent), "CCACHE_NOHASHDIR": "1"}
+    # ccache takes paths in the cache relative to the tree: the same source in another tree is the same source.
+    environment = toolkit.environment | {"CCACHE_BASEDIR": str(tree.parents[1]), "CCACHE_NOHASHDIR": "1"}
     started = time.monotonic()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command, cwd=tree, env=environment, stdout=output, stderr=subprocess.STDOUT)
