@@ -12,6 +12,7 @@ import click
 
 from stack import __version__
 from stack.cli import (
+    build,
     check,
     checkout,
     compile_check,
@@ -26,6 +27,7 @@ from stack.cli import (
     status,
     triage,
     undo,
+    wheel,
 )
 from stack.cli.common import Options
 from stack.model.errors import StackError
@@ -63,6 +65,8 @@ VERBS = (
     forecast,
     resolutions,
     triage,
+    build,
+    wheel,
     undo,
 )
 for verb in VERBS:

@@ -28,6 +28,8 @@ class Stack:
     pins: Pins
     series: tuple[Series, ...]
     patches: Mapping[PatchRef, Patch]
+    label: str = "stack"
+    """What the stack's wheels are named after: `0.32.0+<label>.g…`."""
 
     def order(self, upstream: str) -> tuple[Patch, ...]:
         """The patches of one upstream in the order in which they apply."""
@@ -75,7 +77,7 @@ def _load(root: Path) -> Stack:
         if (root / name).is_symlink():
             raise StackError(f"{root / name} is a link", "put the file or folder itself there: a switch would write beside it")
     its_pins = pins.load(root / pins.FILE)
-    order = _order(root)
+    order, label = _order(root)
     folder = root / FOLDER
     all_series = tuple(series.load(folder / name) for name in order)
     _check_needs(all_series, folder)
@@ -83,12 +85,14 @@ def _load(root: Path) -> Stack:
     patches = {ref: patch.read(folder / ref.path, ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
     _check_listed(root, all_series)
-    return Stack(root, its_pins, all_series, MappingProxyType(patches))
+    return Stack(root, its_pins, all_series, MappingProxyType(patches), label)
 
 
-def _order(root: Path) -> tuple[str, ...]:
+def _order(root: Path) -> tuple[tuple[str, ...], str]:
+    """The names of the series, and the label."""
     table = document.load(root / FOLDER / FILE)
     names = table.texts("series")
+    label = table.optional_text("label", pattern="[a-z][a-z0-9]*", meaning="lower-case letters and digits") or "stack"
     table.finish()
     for name in names:
         if not re.fullmatch(series.NAME, name):
@@ -99,7 +103,7 @@ def _order(root: Path) -> tuple[str, ...]:
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
             )
-    return names
+    return names, label
 
 
 def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:

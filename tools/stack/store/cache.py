@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,16 @@ def archives(cache: Path, package: str) -> Path:
     return cache / "archives" / _safe(package)
 
 
+def wheels(cache: Path, package: str) -> Path:
+    """The folder of the published wheels of `package`.
+
+    Raises:
+        StackError: the name cannot be a file name.
+
+    """
+    return cache / "wheels" / "published" / _safe(package)
+
+
 def archive(cache: Path, package: str, filename: str) -> Path:
     """Where the source archive `filename` of `package` lives.
 
@@ -86,6 +97,26 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
         yield
     finally:
         os.close(handle)
+
+
+def put(target: Path, data: bytes) -> None:
+    """Write a small file; it appears under its name when it is whole.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o644)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def hash_of(path: Path) -> Sha256:

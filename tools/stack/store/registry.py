@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release's source archive on the package indexes that the user configured: found and downloaded."""
+"""A release's source archive and wheels on the package indexes that the user configured: found and downloaded."""
 
 import hashlib
 import os
@@ -14,6 +14,7 @@ from typing import IO
 
 import requests
 import urllib3
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from pypi_simple import DistributionPackage, NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
 
@@ -38,7 +39,7 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A source archive that an index offers."""
+    """A source archive or wheel that an index offers."""
 
     filename: str
     url: str
@@ -55,7 +56,7 @@ def find(package: str, version: str, *, sha256: Sha256 | None = None, using: Set
     """
     wanted = _version(version)
     unfit: list[str] = []
-    offers, failures = _ask(package, using or settings())
+    offers, failures = _ask(package, "sdist", using or settings())
     for offer in offers:
         if _parsed(offer) != wanted:
             continue
@@ -75,6 +76,36 @@ def find(package: str, version: str, *, sha256: Sha256 | None = None, using: Set
     raise _missing(package, wanted, {found for offer in offers if (found := _parsed(offer))})
 
 
+def wheels(package: str, version: str, *, using: Settings | None = None) -> tuple[Candidate, ...]:
+    """The wheels of a release, each from the first index that has it, in the order of their names.
+
+    Raises:
+        StackError: there is none, or no index can be reached.
+
+    """
+    wanted = _version(version)
+    offers, failures = _ask(package, "wheel", using or settings())
+    found: dict[str, Candidate] = {}
+    for offer in offers:
+        if _parsed(offer) == wanted and _is_wheel(offer.filename):
+            found.setdefault(offer.filename, Candidate(offer.filename, offer.url, _sha256(offer), _size(offer)))
+    if not found:
+        if failures:
+            raise failures[0]
+        raise StackError(
+            f"the index has no wheel of {package} {wanted}", "check the version, and the platforms it is built for"
+        )
+    return tuple(found[name] for name in sorted(found))
+
+
+def _is_wheel(filename: str) -> bool:
+    try:
+        parse_wheel_filename(filename)
+    except InvalidWheelFilename:
+        return False
+    return not {"/", "\\", "\0"} & set(filename)
+
+
 def versions(package: str, *, stable: bool = True, using: Settings | None = None) -> list[Version]:
     """The versions that have a source archive and were not withdrawn, in order; pre-releases on request only.
 
@@ -82,7 +113,7 @@ def versions(package: str, *, stable: bool = True, using: Settings | None = None
         StackError: no index has the project, or none can be reached.
 
     """
-    offers, failures = _ask(package, using or settings())
+    offers, failures = _ask(package, "sdist", using or settings())
     found = {version for offer in offers if not offer.is_yanked and (version := _parsed(offer))}
     if not found:
         raise failures[0] if failures else _missing(package, None, found)
@@ -204,8 +235,8 @@ def _too_large(candidate: Candidate) -> StackError:
     return StackError(f"{candidate.filename} is larger than {MAX_SIZE} bytes", "check the index, or use --source git")
 
 
-def _ask(package: str, using: Settings) -> tuple[list[DistributionPackage], list[StackError]]:
-    """The source archives of a project on all indexes, in the order of the indexes, and what went wrong where."""
+def _ask(package: str, kind: str, using: Settings) -> tuple[list[DistributionPackage], list[StackError]]:
+    """The files of a kind (`sdist`, `wheel`) of a project on all indexes, in the order of the indexes, and what went wrong where."""
     offers: list[DistributionPackage] = []
     failures: list[StackError] = []
     for index in using.indexes:
@@ -229,7 +260,7 @@ def _ask(package: str, using: Settings) -> tuple[list[DistributionPackage], list
                 offers += [
                     offer
                     for offer in page.packages
-                    if offer.package_type == "sdist" and (local or not offer.url.startswith("file:"))
+                    if offer.package_type == kind and (local or not offer.url.startswith("file:"))
                 ]
     return offers, failures
 

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack build wheels` on a small upstream: what comes out, what is refused, and that it is the same everywhere."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from stack.model import digest
+from stack.wheels import metadata
+
+from ..carry.world import GAMMA_PATCHES, World
+from ..cli.conftest import SCRIPT, Stack
+from .conftest import PUBLISHED, VERSION
+from .making import offer, wheel
+
+X86 = "--platform=x86_64"
+
+
+def version(world: World) -> str:
+    return f"2.0+stack.g{digest.of(world.load())[:8]}"
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_patched_files_are_in_it_and_all_else_is_as_published(
+    stack: Stack, world: World, published: Path, tmp_path: Path
+) -> None:
+    ran = stack("build", "wheels", "gamma", "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("gamma: overlay: the patches change Python only")
+    own = version(world)
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    wheels = [f"gamma_pkg-{own}-cp38-abi3-manylinux_2_28_{machine}.whl" for machine in ("aarch64", "x86_64")]
+    assert names == sorted([*wheels, *(f"{name}.intoto.json" for name in wheels)])
+    found = members(tmp_path / "out" / wheels[1])
+    folder = f"gamma_pkg-{own}.dist-info"
+    after = (
+        PUBLISHED | dict(GAMMA_PATCHES["two/gamma/fix-limit.patch"][1]) | dict(GAMMA_PATCHES["one/gamma/tool-flag.patch"][1])
+    )
+    assert {name: data for name, data in found.items() if not name.startswith(folder)} == after | {
+        "gamma/_version.py": f"__version__ = version = {own!r}\n__version_tuple__ = version_tuple = (2, 0, {own[4:]!r})\n".encode()
+    }
+    assert list(found)[-1] == f"{folder}/RECORD"
+    about = found[f"{folder}/METADATA"].decode()
+    assert about.startswith(
+        f"Metadata-Version: 2.4\nName: gamma-pkg\nVersion: {own}\nRequires-Python: >=3.8\nRequires-Dist: torch"
+    )
+    assert about.endswith("\n\nWords.\n\nVersion: of another kind\n")
+    rows = metadata.parsed_record(found[f"{folder}/RECORD"])
+    assert rows.pop(f"{folder}/RECORD") == ("", "")
+    assert rows == {name: metadata.row(data) for name, data in found.items() if name != f"{folder}/RECORD"}
+
+
+def test_it_says_what_is_in_it(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
+    assert stack("build", "wheels", "gamma", X86, "--out", tmp_path).code == 0
+    [path] = tmp_path.glob("*.whl")
+    found = members(path)
+    folder = f"gamma_pkg-{version(world)}.dist-info"
+    said = json.loads(found[f"{folder}/stack_stack.json"])
+    base = next(published.glob("gamma_pkg-2.0-*x86_64.whl"))
+    loaded = world.load()
+    assert said["digest"] == digest.of(loaded)
+    assert said["base"] == {"file": base.name, "sha256": hashlib.sha256(base.read_bytes()).hexdigest()}
+    assert [(one["series"], one["file"], one["sha256"]) for one in said["patches"]] == [
+        (ref.series, ref.file, hashlib.sha256(patch.raw).hexdigest()) for ref, patch in loaded.patches.items()
+    ]
+    assert said["pins"]["gamma"]["tag"] == "v2.0"
+    assert set(said["edited"]) >= {
+        "gamma/main.py is patched",
+        "gamma/tool.py is patched",
+        f"Version: 2.0 became {version(world)}",
+    }
+    bom = json.loads(found[f"{folder}/sboms/stack.cdx.json"])
+    assert (bom["bomFormat"], bom["metadata"]["component"]["version"]) == ("CycloneDX", version(world))
+    statement = json.loads(path.with_name(f"{path.name}.intoto.json").read_bytes())
+    assert statement["subject"] == [{"name": path.name, "digest": {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}}]
+    build = statement["predicate"]["buildDefinition"]
+    assert build["internalParameters"]["digest"] == said["digest"]
+    assert {"name": base.name, "digest": {"sha256": said["base"]["sha256"]}} in build["resolvedDependencies"]
+
+
+def test_another_package_keeps_the_name_and_its_edits_are_told(
+    stack: Stack, world: World, published: Path, tmp_path: Path
+) -> None:
+    ran = stack("build", "wheels", "gamma", "--from", "gamma-pkg-cpu", "--out", tmp_path, "--json")
+    [one] = json.loads(ran.out)["wheels"]
+    assert Path(one["file"]).name == f"gamma_pkg-{version(world)}.cpu-cp38-abi3-manylinux_2_28_x86_64.whl"
+    assert "Name: gamma-pkg-cpu became gamma-pkg" in one["edited"]
+    assert Version(Path(one["file"]).name.split("-")[1]).public == "2.0"
+
+
+def test_tags_come_from_the_name(stack: Stack, published: Path, tmp_path: Path) -> None:
+    """As published, the WHEEL file of the second one says what its name does not."""
+    stack("build", "wheels", "gamma", "--platform", "aarch64", "--out", tmp_path)
+    [path] = tmp_path.glob("*.whl")
+    said = next(data for name, data in members(path).items() if name.endswith("/WHEEL")).decode()
+    assert said == "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: false\nTag: cp38-abi3-manylinux_2_28_aarch64\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "refusal"),
+    [
+        ("gamma/main.py", b"another\n", "has another gamma/main.py than the pin"),
+        ("gamma/main.py", None, "has no gamma/main.py, which the patches change"),
+    ],
+)
+def test_a_wheel_that_is_not_of_the_pin_is_refused(
+    stack: Stack, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, data: bytes | None, refusal: str
+) -> None:
+    files: Mapping[str, bytes] = {name: was for name, was in (PUBLISHED | {path: data or b""}).items() if data or name != path}
+    offer(tmp_path / "index", monkeypatch, wheel(tmp_path / "published", files))
+    assert refusal in stack("build", "wheels", "gamma", "--out", tmp_path / "out").refused()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_cannot_be_built_is_refused_before_anything_is_fetched(stack: Stack, published: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert (
+        "alpha: the patches change compiled code"
+        in stack("build", "wheels", "alpha", "--mode", "overlay", "--out", out).refused()
+    )
+    assert "alpha cannot be built from source yet" in stack("build", "wheels", "alpha", "--out", out).refused()
+    assert "beta has no wheel of its own: it is in that of alpha" in stack("build", "wheels", "beta", "--out", out).refused()
+    assert "has no wheel for riscv64" in stack("build", "wheels", "gamma", "--platform", "riscv64", "--out", out).refused()
+    assert "has no wheel for cp27" in stack("build", "wheels", "gamma", "--python-tag", "cp27", "--out", out).refused()
+    assert "does not say of which upstream" in stack("build", "wheels", "--from", "x", "--out", out).refused()
+    assert "no wheel of nowhere 2.0" in stack("build", "wheels", "gamma", "--from", "nowhere", "--out", out).refused()
+    assert not out.exists() or list(out.iterdir()) == []
+    plan = json.loads(stack("build", "wheels", "--plan", "--json").out)["plan"]
+    assert [(one["upstream"], one["mode"]) for one in plan] == [("gamma", "overlay"), ("alpha", "source")]
+
+
+def test_pip_installs_it(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
+    stack("build", "wheels", "gamma", X86, "--out", tmp_path / "out")
+    [path] = (tmp_path / "out").glob("*.whl")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(tmp_path / "site"),
+        str(path),
+    ]
+    assert subprocess.run(pip, check=False, capture_output=True).returncode == 0
+    script = "import gamma._version as v, importlib.metadata as m; print(v.__version__, m.version('gamma-pkg'))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path / "site")}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [version(world)] * 2
+
+
+def built(world: World, out: Path, cache: Path, **env: str) -> dict[str, str]:
+    """Build in a process of its own; the hashes of what it made."""
+    command = [sys.executable, "-c", SCRIPT, "--root", world.root, "--cache", cache, "build", "wheels", "gamma", "--out", out]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
+
+
+def test_the_same_bytes_everywhere(world: World, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another folder, umask, locale, time zone, home, hash seed and time of day."""
+    first = built(world, tmp_path / "one", world.cache)
+    other = tmp_path / "elsewhere" / "cache"
+    other.parent.mkdir()
+    (tmp_path / "cache").rename(other)
+    before = os.umask(0o077)
+    try:
+        time.sleep(2.1)  # ZIP knows every other second
+        second = built(
+            world,
+            tmp_path / "elsewhere/two",
+            other,
+            TZ="Pacific/Kiritimati",
+            LC_ALL="tr_TR.UTF-8",
+            PYTHONHASHSEED="7",
+            USER="else",
+        )
+    finally:
+        os.umask(before)
+    assert first == second
+    kept = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "elsewhere/two").iterdir()}
+    assert set(kept.values()) == {0o644}
+
+
+def test_what_was_built_is_found_again_and_what_is_damaged_is_not(
+    stack: Stack, world: World, published: Path, tmp_path: Path
+) -> None:
+    def build() -> tuple[bool, str]:
+        [one] = json.loads(stack("build", "wheels", "gamma", X86, "--out", tmp_path / "out", "--json").out)["wheels"]
+        return one["reused"], one["sha256"]
+
+    (first, sha256), (again, _) = build(), build()
+    assert (first, again) == (False, True)
+    [kept] = world.cache.glob("wheels/built/*/*.whl")
+    kept.chmod(0o644)
+    kept.write_bytes(kept.read_bytes()[:-1] + b"x")
+    assert build() == (False, sha256)
+    [base] = world.cache.glob("wheels/published/gamma-pkg/*.whl")
+    base.write_bytes(b"broken")
+    kept.unlink()
+    assert build() == (False, sha256)
+    assert hashlib.sha256((tmp_path / "out" / kept.name).read_bytes()).hexdigest() == sha256
+
+
+def test_two_builds_at_once(world: World, published: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, "--root", world.root, "--cache", world.cache, "build", "wheels", "gamma", "--out"]
+    running = [subprocess.Popen([*command, tmp_path / "out"], stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [one.wait() for one in running] == [0, 0]
+    assert sorted(path.suffix for path in (tmp_path / "out").iterdir()) == [".json", ".json", ".whl", ".whl"]
+    for path in (tmp_path / "out").glob("*.whl"):
+        members(path)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_nothing_half_is_there(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    big = PUBLISHED | {"gamma/large.bin": random.Random(1).randbytes(30_000_000)}
+    offer(tmp_path / "index", monkeypatch, wheel(tmp_path / "published", big))
+    out = tmp_path / "out"
+    command = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        "--root",
+        world.root,
+        "--cache",
+        world.cache,
+        "build",
+        "wheels",
+        "gamma",
+        "--out",
+        out,
+    ]
+    start = time.monotonic()
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    took = time.monotonic() - start
+    [whole] = out.glob("*.whl")
+    wanted = hashlib.sha256(whole.read_bytes()).hexdigest()
+    moments = random.Random(2)
+    for _ in range(15):
+        for path in [*out.iterdir(), *world.cache.glob("wheels/*/*/*.whl")]:
+            path.unlink()
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(moments.uniform(0.2, took * 1.05))
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        for path in [*out.glob("*.whl"), *world.cache.glob("wheels/built/*/*.whl")]:
+            if not path.name.startswith("."):
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == wanted
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    assert hashlib.sha256(whole.read_bytes()).hexdigest() == wanted
+
+
+def test_a_version_file_of_another_kind_stays(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = PUBLISHED | {"gamma/_version.py": b"__version__ = '2.0'\n"}
+    offer(tmp_path / "index", monkeypatch, wheel(tmp_path / "published", files))
+    assert stack("build", "wheels", "gamma", "--out", tmp_path / "out").code == 0
+    [path] = (tmp_path / "out").glob("*.whl")
+    assert members(path)["gamma/_version.py"] == b"__version__ = '2.0'\n"
+    assert VERSION not in members(path).values()

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack wheel inspect`: what a wheel or an installed package is made of, and whether it is whole; `stack wheel index`: a folder of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import json_option, print_json
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.wheels.inspection import Report
+
+
+@click.group("wheel")
+def command() -> None:
+    """Look into wheels, and publish a folder of them."""
+
+
+@command.command("inspect")
+@click.argument("what", metavar="FILE|PACKAGE")
+@click.option(
+    "--python", type=click.Path(path_type=Path), help="Whose installed packages; those of this interpreter unless given."
+)
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Compare the installed files with those of this wheel, too.",
+)
+@json_option
+@click.pass_context
+def inspect(context: click.Context, what: str, python: Path | None, against: Path | None, as_json: bool) -> None:
+    """Show of which stack a wheel is, and compare its files with what it lists.
+
+    FILE ends in .whl; anything else is the name of an installed package. Exit code 1 when a file is not what it should be.
+    """
+    from stack.wheels import inspection  # noqa: PLC0415
+
+    if what.endswith(".whl"):
+        if python is not None or against is not None:
+            raise click.UsageError("--python and --against go with an installed package")
+        if not Path(what).is_file():
+            raise StackError(f"{what} is missing", "check the path")
+        report = inspection.wheel(Path(what))
+    else:
+        report = inspection.installed(what, python, against)
+    if as_json:
+        fields = ("name", "version", "files", "problems")
+        shown = {name: getattr(report, name) for name in fields}
+        print_json({"whole": not report.problems, **shown, "stack": report.described})
+    else:
+        _print(report)
+    context.exit(1 if report.problems else 0)
+
+
+def _print(report: "Report") -> None:
+    click.echo(f"{report.name} {report.version}")
+    said = report.described
+    if said is None:
+        click.echo("it does not say of which stack it is: `stack build wheels` did not make it")
+    else:
+        click.echo(f"stack   {said.get('digest')}")
+        base = said.get("base", {})
+        click.echo(f"made    by {said.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
+        for name, pin in said.get("pins", {}).items():
+            click.echo(f"pin     {name} {pin.get('tag') or ''} {pin.get('commit')}".replace("  ", " "))
+        for patch in said.get("patches", []):
+            click.echo(
+                f"patch   {patch.get('series')}: {patch.get('subject')} ({patch.get('upstream')}, {str(patch.get('sha256'))[:12]})"
+            )
+        for line in said.get("edited", []):
+            click.echo(f"edited  {line}")
+        for line in said.get("left_out", []):
+            click.echo(f"not in  {line}: the published wheel does not carry it")
+    for problem in report.problems:
+        click.echo(f"WRONG   {problem}")
+    if not report.problems:
+        click.echo(f"whole: {report.files} files are what they should be")
+
+
+@command.command("index")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@json_option
+def index(folder: Path, as_json: bool) -> None:
+    """Write DIR/simple, an index of the wheels in DIR for `pip install --extra-index-url`, as static files.
+
+    Any web server that serves DIR will do: HTML (PEP 503) and JSON (PEP 691), with hashes.
+    """
+    from stack.wheels import simple  # noqa: PLC0415
+
+    found = simple.write(folder)
+    if as_json:
+        print_json({"projects": {name: [entry.filename for entry in entries] for name, entries in found.items()}})
+    else:
+        click.echo(f"{folder / simple.FOLDER}: {', '.join(f'{name} ({len(entries)})' for name, entries in found.items())}")

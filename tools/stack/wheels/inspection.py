@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a wheel, or an installed package, says of itself, and whether its files are the ones that it lists."""
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import subprocess
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from stack.model.errors import StackError
+from stack.wheels import metadata, zips
+
+_SUFFIX = "_stack.json"
+_CHUNK = 1 << 20
+_SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A wheel or an installed package: its name and version, what it says of its stack, how many files were looked at, what is wrong."""
+
+    name: str
+    version: str
+    described: dict[str, Any] | None
+    files: int
+    problems: tuple[str, ...]
+
+
+def wheel(path: Path) -> Report:
+    """Read a wheel, and compare every member with its RECORD.
+
+    Raises:
+        StackError: it is no wheel.
+
+    """
+    with zips.opened(path) as archive:
+        folder = _folder(path, archive)
+        rows = _rows(path, zips.read(archive, f"{folder}/RECORD"))
+        about = zips.read(archive, f"{folder}/METADATA").decode("utf-8", "replace")
+        fields = dict(line.split(": ", 1) for line in about.partition("\n\n")[0].split("\n") if ": " in line)
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+        described = [name for name in names if name.startswith(f"{folder}/") and name.endswith(_SUFFIX)]
+        problems = list(_against_record(archive, names, rows, folder))
+        said = _described(path.name, zips.read(archive, described[0])) if described else None
+    return Report(fields.get("Name", ""), fields.get("Version", ""), said, len(names), tuple(problems))
+
+
+def _folder(path: Path, archive: zipfile.ZipFile) -> str:
+    found = {name.partition("/")[0] for name in archive.namelist() if name.partition("/")[0].endswith(".dist-info")}
+    if len(found) != 1:
+        raise StackError(f"{path.name} has {len(found)} dist-info folders", "a wheel has one")
+    return found.pop()
+
+
+def _rows(path: Path, data: bytes) -> dict[str, tuple[str, str]]:
+    try:
+        return metadata.parsed_record(data)
+    except ValueError as bad:
+        raise StackError(f"{path.name}: RECORD cannot be read ({bad})", "fetch the wheel again") from bad
+
+
+def _described(name: str, data: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(data)
+    except ValueError as bad:
+        raise StackError(f"{name} describes itself in no JSON ({bad})", "it was not made by `stack build wheels`") from bad
+    if not isinstance(said, dict):
+        raise StackError(f"{name} does not describe itself", "it was not made by `stack build wheels`")
+    return said
+
+
+def _against_record(archive: zipfile.ZipFile, names: set[str], rows: dict[str, tuple[str, str]], folder: str) -> Iterator[str]:
+    unsigned = {f"{folder}/RECORD", f"{folder}/RECORD.jws", f"{folder}/RECORD.p7s"}
+    for name in sorted(names - rows.keys() - unsigned):
+        yield f"{name} is not in RECORD"
+    for name, (checksum, _) in rows.items():
+        if name not in names:
+            yield f"{name} is missing"
+        elif name not in unsigned:
+            try:
+                with archive.open(name) as file:
+                    found = _checksum(file)
+            except (zipfile.BadZipFile, zlib.error, EOFError) as bad:
+                yield f"{name} is broken ({bad})"
+                continue
+            if found != checksum:
+                yield f"{name} is not what RECORD says"
+
+
+def _checksum(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode("ascii")
+
+
+def installed(name: str, python: Path | None = None, against: Path | None = None) -> Report:
+    """Read an installed package, and compare its files with what its installer noted, and with a wheel.
+
+    Args:
+        name: the package.
+        python: whose packages; this interpreter's unless given.
+        against: the wheel that it should have come from.
+
+    Raises:
+        StackError: it is not installed, or the interpreter does not answer.
+
+    """
+    found = list(importlib.metadata.distributions(name=name, path=_paths(python)) if python else _own(name))
+    if not found:
+        raise StackError(f"{name} is not installed", "name a package, or a wheel's file (it ends in .whl)")
+    one = found[0]
+    wanted = _wheel_rows(against) if against is not None else {}
+    folder = Path(str(one.locate_file("")))
+    problems: list[str] = []
+    files = {file.as_posix(): file for file in one.files or ()}
+    for path, file in files.items():
+        noted = f"{file.hash.mode}={file.hash.value}" if file.hash is not None else None
+        have = _hash_of(folder / path)
+        if have is None:
+            problems.append(f"{path} is missing")
+        elif noted is not None and have != noted:
+            problems.append(f"{path} is not what was installed")
+        elif path in wanted and have != wanted[path]:
+            problems.append(f"{path} is not that of {against.name if against else ''}")
+    problems += [f"{path} was not installed" for path in sorted(wanted.keys() - files.keys())]
+    said = next((folder / path for path in files if path.endswith(_SUFFIX) and ".dist-info/" in path), None)
+    described = _described(name, said.read_bytes()) if said is not None and said.is_file() else None
+    return Report(one.metadata["Name"], one.version, described, len(files), tuple(problems[:_SHOWN]))
+
+
+def _own(name: str) -> Iterator[importlib.metadata.Distribution]:
+    yield from importlib.metadata.distributions(name=name)
+
+
+def _paths(python: Path) -> list[str]:
+    done = subprocess.run(
+        [str(python), "-I", "-c", "import json, sys; print(json.dumps(sys.path))"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise StackError(f"{python} does not answer as a Python", "name an interpreter")
+    return [str(path) for path in json.loads(done.stdout)]
+
+
+def _wheel_rows(path: Path) -> dict[str, str]:
+    """The hashes of the files that a wheel installs as they are."""
+    with zips.opened(path) as archive:
+        folder = _folder(path, archive)
+        rows = _rows(path, zips.read(archive, f"{folder}/RECORD"))
+    data = f"{folder.removesuffix('.dist-info')}.data/"
+    return {name: row[0] for name, row in rows.items() if row[0] and not name.startswith(data)}
+
+
+def _hash_of(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            return _checksum(file)
+    except OSError:
+        return None

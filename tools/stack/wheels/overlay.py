@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A published wheel with patched files laid over it: what is compiled in it stays, to the byte.
+
+Only a file whose published content is the pin's own is replaced: a wheel is built from more than its sources.
+"""
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+from stack.wheels import metadata, zips
+from stack.wheels.metadata import Edits
+from stack.wheels.zips import Member
+
+_SIGNATURES = ("RECORD.jws", "RECORD.p7s")
+_VERSION_LINE = re.compile(rb"^__version__ = version = .*$", re.MULTILINE)
+_TUPLE_LINE = re.compile(rb"^__version_tuple__ = version_tuple = .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """One file: its blob at the pin (None: it is new) and its content with the patches (None: they remove it)."""
+
+    base: str | None
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A published wheel: where it lies, and what its name says."""
+
+    path: Path
+    sha256: Sha256
+    name: str
+    version: Version
+    tag: str
+    """Python tag, ABI tag and platforms, as they stand in the name."""
+
+    @property
+    def folder(self) -> str:
+        """Its dist-info folder."""
+        return f"{self.path.name.split('-')[0]}-{self.path.name.split('-')[1]}.dist-info"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of a wheel: its new name and version, the patched files by path, further files of its dist-info folder."""
+
+    name: str
+    version: Version
+    files: Mapping[str, Patched]
+    edits: Edits = field(default_factory=Edits)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An overlay that fits: what replaces which member, what comes new, and what was done, in words."""
+
+    plan: Plan
+    base: Base
+    replaced: Mapping[str, bytes | None]
+    added: Mapping[str, bytes]
+    edited: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Patched files that the wheel does not carry: tests, documents."""
+
+    @property
+    def folder(self) -> str:
+        """The new dist-info folder."""
+        return f"{self.plan.name.replace('-', '_')}-{self.plan.version}.dist-info"
+
+    @property
+    def filename(self) -> str:
+        """The new wheel's name."""
+        return f"{self.plan.name.replace('-', '_')}-{self.plan.version}-{self.base.tag}.whl"
+
+
+def published(path: Path, sha256: Sha256) -> Base:
+    """A wheel by its file.
+
+    Raises:
+        StackError: its name is none of a wheel.
+
+    """
+    try:
+        name, version, build, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as bad:
+        raise StackError(f"{path.name} is no name of a wheel", "name a .whl file") from bad
+    place = 3 if build else 2
+    return Base(path, sha256, name, version, "-".join(path.name.removesuffix(".whl").split("-")[place:]))
+
+
+def prepare(base: Base, plan: Plan) -> Prepared:
+    """See whether the patched files fit a wheel.
+
+    Raises:
+        StackError: a file is not the pin's own there, or the wheel cannot be read.
+
+    """
+    with zips.opened(base.path) as archive:
+        names = set(archive.namelist())
+        tops = {name.partition("/")[0] for name in names if not name.startswith(base.folder)}
+        inside = {path: file for path, file in plan.files.items() if path.partition("/")[0] in tops}
+        for path, file in inside.items():
+            _check(base, archive, path, file, path in names)
+        replaced: dict[str, bytes | None] = {path: file.content for path, file in inside.items() if path in names}
+        added = {path: file.content for path, file in inside.items() if path not in names and file.content is not None}
+        edited = [f"{path} is patched" if path in replaced else f"{path} is new" for path in sorted(inside)]
+        for name in _version_files(names, tops):
+            data = replaced.get(name) or zips.read(archive, name)
+            if _VERSION_LINE.search(data):
+                replaced[name] = _versioned(data, plan.version)
+                edited.append(f"{name} has the version {plan.version}")
+        about, said = metadata.metadata(zips.read(archive, f"{base.folder}/METADATA"), plan.name, str(plan.version), plan.edits)
+        tags = parse_wheel_filename(base.path.name)[3]
+        wheel = zips.read(archive, f"{base.folder}/WHEEL")
+        tagged = metadata.wheel(wheel, tags)
+        if tagged != wheel:
+            said = (*said, "WHEEL has the tags of the file's name")
+    replaced |= {f"{base.folder}/METADATA": about, f"{base.folder}/WHEEL": tagged}
+    left_out = tuple(sorted(plan.files.keys() - inside.keys()))
+    return Prepared(plan, base, replaced, added, (*edited, *said), left_out)
+
+
+def _check(base: Base, archive: zipfile.ZipFile, path: str, file: Patched, there: bool) -> None:
+    have = _blob(zips.read(archive, path)) if there else None
+    if have == file.base:
+        return
+    if have is None:
+        problem, remedy = f"has no {path}, which the patches change", "pin the release that the wheel is of"
+    elif file.base is None:
+        problem, remedy = f"has a {path} already, which the patches add", "name the patch's file otherwise"
+    else:
+        problem, remedy = f"has another {path} than the pin", "patches of that file need a build from source"
+    raise StackError(f"{base.path.name} {problem}", remedy)
+
+
+def _blob(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _version_files(names: set[str], tops: set[str]) -> list[str]:
+    return sorted(name for name in (f"{top}/_version.py" for top in tops) if name in names)
+
+
+def _versioned(data: bytes, version: Version) -> bytes:
+    """A file that vcs-versioning or setuptools-scm wrote, with another version."""
+    parts = (*version.release, *([version.local] if version.local else []))
+    data = _VERSION_LINE.sub(f"__version__ = version = {str(version)!r}".encode(), data)
+    return _TUPLE_LINE.sub(f"__version_tuple__ = version_tuple = {parts!r}".encode(), data)
+
+
+def build(prepared: Prepared, target: Path, described: Mapping[str, bytes]) -> None:
+    """Write the wheel; `described` are further files of its dist-info folder.
+
+    Raises:
+        StackError: the published wheel is broken, or the new one would be too large.
+        OSError: it cannot be written.
+
+    """
+    base = prepared.base
+    with zips.opened(base.path) as archive:
+        try:
+            rows = metadata.parsed_record(zips.read(archive, f"{base.folder}/RECORD"))
+        except ValueError as bad:
+            raise StackError(f"{base.path.name}: RECORD cannot be read ({bad})", "fetch the wheel again") from bad
+        members = list(_members(prepared, archive, rows, described))
+    zips.write(target, base.path, members)
+
+
+def _members(
+    prepared: Prepared, archive: zipfile.ZipFile, rows: Mapping[str, tuple[str, str]], described: Mapping[str, bytes]
+) -> Iterator[Member]:
+    """The new wheel's members in order: the package, then its dist-info folder, RECORD last."""
+    base = prepared.base
+    dated = archive.getinfo(f"{base.folder}/WHEEL")
+    record: dict[str, tuple[str, str]] = {}
+    last: list[Member] = []
+    for info in archive.infolist():
+        name = info.filename
+        if name in (f"{base.folder}/{signed}" for signed in ("RECORD", *_SIGNATURES)):
+            continue
+        data = prepared.replaced.get(name)
+        if name in prepared.replaced and data is None:
+            continue
+        inside = name.startswith(f"{base.folder}/")
+        now = f"{prepared.folder}{name.removeprefix(base.folder)}" if inside else name
+        if not name.endswith("/"):
+            if data is None and name not in rows:
+                raise StackError(f"{base.path.name}: RECORD does not name {name}", "fetch the wheel again")
+            record[now] = rows[name] if data is None else metadata.row(data)
+        member = Member(now, info, data)
+        if inside:
+            last.append(member)
+        else:
+            yield member
+    new = {**prepared.added, **{f"{prepared.folder}/{name}": data for name, data in described.items()}}
+    for name, data in sorted(new.items()):
+        record[name] = metadata.row(data)
+        member = Member(name, dated, data)
+        if name in prepared.added:
+            yield member
+        else:
+            last.append(member)
+    yield from last
+    listed = [name for name in record if not name.startswith(f"{prepared.folder}/")]
+    order = [*listed, *(name for name in record if name.startswith(f"{prepared.folder}/"))]
+    own = f"{prepared.folder}/RECORD"
+    table = metadata.record({**{name: record[name] for name in order}, own: ("", "")})
+    yield Member(own, dated, table)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new ZIP file made of another one's members, still compressed, and of new ones (APPNOTE.TXT 6.3, sections 4.3 and 4.4).
+
+`zipfile` can only copy a member by unpacking and packing it again, which takes a minute for a wheel of 300 MB and gives other
+bytes with every release of zlib. Here a member that stays is copied byte by byte, and a new one is stored without compression.
+"""
+
+import contextlib
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from stack.model.errors import StackError
+
+LIMIT = 0xFFFFFFFF
+"""Bytes of a file, and of any member: beyond them a ZIP file needs extensions that no wheel has needed."""
+_MEMBERS = 0xFFFF
+_LOCAL = struct.Struct("<4s5H3L2H")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
+_END = struct.Struct("<4s4H2LH")
+_STORED, _DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+_UTF8, _ENCRYPTED = 0x800, 0x1
+_MADE_BY_UNIX = 3 << 8 | 20
+_COPIED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a new file: a member of the old one under a name (`old`), or new content. `info` gives its date and rights."""
+
+    name: str
+    info: zipfile.ZipInfo
+    data: bytes | None = None
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A ZIP file that can be copied from.
+
+    Raises:
+        StackError: it is none, or is encrypted, has a member twice, one outside of it, or one that is compressed otherwise.
+
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as bad:
+        raise StackError(f"{path.name} is no wheel that can be read ({bad})", "fetch it again") from bad
+    with archive:
+        seen: set[str] = set()
+        for info in archive.infolist():
+            _check(path, info, seen)
+            seen.add(info.filename)
+        yield archive
+
+
+def _check(path: Path, info: zipfile.ZipInfo, seen: set[str]) -> None:
+    name = info.filename
+    parts = name.rstrip("/").split("/")
+    why = None
+    if name in seen:
+        why = "is there twice"
+    elif name.startswith("/") or "\\" in name or not {"", ".", ".."}.isdisjoint(parts):
+        why = "is outside of it"
+    elif info.flag_bits & _ENCRYPTED:
+        why = "is encrypted"
+    elif info.compress_type not in (_STORED, _DEFLATED):
+        why = "is compressed in a way that pip does not read"
+    if why is not None:
+        raise StackError(f"{path.name}: the member {name[:200]!r} {why}", "no such file is copied: fetch the wheel again")
+
+
+def read(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A member's content.
+
+    Raises:
+        StackError: it is not there, or broken.
+
+    """
+    try:
+        return archive.read(name)
+    except KeyError as missing:
+        raise StackError(f"{Path(str(archive.filename)).name} has no {name}", "it is no wheel of that package") from missing
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as bad:
+        raise StackError(f"{Path(str(archive.filename)).name}: {name} is broken ({bad})", "fetch the wheel again") from bad
+
+
+def write(target: Path, source: Path, members: Iterable[Member]) -> None:
+    """Write a ZIP file; it appears under its name when it is whole. The same members make the same bytes everywhere.
+
+    Raises:
+        StackError: it would be too large, or the old file is broken.
+        OSError: it cannot be written.
+
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as new, source.open("rb") as old:
+            _write(new, old, source.name, members)
+            new.flush()
+            os.fsync(new.fileno())
+        part.chmod(0o644)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write(new: BinaryIO, old: BinaryIO, name: str, members: Iterable[Member]) -> None:
+    central: list[bytes] = []
+    for member in members:
+        start = new.tell()
+        encoded = member.name.encode()
+        head = _head(member)
+        new.write(_LOCAL.pack(b"PK\3\4", 20, *head, len(encoded), 0) + encoded)
+        if member.data is not None:
+            new.write(member.data)
+        else:
+            _copy(new, old, name, member.info)
+        rights = member.info.external_attr if member.info.create_system == _MADE_BY_UNIX >> 8 else 0o100644 << 16
+        central.append(
+            _CENTRAL.pack(b"PK\1\2", _MADE_BY_UNIX, 20, *head, len(encoded), 0, 0, 0, 0, rights & LIMIT, start) + encoded
+        )
+        if new.tell() > LIMIT or len(central) > _MEMBERS:
+            raise StackError(f"{name} would become larger than 4 GB, or have more than {_MEMBERS} members", "build from source")
+    start = new.tell()
+    new.write(b"".join(central))
+    count = len(central)
+    new.write(_END.pack(b"PK\5\6", 0, 0, count, count, new.tell() - start, start, 0))
+
+
+def _head(member: Member) -> tuple[int, int, int, int, int, int, int]:
+    """Flags, method, time, date, checksum, size in the file, size."""
+    year, month, day, hour, minute, second = member.info.date_time
+    date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
+    flags = 0 if member.name.isascii() else _UTF8
+    if member.data is not None:
+        return flags, _STORED, time, date, zlib.crc32(member.data), len(member.data), len(member.data)
+    info = member.info
+    return flags, info.compress_type, time, date, info.CRC, info.compress_size, info.file_size
+
+
+def _copy(new: BinaryIO, old: BinaryIO, name: str, info: zipfile.ZipInfo) -> None:
+    old.seek(info.header_offset)
+    head = old.read(_LOCAL.size)
+    if len(head) < _LOCAL.size or head[:4] != b"PK\3\4":
+        raise StackError(f"{name}: {info.filename} is broken (it has no header)", "fetch the wheel again")
+    *_, name_size, extra_size = _LOCAL.unpack(head)
+    old.seek(name_size + extra_size, os.SEEK_CUR)
+    left = info.compress_size
+    while left:
+        chunk = old.read(min(left, _COPIED))
+        if not chunk:
+            raise StackError(f"{name} is cut short", "fetch the wheel again")
+        new.write(chunk)
+        left -= len(chunk)
