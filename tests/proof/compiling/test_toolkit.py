@@ -60,9 +60,10 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         wheel(wheels, f"nvidia_cuda_{name}", "13.2.5", {f"nvidia/cu13/bin/{name}": "#!"})
     folder = tmp_path / "path"
     folder.mkdir()
-    gcc = shutil.which("gcc")
-    assert gcc is not None
-    (folder / "gcc").symlink_to(gcc)
+    for name in ("gcc", "g++"):
+        found = shutil.which(name)
+        assert found is not None
+        (folder / name).symlink_to(found)
     (folder / "sh").symlink_to("/bin/sh")
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -134,8 +135,9 @@ def test_a_compiler_that_does_not_know_sm121_is_not_taken(path: Path, tmp_path: 
     assert toolkit.find(tmp_path / "cache").version == "13.0"
 
 
-def test_without_a_compiler_for_the_host(path: Path, tmp_path: Path) -> None:
-    (path / "gcc").unlink()
+@pytest.mark.parametrize("name", ["gcc", "g++"])
+def test_without_a_compiler_for_the_host(path: Path, tmp_path: Path, name: str) -> None:
+    (path / name).unlink()
     with pytest.raises(StackError, match=r"nvcc needs gcc and g\+\+, which are not on PATH: apt-get install g\+\+"):
         toolkit.find(tmp_path / "cache")
 

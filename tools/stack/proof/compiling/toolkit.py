@@ -78,7 +78,7 @@ def find(cache: Path, tell: Tell = lambda _: None) -> Toolkit:
         StackError: there is no C++ compiler for the host's part, or pip could not download something.
 
     """
-    if not shutil.which("gcc"):
+    if not (shutil.which("gcc") and shutil.which("g++")):
         raise StackError("nvcc needs gcc and g++, which are not on PATH", "apt-get install g++")
     folder = cache / "compilers" / f"cuda-{CUDA}"
     on_path = _on_path()

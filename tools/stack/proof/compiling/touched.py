@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which units a patch touches: through the flags and sources that upstream's Python gives them, or a file that they include."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -47,7 +48,7 @@ def by_files(listing: Listing, paths: Iterable[str], toolkit: Toolkit) -> Iterat
 
 def _reaching(listing: Listing, files: frozenset[Path]) -> frozenset[Path]:
     """The files that may include one of these, through whatever others: the name's end is the same. Too many rather than too few."""
-    includers = _includers(listing)
+    includers = _includers(listing.tree, listing.work)
     found, queue = set(files), list(files)
     while queue:
         file = queue.pop()
@@ -59,13 +60,11 @@ def _reaching(listing: Listing, files: frozenset[Path]) -> frozenset[Path]:
     return frozenset(found)
 
 
-def _includers(listing: Listing) -> Mapping[str, Mapping[str, set[Path]]]:
+@functools.cache
+def _includers(*folders: Path) -> Mapping[str, Mapping[str, set[Path]]]:
     """A file's bare name -> each name that it is included by -> the files that do so."""
     found: dict[str, dict[str, set[Path]]] = {}
-    places = {unit.source for unit in listing.units} | {
-        file for folder in (listing.tree, listing.work) for file in folder.rglob("*") if file.suffix in _COMPILED
-    }
-    for file in places:
+    for file in (file for folder in folders for file in folder.rglob("*") if file.suffix in _COMPILED and file.is_file()):
         for written in _INCLUDE.findall(file.read_bytes()):
             name = written.decode("utf-8", "replace")
             found.setdefault(PurePosixPath(name).name, {}).setdefault(name, set()).add(file)
