@@ -77,7 +77,7 @@ def main() -> None:
     """Run the command line; every error that a user can cause is one line and exit 2."""
     try:
         # Without standalone mode, click returns the code that a verb exits with.
-        sys.exit(cli(standalone_mode=False) or 0)
+        sys.exit(cli(standalone_mode=False, prog_name="stack") or 0)
     except StackError as error:
         sys.exit(_fail(str(error)))
     except click.Abort:
