@@ -41,7 +41,7 @@ CACHES = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "FLASHINFER_WORKSPACE_BASE", "T
 # Upstream test modules that call no CUDA, yet skip themselves on other platforms.
 AS_CUDA = ("test_use_trtllm_attention.py",)
 
-# A package whose modules exist, whatever their name, and have every class that they are asked for.
+# A package whose modules exist, whatever their name, and have every class that they are asked for, made of anything.
 STUB = """
 import importlib.machinery
 import sys
@@ -54,7 +54,8 @@ class Stub(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        setattr(self, name, type(name, (), {"__module__": self.__name__}))
+        members = {"__module__": self.__name__, "__init__": lambda self, *args, **kwargs: None}
+        setattr(self, name, type(name, (), members))
         return self.__dict__[name]
 
 
