@@ -133,6 +133,9 @@ def test_a_tree_becomes_a_folder_once(stores: Stores, tmp_path: Path) -> None:
     [
         ("PROVES = {SUM", "OTHER = {SUM", "has no PROVES"),
         ("up/halve-it.patch", "up/no-such.patch", "which is no patch of sums: it has up/add-a-sum.patch, up/halve-it.patch"),
+        ("PROVES = {SUM", "MERGED = {SUM", "has only one of MERGED and FAILS_ON"),
+        ("UPSTREAM_TESTS", "FAILS_ON = 'v0.9'\nUPSTREAM_TESTS", "has only one of MERGED and FAILS_ON"),
+        ("PROVES = {SUM", "FAILS_ON = 'v0.9'\nMERGED = {SUM", "'up/add-a-sum.patch', which is of no upstream in pins.toml"),
     ],
 )
 def test_a_proof_without_sound_declarations_is_refused(root: Path, old: str, new: str, said: str) -> None:

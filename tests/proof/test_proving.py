@@ -14,7 +14,7 @@ from stack.cli import cli
 from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof import environment, proving
-from stack.proof.proving import Asked, State
+from stack.proof.proving import Asked, Kept, State
 from stack.store import git
 
 from .test_prove import HALF, PYTHON, SUM, root, stores
@@ -26,6 +26,40 @@ def edit(root: Path, old: str, new: str) -> None:
     file = root / "proofs/test_up_proof.py"
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, new))
+
+
+MERGED = """
+import up
+
+MERGED = {{"{address}": ["test_half"]}}
+FAILS_ON = "v1.1"
+
+def test_half():
+    assert up.half(4) == 2
+
+def test_always():
+    assert up.ONE == 1
+"""
+
+
+@pytest.fixture
+def merged(root: Path) -> Path:
+    """A second proof: of what the pinned tree has, and release v1.1 has not."""
+    series = root / "stacks/sums/series.toml"
+    series.write_text(series.read_text().replace('_proof.py"', '_proof.py", "proofs/test_up_merged.py"'))
+    file = root / "proofs/test_up_merged.py"
+    file.write_text(MERGED.format(address=address(root)))
+    return file
+
+
+def address(root: Path) -> str:
+    return f"{load(root).pins.get('up').git}/pull/1"
+
+
+def look_after(root: Path, cache: Path, onto: str | None = None) -> Kept:
+    with Stores(load(root), Place(cache, "git")) as opened:
+        (found,) = proving.kept(opened, Asked(onto={"up": (onto,)} if onto else {}, python=PYTHON))
+    return found
 
 
 def test_each_patch_is_proved_and_can_fail(stores: Stores) -> None:
@@ -80,6 +114,50 @@ def test_patches_that_nothing_misses(root: Path, tmp_path: Path) -> None:
     edit(root, "    assert up.half(4) == 2", "    assert up.ONE == 1")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
         assert list(proving.idle(opened, Asked(python=PYTHON))) == [HALF]
+
+
+def test_what_is_merged_is_there_and_was_not_before(root: Path, merged: Path, tmp_path: Path) -> None:
+    found = look_after(root, tmp_path / "cache")
+    assert (found.here.state, found.before.state, found.sound) == (State.PASSES, State.FAILS, True)
+    assert (found.series, found.address, found.proof) == ("sums", address(root), "proofs/test_up_merged.py")
+    assert (found.release, found.before.reason) == ("v1.1", "test_half fails")
+
+
+def test_what_is_merged_is_looked_for_on_another_release(root: Path, merged: Path, tmp_path: Path) -> None:
+    there = look_after(root, tmp_path / "cache", "v1.2")
+    lost = look_after(root, tmp_path / "cache", "v1.1")
+    assert [(one.onto and one.onto.state, one.sound) for one in (there, lost)] == [(State.PASSES, True), (State.FAILS, False)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "here", "before"),
+    [
+        ("assert up.half(4) == 2", "assert up.ONE == 1", State.PASSES, State.PASSES),
+        ("assert up.half(4) == 2", "assert up.half(4) == 3", State.FAILS, State.FAILS),
+        ("import up\n", "import up\nfrom up import half\n", State.PASSES, State.NOT_RUN),
+    ],
+    ids=["cannot-fail", "lost", "no-import"],
+)
+def test_what_is_merged_has_to_pass_and_to_be_missed(
+    root: Path, merged: Path, tmp_path: Path, old: str, new: str, here: State, before: State
+) -> None:
+    merged.write_text(merged.read_text().replace(old, new, 1))
+    found = look_after(root, tmp_path / "cache")
+    assert (found.here.state, found.before.state, found.sound) == (here, before, False)
+
+
+def test_the_verb_looks_after_what_is_merged(root: Path, merged: Path, tmp_path: Path) -> None:
+    ask = ["--root", str(root), "--cache", str(tmp_path / "cache"), "prove", "--source", "git", "--python", sys.executable]
+    shown = CliRunner().invoke(cli, ask)
+    assert shown.exit_code == 0, shown.output
+    assert "fails on v1.1" in shown.output
+    answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).output)
+    assert (len(answer["patches"]), [one["address"] for one in answer["merged"]]) == (2, [address(root)])
+    assert (answer["merged"][0]["before"]["state"], answer["merged"][0]["onto"]) == ("fails", None)
+    merged.write_text(merged.read_text().replace("assert up.half(4) == 2", "assert up.ONE == 1"))
+    failed = CliRunner().invoke(cli, ask)
+    assert failed.exit_code == 1
+    assert "proves nothing: it passes on v1.1, too" in failed.output
 
 
 def test_the_verb(root: Path, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 """How the project's own pytest runs a proof: as a few items that start it in the upstream's environment.
 
 With all patches it has to pass; without one of them, a test named for that patch has to fail; and the upstream's own tests
-for those places have to pass on the patched tree as they do on the bare one.
+for those places have to pass on the patched tree as they do on the bare one. Tests of what upstream has merged have to fail
+on an earlier release.
 """
 
 from collections.abc import Iterator
@@ -31,11 +32,13 @@ class ProofFile(pytest.File):
     """One proof."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """With all patches, without each, and the upstream's own tests."""
+        """With all patches, without each, before each merge, and the upstream's own tests."""
         proof = prove.load(self.path, load(ROOT))
         yield WithPatches.from_parent(self, name="passes-with-all-patches", proof=proof)
         for ref in proof.refs():
             yield Without.from_parent(self, name=f"fails-without[{ref.file}]", proof=proof, ref=ref)
+        if proof.merged:
+            yield Before.from_parent(self, name=f"fails-on[{proof.fails_on}]", proof=proof)
         if proof.upstream_tests:
             yield UpstreamsOwn.from_parent(self, name="upstreams-own-tests-still-pass", proof=proof)
 
@@ -88,6 +91,19 @@ class Without(ProofItem):
         run = prove.run(self.proof, python, stores, prove.tree(stores, self.proof.upstream, without=self.ref), tests)
         assert set(run.failed) & set(tests), f"no test of {self.ref.file} fails without it:\n{run.output[-SHOWN:]}"
         assert {*run.passed, *run.failed} >= set(tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
+
+
+class Before(ProofItem):
+    """For each thing that upstream has merged, a test fails on an earlier release, where others pass."""
+
+    def check(self, stores: Stores, python: Path) -> None:
+        """Run it there."""
+        earlier = stores.obtain(self.proof.upstream, self.proof.fails_on).tree
+        run = prove.run(self.proof, python, stores, earlier)
+        assert run.passed, f"nothing passes on {self.proof.fails_on}, which may be a broken import:\n{run.output[-SHOWN:]}"
+        for address, tests in self.proof.merged.items():
+            assert set(run.failed) & set(tests), f"no test of {address} fails on {self.proof.fails_on}:\n{run.output[-SHOWN:]}"
+            assert {*run.passed, *run.failed} >= set(tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
 
 
 class UpstreamsOwn(ProofItem):

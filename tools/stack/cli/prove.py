@@ -9,7 +9,7 @@ import click
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 
 if TYPE_CHECKING:
-    from stack.proof.proving import Result, Verdict
+    from stack.proof.proving import Kept, Result, Verdict
 
 _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
@@ -45,7 +45,8 @@ def command(
     """Run the tests that SERIES name in `proves` (all series, unless named) on the real upstream trees.
 
     With all patches they have to pass, and without a patch one of its tests has to fail: a proof that cannot fail is an error.
-    The first run makes an environment with the torch that upstream names, in the cache. Exit code 1 when a proof does not hold.
+    What upstream has merged is seen after, too: its tests pass, and fail on an earlier release. The first run makes an
+    environment with the torch that upstream names, in the cache. Exit code 1 when a proof does not hold.
     """
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.proof import proving  # noqa: PLC0415
@@ -60,11 +61,19 @@ def command(
             _print_idle([ref.path for ref in idle], as_json)
             context.exit(1 if idle else 0)
         verdicts = list(proving.verdicts(stores, asked, stores.tell))
+        kept = list(proving.kept(stores, asked, stores.tell))
+    sound = all(one.sound for one in verdicts) and all(one.sound for one in kept)
     if as_json:
-        print_json({"sound": all(one.sound for one in verdicts), "patches": [_as_json(one) for one in verdicts]})
+        patches, merged = [_as_json(one) for one in verdicts], [_kept_json(one) for one in kept]
+        print_json({"sound": sound, "patches": patches, "merged": merged})
     else:
-        _print(verdicts, " ".join(onto))
-    context.exit(0 if all(one.sound for one in verdicts) else 1)
+        if verdicts:
+            _print(verdicts, " ".join(onto))
+        if verdicts and kept:
+            click.echo()
+        if kept:
+            _print_kept(kept, " ".join(onto))
+    context.exit(0 if sound else 1)
 
 
 def _print(verdicts: "list[Verdict]", onto: str) -> None:
@@ -88,6 +97,24 @@ def _says(one: "Verdict") -> str:
     return one.onto.reason if one.onto is not None else one.without.reason
 
 
+def _print_kept(kept: "list[Kept]", onto: str) -> None:
+    rows = []
+    for one in kept:
+        tried = [one.onto.state.value if one.onto else "-"] if onto else []
+        before = f"{one.before.state.value} on {one.release}"
+        rows.append((one.series, one.address, one.here.state.value, before, *tried, _says_of_kept(one)))
+    columns = ("series", "merged upstream", "at the pins", "before", *([f"on {onto}"] if onto else []), "")
+    print_table(columns, rows, colour=_COLOURS.get)
+
+
+def _says_of_kept(one: "Kept") -> str:
+    if one.here.state.value != "passes":
+        return f"lost: {one.here.reason}"
+    if one.before.state.value != "fails":
+        return f"proves nothing: {one.before.reason or f'it passes on {one.release}, too'}"
+    return one.onto.reason if one.onto is not None else one.before.reason
+
+
 def _as_json(one: "Verdict") -> dict[str, object]:
     return {
         "series": one.ref.series,
@@ -99,6 +126,20 @@ def _as_json(one: "Verdict") -> dict[str, object]:
         "without": _result_json(one.without),
         "onto": _result_json(one.onto) if one.onto is not None else None,
         "landed": one.landed,
+    }
+
+
+def _kept_json(one: "Kept") -> dict[str, object]:
+    return {
+        "series": one.series,
+        "address": one.address,
+        "proof": one.proof,
+        "tests": list(one.tests),
+        "sound": one.sound,
+        "here": _result_json(one.here),
+        "release": one.release,
+        "before": _result_json(one.before),
+        "onto": _result_json(one.onto) if one.onto is not None else None,
     }
 
 

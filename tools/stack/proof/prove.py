@@ -3,6 +3,9 @@
 
 It passes on the tree with all patches, and with any one of its patches left out, one of the tests that it names for that
 patch fails. So a proof that cannot fail is found out. Beside that, the upstream's own tests for those places still pass.
+
+What upstream has merged needs no patch any more; its tests can stay as a check against a release that loses it. That they
+can fail shows on an earlier release, without it.
 """
 
 import ast
@@ -10,7 +13,7 @@ import os
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,18 +32,19 @@ MARK = "STACK_PROOF_TREE"
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proof module: the tests that prove each patch (by its file in the series), and the upstream's own tests to run."""
+    """A proof module: the tests that prove each patch (by its file in the series), and the upstream's own tests to run.
+
+    `merged` has the tests of what upstream has merged, by its address there; they fail on the release `fails_on`.
+    """
 
     path: Path
     series: str
+    upstream: str
     proves: Mapping[str, tuple[str, ...]]
     upstream_tests: tuple[str, ...]
     upstream_args: tuple[str, ...]
-
-    @property
-    def upstream(self) -> str:
-        """The upstream whose tree is imported."""
-        return next(iter(self.proves)).partition("/")[0]
+    merged: Mapping[str, tuple[str, ...]]
+    fails_on: str
 
     def refs(self) -> tuple[PatchRef, ...]:
         """The patches that it proves."""
@@ -67,7 +71,8 @@ def load(path: Path, stack: Stack) -> Proof:
     """Read a proof module's declarations without importing it.
 
     Raises:
-        StackError: it has no PROVES, belongs to no series, or names a patch that the series does not have.
+        StackError: it has neither PROVES nor MERGED, belongs to no series, names a patch that the series does not have or
+            an address of no upstream, or names no release on which MERGED fails.
 
     """
     place = path.resolve().relative_to(stack.root.resolve()).as_posix()
@@ -75,9 +80,13 @@ def load(path: Path, stack: Stack) -> Proof:
     if not named:
         raise StackError(f"no series names {place} in proves", "add it to the series.toml that it proves")
     values = _constants(path)
-    proves = values.get("PROVES")
-    if not isinstance(proves, dict) or not proves:
+    proves, merged, fails_on = values.get("PROVES", {}), values.get("MERGED", {}), values.get("FAILS_ON", "")
+    if not isinstance(proves, dict) or not isinstance(merged, dict) or not (proves or merged):
         raise StackError(f"{place} has no PROVES", 'add PROVES = {"<upstream>/<file>.patch": ["test_name", …]}')
+    if not isinstance(fails_on, str) or bool(merged) != bool(fails_on):
+        raise StackError(
+            f"{place} has only one of MERGED and FAILS_ON", "FAILS_ON names a release on which the tests of MERGED fail"
+        )
     known = {ref.file for ref in named[0].patches}
     for file in proves:
         if file not in known:
@@ -87,10 +96,26 @@ def load(path: Path, stack: Stack) -> Proof:
     return Proof(
         path=path.resolve(),  # tests run in a folder of their own
         series=named[0].name,
+        upstream=_upstream(place, proves, merged, stack),
         proves={file: tuple(tests) for file, tests in proves.items()},
         upstream_tests=tuple(values.get("UPSTREAM_TESTS", ())),  # type: ignore[arg-type]
         upstream_args=tuple(values.get("UPSTREAM_ARGS", ())),  # type: ignore[arg-type]
+        merged={address: tuple(tests) for address, tests in merged.items()},
+        fails_on=fails_on,
     )
+
+
+def _upstream(place: str, proves: Iterable[str], merged: Iterable[str], stack: Stack) -> str:
+    """The one upstream whose tree is imported."""
+    found = {file.partition("/")[0] for file in proves}
+    for address in merged:
+        owners = [pin.upstream for pin in stack.pins if address.startswith(f"{pin.git.removesuffix('.git')}/")]
+        if not owners:
+            raise StackError(f"{place} names {address!r}, which is of no upstream in pins.toml", "give its web address")
+        found |= {*owners}
+    if len(found) > 1:
+        raise StackError(f"{place} is about {' and '.join(sorted(found))}", "one module imports one upstream: split it")
+    return found.pop()
 
 
 def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> TreeId:

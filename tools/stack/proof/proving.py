@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proving whole series: with each patch its tests pass, without it one fails, and on another release they may pass by themselves.
 
-What passes on a release without the patch has landed by behaviour, however upstream spelled it.
+What passes on a release without the patch has landed by behaviour, however upstream spelled it. What upstream has merged is
+still looked after: its tests pass at the pins, and fail on an earlier release.
 """
 
 import functools
@@ -55,6 +56,26 @@ class Verdict:
     def sound(self) -> bool:
         """Whether the proof proves something: it passes with the patch, and can fail."""
         return self.with_patch.state is State.PASSES and self.without.state is State.FAILS
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Something that upstream has merged, by its address there: its tests at the pins, on a release before, and on another."""
+
+    series: str
+    address: str
+    proof: str
+    tests: tuple[str, ...]
+    here: Result
+    release: str
+    before: Result
+    onto: Result | None = None
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is there, and would be missed."""
+        there = self.onto is None or self.onto.state is not State.FAILS
+        return self.here.state is State.PASSES and self.before.state is State.FAILS and there
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +146,27 @@ def verdicts(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Itera
     """
     for proof in proofs(stores, asked.series):
         trial = _Trial(stores, proof, asked, tell)
-        whole = trial.whole()
         for ref in proof.refs():
             tests = proof.proves[ref.file]
+            here = _result(trial.whole(), tests)
             without = trial.without(ref)
             onto, landed = trial.elsewhere(ref)
-            path = proof.path.resolve().relative_to(stores.stack.root.resolve()).as_posix()
-            yield Verdict(ref, path, tests, _result(whole, tests), without, onto, landed)
+            yield Verdict(ref, _place(stores, proof), tests, here, without, onto, landed)
+
+
+def kept(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Kept]:
+    """See after everything that upstream has merged, one after the other.
+
+    Raises:
+        StackError: as `verdicts`.
+
+    """
+    for proof in proofs(stores, asked.series):
+        trial = _Trial(stores, proof, asked, tell)
+        for address, tests in proof.merged.items():
+            here = _result(trial.whole(), tests)
+            before, onto = trial.before(tests), trial.there(tests)
+            yield Kept(proof.series, address, _place(stores, proof), tests, here, proof.fails_on, before, onto)
 
 
 def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
@@ -205,22 +240,39 @@ class _Trial:
         tests = self._proof.proves[ref.file]
         return _result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
 
+    @functools.cache  # noqa: B019  (a trial is short-lived)
+    def _earlier(self) -> Run:
+        # In the environment of the pins: one of its own takes gigabytes.
+        self._tell(f"{self._proof.path.name} on {self._proof.upstream} {self._proof.fails_on}")
+        tree = self._stores.obtain(self._proof.upstream, self._proof.fails_on).tree
+        return prove.run(self._proof, self._own_python, self._stores, tree)
+
+    def before(self, tests: Sequence[str]) -> Result:
+        """Some tests on the release before a merge; that nothing at all passes there may be a broken import."""
+        run = self._earlier()
+        return _result(run, tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
+
+    def there(self, tests: Sequence[str]) -> Result | None:
+        """Some tests where the upstream goes."""
+        way = self._asked.onto.get(self._proof.upstream, ())
+        return self._tried(tests, way[-1]) if way else None
+
     def elsewhere(self, ref: PatchRef) -> tuple[Result | None, str | None]:
         """The tests of a patch where its upstream goes, without it; and, if they pass there, since which release they do."""
-        way = self._asked.onto.get(self._proof.upstream, ())
+        way, tests = self._asked.onto.get(self._proof.upstream, ()), self._proof.proves[ref.file]
         if not way:
             return None, None
-        found = self._tried(ref, way[-1])
+        found = self._tried(tests, way[-1])
         if found.state is not State.PASSES:
             return found, None
-        return found, _first(way, lambda tag: self._tried(ref, tag))
+        return found, _first(way, lambda tag: self._tried(tests, tag))
 
-    def _tried(self, ref: PatchRef, tag: str) -> Result:
+    def _tried(self, tests: Sequence[str], tag: str) -> Result:
         if tag not in self._releases:
             self._tell(f"{self._proof.path.name} on {self._proof.upstream} {tag}")
             self._releases[tag] = self._run(tag)
         run = self._releases[tag]
-        return run if isinstance(run, Result) else _result(run, self._proof.proves[ref.file])
+        return run if isinstance(run, Result) else _result(run, tests)
 
     def _run(self, tag: str) -> Run | Result:
         """All tests of the module on a release as it is."""
@@ -244,6 +296,10 @@ def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Pa
 
     """
     return _python(stores, proof, stores.obtain(_holder(stores)), tell)
+
+
+def _place(stores: Stores, proof: Proof) -> str:
+    return proof.path.resolve().relative_to(stores.stack.root.resolve()).as_posix()
 
 
 def _bare(stores: Stores, proof: Proof) -> TreeId:
