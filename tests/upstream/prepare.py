@@ -7,7 +7,7 @@ from pathlib import Path
 from stack.carry.bases import Place, Stores
 from stack.model.errors import StackError
 from stack.model.stack import load
-from stack.proof import environment
+from stack.proof import environment, proving
 from stack.proof.compiling import toolkit
 from stack.store import cache
 
@@ -24,6 +24,10 @@ def main() -> int:
                 if pin.within is None:
                     print(f"sources of {pin.upstream} {pin.tag}", flush=True)
                     stores.obtain(pin.upstream)
+            for proof in proving.proofs(stores, ()):
+                if proof.fails_on:
+                    print(f"sources of {proof.upstream} {proof.fails_on}", flush=True)
+                    stores.obtain(proof.upstream, proof.fails_on)
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
             requirements = Path(__file__).with_name("requirements.txt")
             environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))
