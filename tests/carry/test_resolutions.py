@@ -12,7 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.carry.resolutions import NotRecorded, Resolution, Resolutions, drop, dump, files, record, recording, shown, standing
+from stack.carry.resolutions import (
+    Beside,
+    NotRecorded,
+    Resolution,
+    Resolutions,
+    applied,
+    changes,
+    drop,
+    dump,
+    files,
+    record,
+    recording,
+    shown,
+    standing,
+)
 from stack.carry.resolutions.hunks import Hunk, merge
 from stack.model import switch
 from stack.model.errors import StackError
@@ -294,6 +308,36 @@ def test_files_that_come_in() -> None:
     assert list(files(Resolutions({f"{one.key}-2": one}), elsewhere)) == [f"{one.key}.toml", f"{one.key}-3.toml"]
 
 
+def test_what_was_changed_beside_it_comes_in(tmp_path: Path) -> None:
+    beside = (Beside("b.py", "x\n", "y \n", "", "z"), Beside("c.py", "", "", "new\n", "a\n"))
+    one = replace(recorded()[0], beside=beside)
+    known = kept(tmp_path, one)
+    assert list(known) == [one]
+    assert files(known, [one]) == {}
+    assert files(known, [replace(one, beside=())]) == {f"{one.key}.toml": dump(recorded()[0]).encode()}
+
+
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")), st.booleans())
+def test_a_file_beside_is_the_same_again(was: list[str], now: list[str], end: bool) -> None:
+    merged, resolved = ("\n".join(text) + "\n" * end for text in (was, now))
+    found = changes("b.py", merged, resolved)
+    assert found is None or applied(merged, found) == resolved
+
+
+def test_changes_beside_are_found_by_the_lines_around_them() -> None:
+    merged = "".join(f"{number}\n" for number in range(30))
+    resolved = merged.replace("5\n6\n", "five\n6\n", 1).replace("20\n", "")
+    found = changes("b.py", merged, resolved)
+    assert found == (
+        Beside("b.py", "2\n3\n4\n", "5\n", "five\n", "6\n7\n8\n"),
+        Beside("b.py", "17\n18\n19\n", "20\n", "", "21\n22\n23\n"),
+    )
+    assert applied("more\n" + merged, found) == "more\n" + resolved
+    assert applied(merged.replace("7\n", "other\n", 1), found) is None
+    assert applied(merged + merged, found) is None
+    assert changes("b.py", "a\n" * 20, "a\n" * 21) is None
+
+
 TEXT = (
     st.text()
     | st.text(st.sampled_from("a \t\n"))
@@ -408,6 +452,22 @@ EDITS = {
 def test_a_file_that_is_wrong(tmp_path: Path, edit: str) -> None:
     old, new, message = EDITS[edit]
     [one] = recorded()
+    text = dump(one)
+    assert text.count(old) == 1
+    write(tmp_path, {f"{one.key}.toml": text.replace(old, new).encode()})
+    assert loading(tmp_path).startswith(message.format(key=one.key))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"b.py"', '"../b.py"', "{key}.toml: beside[0].path is '../b.py', which climbs out with"),
+        ("\nx\n", "", "{key}.toml: beside[0].before is empty, and so are old and after"),
+        ("new =", "gnu =", "{key}.toml: beside[0].new is missing"),
+    ],
+)
+def test_a_change_beside_that_is_wrong(tmp_path: Path, old: str, new: str, message: str) -> None:
+    one = replace(recorded()[0], beside=(Beside("b.py", "x\n", "", "y\n", ""),))
     text = dump(one)
     assert text.count(old) == 1
     write(tmp_path, {f"{one.key}.toml": text.replace(old, new).encode()})

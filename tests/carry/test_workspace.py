@@ -319,3 +319,40 @@ def test_a_file_resolved_beyond_recognition_is_not_kept(world: World, work: Work
     assert work.session is not None
     assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/main.py"]
     assert workspace.load(work.folder).request.recorded == ()
+
+
+def test_what_was_changed_beside_a_conflict_is_reused(world: World, work: Work) -> None:
+    tool = numbered("tool", {35: "the hook has gone here"})
+    for patch in STOPS:
+        work.resolve(RESOLUTIONS[patch] | ({"gamma/tool.py": tool} if patch == HOOK else {}))
+        work.proceed()
+    assert work.session is not None
+    assert work.session.not_recorded == ()
+    assert work.finish() is Conclusion.SWITCHED
+    assert "+the hook has gone here" in world.read(f"stacks/{HOOK}")
+    kept = {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
+    after = world.files()
+    switch.undo(world.root)
+    for path, data in kept.items():
+        (world.root / path).parent.mkdir(exist_ok=True)
+        (world.root / path).write_bytes(data)
+    with world.stores() as stores:
+        again = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
+    assert conclude(again, dry_run=True) is Conclusion.DRY_RUN
+    # Where the lines beside are other ones, a person has to look again.
+    [file] = [path for path, data in kept.items() if b"[[beside]]" in data]
+    (world.root / file).write_bytes(kept[file].replace(b"tool 34", b"another line"))
+    with world.stores() as stores:
+        other = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
+    [row] = [row for row in other.rows() if row.patch.ref.path == HOOK]
+    assert (row.outcome, row.evidence[-1]) == (Outcome.CONFLICT, "what was changed beside the conflict then has no place there")
+    (world.root / file).write_bytes(kept[file])
+    assert conclude(again) is Conclusion.SWITCHED
+    assert world.files() == after
+
+
+def test_a_new_file_beside_a_conflict_is_not_kept(work: Work) -> None:
+    work.resolve(RESOLUTIONS[HOOK] | {"gamma/hooks.py": b"new\n"})
+    work.proceed()
+    assert work.session is not None
+    assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/hooks.py"]

@@ -7,11 +7,12 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stack.carry.resolutions import Resolution, Resolutions, files, record
+from stack.carry.resolutions import Beside, Resolution, Resolutions, files, record
 from stack.cli import cli, resolutions
 
 from ..carry.world import World, numbered
@@ -72,8 +73,18 @@ def test_show(stack: Stack, one: Resolution) -> None:
     )
     texts = {name: getattr(one, name) for name in ("before", "base", "ours", "theirs", "after", "resolved")}
     found = json.loads(stack("resolutions", "show", one.key, "--json").out)
+    assert found.pop("beside") == []
     assert {name: found.pop(name) for name in texts} == texts
     assert found == json.loads(stack("resolutions", "list", "--json").out)["resolutions"][0]
+
+
+def test_show_what_was_changed_beside_it(stack: Stack, world: World, one: Resolution) -> None:
+    put(world, replace(one, beside=(Beside("gamma/tool.py", "tool 1\n", "tool 2\n", "hook\n", "tool 3\n"),)))
+    shown = stack("resolutions", "show", one.key).out
+    assert shown.endswith("upstream's\n\nand in gamma/tool.py\ntool 1\n-tool 2\n+hook\ntool 3\n")
+    assert json.loads(stack("resolutions", "show", one.key, "--json").out)["beside"] == [
+        {"path": "gamma/tool.py", "before": "tool 1\n", "old": "tool 2\n", "new": "hook\n", "after": "tool 3\n"}
+    ]
 
 
 def on_a_terminal(world: World, *args: str, no_colour: str | None = None) -> str:

@@ -17,7 +17,7 @@ from stack.carry.engine import step_name
 from stack.carry.merge import merge
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
-from stack.carry.resolutions import NotRecorded, Resolution, record
+from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, record
 from stack.carry.worktree import seed
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
@@ -85,7 +85,7 @@ def load(folder: Path) -> Session:
             record["with_required"],
             tuple(record["through"]),
             {step: TreeId(tree) for step, tree in record["resolved"].items()},
-            tuple(Resolution(**fields) for fields in record["recorded"]),
+            tuple(map(_read_resolution, record["recorded"])),
             {path: Landed(**fields) for path, fields in record["behaviour"].items()},
         ),
         source=record["source"],
@@ -183,7 +183,8 @@ def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) ->
     merged = merge(objects, {}, trees[0], trees[1], trees[2])
     found: list[Resolution] = []
     failed: list[str] = []
-    for path in dict.fromkeys(conflict.path for conflict in merged.conflicts):
+    conflicts = dict.fromkeys(conflict.path for conflict in merged.conflicts)
+    for path in conflicts:
         entries = [objects.entry(one, path) for one in (*trees, tree)]
         there = [entry for entry in entries if entry is not None and entry.mode in FILES]
         if len(there) < len(entries):
@@ -195,7 +196,31 @@ def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) ->
             found += record(path, versions[0], versions[1], versions[2], versions[3], **place)
         except NotRecorded as why:
             failed.append(f"{path}: {why.reason}")
+    beside: list[Beside] = []
+    for path in [path for path, _, _ in objects.difference(merged.tree, tree) if path not in conflicts]:
+        places = _beside(objects, path, merged.tree, tree)
+        if places is None:
+            failed.append(f"{path}: it was not in conflict, and what was changed there cannot be told by its lines")
+        beside += places or ()
+    if found and beside:
+        found[0] = replace(found[0], beside=tuple(beside))
     return tuple(found), tuple(failed)
+
+
+def _beside(objects: Objects, path: str, merged: TreeId, resolved: TreeId) -> tuple[Beside, ...] | None:
+    """What a person changed in a file without a conflict; None where it is not text on both sides, or cannot be told."""
+    texts = []
+    for tree in (merged, resolved):
+        entry = objects.entry(tree, path)
+        text = hunks.text(objects.read(entry.id)) if entry is not None and entry.mode in FILES else None
+        if text is None:
+            return None
+        texts.append(text)
+    return changes(path, *texts)
+
+
+def _read_resolution(fields: dict[str, Any]) -> Resolution:
+    return Resolution(**fields | {"beside": tuple(Beside(**one) for one in fields["beside"])})
 
 
 def _left_out(folder: Path) -> TreeId:

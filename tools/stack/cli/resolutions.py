@@ -3,6 +3,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,7 +53,8 @@ def show(options: Options, key: str, as_json: bool) -> None:
     one = known.named[name]
     if as_json:
         texts = ("before", "base", "ours", "theirs", "after", "resolved")
-        print_json(_as_json(name, one) | {text: getattr(one, text) for text in texts})
+        shown = {text: getattr(one, text) for text in texts}
+        print_json(_as_json(name, one) | shown | {"beside": [asdict(change) for change in one.beside]})
         return
     for line, style in _drawn(one):
         # As everywhere, colours are for a terminal only, and for who wants them.
@@ -96,6 +98,13 @@ def _drawn(one: "Resolution") -> Iterator[tuple[str, dict[str, Any]]]:
     yield "", {}
     yield f"replaced by {one.lines} line(s)", {"bold": True}
     yield from _styled(one.resolved, fg="green")
+    for change in one.beside:
+        yield "", {}
+        yield f"and in {change.path}", {"bold": True}
+        yield from _styled(change.before)
+        yield from (("-" + line, style) for line, style in _styled(change.old, fg="red"))
+        yield from (("+" + line, style) for line, style in _styled(change.new, fg="green"))
+        yield from _styled(change.after)
 
 
 def _styled(text: str, **style: Any) -> Iterator[tuple[str, dict[str, Any]]]:

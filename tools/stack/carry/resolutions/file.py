@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import tomlkit
 from tomlkit.items import String, StringType, Trivia
 
+from stack.carry.resolutions.beside import Beside
 from stack.carry.resolutions.hunks import AROUND, Hunk, lines
 from stack.model.document import Table
 from stack.store import paths
@@ -23,12 +24,16 @@ _UNSEEN = re.compile(r"[ \t]$", re.MULTILINE)
 _QUOTES = re.compile(r'"{3,}')
 _ANY = r"(?s).*"
 _WORD = r"[!-~]+"
+_BESIDE = ("before", "old", "new", "after")
 _PATCH = r"[a-z0-9][a-z0-9-]*/[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """One conflicting hunk, and the text that a person put in its place; `ours` is the new base's, `theirs` the patch's."""
+    """One conflicting hunk, and the text that a person put in its place; `ours` is the new base's, `theirs` the patch's.
+
+    `beside`: what the person changed in files that were not in conflict; the patch's first hunk at that stop has it all.
+    """
 
     key: str
     path: str
@@ -43,6 +48,7 @@ class Resolution:
     theirs: str
     after: str
     resolved: str
+    beside: tuple[Beside, ...] = ()
 
     @property
     def hunk(self) -> Hunk:
@@ -62,6 +68,12 @@ def dump(resolution: Resolution) -> str:
         toml.add(name, tomlkit.item(getattr(resolution, name)))
     for name in ("before", "base", "ours", "theirs", "after", "resolved"):
         toml.add(name, _string(getattr(resolution, name)))
+    for one in resolution.beside:
+        table = tomlkit.table()
+        table.add("path", one.path)
+        for name in _BESIDE:
+            table.add(name, _string(getattr(one, name)))
+        toml.setdefault("beside", tomlkit.aot()).append(table)
     return _HEAD + tomlkit.dumps(toml)
 
 
@@ -81,18 +93,32 @@ def parse(table: Table) -> Resolution:
         upstream=table.text("upstream", pattern=r"[a-z][a-z0-9-]*", meaning="the name of an upstream"),
         patch=table.text("patch", pattern=_PATCH, meaning="<series>/<upstream>/<name>.patch"),
         rung=table.text("rung", pattern=_WORD, meaning="a release tag or a commit"),
+        beside=tuple(map(_beside, table.tables("beside"))),
         **texts,
     )
     table.finish()
-    fault = paths.fault(path.encode())
-    if fault:
-        raise table.error("path", f"is {path!r}, which {fault}", "it has to be a path in the upstream's tree")
+    _check_path(table, path)
     for name in ("before", "after"):
         if len(lines(texts[name])) > AROUND:
             raise table.error(name, f"has more than {AROUND} lines", "with these it would never be found again")
     if texts["after"] and texts["resolved"] and not texts["resolved"].endswith("\n"):
         raise table.error("resolved", "does not end with the end of a line", "what comes after it would run into its last line")
     return resolution
+
+
+def _beside(table: Table) -> Beside:
+    one = Beside(table.text("path"), **{name: table.text(name, pattern=_ANY) for name in _BESIDE})
+    table.finish()
+    _check_path(table, one.path)
+    if not one.before + one.old + one.after:
+        raise table.error("before", "is empty, and so are old and after", "some lines have to say where the change belongs")
+    return one
+
+
+def _check_path(table: Table, path: str) -> None:
+    fault = paths.fault(path.encode())
+    if fault:
+        raise table.error("path", f"is {path!r}, which {fault}", "it has to be a path in the upstream's tree")
 
 
 def shown(text: str) -> tuple[str, ...]:

@@ -30,13 +30,13 @@ def files(known: Resolutions, new: Sequence[Resolution]) -> dict[str, bytes]:
     """
     names = {one.hunk: name for name, one in known.named.items()}
     taken = set(known.named)
-    stand = {name: one.resolved for name, one in known.named.items()}
+    stand = {name: (one.resolved, one.beside) for name, one in known.named.items()}
     changed: dict[str, bytes] = {}
     for one in new:
         name = names.setdefault(one.hunk, _free(one.key, taken))
         taken.add(name)
-        if stand.get(name) != one.resolved:
-            stand[name] = one.resolved
+        if stand.get(name) != (one.resolved, one.beside):
+            stand[name] = one.resolved, one.beside
             changed[f"{name}{SUFFIX}"] = dump(one).encode()
     return changed
 
