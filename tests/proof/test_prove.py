@@ -150,3 +150,9 @@ def test_a_proof_that_no_series_names_is_refused(root: Path) -> None:
     file.write_text(PROOF)
     with pytest.raises(StackError, match=r"no series names proofs/test_other\.py in proves"):
         prove.load(file, load(root))
+
+
+def test_one_test_that_is_missing_keeps_no_other_from_running(stores: Stores) -> None:
+    proof = prove.load(stores.stack.root / "proofs/test_up_proof.py", stores.stack)
+    done = prove.run(proof, PYTHON, stores, prove.tree(stores, "up"), ("test_sum", "test_gone"))
+    assert (done.passed, done.failed) == (("test_sum",), ())

@@ -84,6 +84,15 @@ def test_landed_by_behaviour_and_since_when(stores: Stores) -> None:
     assert bisected == {SUM: "v1.1", HALF: "v1.2"}
 
 
+def test_on_a_release_only_what_proves_a_patch_is_run(root: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    edit(root, "    assert up.ONE == 1\n", f"    open({str(ran)!r}, 'a').write(up.__file__ + '\\n')\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = [one.landed for one in proving.verdicts(opened, Asked(onto={"up": ("v1.2",)}, python=PYTHON))]
+    assert found == ["v1.2", "v1.2"]
+    assert len(ran.read_text().splitlines()) == 1  # with all patches
+
+
 def test_a_proof_that_cannot_fail_is_found(root: Path, tmp_path: Path) -> None:
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
