@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 JOBS   ?= $(shell nproc)
 
-.PHONY: demo test announce quick lint types bench clean
+.PHONY: demo demo-ladder test announce quick lint types bench clean
 
 # The environment is made anew when pyproject.toml changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml
@@ -18,6 +18,10 @@ $(VENV)/stamp: pyproject.toml
 
 demo: $(VENV)/stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+
+# Not part of the checks: it takes an hour.
+demo-ladder: $(VENV)/stamp
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/ladder.sh
 
 test: announce $(VENV)/stamp lint types
 	@$(BIN)/python tests/upstream/prepare.py

@@ -74,12 +74,15 @@ sys.meta_path.append(Finder)
 sys.modules[__name__].__class__ = Stub
 """
 
-# torch 2.10, which this vLLM names, has the name; where only a later torch has a CPU build, vLLM runs with that one.
-LATER_TORCH = """
+# One torch serves all releases. 2.10, which this vLLM names, has the first name; without an accelerator there is nothing to
+# empty, which v0.33.0 asks for and 2.13 refuses.
+OTHER_TORCH = """
 import torch
 
 if not hasattr(torch._C._cpu, "_is_avx512_supported"):
     torch._C._cpu._is_avx512_supported = lambda: False
+if not torch.accelerator.is_available():
+    torch.accelerator.empty_cache = lambda: None
 """
 
 _folder = tempfile.TemporaryDirectory(prefix="upstream-", ignore_cleanup_errors=True)
@@ -99,8 +102,14 @@ def _write_cpu_build() -> Path:
     (folder := Path(_folder.name, "build")).mkdir()
     (metadata := folder / "vllm-0+cpu.dist-info").mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0+cpu\n")
-    (folder / "sitecustomize.py").write_text(LATER_TORCH)
+    (folder / "sitecustomize.py").write_text(OTHER_TORCH)
     return folder
+
+
+def folder() -> str:
+    """An empty folder of this process."""
+    (made := Path(_folder.name, "empty")).mkdir(exist_ok=True)
+    return str(made)
 
 
 def prepare() -> None:
@@ -110,7 +119,7 @@ def prepare() -> None:
         os.environ[name] = _folder.name
     build, stubs = _write_cpu_build(), _write_stubs(ABSENT)
     sys.path[:] = [str(build), *sys.path, *([str(stubs)] if stubs else [])]
-    exec(LATER_TORCH)
+    exec(OTHER_TORCH)
     path = [str(build), os.environ.get("PYTHONPATH"), str(stubs) if stubs else None]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
 

@@ -5,6 +5,7 @@ Command line, configuration, layers, weight loading, quantizer and logits are th
 no kernel for the CPU: its two functions are replaced by `reference`, at the names by which the method calls them.
 """
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,14 +35,14 @@ with support.quiet():
     from vllm.model_executor.model_loader import get_model
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-DENSE_LAYERS = "vllm/quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch"
-HEAD = "vllm/pass-gpt-oss-s-quantization-configuration-to-its-head.patch"
+HEAD = "vllm/quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch"
+GPT_OSS = "vllm/pass-gpt-oss-s-quantization-configuration-to-its-head.patch"
+ATTENTION = "vllm/quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch"
 
 PROVES = {
-    DENSE_LAYERS: [
-        "test_attention_layers_get_a_method_for_mxfp4",
-    ],
-    HEAD: ["test_gpt_oss_loads_a_quantized_head"],
+    HEAD: ["test_a_shard_of_the_head", "test_gpt_oss_loads_a_quantized_head"],
+    GPT_OSS: ["test_gpt_oss_loads_a_quantized_head"],
+    ATTENTION: ["test_attention_layers_get_a_method_for_mxfp4"],
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -87,7 +88,7 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("scale", [1.0, 2.0**-9, 300.0])
 def test_quantizer_takes_the_nearest_values(dtype: torch.dtype, scale: float) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: compared with a search through all values."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: compared with a search through all values."""
     weight = (random(5000, 96) * scale).to(dtype)  # more rows than it takes at a time
     packed, scales = quantizer()(weight)
     assert (packed.shape, scales.shape) == ((5000, 48), (5000, 3))
@@ -96,7 +97,7 @@ def test_quantizer_takes_the_nearest_values(dtype: torch.dtype, scale: float) ->
 
 
 def test_quantizer_keeps_what_is_mxfp4() -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: all sixteen codes at every scale of BF16."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: all sixteen codes at every scale of BF16."""
     codes = torch.tensor([*range(16), *range(16)], dtype=torch.uint8)
     packed = (codes[::2] | codes[1::2] << 4).expand(240, -1)
     scales = torch.arange(8, 248, dtype=torch.uint8).unsqueeze(1)
@@ -112,20 +113,20 @@ def test_quantizer_keeps_what_is_mxfp4() -> None:
     [(0.25, 0.0), (0.75, 1.0), (1.25, 1.0), (1.75, 2.0), (2.5, 2.0), (3.5, 4.0), (5.0, 4.0), (0.26, 0.5), (5.01, 6.0)],
 )
 def test_quantizer_rounds_ties_to_even(value: float, expected: float) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: of either sign."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: of either sign."""
     weight = torch.tensor([[6.0, value, -value] + [0.0] * 29])
     assert dequantized(*quantizer()(weight))[0, :3].tolist() == [6.0, expected, -expected]
 
 
 @pytest.mark.parametrize(("largest", "kept"), [(6.0, 6.0), (6.9, 6.0), (7.0, 8.0), (7.9, 8.0), (8.0, 8.0)])
 def test_quantizer_cuts_little_off(largest: float, kept: float) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: a block's largest value decides the scale."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: a block's largest value decides the scale."""
     weight = torch.tensor([[largest] + [0.0] * 31])
     assert dequantized(*quantizer()(weight))[0, 0] == kept
 
 
 def test_quantizer_takes_zeros_and_refuses_nan() -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: a padded row is zeros; a broken one is an error."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: a padded row is zeros; a broken one is an error."""
     packed, scales = quantizer()(torch.zeros(2, 64))
     assert not packed.any()
     assert (scales == 127).all()
@@ -143,6 +144,8 @@ def write_checkpoint(folder: Path, vocabulary: int = 192, **config: Any) -> dict
         "model.norm.weight": torch.ones(HIDDEN).bfloat16(),
         "lm_head.weight": random(vocabulary, HIDDEN, seed=2).bfloat16(),
     }
+    if config.get("tie_word_embeddings"):
+        del weights["lm_head.weight"]
     folder.mkdir(exist_ok=True)
     save_file(weights, folder / "model.safetensors")
     config = {
@@ -168,10 +171,12 @@ def write_checkpoint(folder: Path, vocabulary: int = 192, **config: Any) -> dict
 
 
 def asking_for(layers: str) -> list[str]:
-    """The arguments; later releases have others for it."""
-    if hasattr(EngineArgs, "mxfp4_layers"):
+    """The arguments; later releases have one of their own for all linear layers."""
+    attention = {"qkv", "o"} & set(layers.split(","))
+    ours = support.TREE / "vllm/config/mxfp4_layers.py"
+    if ours.exists() and attention <= set(importlib.import_module("vllm.config.mxfp4_layers").MXFP4_LAYERS):
         return ["--mxfp4-layers", layers]
-    names = {"linear": "qkv" in layers or ",o" in layers, "lm_head": "lm_head" in layers}
+    names = {"linear": attention, "lm_head": "lm_head" in layers}
     return ["--quantization-config", json.dumps({name: "mxfp4" for name, asked in names.items() if asked})]
 
 
@@ -254,10 +259,10 @@ def load(layer: torch.nn.Module, **weights: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "expected"), [(None, "moe"), ("moe", "moe"), ("moe,qkv", "moe,qkv"), ("O, MOE ,qkv", "O, MOE ,qkv")]
+    ("layers", "expected"), [(None, "moe"), ("moe", "moe"), ("moe,lm_head", "moe,lm_head"), ("LM_head, MOE ", "LM_head, MOE ")]
 )
 def test_command_line_takes_the_option(configure: Configure, layers: str | None, expected: str) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: from the command line to the model's configuration."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: from the command line to the model's configuration."""
     assert configure(layers).model_config.mxfp4_layers == expected
 
 
@@ -265,19 +270,19 @@ def test_command_line_takes_the_option(configure: Configure, layers: str | None,
     ("layers", "config", "reason"),
     [
         ("moe,router", {}, "unknown router"),
-        ("qkv,o", {}, "moe is missing"),
+        ("lm_head", {}, "moe is missing"),
         ("", {}, "moe is missing"),
-        ("moe,qkv", {"quantization_config": None}, "qkv can be quantized at load"),
+        ("moe,lm_head", {"quantization_config": None}, "lm_head can be quantized at load"),
     ],
 )
 def test_what_cannot_be_is_refused(configure: Configure, layers: str, config: dict[str, Any], reason: str) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: before anything is loaded, with the reason."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: before anything is loaded, with the reason."""
     with pytest.raises(ValueError, match=reason):
         configure(layers, **config)
 
 
 def test_other_checkpoints_need_not_know_the_option(configure: Configure) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: the default is no demand."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: the default is no demand."""
     assert configure(quantization_config=None).model_config.quantization is None
 
 
@@ -285,7 +290,7 @@ def test_other_checkpoints_need_not_know_the_option(configure: Configure) -> Non
 
 
 def test_attention_layers_get_a_method_for_mxfp4(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: however the method is called."""
+    """quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch: however the method is called."""
     config = configure("moe,qkv,o").quant_config
     support.fake_gpu(monkeypatch, 12, 1)
     layers = [
@@ -309,7 +314,7 @@ def o(size: int = 256) -> RowParallelLinear:
 
 @pytest.mark.parametrize("layers", ["moe,qkv", "moe,qkv,o"])
 def test_qkv_runs_in_mxfp4(configure: Configure, layers: str) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: three weights of a checkpoint become one of MXFP4."""
+    """quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch: three weights of a checkpoint become one of MXFP4."""
     configure(layers)
     layer = qkv()
     parts = {"q": random(256, HIDDEN, seed=3), "k": random(128, HIDDEN, seed=4), "v": random(128, HIDDEN, seed=5)}
@@ -328,7 +333,7 @@ def test_qkv_runs_in_mxfp4(configure: Configure, layers: str) -> None:
 
 
 def test_o_runs_in_mxfp4(configure: Configure) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: with its bias."""
+    """quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch: with its bias."""
     configure("moe,o")
     layer, weight = o(), random(HIDDEN, 256, seed=6).bfloat16()
     load(layer, weight=weight, bias=weight[:, 0].clone())
@@ -338,21 +343,21 @@ def test_o_runs_in_mxfp4(configure: Configure) -> None:
 
 @pytest.mark.parametrize("layers", [None, "moe"])
 def test_layers_that_are_not_named_stay(configure: Configure, layers: str | None) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: nothing is quantized by itself."""
+    """quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch: nothing is quantized by itself."""
     configure(layers)
     assert type(qkv().quant_method) is UnquantizedLinearMethod
     assert type(o().quant_method) is UnquantizedLinearMethod
 
 
 def test_only_the_named_layer_is_quantized(configure: Configure) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: each name means one layer."""
+    """quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch: each name means one layer."""
     configure("moe,o")
     assert type(qkv().quant_method) is UnquantizedLinearMethod
     assert type(o().quant_method) is not UnquantizedLinearMethod
 
 
 def test_a_shape_without_tile_is_refused(configure: Configure) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: before loading, with the layer's name."""
+    """quantize-attention-projections-of-an-mxfp4-checkpoint-at-load.patch: before loading, with the layer's name."""
     configure("moe,o")
     with pytest.raises(ValueError, match=r"model\.layers\.0\.attn\.o_proj cannot .* Marlin has no tile for 128 x 96"):
         o(96)
@@ -363,18 +368,18 @@ def test_a_shape_without_tile_is_refused(configure: Configure) -> None:
     [(5120, 2880, True), (2560, 2880, True), (2880, 4096, True), (2880, 2048, True), (201088, 2880, True), (100544, 2880, False)],
 )
 def test_the_shapes_of_gpt_oss(n: int, k: int, fits: bool) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: on one device and on two."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: on one device and on two."""
     from vllm.model_executor.layers.quantization.mxfp4_dense import why_marlin_cannot
 
     assert (why_marlin_cannot(n, k) is None) is fits
 
 
 def test_a_device_without_marlin_is_refused(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: the CPU, for one."""
-    configure("moe,qkv")
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: the CPU, for one."""
+    configure("moe,lm_head")
     monkeypatch.undo()
     with pytest.raises(ValueError, match="Marlin needs a CUDA device"):
-        qkv()
+        head()
 
 
 # The head
@@ -389,7 +394,7 @@ def head(vocabulary: int = 256, **options: Any) -> ParallelLMHead:
 @pytest.mark.parametrize("vocabulary", [192, 200])  # the second is padded to 256 rows
 def test_gpt_oss_loads_a_quantized_head(configure: Configure, tmp_path: Path, vocabulary: int) -> None:
     """pass-gpt-oss-s-quantization-configuration-to-its-head.patch: from the command line to the logits of MXFP4 values."""
-    model = get_model(vllm_config=configure("moe,qkv,o,lm_head", vocabulary=vocabulary))
+    model = get_model(vllm_config=configure("moe,lm_head", vocabulary=vocabulary))
     weight = write_checkpoint(tmp_path / "model", vocabulary)["lm_head.weight"]
     assert model.lm_head.weight.dtype == torch.uint8
     assert model.lm_head.weight.numel() == -(-vocabulary // 64) * 64 * HIDDEN // 2
@@ -412,7 +417,7 @@ def test_gpt_oss_keeps_its_head_by_default(configure: Configure, tmp_path: Path,
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_shard_of_the_head(configure: Configure, monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: each rank quantizes its rows; padding becomes zeros."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: each rank quantizes its rows; padding becomes zeros."""
     configure("moe,lm_head")
     module = "vllm.model_executor.layers.vocab_parallel_embedding"
     monkeypatch.setattr(f"{module}.get_tensor_model_parallel_rank", lambda: rank)
@@ -425,14 +430,14 @@ def test_a_shard_of_the_head(configure: Configure, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_tied_head_is_refused(configure: Configure) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: the embeddings are not quantized by way of the head."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: the embeddings are not quantized by way of the head."""
     configure("moe,lm_head", tie_word_embeddings=True)
     with pytest.raises(ValueError, match="weight is that of the embeddings"):
         head()
 
 
 def test_embeddings_are_never_quantized(configure: Configure) -> None:
-    """quantize-dense-layers-of-an-mxfp4-checkpoint-at-load.patch: a head is an embedding by class; embeddings are no heads."""
+    """quantize-the-head-of-an-mxfp4-checkpoint-at-load.patch: a head is an embedding by class; embeddings are no heads."""
     configure("moe,qkv,o")
     embeddings = VocabParallelEmbedding(256, HIDDEN, quant_config=Mxfp4Config(), prefix="model.embedding")
     assert isinstance(embeddings.quant_method, UnquantizedEmbeddingMethod)

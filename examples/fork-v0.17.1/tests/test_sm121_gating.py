@@ -6,25 +6,22 @@ upstream's own, and so are the CMake functions, which CMake itself runs. The tes
 releases spell what they ask for, so that they pass there once upstream does the same.
 """
 
-import dataclasses
 import functools
-import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
+import gpt_oss_moe
 import pytest
 import support
 import torch
 
 with support.quiet():
     import vllm.model_executor.layers.quantization.mxfp4 as mxfp4
+    from vllm import envs
     from vllm.config import VllmConfig, set_current_vllm_config
-    from vllm.model_executor.layers.fused_moe import config as moe
-    from vllm.model_executor.layers.fused_moe.activation import MoEActivation
     from vllm.model_executor.layers.quantization.utils.marlin_utils import get_marlin_input_dtype
 
 FP8_INPUT = "vllm/accept-fp8-input-for-marlin-on-sm121.patch"
@@ -86,45 +83,17 @@ def test_no_input_dtype_is_no_error(gpu: Gpu) -> None:
 # The MoE
 
 ASKED = "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"
-ORACLE = "vllm.model_executor.layers.fused_moe.oracle.mxfp4"  # selects in later releases
-
-
-def later_backend(monkeypatch: pytest.MonkeyPatch, moe_backend: str) -> str:
-    """What a later release selects for gpt-oss with this --moe-backend."""
-    oracle = importlib.import_module(ORACLE)
-    experts = importlib.import_module("vllm.model_executor.layers.fused_moe.experts.flashinfer_cutlass_moe")
-    monkeypatch.setattr(experts, "has_flashinfer_cutlass_fused_moe", lambda: True)
-    values = {
-        "num_experts": 128,
-        "experts_per_token": 4,
-        "hidden_dim": 2880,
-        "intermediate_size": 2880,
-        "intermediate_size_per_partition": 2880,
-        "num_local_experts": 128,
-        "num_logical_experts": 128,
-        "activation": MoEActivation.SWIGLUOAI,
-        "device": "cpu",
-        "routing_method": moe.RoutingMethodType.Renormalize,
-        "moe_parallel_config": moe.FusedMoEParallelConfig.make_no_parallel(),
-        "in_dtype": torch.bfloat16,
-        "moe_backend": moe_backend,
-        "has_bias": True,
-    }
-    fields = {field.name for field in dataclasses.fields(moe.FusedMoEConfig)}
-    config = VllmConfig()
-    config.model_config = SimpleNamespace(quantization_config=None)
-    with set_current_vllm_config(config):
-        return oracle.select_mxfp4_moe_backend(
-            moe.FusedMoEConfig(**{name: value for name, value in values.items() if name in fields})
-        )[0].name
 
 
 def cutlass_moe_where_asked_for(monkeypatch: pytest.MonkeyPatch) -> str:
-    """What is selected by whoever asks for the CUTLASS MoE with MXFP8 activations."""
-    if not hasattr(mxfp4, "get_mxfp4_backend"):
-        return later_backend(monkeypatch, "flashinfer_cutlass_afp8")
+    """What is selected by whoever asks for the CUTLASS MoE with MXFP8 activations: by the variable, and where it is gone, the option."""
     monkeypatch.setenv(ASKED, "1")
-    return mxfp4.get_mxfp4_backend(False).name
+    if not gpt_oss_moe.HAS_ORACLE:
+        return mxfp4.get_mxfp4_backend(False).name
+    gpt_oss_moe.install(monkeypatch, flashinfer=True, triton_kernels=False)
+    line = [] if ASKED in envs.environment_variables else gpt_oss_moe.asking_for("flashinfer_cutlass", mxfp8=True)
+    with gpt_oss_moe.method(*line) as method:
+        return method.mxfp4_backend.name
 
 
 @pytest.mark.parametrize("capability", [*SM12X, (10, 0)])
@@ -133,7 +102,8 @@ def test_sm12x_runs_the_cutlass_moe_where_asked_for(
 ) -> None:
     """offer-the-mxfp4-mxfp8-cutlass-moe-on-sm12x.patch: what can be had on SM100 can be had on SM12x."""
     gpu(*capability)
-    assert cutlass_moe_where_asked_for(monkeypatch) in ("SM100_FI_MXFP4_MXFP8_CUTLASS", "FLASHINFER_CUTLASS_MXFP4_MXFP8")
+    name = "SM100_FI_MXFP4_MXFP8_CUTLASS"
+    assert cutlass_moe_where_asked_for(monkeypatch) in (name, gpt_oss_moe.LATER_NAMES[name])
 
 
 @pytest.mark.parametrize("capability", SM12X)

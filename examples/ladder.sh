@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Carries examples/fork-v0.17.1 through every release to vLLM v0.33.0, on the real sources, and says what became of each patch.
+# The example stays as it is: a copy is worked on, and nothing is switched.
+set -eu
+here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+
+cat <<END
+This downloads, where it is not in the cache yet: the source archives of 24 vLLM releases (0.9 GB) and 31 FlashInfer
+releases (0.5 GB); torch for the CPU (0.2 GB; where pip finds no CPU build, the registry's with its CUDA libraries, 3 to
+5 GB) and what the proofs import (0.2 GB). It keeps all of it in the cache (\$STACK_CACHE, else the user's cache folder),
+with the trees that the proofs ran on, some 7 GB in all. It takes an hour on two cores: some fifty runs of pytest.
+END
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT INT TERM
+cp -R "$here/examples/fork-v0.17.1/." "$copy/"
+set -- rebase vllm --onto v0.33.0 --with-required --through auto --prove --dry-run
+printf '\n$ stack %s\n' "$*"
+stack --root "$copy" "$@"
