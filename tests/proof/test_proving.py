@@ -93,6 +93,13 @@ def test_on_a_release_only_what_proves_a_patch_is_run(root: Path, tmp_path: Path
     assert len(ran.read_text().splitlines()) == 1  # with all patches
 
 
+def test_one_module_may_prove_patches_and_look_after_what_is_merged(root: Path, tmp_path: Path) -> None:
+    edit(root, "UPSTREAM_TESTS", f'MERGED = {{"{address(root)}": ["test_always"]}}\nFAILS_ON = "v1.1"\nUPSTREAM_TESTS')
+    found = look_after(root, tmp_path / "cache", "v1.2")
+    assert found.onto is not None
+    assert (found.here.state, found.onto.state) == (State.PASSES, State.PASSES)
+
+
 def test_a_proof_that_cannot_fail_is_found(root: Path, tmp_path: Path) -> None:
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:

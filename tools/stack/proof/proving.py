@@ -275,15 +275,16 @@ class _Trial:
         return run if isinstance(run, Result) else _result(run, tests)
 
     def _run(self, tag: str) -> Run | Result:
-        """The tests that prove a patch, of all patches of the module, on a release as it is."""
+        """The tests that prove something, all of the module's, on a release as it is."""
         tree = self._stores.obtain(self._proof.upstream, tag)
         holder = _holder(self._stores)
         try:
             python = self._python(tree if self._proof.upstream == holder else self._stores.obtain(holder))
         except StackError as failed:
             return Result(State.NOT_RUN, failed.problem)
-        tests = dict.fromkeys(test for proves in self._proof.proves.values() for test in proves)
-        return prove.run(self._proof, python, self._stores, tree.tree, tuple(tests))
+        proving = (*self._proof.proves.values(), *self._proof.merged.values())
+        tests = tuple(dict.fromkeys(test for tests in proving for test in tests))
+        return prove.run(self._proof, python, self._stores, tree.tree, tests)
 
     def _python(self, tree: SourceTree) -> Path:
         return self._asked.python or _python(self._stores, self._proof, tree, self._tell)
