@@ -19,7 +19,7 @@ $(VENV)/stamp: pyproject.toml
 demo: $(VENV)/stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
-# Not part of the checks: it takes an hour.
+# Not part of the checks: it says first what it downloads, keeps and takes.
 demo-ladder: $(VENV)/stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/ladder.sh
 
