@@ -68,13 +68,15 @@ def dump(resolution: Resolution) -> str:
         toml.add(name, tomlkit.item(getattr(resolution, name)))
     for name in ("before", "base", "ours", "theirs", "after", "resolved"):
         toml.add(name, _string(getattr(resolution, name)))
-    for one in resolution.beside:
-        table = tomlkit.table()
-        table.add("path", one.path)
-        for name in _BESIDE:
-            table.add(name, _string(getattr(one, name)))
-        toml.setdefault("beside", tomlkit.aot()).append(table)
-    return _HEAD + tomlkit.dumps(toml)
+    return _HEAD + tomlkit.dumps(toml) + "".join(map(_dumped, resolution.beside))
+
+
+def _dumped(one: Beside) -> str:
+    toml = tomlkit.document()
+    toml.add("path", tomlkit.item(one.path))
+    for name in _BESIDE:
+        toml.add(name, _string(getattr(one, name)))
+    return f"\n[[beside]]\n{tomlkit.dumps(toml)}"
 
 
 def parse(table: Table) -> Resolution:
