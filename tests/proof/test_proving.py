@@ -269,3 +269,50 @@ def test_a_list_that_names_its_torch(tmp_path: Path) -> None:
     assert environment.named(file) == "2.13.0"
     file.write_text("torch>=2\n")
     assert environment.named(file) is None
+
+
+def also(root: Path, text: str) -> None:
+    """A second proof module of the series."""
+    (root / "proofs/test_more.py").write_text(text)
+    series = root / "stacks/sums/series.toml"
+    series.write_text(series.read_text().replace('"proofs/test_up_proof.py"', '"proofs/test_up_proof.py", "proofs/test_more.py"'))
+
+
+def test_every_proof_of_a_patch_has_to_pass(root: Path, tmp_path: Path) -> None:
+    also(root, 'import up\nPROVES = {"up/add-a-sum.patch": ["test_code"]}\n\n\ndef test_code():\n    assert up.total.__code__\n')
+    options = ("--onto", "v2.0", "--prove", "--python", sys.executable)
+    patches = rebased(root, tmp_path / "cache", *options)["legs"][0]["patches"]
+    assert patches[0]["outcome"] == "clean"  # there, it is a builtin
+
+
+def test_one_case_that_is_skipped_proves_nothing(root: Path, tmp_path: Path) -> None:
+    text = "import pytest\n\n@pytest.mark.parametrize('n', (1, 2))\ndef test_half(n):\n    if n == 2: pytest.skip('no')\n    "
+    edit(root, "def test_half():\n    ", text)
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+    assert (found[HALF].with_patch.state, found[HALF].with_patch.reason) == (State.NOT_RUN, "test_half was skipped")
+
+
+def test_another_class_s_test_is_another_test(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n    assert up.half(4) == 2", "class TestOther:\n    def test_half(self):\n        pass")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+    assert found[HALF].with_patch.state is State.NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [("/bin/false", "there is no report"), ("#!/bin/sh\nkill -9 $$\n", "pytest was ended by signal 9")],
+    ids=["false", "killed"],
+)
+def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, python: str, said: str) -> None:
+    interpreter = Path(python)
+    if python.startswith("#!"):
+        interpreter = tmp_path / "python"
+        interpreter.write_text(python)
+        interpreter.chmod(0o755)
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = list(proving.verdicts(opened, Asked(python=interpreter)))
+    assert {one.without.state for one in found} == {State.NOT_RUN}
+    assert {one.without.reason for one in found} == {said}
+    assert not any(one.sound for one in found)

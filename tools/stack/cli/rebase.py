@@ -154,8 +154,8 @@ def _proved(stores: "Stores", work: "Rebase", python: Path | None) -> "Rebase":
             subject = f"{', '.join(one.tests)} pass{'es' if len(one.tests) == 1 else ''} without it"
             commit = rungs[one.ref.upstream][one.landed]
             behaviour[one.ref.path] = Landed(commit, subject, 1.0, one.landed, behaviour=True)
-        elif one.reason.startswith("not run"):
-            click.echo(f"{one.ref.path}: its proof was {one.reason}", err=True)
+        elif not one.reason.startswith("fails: test"):
+            click.echo(f"{one.ref.path}: whether it has landed by behaviour is not known: {one.reason}", err=True)
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
 

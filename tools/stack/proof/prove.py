@@ -26,6 +26,8 @@ from stack.model.series import PatchRef
 from stack.model.stack import Stack
 from stack.proof import trees
 
+_LONGEST = 3600
+"""Seconds of one run of a proof."""
 MARK = "STACK_PROOF_TREE"
 """Set in the environment of a proof: the folder of the tree under test."""
 
@@ -60,6 +62,8 @@ class Run:
     skipped: tuple[str, ...]
     output: str
     returncode: int
+    broken: str = ""
+    """Why nothing can be said of it: pytest was killed, took too long, or did not run at all."""
 
     @property
     def good(self) -> bool:
@@ -160,7 +164,10 @@ def _pytest(python: Path, folder: Path, helpers: Path, args: Sequence[str], *, r
         command += [f"--rootdir={rootdir or helpers}", *args]
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
         env |= {"PYTHONPATH": os.pathsep.join([str(folder), str(helpers)]), MARK: str(folder)}
-        done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False, timeout=_LONGEST)
+        except subprocess.TimeoutExpired:
+            return Run((), (), (), "", -1, f"it took longer than {_LONGEST // 60} minutes")
         outcomes = _outcomes(report)
         return Run(
             passed=tuple(name for name, outcome in outcomes if outcome == "passed"),
@@ -168,7 +175,17 @@ def _pytest(python: Path, folder: Path, helpers: Path, args: Sequence[str], *, r
             skipped=tuple(name for name, outcome in outcomes if outcome == "skipped"),
             output=done.stdout + done.stderr,
             returncode=done.returncode,
+            broken=_broken(done.returncode, done.stderr, report.exists()),
         )
+
+
+def _broken(status: int, said: str, reported: bool) -> str:
+    """What ended pytest itself (its exit codes: 3 an internal error, 4 wrong usage)."""
+    if status < 0:
+        return f"pytest was ended by signal {-status}"
+    if status in (3, 4) or "No module named pytest" in said:
+        return (said.strip().splitlines() or [f"pytest ended with {status}"])[-1][:200]
+    return "" if reported else "there is no report"
 
 
 def _outcomes(report: Path) -> list[tuple[str, str]]:
@@ -176,7 +193,14 @@ def _outcomes(report: Path) -> list[tuple[str, str]]:
         return []
     # Written by the pytest that was just started.
     cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314
-    return [(case.get("name", "").partition("[")[0], _outcome(case)) for case in cases]
+    return [(_name(case), _outcome(case)) for case in cases]
+
+
+def _name(case: ET.Element) -> str:
+    """A test's name without its parameters, behind that of its class, if it is in one."""
+    place = case.get("classname", "").rpartition(".")[2]
+    name = case.get("name", "").partition("[")[0]
+    return f"{place}::{name}" if place.startswith("Test") else name
 
 
 def _outcome(case: ET.Element) -> str:

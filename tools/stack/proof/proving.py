@@ -170,25 +170,37 @@ def kept(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
 
 
 def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
-    """Which patches the releases of `asked.onto` do without; only a proof that can fail says so.
+    """Which patches the releases of `asked.onto` do without; only proofs that can fail say so, and all of a patch have to.
 
     Raises:
         StackError: a proof or a source cannot be had, or the environment cannot be made.
 
     """
+    found: dict[PatchRef, list[Behaviour]] = {}
     for proof in proofs(stores, asked.series):
         trial = _Trial(stores, proof, asked, tell)
         for ref in proof.refs():
-            tests = proof.proves[ref.file]
-            onto, landed = trial.elsewhere(ref)
-            if onto is None:
-                continue
-            if landed is None:
-                yield Behaviour(ref, tests, None, f"{onto.state.value}: {onto.reason}")
-            elif _result(trial.whole(), tests).state is not State.PASSES or trial.without(ref).state is not State.FAILS:
-                yield Behaviour(ref, tests, None, "the proof does not hold at the pins: see `stack prove`")
-            else:
-                yield Behaviour(ref, tests, landed)
+            one = _behaviour(trial, ref, proof.proves[ref.file])
+            if one is not None:
+                found.setdefault(ref, []).append(one)
+    for ref, said in found.items():
+        way = asked.onto[ref.upstream]
+        tests = tuple(test for one in said for test in one.tests)
+        needed = next((one for one in said if one.landed is None), None)
+        last = max((one.landed for one in said if one.landed is not None), key=way.index, default=None)
+        yield Behaviour(ref, tests, last) if needed is None else needed
+
+
+def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behaviour | None:
+    """What one proof says of a patch; None where its upstream goes nowhere."""
+    onto, landed = trial.elsewhere(ref)
+    if onto is None:
+        return None
+    if landed is None:
+        return Behaviour(ref, tests, None, f"{onto.state.value}: {onto.reason}")
+    if _result(trial.whole(), tests).state is not State.PASSES or trial.without(ref).state is not State.FAILS:
+        return Behaviour(ref, tests, None, "the proof does not hold at the pins: see `stack prove`")
+    return Behaviour(ref, tests, landed)
 
 
 def idle(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[PatchRef]:
@@ -322,14 +334,17 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
 
 def _result(run: Run, tests: Sequence[str]) -> Result:
     """What a run says of some tests: they pass if all ran and passed; that they could not run proves nothing."""
+    if run.broken:
+        return Result(State.NOT_RUN, run.broken, run.output)
     failed = [test for test in tests if test in run.failed]
     if failed:
         return Result(State.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else ""), run.output)
+    skipped = [test for test in tests if test in run.skipped]
+    if skipped:  # one case of it is enough: what it would have said is not known
+        return Result(State.NOT_RUN, f"{skipped[0]} was skipped", run.output)
     missing = [test for test in tests if test not in run.passed]
     if not missing:
         return Result(State.PASSES, "", run.output)
-    if missing[0] in run.skipped:
-        return Result(State.NOT_RUN, f"{missing[0]} was skipped", run.output)
     if run.passed or run.skipped:
         return Result(State.NOT_RUN, f"there is no test {missing[0]}", run.output)
     return Result(State.FAILS, "the module cannot be imported there", run.output)
