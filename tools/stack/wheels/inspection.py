@@ -2,13 +2,14 @@
 """What a wheel, or an installed package, says of itself, and whether its files are the ones that it lists."""
 
 import base64
+import contextlib
 import hashlib
 import importlib.metadata
 import json
 import subprocess
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -68,9 +69,10 @@ def _rows(path: Path, data: bytes) -> dict[str, tuple[str, str]]:
 def _described(name: str, data: bytes) -> dict[str, Any]:
     try:
         said = json.loads(data)
-    except ValueError as bad:
+    except (ValueError, RecursionError) as bad:
         raise StackError(f"{name} describes itself in no JSON ({bad})", "it was not made by `stack build wheels`") from bad
-    if not isinstance(said, dict):
+    shape = (("pins", dict), ("base", dict), ("patches", list), ("edited", list), ("left_out", list))
+    if not isinstance(said, dict) or not all(isinstance(said.get(key), kind) for key, kind in shape):
         raise StackError(f"{name} does not describe itself", "it was not made by `stack build wheels`")
     return said
 
@@ -118,12 +120,15 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
     one = found[0]
     wanted = _wheel_rows(against) if against is not None else {}
     folder = Path(str(one.locate_file("")))
-    problems: list[str] = []
+    problems = list(_doubts(one))
     files = {file.as_posix(): file for file in one.files or ()}
+    problems += [f"{path} is not in RECORD" for path in _unlisted(folder, files.keys())]
     for path, file in files.items():
         noted = f"{file.hash.mode}={file.hash.value}" if file.hash is not None else None
         have = _hash_of(folder / path)
-        if have is None:
+        if noted is None and not path.endswith((".dist-info/RECORD", ".pyc")):
+            problems.append(f"{path} has no hash in RECORD")
+        elif have is None:
             problems.append(f"{path} is missing")
         elif noted is not None and have != noted:
             problems.append(f"{path} is not what was installed")
@@ -135,6 +140,25 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
     return Report(one.metadata["Name"], one.version, described, len(files), tuple(problems[:_SHOWN]))
 
 
+def _doubts(one: importlib.metadata.Distribution) -> Iterator[str]:
+    """Why nothing can be told of an installation."""
+    if one.files is None:
+        yield "there is no RECORD: what was installed cannot be told"
+    with contextlib.suppress(ValueError, AttributeError):
+        if json.loads(one.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
+            yield "it is an editable installation: its files are those of a working tree"
+
+
+def _unlisted(folder: Path, listed: Set[str]) -> Iterator[str]:
+    """Files in the package's own folders that its installer did not note; what Python compiled is passed over."""
+    tops = {path.partition("/")[0] for path in listed if "/" in path}
+    for top in sorted(top for top in tops if not top.endswith(".dist-info") and top not in ("..", "__pycache__", "bin")):
+        for path in sorted((folder / top).rglob("*")):
+            name = path.relative_to(folder).as_posix()
+            if path.is_file() and name not in listed and "__pycache__" not in path.parts:
+                yield name
+
+
 def _own(name: str) -> Iterator[importlib.metadata.Distribution]:
     yield from importlib.metadata.distributions(name=name)
 
@@ -143,9 +167,10 @@ def _paths(python: Path) -> list[str]:
     done = subprocess.run(
         [str(python), "-I", "-c", "import json, sys; print(json.dumps(sys.path))"], capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise StackError(f"{python} does not answer as a Python", "name an interpreter")
-    return [str(path) for path in json.loads(done.stdout)]
+    try:
+        return [str(path) for path in json.loads(done.stdout)]
+    except ValueError as bad:
+        raise StackError(f"{python} does not answer as a Python", "name an interpreter") from bad
 
 
 def _wheel_rows(path: Path) -> dict[str, str]:
@@ -159,6 +184,8 @@ def _wheel_rows(path: Path) -> dict[str, str]:
 
 def _hash_of(path: Path) -> str | None:
     try:
+        if not path.is_file():  # a device never ends
+            return None
         with path.open("rb") as file:
             return _checksum(file)
     except OSError:

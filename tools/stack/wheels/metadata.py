@@ -24,7 +24,8 @@ class Edits:
 
 def metadata(data: bytes, name: str, version: str, edits: Edits) -> tuple[bytes, tuple[str, ...]]:
     """METADATA under another name and version, and what was edited, in words."""
-    head, blank, body = data.decode("utf-8").partition("\n\n")
+    text = data.decode("utf-8").replace("\r\n", "\n")
+    head, blank, body = text.partition("\n\n")
     lines: list[str] = []
     said: list[str] = []
     for line in head.split("\n"):
@@ -67,8 +68,11 @@ def parsed_record(data: bytes) -> dict[str, tuple[str, str]]:
 
     """
     rows: dict[str, tuple[str, str]] = {}
-    for path, checksum, size in csv.reader(data.decode("utf-8").splitlines(), strict=True):
-        rows[path] = (checksum, size)
+    try:
+        for path, checksum, size in csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True):
+            rows[path] = (checksum, size)
+    except csv.Error as bad:
+        raise ValueError(str(bad)) from bad
     return rows
 
 

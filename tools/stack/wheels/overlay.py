@@ -113,13 +113,23 @@ def prepare(base: Base, plan: Plan) -> Prepared:
             _check(base, archive, path, file, path in names)
         replaced: dict[str, bytes | None] = {path: file.content for path, file in inside.items() if path in names}
         added = {path: file.content for path, file in inside.items() if path not in names and file.content is not None}
-        edited = [f"{path} is patched" if path in replaced else f"{path} is new" for path in sorted(inside)]
+        edited = [f"{path} is {_word(path in replaced, file)}" for path, file in sorted(inside.items())]
         for name in _version_files(names, tops):
             data = replaced.get(name) or zips.read(archive, name)
             if _VERSION_LINE.search(data):
                 replaced[name] = _versioned(data, plan.version)
                 edited.append(f"{name} has the version {plan.version}")
-        about, said = metadata.metadata(zips.read(archive, f"{base.folder}/METADATA"), plan.name, str(plan.version), plan.edits)
+        others = {name.partition("/")[0] for name in names if ".dist-info/" in name} - {base.folder}
+        if others:
+            raise StackError(
+                f"{base.path.name} has another dist-info folder, {others.pop()}", "a wheel has one: fetch it again"
+            )
+        try:
+            about, said = metadata.metadata(
+                zips.read(archive, f"{base.folder}/METADATA"), plan.name, str(plan.version), plan.edits
+            )
+        except UnicodeDecodeError as bad:
+            raise StackError(f"{base.path.name}: METADATA is not UTF-8", "fetch the wheel again") from bad
         tags = parse_wheel_filename(base.path.name)[3]
         wheel = zips.read(archive, f"{base.folder}/WHEEL")
         tagged = metadata.wheel(wheel, tags)
@@ -128,6 +138,10 @@ def prepare(base: Base, plan: Plan) -> Prepared:
     replaced |= {f"{base.folder}/METADATA": about, f"{base.folder}/WHEEL": tagged}
     left_out = tuple(sorted(plan.files.keys() - inside.keys()))
     return Prepared(plan, base, replaced, added, (*edited, *said), left_out)
+
+
+def _word(there: bool, file: Patched) -> str:
+    return "new" if not there else "patched" if file.content is not None else "removed"
 
 
 def _check(base: Base, archive: zipfile.ZipFile, path: str, file: Patched, there: bool) -> None:
@@ -193,6 +207,9 @@ def _members(
             continue
         inside = name.startswith(f"{base.folder}/")
         now = f"{prepared.folder}{name.removeprefix(base.folder)}" if inside else name
+        data_folder = f"{base.folder.removesuffix('.dist-info')}.data/"
+        if name.startswith(data_folder):  # pip looks for it under the wheel's own name
+            now = f"{prepared.folder.removesuffix('.dist-info')}.data/{name.removeprefix(data_folder)}"
         if not name.endswith("/"):
             if data is None and name not in rows:
                 raise StackError(f"{base.path.name}: RECORD does not name {name}", "fetch the wheel again")

@@ -53,6 +53,19 @@ def write(folder: Path) -> Mapping[str, tuple[Entry, ...]]:
         projects.setdefault(name, []).append(_entry(file))
     if not projects:
         raise StackError(f"{folder} has no wheel", "build some there: stack build wheels --out DIR")
+    target = folder / FOLDER
+    if (target.exists() or target.is_symlink()) and not _is_ours(target):
+        raise StackError(f"{target} is there, and is no index", "move it away, or name another folder")
+    with cache.lock(target):
+        return _written(folder, projects)
+
+
+def _is_ours(target: Path) -> bool:
+    page = target / "index.html"
+    return not target.is_symlink() and page.is_file() and b"pypi:repository-version" in page.read_bytes()
+
+
+def _written(folder: Path, projects: Mapping[str, list[Entry]]) -> Mapping[str, tuple[Entry, ...]]:
     found = {name: tuple(entries) for name, entries in sorted(projects.items())}
     for left in folder.glob(f".{FOLDER}-*"):
         shutil.rmtree(left, ignore_errors=True)

@@ -75,8 +75,12 @@ def build(recipe: Recipe, files: Callable[[Path], None], version: Version, pytho
             files(tree)
         _set_version(tree / recipe.version_file, recipe.version_line, version)
         # No index, no settings of the user's, nothing that depends on where and when.
-        env = {key: value for key, value in os.environ.items() if not key.startswith(("PIP_", "FLASHINFER_", "BUILD_"))}
-        env |= recipe.environment
+        home = Path(place) / "home"
+        home.mkdir()
+        env = {key: os.environ[key] for key in ("PATH", "TMPDIR", "LD_LIBRARY_PATH") if key in os.environ} | dict(
+            recipe.environment
+        )
+        env |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
         env |= {"SOURCE_DATE_EPOCH": _EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
         command = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
         with _umask():
