@@ -143,6 +143,23 @@ def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> T
     return taken_out.tree
 
 
+def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
+    """The tree with all patches but one; where later ones stand on it, with those before it only.
+
+    Raises:
+        StackError: a patch does not fit.
+
+    """
+    objects, base = stores.objects(ref.upstream), stores.base(ref.upstream)
+    patches = stores.stack.order(ref.upstream)
+    before = patches[: [patch.ref for patch in patches].index(ref)]
+    earlier = objects.tree_of((base, *apply.chain(objects, base, before))[-1])
+    try:
+        return tree(stores, ref.upstream, without=ref)
+    except StackError:
+        return earlier
+
+
 def run(proof: Proof, python: Path, stores: Stores, tree_id: TreeId, tests: Sequence[str] = ()) -> Run:
     """Run a proof (or only some of its tests, and those whose names begin or end with theirs) on a tree."""
     # By their names, not as node ids: of those, one that is missing lets pytest run none.

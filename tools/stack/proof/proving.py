@@ -14,7 +14,6 @@ from pathlib import Path
 from stack.carry import ladder
 from stack.carry.bases import Stores
 from stack.model.errors import StackError
-from stack.model.ids import TreeId
 from stack.model.series import PatchRef
 from stack.proof import environment, prove
 from stack.proof.prove import Proof, Run
@@ -243,12 +242,9 @@ class _Trial:
         return prove.run(self._proof, self._own_python, self._stores, prove.tree(self._stores, self._proof.upstream))
 
     def without(self, ref: PatchRef) -> Result:
-        """The tests of a patch on the tree without it; where later patches stand on it, on upstream's own."""
+        """The tests of a patch on the tree without it; where later patches stand on it, without those, too."""
         self._tell(f"{self._proof.path.name} without {ref.path}")
-        try:
-            tree = prove.tree(self._stores, self._proof.upstream, without=ref)
-        except StackError:
-            tree = _bare(self._stores, self._proof)
+        tree = prove.tree_without(self._stores, ref)
         tests = self._proof.proves[ref.file]
         return _result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
 
@@ -314,10 +310,6 @@ def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Pa
 
 def _place(stores: Stores, proof: Proof) -> str:
     return proof.path.resolve().relative_to(stores.stack.root.resolve()).as_posix()
-
-
-def _bare(stores: Stores, proof: Proof) -> TreeId:
-    return stores.objects(proof.upstream).tree_of(stores.base(proof.upstream))
 
 
 def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:

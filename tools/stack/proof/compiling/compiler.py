@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -15,6 +16,15 @@ from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.toolkit import Toolkit
 
+# What a process has at most counts what its parent had when it was started. So a small one starts the compiler, and says what
+# that and its children (cicc and ptxas take the memory) had.
+_WITNESS = """
+import resource, subprocess, sys
+ended = subprocess.run(sys.argv[2:], check=False).returncode
+with open(sys.argv[1], "w") as file:
+    file.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(ended if ended >= 0 else 128 - ended)
+"""
 _MISSING = re.compile(r"fatal error: (\S+): No such file or directory")
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:")
 """In the words of nvcc (`error:`, `error #349:`, `nvcc error   :`), ptxas (`ptxas fatal   :`) and gcc (`fatal error:`)."""
@@ -72,15 +82,20 @@ def _once(command: Sequence[str], toolkit: Toolkit, tree: Path) -> tuple[Run, st
     # ccache takes paths in the cache relative to the tree: the same source in another tree is the same source.
     environment = toolkit.environment | {"CCACHE_BASEDIR": str(tree.parents[1]), "CCACHE_NOHASHDIR": "1"}
     started = time.monotonic()
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, cwd=tree, env=environment, stdout=output, stderr=subprocess.STDOUT)
-        # The usage of a child that was waited for has that of its own children: cicc and ptxas take the memory.
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        said = output.read().decode("utf-8", "replace")
-    error = _first_error(said, process.returncode, tree) if process.returncode else ""
-    return Run(error, time.monotonic() - started, usage.ru_maxrss * 1024), said
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
+        usage = Path(folder) / "usage"
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _WITNESS, str(usage), *command],
+            cwd=tree,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        peak = int(usage.read_text()) * 1024 if usage.exists() else 0
+    said = done.stdout.decode("utf-8", "replace")
+    error = _first_error(said, done.returncode, tree) if done.returncode else ""
+    return Run(error, time.monotonic() - started, peak), said
 
 
 def _first_error(said: str, code: int, tree: Path) -> str:
