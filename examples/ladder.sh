@@ -9,7 +9,7 @@ cat <<END
 This downloads, where it is not in the cache yet: the source archives of 24 vLLM releases (0.9 GB) and 34 FlashInfer
 releases (0.5 GB), torch for the CPU (0.2 GB; where pip finds no CPU build, the registry's with its CUDA libraries, 3 to
 5 GB) and what the proofs import. All of it stays in the cache (\$STACK_CACHE, else the user's cache folder), with the
-trees that the proofs ran on: some 8 GB. With all of that there, it took 35 minutes on two busy cores, 15 of them of
+trees that the proofs ran on: some 8 GB. With all of that there, it took 14 to 35 minutes on two busy cores, 12 to 15 of them of
 processor time.
 END
 

@@ -95,7 +95,8 @@ def load(path: Path, stack: Stack) -> Proof:
     for file in proves:
         if file not in known:
             raise StackError(
-                f"{place} proves {file!r}, which is no patch of {named[0].name}", f"it has {', '.join(sorted(known))}"
+                f"{place} proves {file!r}, which is no patch of {named[0].name}",
+                f"it has {', '.join(sorted(known)) or 'none'}; of one that has landed, take the line out, or move it to MERGED",
             )
     return Proof(
         path=path.resolve(),  # tests run in a folder of their own
