@@ -40,12 +40,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="stack-bench-") as place, Stores(load(ROOT), Place(cache.root())) as stores:
         python = source.tools(stores.place.cache, print)
         asked = Asked(("vllm",), packages=(("vllm", options.package),), platforms=(options.platform,))
-        [first] = building.build(stores, asked, Path(place) / "first")
+        first = _build(stores, asked, Path(place) / "first")
         base = next(cache.wheels(stores.place.cache, options.package).glob(f"*{options.platform}.whl"))
         print(f"{base.name}: {base.stat().st_size / 1e6:.0f} MB, {options.runs} runs in turn")
         ways: dict[str, Callable[[Path], Path]] = {
             "stack": lambda out: _overlaid(stores, asked, out),
-            "wheel unpack, pack": lambda out: _repacked(python, base, first.path, out),
+            "wheel unpack, pack": lambda out: _repacked(python, base, first, out),
         }
         _table(_measure(ways, Path(place), options.runs))
         if options.flashinfer:
@@ -67,7 +67,11 @@ def _forget(stores: Stores) -> None:
 
 def _overlaid(stores: Stores, asked: Asked, out: Path) -> Path:
     _forget(stores)
-    [one] = building.build(stores, asked, out)
+    return _build(stores, asked, out)
+
+
+def _build(stores: Stores, asked: Asked, out: Path) -> Path:
+    [one] = building.build(stores, asked, building.decide(stores, asked), out)
     return one.path
 
 
@@ -88,8 +92,7 @@ def _repacked(python: Path, base: Path, ours: Path, out: Path) -> Path:
 
 def _flashinfer(stores: Stores, out: Path) -> Path:
     _forget(stores)
-    [one] = building.build(stores, Asked(("flashinfer",)), out)
-    return one.path
+    return _build(stores, Asked(("flashinfer",)), out)
 
 
 def _pip(stores: Stores, python: Path, out: Path) -> Path:

@@ -292,20 +292,26 @@ def test_nothing_to_resolve(world: World, tmp_path: Path) -> None:
     assert not (tmp_path / "workspace/.git").exists()
 
 
+def taken_back(world: World) -> Files:
+    """Undo a rebase, but keep its resolutions."""
+    kept = {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
+    switch.undo(world.root)
+    for path, data in kept.items():
+        (world.root / path).parent.mkdir(exist_ok=True)
+        (world.root / path).write_bytes(data)
+    return kept
+
+
 def test_what_was_resolved_is_reused(world: World, work: Work) -> None:
     for patch in STOPS:
         work.resolve(RESOLUTIONS[patch])
         work.proceed()
     assert work.finish() is Conclusion.SWITCHED
-    kept = {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
-    assert len(kept) == len(STOPS)
     with world.stores() as stores:
         assert lint.lint(stores) == ()
     after = world.files()
-    switch.undo(world.root)
-    for path, data in kept.items():
-        (world.root / path).parent.mkdir(exist_ok=True)
-        (world.root / path).write_bytes(data)
+    kept = taken_back(world)
+    assert len(kept) == len(STOPS)
     with world.stores() as stores:
         again = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
     assert {row.patch.ref.path for row in again.rows() if row.outcome is Outcome.RESOLVED} == set(STOPS)
@@ -330,12 +336,8 @@ def test_what_was_changed_beside_a_conflict_is_reused(world: World, work: Work) 
     assert work.session.not_recorded == ()
     assert work.finish() is Conclusion.SWITCHED
     assert "+the hook has gone here" in world.read(f"stacks/{HOOK}")
-    kept = {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
     after = world.files()
-    switch.undo(world.root)
-    for path, data in kept.items():
-        (world.root / path).parent.mkdir(exist_ok=True)
-        (world.root / path).write_bytes(data)
+    kept = taken_back(world)
     with world.stores() as stores:
         again = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
     assert conclude(again, dry_run=True) is Conclusion.DRY_RUN

@@ -17,8 +17,9 @@ from stack.carry.bases import Place, Stores
 from stack.model.stack import load
 from stack.store import cache, registry
 
+from ..cli.conftest import SCRIPT
+
 ROOT = Path(__file__).parents[2]
-SCRIPT = "import sys; sys.argv[0] = 'stack'; from stack.cli import main; main()"
 
 pytestmark = pytest.mark.slow
 

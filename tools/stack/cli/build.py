@@ -65,7 +65,7 @@ def wheels(
     with options.place(source) as place, Stores(options.load(), place) as stores:
         asked = building.Asked(upstreams, building.Mode(mode), _packages(packages, upstreams), platforms, python)
         decisions = building.decide(stores, asked)
-        built = [] if only_plan else list(building.build(stores, asked, out))
+        built = [] if only_plan else list(building.build(stores, asked, decisions, out))
     if as_json:
         plan = [
             {"upstream": one.upstream, "mode": one.mode.value, "why": one.why, "odd": list(one.change.odd)} for one in decisions

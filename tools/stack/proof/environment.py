@@ -8,7 +8,7 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -66,17 +66,30 @@ def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], No
 
     """
     key = hashlib.sha256(f"{sys.version_info[:2]} {torch} {requirements.read_text()}".encode()).hexdigest()[:12]
-    folder = cache / "environments" / f"torch-{torch}-{key}"
+    steps = {
+        f"installing torch {torch}": [f"torch=={torch}"],
+        "installing what the proofs need": ["-r", str(requirements), f"torch=={torch}"],
+    }
+    return made(cache, f"torch-{torch}-{key}", steps, tell)
+
+
+def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Callable[[str], None]) -> Path:
+    """The interpreter of an environment of the cache; made on the first call, by what pip installs in each step.
+
+    Raises:
+        StackError: pip could not install something.
+
+    """
+    folder = cache / "environments" / name
     interpreter = folder / "bin/python"
     with places.lock(folder):
         if not (folder / _COMPLETE).exists():
             shutil.rmtree(folder, ignore_errors=True)
-            tell(f"making the environment with torch {torch}")
+            tell(f"making the environment {name}")
             _run([sys.executable, "-m", "venv", str(folder)])
-            tell(f"installing torch {torch}")
-            _run([str(interpreter), "-m", "pip", "install", "--quiet", f"torch=={torch}"])
-            tell("installing what the proofs need")
-            _run([str(interpreter), "-m", "pip", "install", "--quiet", "-r", str(requirements), f"torch=={torch}"])
+            for step, arguments in steps.items():
+                tell(step)
+                _run([str(interpreter), "-m", "pip", "install", "--quiet", *arguments])
             (folder / _COMPLETE).touch()
     return interpreter
 
@@ -84,7 +97,10 @@ def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], No
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
-        raise StackError(
-            f"`{' '.join(command[1:5])} …` failed: {said[0] if said else 'no message'}", "check the network and disk space"
-        )
+        raise StackError(f"`{' '.join(command[1:5])} …` failed: {first_error(done.stderr)}", "check the network and disk space")
+
+
+def first_error(said: str) -> str:
+    """What pip calls an error, else its last line."""
+    lines = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()[-1:]
+    return lines[0] if lines else "no message"

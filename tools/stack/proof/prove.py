@@ -151,14 +151,13 @@ def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
         StackError: a patch does not fit.
 
     """
-    objects, base = stores.objects(ref.upstream), stores.base(ref.upstream)
-    patches = stores.stack.order(ref.upstream)
-    before = patches[: [patch.ref for patch in patches].index(ref)]
-    earlier = objects.tree_of((base, *apply.chain(objects, base, before))[-1])
     try:
         return tree(stores, ref.upstream, without=ref)
     except StackError:
-        return earlier
+        objects, base = stores.objects(ref.upstream), stores.base(ref.upstream)
+        patches = stores.stack.order(ref.upstream)
+        before = patches[: [patch.ref for patch in patches].index(ref)]
+        return objects.tree_of((base, *apply.chain(objects, base, before))[-1])
 
 
 def run(proof: Proof, python: Path, stores: Stores, tree_id: TreeId, tests: Sequence[str] = ()) -> Run:

@@ -9,12 +9,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import platformdirs
 
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 
+PART = ".part"
+"""How the names of files end that are still being written."""
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 """Names of upstreams, packages and archives become file names; nothing else may come of them."""
 
@@ -99,6 +102,27 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
         os.close(handle)
 
 
+@contextmanager
+def appearing(target: Path, rights: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to write, beside its place: it appears there when the block ends well, whole and on disk; else it never does.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(rights)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def put(target: Path, data: bytes) -> None:
     """Write a small file; it appears under its name when it is whole.
 
@@ -106,17 +130,8 @@ def put(target: Path, data: bytes) -> None:
         OSError: it cannot be written.
 
     """
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o644)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with appearing(target) as file:
+        file.write(data)
 
 
 def hash_of(path: Path) -> Sha256:

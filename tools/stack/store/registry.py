@@ -2,9 +2,7 @@
 """A release's source archive and wheels on the package indexes that the user configured: found and downloaded."""
 
 import hashlib
-import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -30,7 +28,6 @@ MAX_SIZE = 2 << 30
 _SUFFIX = ".tar.gz"
 _CHUNK = 1 << 18
 _SHOWN = 5
-_PART = ".part"
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.tar\.gz")
 
 Progress = Callable[[int, int | None], None]
@@ -146,7 +143,7 @@ def download(
     with cache.lock(target):
         if expected is not None and target.is_file() and cache.hash_of(target) == expected:
             return target
-        for abandoned in target_dir.glob(f".{candidate.filename}.*{_PART}"):
+        for abandoned in target_dir.glob(f".{candidate.filename}.*{cache.PART}"):
             abandoned.unlink(missing_ok=True)
         chunks = _chunks(candidate, using or settings(), progress)
         try:
@@ -157,22 +154,14 @@ def download(
 
 
 def _write(target: Path, chunks: Iterator[bytes], expected: Sha256 | None) -> None:
-    """Write a temporary file beside the target and rename it: a reader sees the whole right file or none."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=_PART, dir=target.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            found = _copy(chunks, file)
-            file.flush()
-            os.fsync(file.fileno())
+    """Write the file: a reader sees the whole right one or none."""
+    with cache.appearing(target, rights=0o600) as file:
+        found = _copy(chunks, file)
         if expected is not None and found != expected:
             raise StackError(
                 f"{target.name} came with the SHA-256 {found}, expected {expected}",
                 "the index gave another file: check the index and the pin",
             )
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _copy(chunks: Iterator[bytes], file: IO[bytes]) -> Sha256:

@@ -24,8 +24,10 @@ from stack.model.ids import Sha256, TreeId
 from stack.model.pins import Pin
 from stack.model.stack import Stack
 from stack.proof import trees
+from stack.proof.compiling import layers
+from stack.proof.compiling.layers import Layers
 from stack.store import cache, registry
-from stack.store.objects import FILES, FOLDER, Entry
+from stack.store.objects import FILES, Difference, Entry, Objects
 from stack.store.registry import Candidate
 from stack.wheels import described, overlay, source
 from stack.wheels.change import Change, Kind, classify
@@ -72,6 +74,9 @@ class Decision:
     mode: Mode
     change: Change
     why: str
+    tree: TreeId
+    """The carried tree."""
+    differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,13 @@ def decide(stores: Stores, asked: Asked) -> tuple[Decision, ...]:
 def _decision(stores: Stores, pin: Pin, mode: Mode) -> Decision:
     if pin.within is not None:
         raise StackError(f"{pin.upstream} has no wheel of its own", f"it is in that of {pin.within.upstream}: build that")
-    change = classify(pin.upstream, (path for path, _, _ in _differences(stores, pin.upstream)))
+    layered = layers.of(stores, pin)
+    differences = _differences(stores.objects(pin.upstream), layered)
+    change = classify(pin.upstream, (path for path, _, _ in differences))
+
+    def decided(chosen: Mode, why: str) -> Decision:
+        return Decision(pin.upstream, chosen, change, why, layered.tip, differences)
+
     first = (
         f" ({change.because[0]}{f' and {len(change.because) - 1} more' if change.because[1:] else ''})"
         if change.because
@@ -123,7 +134,7 @@ def _decision(stores: Stores, pin: Pin, mode: Mode) -> Decision:
                 f"{pin.upstream}: the patches change sources that it compiles at run time{first}", "use --mode source"
             )
         why = "asked for" if mode is not Mode.AUTO else "it builds without a compiler"
-        return Decision(pin.upstream, Mode.SOURCE if mode is Mode.AUTO else mode, change, why)
+        return decided(Mode.SOURCE if mode is Mode.AUTO else mode, why)
     if change.kind is not Kind.COMPILED and mode is Mode.SOURCE:
         raise StackError(
             f"{pin.upstream} cannot be built from source yet", "its patches change Python only: use --mode overlay"
@@ -131,30 +142,20 @@ def _decision(stores: Stores, pin: Pin, mode: Mode) -> Decision:
     if change.kind in (Kind.COMPILED, Kind.JIT):
         if mode is Mode.OVERLAY:
             raise StackError(f"{pin.upstream}: the patches change compiled code{first}", "build it with --mode source")
-        return Decision(pin.upstream, Mode.SOURCE, change, f"the patches change compiled code{first}")
+        return decided(Mode.SOURCE, f"the patches change compiled code{first}")
     if mode is not Mode.AUTO:
-        return Decision(pin.upstream, mode, change, "asked for")
+        return decided(mode, "asked for")
     what = "Python only" if change.kind is Kind.PYTHON else "nothing"
-    return Decision(pin.upstream, Mode.OVERLAY, change, f"the patches change {what}: what is compiled stays as it is published")
+    return decided(Mode.OVERLAY, f"the patches change {what}: what is compiled stays as it is published")
 
 
-def _differences(stores: Stores, upstream: str) -> tuple[tuple[str, str | None, str | None], ...]:
-    """(path, blob at the pin, blob with all patches) of the changed files; those of what is vendored there are among them."""
-    stack = stores.stack
-    objects = stores.objects(upstream)
-    base = stores.base(upstream)
-    trees = [(stores.tip(upstream), base, "")]
-    for inner in stack.pins.vendored_in(upstream):
-        if stack.order(inner.upstream):
-            assert inner.within is not None
-            trees.append((stores.tip(inner.upstream), stores.base(inner.upstream), f"{inner.within.path}/"))
-    found = {}
-    for tip, old, prefix in trees:
-        for path, was, now in objects.difference(objects.tree_of(old), objects.tree_of(tip)):
-            if now is not None and now.mode not in FILES:
-                raise StackError(f"{upstream}: {prefix}{path} is a link or a submodule", "no wheel holds such: carry a file")
-            found[prefix + path] = (was.id if was else None, now.id if now else None)
-    return tuple((path, *ids) for path, ids in sorted(found.items()))
+def _differences(objects: Objects, layered: Layers) -> tuple[Difference, ...]:
+    """What all patches change of an upstream's tree; those of what is vendored there are among them."""
+    found = tuple(objects.difference(layered.base, layered.tip))
+    for path, _, now in found:
+        if now is not None and now.mode not in FILES:
+            raise StackError(f"{layered.upstream}: {path} is a link or a submodule", "no wheel holds such: carry a file")
+    return found
 
 
 def version(stack_label: str, stack_digest: str, pin: Pin, package: str) -> Version:
@@ -165,14 +166,13 @@ def version(stack_label: str, stack_digest: str, pin: Pin, package: str) -> Vers
     return Version(f"{pin.archive.version}+{stack_label}.g{stack_digest[:8]}{suffix}")
 
 
-def build(stores: Stores, asked: Asked, out: Path) -> Iterator[Built]:
-    """Build the wheels, one after the other, into a folder.
+def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path) -> Iterator[Built]:
+    """Build the wheels as was decided, one after the other, into a folder.
 
     Raises:
         StackError: a wheel cannot be made in this way, had or written.
 
     """
-    decisions = decide(stores, asked)
     for one in decisions:
         if one.mode is Mode.SOURCE and one.upstream not in source.RECIPES:
             raise StackError(
@@ -183,11 +183,12 @@ def build(stores: Stores, asked: Asked, out: Path) -> Iterator[Built]:
     for one in decisions:
         pin = stores.stack.pins.get(one.upstream)
         package = dict(asked.packages).get(one.upstream) or _package(pin)
-        if one.mode is Mode.SOURCE:
-            yield _from_source(stores, one, version(stores.stack.label, digest.of(stores.stack), pin, package), out)
-            continue
-        files = {path: _patched(stores, one.upstream, old, new) for path, old, new in _differences(stores, one.upstream)}
         named = version(stores.stack.label, digest.of(stores.stack), pin, package)
+        if one.mode is Mode.SOURCE:
+            yield _from_source(stores, one, named, out)
+            continue
+        objects = stores.objects(one.upstream)
+        files = {path: _patched(objects, was, now) for path, was, now in one.differences}
         plan = Plan(_package(pin), named, files, _EDITS.get(canonicalize_name(package), Edits()))
         for candidate in _candidates(pin, package, asked):
             yield _overlaid(stores, one, plan, _base(stores, package, candidate), out)
@@ -199,8 +200,8 @@ def _package(pin: Pin) -> str:
     return pin.archive.package
 
 
-def _patched(stores: Stores, upstream: str, old: str | None, new: str | None) -> Patched:
-    return Patched(old, stores.objects(upstream).read(new) if new is not None else None)
+def _patched(objects: Objects, was: Entry | None, now: Entry | None) -> Patched:
+    return Patched(was.id if was is not None else None, objects.read(now.id) if now is not None else None)
 
 
 def _candidates(pin: Pin, package: str, asked: Asked) -> tuple[Candidate, ...]:
@@ -275,14 +276,14 @@ def _from_source(stores: Stores, decision: Decision, named: Version, out: Path) 
     """A wheel by the upstream's own backend; what it says of itself is laid over it."""
     stack = stores.stack
     pin = stack.pins.get(decision.upstream)
-    tree = _carried_tree(stores, decision.upstream)
+    tree = decision.tree
     recipe = source.RECIPES[decision.upstream]
     edited = (f"{recipe.version_file} has the version {named}",)
     name = _package(pin)
     tree_sha256 = Sha256(hashlib.sha256(f"{tree} {' '.join(source.TOOLS)}".encode()).hexdigest())
     made = Made(decision.upstream, name, str(named), decision.mode.value, f"git tree {tree}", tree_sha256, edited)
     inside = _inside(stack, made)
-    filename = f"{name.replace('-', '_')}-{named}-py3-none-any.whl"
+    filename = f"{overlay.stem(name, named)}-py3-none-any.whl"
 
     def written(kept: Path) -> None:
         python = source.tools(stores.place.cache, stores.tell)
@@ -296,18 +297,6 @@ def _from_source(stores: Stores, decision: Decision, named: Version, out: Path) 
             overlay.build(overlay.prepare(base, Plan(name, named, {})), kept, inside)
 
     return _kept(stores, made, inside, filename, written, out)
-
-
-def _carried_tree(stores: Stores, upstream: str) -> TreeId:
-    """The tree of an upstream with all patches, those of what is vendored there among them."""
-    objects = stores.objects(upstream)
-    tree = objects.tree_of(stores.tip(upstream))
-    for inner in stores.stack.pins.vendored_in(upstream):
-        if stores.stack.order(inner.upstream):
-            assert inner.within is not None
-            tip = objects.tree_of(stores.tip(inner.upstream))
-            tree = objects.replaced(tree, {inner.within.path: Entry(FOLDER, tip)})
-    return tree
 
 
 def _kept(

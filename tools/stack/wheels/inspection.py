@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a wheel, or an installed package, says of itself, and whether its files are the ones that it lists."""
 
-import base64
 import contextlib
 import hashlib
 import importlib.metadata
@@ -42,9 +41,8 @@ def wheel(path: Path) -> Report:
     """
     with zips.opened(path) as archive:
         folder = _folder(path, archive)
-        rows = _rows(path, zips.read(archive, f"{folder}/RECORD"))
-        about = zips.read(archive, f"{folder}/METADATA").decode("utf-8", "replace")
-        fields = dict(line.split(": ", 1) for line in about.partition("\n\n")[0].split("\n") if ": " in line)
+        rows = zips.record(archive, folder)
+        fields = metadata.fields(zips.read(archive, f"{folder}/METADATA"))
         names = {name for name in archive.namelist() if not name.endswith("/")}
         described = [name for name in names if name.startswith(f"{folder}/") and name.endswith(_SUFFIX)]
         problems = list(_against_record(archive, names, rows, folder))
@@ -57,13 +55,6 @@ def _folder(path: Path, archive: zipfile.ZipFile) -> str:
     if len(found) != 1:
         raise StackError(f"{path.name} has {len(found)} dist-info folders", "a wheel has one")
     return found.pop()
-
-
-def _rows(path: Path, data: bytes) -> dict[str, tuple[str, str]]:
-    try:
-        return metadata.parsed_record(data)
-    except ValueError as bad:
-        raise StackError(f"{path.name}: RECORD cannot be read ({bad})", "fetch the wheel again") from bad
 
 
 def _described(name: str, data: bytes) -> dict[str, Any]:
@@ -99,7 +90,7 @@ def _checksum(file: IO[bytes]) -> str:
     digest = hashlib.sha256()
     while chunk := file.read(_CHUNK):
         digest.update(chunk)
-    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode("ascii")
+    return metadata.checksum(digest.digest())
 
 
 def installed(name: str, python: Path | None = None, against: Path | None = None) -> Report:
@@ -177,7 +168,7 @@ def _wheel_rows(path: Path) -> dict[str, str]:
     """The hashes of the files that a wheel installs as they are."""
     with zips.opened(path) as archive:
         folder = _folder(path, archive)
-        rows = _rows(path, zips.read(archive, f"{folder}/RECORD"))
+        rows = zips.record(archive, folder)
     data = f"{folder.removesuffix('.dist-info')}.data/"
     return {name: row[0] for name, row in rows.items() if row[0] and not name.startswith(data)}
 

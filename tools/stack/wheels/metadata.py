@@ -85,5 +85,15 @@ def record(rows: Mapping[str, tuple[str, str]]) -> bytes:
 
 def row(data: bytes) -> tuple[str, str]:
     """The hash and the size of a file, as RECORD has them."""
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode("ascii")
-    return f"sha256={digest}", str(len(data))
+    return checksum(hashlib.sha256(data).digest()), str(len(data))
+
+
+def checksum(digest: bytes) -> str:
+    """A SHA-256 as RECORD has it."""
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+def fields(data: bytes) -> dict[str, str]:
+    """The fields of METADATA; of one that is there several times, the last."""
+    head = data.decode("utf-8", "replace").partition("\n\n")[0]
+    return dict(line.split(": ", 1) for line in head.split("\n") if ": " in line)

@@ -75,12 +75,17 @@ class Prepared:
     @property
     def folder(self) -> str:
         """The new dist-info folder."""
-        return f"{self.plan.name.replace('-', '_')}-{self.plan.version}.dist-info"
+        return f"{stem(self.plan.name, self.plan.version)}.dist-info"
 
     @property
     def filename(self) -> str:
         """The new wheel's name."""
-        return f"{self.plan.name.replace('-', '_')}-{self.plan.version}-{self.base.tag}.whl"
+        return f"{stem(self.plan.name, self.plan.version)}-{self.base.tag}.whl"
+
+
+def stem(name: str, version: Version) -> str:
+    """How the names of a wheel and of its folders begin."""
+    return f"{name.replace('-', '_')}-{version}"
 
 
 def published(path: Path, sha256: Sha256) -> Base:
@@ -182,10 +187,7 @@ def build(prepared: Prepared, target: Path, described: Mapping[str, bytes]) -> N
     """
     base = prepared.base
     with zips.opened(base.path) as archive:
-        try:
-            rows = metadata.parsed_record(zips.read(archive, f"{base.folder}/RECORD"))
-        except ValueError as bad:
-            raise StackError(f"{base.path.name}: RECORD cannot be read ({bad})", "fetch the wheel again") from bad
+        rows = zips.record(archive, base.folder)
         members = list(_members(prepared, archive, rows, described))
     zips.write(target, base.path, members)
 

@@ -19,7 +19,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.store import cache
-from stack.wheels import zips
+from stack.wheels import metadata, zips
 
 FOLDER = "simple"
 _META = {"api-version": "1.0"}
@@ -87,8 +87,7 @@ def _entry(file: Path) -> Entry:
         if len(names) != 1:
             raise StackError(f"{file.name} has no METADATA", "it is no wheel: take it out of the folder")
         about = zips.read(archive, names[0])
-    lines = about.decode("utf-8", "replace").partition("\n\n")[0].split("\n")
-    python = next((line.partition(": ")[2] for line in lines if line.startswith("Requires-Python: ")), None)
+    python = metadata.fields(about).get("Requires-Python")
     return Entry(file.name, cache.hash_of(file), file.stat().st_size, python, about)
 
 

@@ -4,7 +4,6 @@
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,13 +14,12 @@ from pathlib import Path
 from packaging.version import Version
 
 from stack.model.errors import StackError
-from stack.store import cache as places
+from stack.proof import environment
 
 TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
 """What the backends are run with: other releases of them write other bytes."""
 _EPOCH = "315532800"
 """1980-01-01, the first day that a ZIP file knows: a tree does not say when it was made."""
-_COMPLETE = "complete"
 _MARKED = ("ERROR", "error:", "RuntimeError", "ModuleNotFoundError")
 
 
@@ -50,15 +48,8 @@ def tools(cache: Path, tell: Callable[[str], None]) -> Path:
         StackError: pip could not install something.
 
     """
-    folder = cache / "environments" / f"build-{sys.version_info[0]}.{sys.version_info[1]}-{'-'.join(TOOLS).replace('==', '-')}"
-    with places.lock(folder):
-        if not (folder / _COMPLETE).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            tell("making the build environment")
-            _run([sys.executable, "-m", "venv", str(folder)], {}, "making the build environment")
-            _run([str(folder / "bin/python"), "-m", "pip", "install", "--quiet", *TOOLS], {}, "installing the build tools")
-            (folder / _COMPLETE).touch()
-    return folder / "bin/python"
+    name = f"build-{sys.version_info[0]}.{sys.version_info[1]}-{'-'.join(TOOLS).replace('==', '-')}"
+    return environment.made(cache, name, {"installing the build tools": TOOLS}, tell)
 
 
 def build(recipe: Recipe, files: Callable[[Path], None], version: Version, python: Path, out: Path) -> Path:
@@ -84,7 +75,7 @@ def build(recipe: Recipe, files: Callable[[Path], None], version: Version, pytho
         env |= {"SOURCE_DATE_EPOCH": _EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
         command = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
         with _umask():
-            _run([*command, "--wheel-dir", str(out), str(tree)], env, "the upstream's build")
+            _run([*command, "--wheel-dir", str(out), str(tree)], env)
     made = sorted(out.glob("*.whl"))
     if len(made) != 1:
         raise StackError(f"the upstream's build made {len(made)} wheels", "this is a defect of the recipe: please report it")
@@ -111,9 +102,9 @@ def _set_version(file: Path, line: str, version: Version) -> None:
     file.write_text(changed, encoding="utf-8")
 
 
-def _run(command: list[str], env: Mapping[str, str], what: str) -> None:
-    done = subprocess.run(command, env=dict(env) or None, capture_output=True, text=True, check=False)
+def _run(command: list[str], env: Mapping[str, str]) -> None:
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         said = next((line for line in lines if any(mark in line for mark in _MARKED)), lines[-1] if lines else "no message")
-        raise StackError(f"{what} failed: {said[:300]}", "check the network and disk space, and the patches")
+        raise StackError(f"the upstream's build failed: {said[:300]}", "check the network and disk space, and the patches")

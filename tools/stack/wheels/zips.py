@@ -8,15 +8,16 @@ bytes with every release of zlib. Here a member that stays is copied byte by byt
 import contextlib
 import os
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from stack.model.errors import StackError
+from stack.store import cache
+from stack.wheels import metadata
 
 LIMIT = 0xFFFFFFFF
 """Bytes of a file, and of any member: beyond them a ZIP file needs extensions that no wheel has needed."""
@@ -90,6 +91,19 @@ def read(archive: zipfile.ZipFile, name: str) -> bytes:
         raise StackError(f"{Path(str(archive.filename)).name}: {name} is broken ({bad})", "fetch the wheel again") from bad
 
 
+def record(archive: zipfile.ZipFile, folder: str) -> dict[str, tuple[str, str]]:
+    """The RECORD of a wheel with that dist-info folder.
+
+    Raises:
+        StackError: it is not there, or cannot be read.
+
+    """
+    try:
+        return metadata.parsed_record(read(archive, f"{folder}/RECORD"))
+    except ValueError as bad:
+        raise StackError(f"{Path(str(archive.filename)).name}: RECORD cannot be read ({bad})", "fetch the wheel again") from bad
+
+
 def write(target: Path, source: Path, members: Iterable[Member]) -> None:
     """Write a ZIP file; it appears under its name when it is whole. The same members make the same bytes everywhere.
 
@@ -98,20 +112,11 @@ def write(target: Path, source: Path, members: Iterable[Member]) -> None:
         OSError: it cannot be written.
 
     """
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as new, source.open("rb") as old:
-            _write(new, old, source.name, members)
-            new.flush()
-            os.fsync(new.fileno())
-        part.chmod(0o644)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with source.open("rb") as old, cache.appearing(target) as new:
+        _write(new, old, source.name, members)
 
 
-def _write(new: BinaryIO, old: BinaryIO, name: str, members: Iterable[Member]) -> None:
+def _write(new: IO[bytes], old: IO[bytes], name: str, members: Iterable[Member]) -> None:
     central: list[bytes] = []
     for member in members:
         start = new.tell()
@@ -145,7 +150,7 @@ def _head(member: Member) -> tuple[int, int, int, int, int, int, int]:
     return flags, info.compress_type, time, date, info.CRC, info.compress_size, info.file_size
 
 
-def _copy(new: BinaryIO, old: BinaryIO, name: str, info: zipfile.ZipInfo) -> None:
+def _copy(new: IO[bytes], old: IO[bytes], name: str, info: zipfile.ZipInfo) -> None:
     old.seek(info.header_offset)
     head = old.read(_LOCAL.size)
     if len(head) < _LOCAL.size or head[:4] != b"PK\3\4":

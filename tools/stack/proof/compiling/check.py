@@ -19,6 +19,7 @@ from stack.proof.compiling.instantiations import Instantiation
 from stack.proof.compiling.layers import Layer, Layers
 from stack.proof.compiling.selection import Absent, Selection, Wanted
 from stack.proof.compiling.toolkit import Toolkit
+from stack.store import cache as places
 
 
 class State(StrEnum):
@@ -92,7 +93,7 @@ def check(stores: Stores, asked: Asked) -> Report:
     uncovered: list[tuple[PatchRef, str]] = []
     unlisted: dict[str, str] = {}
     for pin in stores.stack.pins:
-        names = {pin.upstream, *(one.upstream for one in layers.vendored_in(stores, pin))}
+        names = {pin.upstream, *(one.upstream for one in stores.stack.pins.vendored_in(pin.upstream))}
         if pin.within is not None or not (asked.unit or any(ref.upstream in names for ref in refs)):
             continue
         layered = layers.of(stores, pin)
@@ -181,7 +182,5 @@ def _cut(source: Path, kept: Instantiation, cache: Path) -> Path:
     place = cache / "compiling" / "cut" / hashlib.sha256(text.encode()).hexdigest()[:16] / source.name
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=place.parent, delete=False) as part:
-            part.write(text)
-        Path(part.name).rename(place)
+        places.put(place, text.encode())
     return place

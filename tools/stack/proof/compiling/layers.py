@@ -48,17 +48,12 @@ def of(stores: Stores, pin: Pin) -> Layers:
     base = stores.base(pin.upstream)
     layers = _own(objects, base, stores.stack.order(pin.upstream))
     tip = layers[-1].after if layers else objects.tree_of(base)
-    for vendored in vendored_in(stores, pin):
+    for vendored in stores.stack.pins.vendored_in(pin.upstream):
         assert vendored.within is not None
         inner = _own(objects, stores.base(vendored.upstream), stores.stack.order(vendored.upstream))
         layers += [_grafted(objects, tip, vendored.within.path, layer) for layer in inner]
         tip = layers[-1].after if layers else tip
     return Layers(pin.upstream, objects.tree_of(base), tuple(layers))
-
-
-def vendored_in(stores: Stores, pin: Pin) -> tuple[Pin, ...]:
-    """The upstreams that another one's tree holds."""
-    return tuple(one for one in stores.stack.pins if one.within is not None and one.within.upstream == pin.upstream)
 
 
 def has_units(stores: Stores, layers: Layers) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from packaging.version import Version
 
 from stack.model.errors import StackError
+from stack.proof import environment
 from stack.store import cache as places
 
 Tell = Callable[[str], None]
@@ -159,9 +160,8 @@ def _download(requirements: tuple[str, ...], folder: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
         raise StackError(
-            f"pip cannot download {', '.join(requirements)}: {said[0] if said else 'no message'}",
+            f"pip cannot download {', '.join(requirements)}: {environment.first_error(done.stderr)}",
             "check the network and disk space, or put nvcc, cuobjdump and nvdisasm on PATH",
         )
 
