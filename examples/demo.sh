@@ -25,4 +25,4 @@ show stack rebase vllm --onto v0.33.0 --with-required
 show stack pins show
 show stack lint
 show stack undo
-show stack status
+show stack pins show
