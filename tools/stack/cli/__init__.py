@@ -27,6 +27,8 @@ from stack.cli import (
     status,
     triage,
     undo,
+    validate,
+    verdict,
     wheel,
 )
 from stack.cli.common import Options
@@ -67,6 +69,8 @@ VERBS = (
     triage,
     build,
     wheel,
+    validate,
+    verdict,
     undo,
 )
 for verb in VERBS:

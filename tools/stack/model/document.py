@@ -3,6 +3,7 @@
 
 import difflib
 import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -73,6 +74,52 @@ class Table:
         """Like `text`, None where the key is absent."""
         self._asked.add(key)
         return self.text(key, pattern=pattern, meaning=meaning) if key in self._values else None
+
+    def given(self, key: str) -> bool:
+        """Whether a key has a value; JSON's null is none."""
+        self._asked.add(key)
+        return self._values.get(key) is not None
+
+    def is_text(self, key: str) -> bool:
+        """Whether a key's value is a string, where numbers are allowed, too."""
+        return isinstance(self._values.get(key), str)
+
+    def number(self, key: str) -> float:
+        """A required number; an integer stays one.
+
+        Raises:
+            StackError: missing, no number, or not finite.
+
+        """
+        value = self._required(key)
+        # Written so that NaN is refused, too.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+            raise self.error(key, f"is {value!r:.60}", "it has to be a number")
+        return value
+
+    def whole(self, key: str) -> int:
+        """A required integer from 0.
+
+        Raises:
+            StackError: missing, no integer, or negative.
+
+        """
+        value = self.number(key)
+        if not isinstance(value, int) or value < 0:
+            raise self.error(key, f"is {value!r}", "it has to be a whole number from 0")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """A required truth value.
+
+        Raises:
+            StackError: missing, or neither true nor false.
+
+        """
+        value = self._required(key)
+        if not isinstance(value, bool):
+            raise self.error(key, f"is {value!r}", "it has to be true or false")
+        return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of strings, empty where the key is absent.

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stack.model import stack
+from stack.model.errors import StackError
+from stack.model.stack import Stack
+from stack.model.verdict import Case, Outcome, Verdict, load
+from validation.suite import Asked, Job, Subject, run
+
+from ..model.making import FILES, patch, write
+
+NAMES = ("kernels/one", "kernels/two", "kernels/far")
+ENDS = {"kernels/one": Outcome.PASSED, "kernels/two": Outcome.FAILED, "kernels/far": Outcome.NOT_RUN}
+
+
+@pytest.fixture
+def carried(tmp_path: Path) -> Stack:
+    write(tmp_path, FILES)
+    return stack.load(tmp_path)
+
+
+class Counting:
+    """A suite that notes which of its cases ran; it breaks off before `until`."""
+
+    def __init__(self, until: str = "") -> None:
+        self.ran: list[str] = []
+        self.until = until
+
+    def __call__(self, job: Job) -> Iterator[Case]:
+        for name in filter(job.wants, NAMES):
+            if name == self.until:
+                raise KeyboardInterrupt
+            self.ran.append(name)
+            yield Case(name, ENDS[name], "" if ENDS[name] is Outcome.PASSED else "of some reason")
+
+
+def ended(verdict: Verdict) -> dict[str, Outcome]:
+    return {case.name: case.outcome for case in verdict.cases}
+
+
+def test_a_run_is_written_as_it_was_handed_back(carried: Stack, tmp_path: Path) -> None:
+    out = tmp_path / "deep/er/verdict.json"
+    verdict = run(carried, Counting(), Subject(), Asked(out))
+    assert load(out) == verdict
+    assert verdict.whole
+    assert ended(verdict) == ENDS
+
+
+def test_only_what_is_asked_for_runs(carried: Stack, tmp_path: Path) -> None:
+    suite = Counting()
+    run(carried, suite, Subject(), Asked(tmp_path / "v.json", only=("*/o*", "*/far")))
+    assert suite.ran == ["kernels/one", "kernels/far"]
+    with pytest.raises(StackError, match=r"no case matches \*/nothing"):
+        run(carried, suite, Subject(), Asked(tmp_path / "w.json", only=("*/nothing",)))
+
+
+def test_a_broken_run_is_not_whole_and_is_resumed_where_it_broke(carried: Stack, tmp_path: Path) -> None:
+    out = tmp_path / "v.json"
+    with pytest.raises(KeyboardInterrupt):
+        run(carried, Counting(until="kernels/two"), Subject(), Asked(out))
+    assert not load(out).whole
+    assert ended(load(out)) == {"kernels/one": Outcome.PASSED}
+    suite = Counting()
+    verdict = run(carried, suite, Subject(), Asked(out, resume=True))
+    assert suite.ran == ["kernels/two", "kernels/far"]
+    assert verdict.whole
+    assert ended(verdict) == ENDS
+
+
+def test_finished_cases_are_not_run_again_what_was_not_run_is_tried_again(carried: Stack, tmp_path: Path) -> None:
+    run(carried, Counting(), Subject(), Asked(tmp_path / "v.json"))
+    suite = Counting()
+    run(carried, suite, Subject(), Asked(tmp_path / "v.json", resume=True))
+    assert suite.ran == ["kernels/far"]
+    run(carried, suite := Counting(), Subject(), Asked(tmp_path / "v.json"))
+    assert suite.ran == list(NAMES)
+
+
+def test_cases_of_another_stack_or_subject_count_for_nothing(carried: Stack, tmp_path: Path) -> None:
+    out = tmp_path / "v.json"
+    run(carried, Counting(), Subject(), Asked(out))
+    suite = Counting()
+    run(carried, suite, Subject(versions={"torch": "2.13.0"}), Asked(out, resume=True))
+    assert suite.ran == list(NAMES)
+    other = tmp_path / "other"
+    write(other, {**FILES, "stacks/gating/vllm/gate-kernels.patch": patch(line="newer")})
+    run(stack.load(other), suite := Counting(), Subject(versions={"torch": "2.13.0"}), Asked(out, resume=True))
+    assert suite.ran == list(NAMES)
+
+
+def test_a_case_that_comes_twice_is_a_defect(carried: Stack, tmp_path: Path) -> None:
+    case = Case("kernels/one", Outcome.PASSED)
+    with pytest.raises(StackError, match="kernels/one ran twice"):
+        run(carried, lambda job: [case, replace(case)], Subject(), Asked(tmp_path / "v.json"))

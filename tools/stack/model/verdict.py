@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict: the recorded outcome of one validation on one machine, bound to a stack digest; read strictly.
+
+A verdict comes from other machines and is believed by a release, so it carries a digest of itself, and whatever is not
+exactly of this form is refused: unknown, missing or doubled keys, numbers that are none, cases that contradict themselves.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from stack.model.document import Table
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+
+SCHEMA = 1
+LIMIT = 16 * 1024 * 1024
+"""Bytes of the largest verdict that is read: a thousand times what one takes."""
+
+NAME = r"[a-z][a-z0-9-]*(/[A-Za-z0-9][A-Za-z0-9._+=,:@*-]*)+"
+"""A case: its suite, then what it is about, from the general to the particular: `kernels/moe/mxfp4-cpu/m=33`."""
+_NEEDS = r"[a-z][a-z0-9_-]*"
+_LABEL = r"[A-Za-z0-9][A-Za-z0-9 ._+=@/|()-]*"
+_SHA256 = r"[0-9a-f]{64}"
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+# Texts come from servers and other machines and are shown on terminals: nothing in them may steer one.
+_LINE = r"[^\x00-\x1f\x7f-\x9f]*"
+_WORDS = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*"
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Outcome(StrEnum):
+    """How a case ended; what could not run here has not passed."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not-run"
+
+
+class Weights(StrEnum):
+    """What a server had loaded. With dummy weights of the real dimensions speed and path are real, text is not."""
+
+    REAL = "real"
+    DUMMY = "dummy"
+    TINY = "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One check with its outcome.
+
+    `why` says what failed or why it did not run, and is empty where it passed. `needs` is what a machine must have for it
+    (`cpu`, `sm90`, `sm121`, …). `bar` is the bound that decided, in the unit of what was measured; `margins` say how far
+    away the good result and the nearest wrong one were.
+    """
+
+    name: str
+    outcome: Outcome
+    why: str = ""
+    needs: tuple[str, ...] = ()
+    measured: Mapping[str, float | str] = field(default_factory=lambda: MappingProxyType({}))
+    bar: float | None = None
+    margins: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    seconds: float = 0.0
+
+    @property
+    def suite(self) -> str:
+        """The first part of its name: `kernels`, `serve`, `bench`, `quality`."""
+        return self.name.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU: `capability` as in 12.1, `memory` in bytes, or None where it is the machine's own (GB10)."""
+
+    name: str
+    capability: str
+    memory: int | None
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where a validation ran; `memory` in bytes, `flags` of the CPU as the kernel names them, `cuda` as the driver offers it."""
+
+    system: str
+    architecture: str
+    cpu: str
+    cores: int
+    memory: int
+    flags: tuple[str, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
+    cuda: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """An upstream as the validated stack pins it."""
+
+    commit: str
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One validation on one machine. `whole` is false until its last case is in: a run that was killed decides nothing."""
+
+    stack: Sha256
+    pins: Mapping[str, Pinned]
+    made: str
+    machine: Machine
+    versions: Mapping[str, str]
+    cases: tuple[Case, ...]
+    recipe: str | None = None
+    weights: Weights | None = None
+    whole: bool = True
+
+
+def write(verdict: Verdict) -> bytes:
+    """The bytes of `verdict.json`, with the digest of everything else in them.
+
+    Raises:
+        StackError: the verdict is not one that could be read again.
+
+    """
+    data = (json.dumps(as_json(verdict), indent=1, ensure_ascii=False) + "\n").encode()
+    read(data, "the verdict")
+    return data
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """What `verdict.json` holds, with the digest of everything else in it."""
+    content = _content(verdict)
+    return content | {"digest": _digest(content)}
+
+
+def load(path: Path) -> Verdict:
+    """Read a verdict's file.
+
+    Raises:
+        StackError: it cannot be read, is no verdict of this schema, or is not as it was written.
+
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LIMIT + 1)
+    except OSError as failed:
+        raise StackError(f"{path} cannot be read ({failed.strerror})", "name a verdict's file") from failed
+    return read(data, str(path))
+
+
+def read(data: bytes, where: str) -> Verdict:
+    """A verdict from its bytes; `where` names them in errors.
+
+    Raises:
+        StackError: it is no verdict of this schema, or not as it was written.
+
+    """
+    content = parse(data, where)
+    table = Table(content, file=Path(where))
+    schema = table.whole("schema")
+    if schema != SCHEMA:
+        raise table.error("schema", f"is {schema}, this stack reads {SCHEMA}", "validate again with this stack")
+    if table.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits") != _digest(content):
+        raise StackError(f"{where} is not as it was written: its digest is another", "validate again; verdicts are not edited")
+    stack = table.table("stack")
+    verdict = Verdict(
+        stack=Sha256(stack.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits")),
+        pins=_pins(stack.table("pins")),
+        made=table.text("made", pattern=_TIME, meaning="a time in UTC such as 2026-11-21T21:40:00Z"),
+        machine=_machine(table.table("machine")),
+        versions=_texts(table.table("versions")),
+        recipe=_line(table, "recipe") if table.given("recipe") else None,
+        weights=_weights(table),
+        whole=table.flag("whole"),
+        cases=tuple(case(one) for one in table.tables("cases")),
+    )
+    stack.finish()
+    table.finish()
+    _check_once(verdict.cases, where)
+    return verdict
+
+
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """A JSON object from bytes that nobody vouches for.
+
+    Raises:
+        StackError: too large, not JSON, no object, a key twice, NaN or infinity.
+
+    """
+    if len(data) > LIMIT:
+        raise StackError(f"{where} is larger than {LIMIT // 2**20} MiB", "no verdict is")
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as bad:
+        said = str(bad) if not isinstance(bad, RecursionError) else "nested too deeply"
+        raise StackError(f"{where} is not whole, strict JSON ({said})", "fetch or make it again") from bad
+    if not isinstance(value, dict):
+        raise StackError(f"{where} is no JSON object", "fetch or make it again")
+    return value
+
+
+def case(table: Table) -> Case:
+    """A case from its JSON form.
+
+    Raises:
+        StackError: of another form, or it contradicts itself.
+
+    """
+    one = Case(
+        name=table.text("name", pattern=NAME, meaning="like suite/subject/detail"),
+        outcome=Outcome(table.text("outcome", pattern="|".join(Outcome), meaning=" or ".join(Outcome))),
+        why=table.text("why", pattern=_WORDS, meaning="text without control characters"),
+        needs=table.texts("needs"),
+        measured=_measured(table.table("measured")),
+        bar=table.number("bar") if table.given("bar") else None,
+        margins=_numbers(table.table("margins")),
+        seconds=table.number("seconds"),
+    )
+    table.finish()
+    if any(not re.fullmatch(_NEEDS, need) for need in one.needs):
+        raise table.error("needs", f"is {list(one.needs)}", "name what a machine has to have: cpu, sm90, sm121")
+    if bool(one.why.strip()) == (one.outcome is Outcome.PASSED):
+        raise table.error("why", f"goes ill with {one.outcome}", "it says what failed or was not run, and nothing else")
+    if one.seconds < 0:
+        raise table.error("seconds", f"is {one.seconds}", "no case takes less than no time")
+    return one
+
+
+def case_json(one: Case) -> dict[str, Any]:
+    """The JSON form of a case; `case` reads it.
+
+    Control characters, such as the colours of a log, become question marks; a number that is none becomes its name.
+    """
+    return {
+        "name": one.name,
+        "outcome": one.outcome.value,
+        "why": _STEERING.sub("?", one.why),
+        "needs": list(one.needs),
+        "measured": {key: _measure(value) for key, value in one.measured.items()},
+        "bar": one.bar,
+        "margins": dict(one.margins),
+        "seconds": round(one.seconds, 3),
+    }
+
+
+def _measure(value: float | str) -> float | str:
+    if isinstance(value, str):
+        return _STEERING.sub("?", " ".join(value.splitlines()))
+    return value if math.isfinite(value) else str(value)
+
+
+def _content(verdict: Verdict) -> dict[str, Any]:
+    machine = verdict.machine
+    return {
+        "schema": SCHEMA,
+        "stack": {
+            "digest": verdict.stack,
+            "pins": {name: {"tag": pin.tag, "commit": pin.commit} for name, pin in verdict.pins.items()},
+        },
+        "made": verdict.made,
+        "whole": verdict.whole,
+        "machine": {
+            "system": machine.system,
+            "architecture": machine.architecture,
+            "cpu": machine.cpu,
+            "cores": machine.cores,
+            "memory": machine.memory,
+            "flags": list(machine.flags),
+            "gpus": [
+                {"name": gpu.name, "capability": gpu.capability, "memory": gpu.memory, "driver": gpu.driver}
+                for gpu in machine.gpus
+            ],
+            "cuda": machine.cuda,
+        },
+        "versions": dict(verdict.versions),
+        "recipe": verdict.recipe,
+        "weights": verdict.weights.value if verdict.weights else None,
+        "cases": [case_json(one) for one in verdict.cases],
+    }
+
+
+def _digest(content: Mapping[str, Any]) -> Sha256:
+    """SHA-256 over all but the digest itself; layout and order of keys do not count."""
+    rest = {key: value for key, value in content.items() if key != "digest"}
+    canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return Sha256(hashlib.sha256(canonical.encode("ascii")).hexdigest())
+
+
+def _machine(table: Table) -> Machine:
+    machine = Machine(
+        system=_line(table, "system"),
+        architecture=_line(table, "architecture"),
+        cpu=_line(table, "cpu"),
+        cores=table.whole("cores"),
+        memory=table.whole("memory"),
+        flags=table.texts("flags"),
+        gpus=tuple(_gpu(one) for one in table.tables("gpus")),
+        cuda=_line(table, "cuda") if table.given("cuda") else None,
+    )
+    table.finish()
+    return machine
+
+
+def _gpu(table: Table) -> Gpu:
+    capability = table.text("capability", pattern=r"\d+\.\d+", meaning="a compute capability such as 12.1")
+    memory = table.whole("memory") if table.given("memory") else None
+    gpu = Gpu(_line(table, "name"), capability, memory, _line(table, "driver"))
+    table.finish()
+    return gpu
+
+
+def _pins(table: Table) -> Mapping[str, Pinned]:
+    found = {}
+    for name in table:
+        one = table.table(name)
+        commit = one.text("commit", pattern=r"[0-9a-f]{7,40}", meaning="a commit")
+        found[name] = Pinned(commit, _line(one, "tag") if one.given("tag") else None)
+        one.finish()
+    return MappingProxyType(found)
+
+
+def _weights(table: Table) -> Weights | None:
+    if not table.given("weights"):
+        return None
+    return Weights(table.text("weights", pattern="|".join(Weights), meaning=" or ".join(Weights)))
+
+
+def _line(table: Table, key: str) -> str:
+    return table.text(key, pattern=_LINE, meaning="one line of text")
+
+
+def _texts(table: Table) -> Mapping[str, str]:
+    return MappingProxyType({_label(table, key): _line(table, key) for key in table})
+
+
+def _numbers(table: Table) -> Mapping[str, float]:
+    return MappingProxyType({_label(table, key): table.number(key) for key in table})
+
+
+def _measured(table: Table) -> Mapping[str, float | str]:
+    return MappingProxyType(
+        {_label(table, key): _line(table, key) if table.is_text(key) else table.number(key) for key in table}
+    )
+
+
+def _label(table: Table, key: str) -> str:
+    if not re.fullmatch(_LABEL, key):
+        raise table.error(repr(key), "is an odd name", "use letters, digits and blanks")
+    return key
+
+
+def _check_once(cases: tuple[Case, ...], where: str) -> None:
+    names: set[str] = set()
+    for one in cases:
+        if one.name in names:
+            raise StackError(f"{where} has the case {one.name} twice", "validate again")
+        names.add(one.name)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has a key twice")
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation runs on: CPU, memory, GPUs, driver, and the versions that every verdict names."""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from stack.model.verdict import Gpu, Machine
+
+_QUERY = ("--query-gpu=name,compute_cap,memory.total,driver_version", "--format=csv,noheader,nounits")
+_WAIT = 30.0
+"""Seconds that the driver's tool may take: a hung driver is as good as none."""
+_COUNTED = (".py", ".toml", ".txt")
+
+
+def here() -> Machine:
+    """This machine."""
+    text = _text(Path("/proc/cpuinfo"))
+    said = _nvidia_smi(*_QUERY)
+    cuda = re.search(r"CUDA Version: (\d+\.\d+)", _nvidia_smi()) if said else None
+    return Machine(
+        system=f"{platform.system()} {platform.release()}",
+        architecture=platform.machine(),
+        cpu=_field(text, "model name") or platform.processor() or platform.machine(),
+        cores=len(os.sched_getaffinity(0)),
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        # x86 has flags, Arm has Features.
+        flags=tuple(sorted(set((_field(text, "flags") or _field(text, "Features") or "").split()))),
+        gpus=tuple(gpu for line in said.splitlines() if (gpu := gpu_of(line)) is not None),
+        cuda=cuda.group(1) if cuda else None,
+    )
+
+
+def gpu_of(line: str) -> Gpu | None:
+    """A GPU from a line of nvidia-smi: name, compute capability, MiB, driver; None where the line is no such thing."""
+    parts = [part.strip() for part in line.split(",")]
+    if len(parts) != 4 or not re.fullmatch(r"\d+\.\d+", parts[1]):
+        return None
+    # A GPU that shares the machine's memory says "[N/A]".
+    return Gpu(parts[0], parts[1], int(parts[2]) * 2**20 if parts[2].isdigit() else None, parts[3])
+
+
+def code() -> str:
+    """Twelve digits that change with the validation's own code, recipes and gates: other code, other cases."""
+    folder = Path(__file__).parent
+    files = sorted(path for path in folder.rglob("*") if path.suffix in _COUNTED and path.is_file())
+    hashes = [f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]
+
+
+def _nvidia_smi(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, check=False, timeout=_WAIT)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "" if done.returncode else done.stdout
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _field(cpuinfo: str, name: str) -> str | None:
+    found = re.search(rf"^{name}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    return found.group(1).strip() if found else None

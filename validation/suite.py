@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a suite: which of its cases are asked for, which are known already, and the verdict that grows with each."""
+
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+
+import stack
+from stack.model import digest
+from stack.model.errors import StackError
+from stack.model.stack import Stack
+from stack.model.verdict import Case, Outcome, Pinned, Verdict, Weights, load, write
+from stack.store import cache as places
+from stack.store.sources import Progress
+from validation import machine
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a suite is asked for. `known` are the cases of an earlier run that need not run again, by name."""
+
+    only: tuple[str, ...] = ()
+    known: Mapping[str, Case] = field(default_factory=lambda: MappingProxyType({}))
+    tell: Progress | None = None
+
+    def wants(self, name: str) -> bool:
+        """Whether a case has to run: it is asked for, and its outcome is not known."""
+        return name not in self.known and (not self.only or any(fnmatchcase(name, glob) for glob in self.only))
+
+    def step(self, name: str, done: int, total: int | None) -> None:
+        """Show progress: of the step so named, `done` of `total` (None: nobody knows)."""
+        if self.tell is not None:
+            self.tell(name, done, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is validated, beside the stack: by which recipe, with which weights, and versions of what runs it."""
+
+    recipe: str | None = None
+    weights: Weights | None = None
+    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+Suite = Callable[[Job], Iterable[Case]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Where the verdict goes, and which cases: all, or those whose names match one of `only`."""
+
+    out: Path
+    only: tuple[str, ...] = ()
+    resume: bool = False
+    tell: Progress | None = None
+
+
+def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict:
+    """Run a suite; the verdict is written after each case, so that what is killed can be resumed.
+
+    Raises:
+        StackError: no case matches, the suite hands a case back twice, or the verdict cannot be written.
+
+    """
+    verdict = _begun(carried, subject)
+    known = _known(verdict, asked.out) if asked.resume else {}
+    cases = dict(known)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    for case in suite(Job(asked.only, MappingProxyType(known), asked.tell)):
+        if case.name in cases:
+            raise StackError(f"the case {case.name} ran twice", "this is a defect of the suite, please report it")
+        cases[case.name] = case
+        verdict = replace(verdict, cases=tuple(cases.values()))
+        places.put(asked.out, write(verdict))
+    if not cases:
+        raise StackError(f"no case matches {' '.join(asked.only)}" if asked.only else "the suite has no case", "see --help")
+    verdict = replace(verdict, cases=tuple(cases.values()), whole=True)
+    places.put(asked.out, write(verdict))
+    return verdict
+
+
+def _begun(carried: Stack, subject: Subject) -> Verdict:
+    versions = {"stack": stack.__version__, "python": platform.python_version(), "validation": machine.code()}
+    return Verdict(
+        stack=digest.of(carried),
+        pins=MappingProxyType({pin.upstream: Pinned(pin.commit, pin.tag) for pin in carried.pins}),
+        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        machine=machine.here(),
+        versions=MappingProxyType(versions | dict(subject.versions)),
+        cases=(),
+        recipe=subject.recipe,
+        weights=subject.weights,
+        whole=False,
+    )
+
+
+def _known(now: Verdict, out: Path) -> dict[str, Case]:
+    """The finished cases of an earlier run of the same stack, machine, versions and subject; what was not run is tried again."""
+    if not out.exists():
+        return {}
+    before = load(out)
+    if replace(before, made=now.made, cases=(), whole=False) != now:
+        return {}
+    return {case.name: case for case in before.cases if case.outcome is not Outcome.NOT_RUN}
