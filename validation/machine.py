@@ -13,7 +13,7 @@ from stack.model.verdict import Gpu, Machine
 _QUERY = ("--query-gpu=name,compute_cap,memory.total,driver_version", "--format=csv,noheader,nounits")
 _WAIT = 30.0
 """Seconds that the driver's tool may take: a hung driver is as good as none."""
-_COUNTED = (".py", ".toml", ".txt")
+_COUNTED = ("**/*.py", "**/requirements*.txt", "recipes/*.toml")
 
 
 def here() -> Machine:
@@ -44,9 +44,9 @@ def gpu_of(line: str) -> Gpu | None:
 
 
 def code() -> str:
-    """Twelve digits that change with the validation's own code, recipes and gates: other code, other cases."""
+    """Twelve digits that change with the validation's own code, requirements and recipes: other code, other cases."""
     folder = Path(__file__).parent
-    files = sorted(path for path in folder.rglob("*") if path.suffix in _COUNTED and path.is_file())
+    files = sorted({path for glob in _COUNTED for path in folder.glob(glob)})
     hashes = [f"{path.relative_to(folder)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()[:12]
 

@@ -9,14 +9,22 @@ import click
 from stack.cli.common import json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from click.decorators import FC
 
     from stack.model.verdict import Case, Verdict
+    from validation.differing import Difference
+    from validation.gates import Judgement
 
 COLOURS = {"passed": "green", "failed": "bold red", "not-run": "yellow"}
 files_argument = click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
+
+
+def _file(name: str, metavar: str) -> "Callable[[FC], FC]":
+    return click.argument(name, metavar=metavar, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 
 
 @click.group("verdict")
@@ -79,5 +87,130 @@ def _rows(one: "Case") -> "Iterator[tuple[str, str, str, str]]":
         yield "", "", "", line
 
 
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+def _number(value: float | str | None) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else value or "-"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@command.command("diff")
+@_file("before", "A")
+@_file("after", "B")
+@json_option
+@click.pass_context
+def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> None:
+    """Compare verdict B with the earlier one A: what they are of, and how their cases ended.
+
+    Exit code 1 when something that passed in A did not pass in B.
+    """
+    from stack.model import verdict  # noqa: PLC0415
+    from validation import differing  # noqa: PLC0415
+
+    found = differing.between(verdict.load(before), verdict.load(after))
+    if as_json:
+        print_json(_difference_json(found))
+    else:
+        _print_difference(found)
+    context.exit(1 if found.lost else 0)
+
+
+def _print_difference(found: "Difference") -> None:
+    for name, (was, now) in found.subject.items():
+        click.echo(f"{name}: {_short(was)} -> {_short(now)}")
+    rows = []
+    for one in found.cases:
+        was, now = (case.outcome.value if case else "-" for case in (one.before, one.after))
+        numbers = [f"{name} {_number(old)} -> {_number(new)}" for name, old, new in one.numbers()]
+        why = one.after.why.splitlines()[:1] if one.after else []
+        rows.append((one.name, one.way.value, was, now, "; ".join([*why, *numbers])))
+    if rows:
+        print_table(("case", "", "A", "B", ""), rows, colour={"lost": "bold red", "won": "green"}.get)
+    elif not found.subject:
+        click.echo("no difference")
+
+
+def _difference_json(found: "Difference") -> dict[str, object]:
+    from stack.model.verdict import case_json  # noqa: PLC0415
+
+    return {
+        "lost": found.lost,
+        "subject": {name: {"before": was, "after": now} for name, (was, now) in found.subject.items()},
+        "cases": [
+            {
+                "name": one.name,
+                "way": one.way.value,
+                "before": case_json(one.before) if one.before else None,
+                "after": case_json(one.after) if one.after else None,
+            }
+            for one in found.cases
+        ],
+    }
+
+
+@command.command("sign")
+@_file("file", "FILE")
+@click.option(
+    "--key", type=click.Path(path_type=Path), required=True, help="OpenSSH key: a private one, or an agent's public one."
+)
+@json_option
+def sign(file: Path, key: Path, as_json: bool) -> None:
+    """Sign a verdict with an OpenSSH key (ssh-keygen -Y); the signature is FILE.sig."""
+    from stack.model import verdict  # noqa: PLC0415
+    from validation import signing  # noqa: PLC0415
+
+    verdict.load(file)
+    signature = signing.sign(file, key)
+    if as_json:
+        print_json({"signature": str(signature)})
+    else:
+        click.echo(f"signed: {signature}")
+
+
+@command.command("require")
+@files_argument
+@click.option("--gate", required=True, help="What a release needs, by its name in validation/gates.toml.")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Each verdict has to be signed by one of these (OpenSSH's allowed_signers).",
+)
+@json_option
+@click.pass_context
+def require(context: click.Context, files: tuple[Path, ...], gate: str, signers: Path | None, as_json: bool) -> None:
+    """Say whether FILES, together, are enough for a release of this very stack.
+
+    Exit code 1 when they are not: a case failed, was not run or is missing; a verdict is of another stack, of a run that did
+    not come to its end, was edited by hand, or is not signed as asked.
+    """
+    from stack.model import digest  # noqa: PLC0415
+    from validation import gates  # noqa: PLC0415
+
+    stack = context.obj.load()
+    found = gates.judge(gates.load(stack.root / gates.FILE, gate), digest.of(stack), files, signers)
+    if as_json:
+        print_json(_judgement_json(found))
+    else:
+        for problem in found.problems:
+            click.echo(problem)
+        click.echo(f"gate {gate}: {'not passed' if found.problems else 'passed'}")
+    context.exit(1 if found.problems else 0)
+
+
+def _judgement_json(found: "Judgement") -> dict[str, object]:
+    return {
+        "gate": found.gate.name,
+        "passed": not found.problems,
+        "problems": list(found.problems),
+        "cases": [
+            {
+                "names": one.wanted.names,
+                "needs": one.wanted.needs,
+                "weights": [each.value for each in one.wanted.weights],
+                "least": one.wanted.least,
+                "passed": one.passed,
+            }
+            for one in found.counts
+        ],
+    }

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack verdict` on a small world, and a verdict whose writer is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.model import digest
+from stack.model.verdict import load
+
+from ..carry.world import World
+from ..validation.making import failed, file, not_run, passed, verdict
+from .conftest import Stack
+from .test_verbs import keys, parsed
+
+GATES = '[cpu]\nhas = ["cpu"]\n[[cpu.cases]]\nnames = "kernels/*"\nleast = 1\n'
+
+
+@pytest.fixture
+def good(world: World, tmp_path: Path) -> Path:
+    (world.root / "validation").mkdir()
+    (world.root / "validation/gates.toml").write_text(GATES)
+    made = verdict(passed("kernels/one", error=0.003), not_run("kernels/far", "sm121"), stack=digest.of(world.load()))
+    return file(tmp_path, "good.json", made)
+
+
+def test_show(stack: Stack, good: Path) -> None:
+    ran = stack("verdict", "show", good)
+    assert ran.code == 0
+    assert "kernels/one" in ran.out
+    assert "error 0.003" in ran.out
+    assert ran.out.endswith("1 passed, 1 not-run\n")
+    [shown] = parsed(stack("verdict", "show", "--json", good))["verdicts"]
+    assert shown == {"file": str(good), **json.loads(good.read_text())}
+
+
+def test_require(stack: Stack, good: Path) -> None:
+    ran = stack("verdict", "require", "--gate", "cpu", good)
+    assert (ran.code, ran.out) == (0, "gate cpu: passed\n")
+    found = parsed(stack("verdict", "require", "--gate", "cpu", "--json", good))
+    assert keys(found) == "gate passed problems cases"
+    assert keys(found["cases"][0]) == "names needs weights least passed"
+    good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
+    ran = stack("verdict", "require", "--gate", "cpu", good)
+    assert ran.code == 1
+    assert ran.out.splitlines()[0] == f"{good} is not as it was written: its digest is another: validate again; " + (
+        "verdicts are not edited"
+    )
+    assert stack("verdict", "require", "--gate", "gpu", good).refused().startswith("unknown gate 'gpu'")
+    assert "not as it was written" in stack("verdict", "show", good).refused()
+
+
+def test_diff(stack: Stack, good: Path, tmp_path: Path) -> None:
+    assert stack("verdict", "diff", good, good).out == "no difference\n"
+    worse = file(tmp_path, "worse.json", verdict(failed("kernels/one")))
+    ran = stack("verdict", "diff", good, worse)
+    assert ran.code == 1
+    assert "it is wrong" in ran.out
+    ran = stack("verdict", "diff", "--json", good, worse)
+    found: Any = parsed(ran)
+    assert (ran.code, keys(found)) == (1, "lost subject cases")
+    assert keys(found["cases"][0]) == "name way before after"
+    assert stack("verdict", "diff", worse, good).code == 0
+
+
+def test_sign(stack: Stack, good: Path, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    assert parsed(stack("verdict", "sign", "--key", tmp_path / "key", "--json", good)) == {"signature": f"{good}.sig"}
+    signers = tmp_path / "signers"
+    signers.write_text(f"ada@example.org {(tmp_path / 'key.pub').read_text()}")
+    assert stack("verdict", "require", "--gate", "cpu", "--signers", signers, good).code == 0
+    good.with_name("good.json.sig").unlink()
+    ran = stack("verdict", "require", "--gate", "cpu", "--signers", signers, good)
+    assert ran.code == 1
+    assert ran.out.startswith(f"{good} is not signed")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from stack.model import stack
+from stack.model.verdict import Case, Outcome
+from validation.suite import Asked, Subject, run
+def suite(job):
+    for number in range(1000000):
+        yield Case(f"kernels/{number}", Outcome.PASSED, measured={"text": "x" * 20000})
+run(stack.load(Path(sys.argv[1])), suite, Subject(), Asked(Path(sys.argv[2])))
+"""
+
+
+@pytest.mark.slow
+def test_a_writer_that_is_killed_leaves_a_whole_file(world: World, tmp_path: Path) -> None:
+    sizes = set()
+    for turn in range(6):
+        out = tmp_path / f"{turn}/v.json"
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, world.root, out], env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
+        )
+        while not out.exists() and writer.poll() is None:
+            time.sleep(0.005)
+        time.sleep(0.07 * turn)
+        writer.send_signal(signal.SIGKILL)
+        assert writer.wait() == -signal.SIGKILL
+        found = load(out)
+        assert not found.whole
+        sizes.add(len(found.cases))
+    assert len(sizes) > 1

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+from stack.model.verdict import Verdict, Weights
+from validation import gates, signing
+
+from .making import CPU, SPARK, STACK, failed, file, not_run, passed, verdict
+
+GATES = """\
+[cpu]
+has = ["cpu"]
+[[cpu.cases]]
+names = "kernels/*"
+least = 2
+[[cpu.cases]]
+names = "serve/*"
+least = 1
+
+[sm121]
+has = ["cpu", "sm121"]
+[[sm121.cases]]
+names = "kernels/*"
+needs = "sm121"
+least = 1
+[[sm121.cases]]
+names = "serve/*"
+least = 1
+weights = ["real", "dummy"]
+"""
+GOOD = (passed("kernels/one"), passed("kernels/two", "cpu"), not_run("kernels/far", "sm121"), passed("serve/chat", "cpu"))
+SPARKS = (passed("kernels/far", "sm121"), passed("serve/chat"))
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    (tmp_path / "gates.toml").write_text(GATES)
+    return tmp_path / "gates.toml"
+
+
+def problems(toml: Path, *verdicts: Verdict, gate: str = "cpu", stack: Sha256 = STACK) -> tuple[str, ...]:
+    files = [file(toml.parent, f"{place}.json", one) for place, one in enumerate(verdicts)]
+    found = gates.judge(gates.load(toml, gate), stack, files).problems
+    return tuple(problem.replace(f"{toml.parent}/", "") for problem in found)
+
+
+def test_what_has_all_passes(toml: Path) -> None:
+    assert problems(toml, verdict(*GOOD)) == ()
+    assert problems(toml, verdict(*GOOD[:3]), verdict(GOOD[3])) == ()
+    assert problems(toml, verdict(*SPARKS, machine=SPARK, weights=Weights.DUMMY), gate="sm121") == ()
+
+
+def test_nothing_at_all_does_not_pass(toml: Path) -> None:
+    needed = ("kernels/*: 0 passed, 2 are needed", "serve/*: 0 passed, 1 are needed")
+    assert problems(toml, verdict()) == needed
+    assert problems(toml) == needed
+
+
+def test_a_case_counts_once(toml: Path) -> None:
+    one = verdict(passed("kernels/one"), passed("serve/chat"))
+    assert problems(toml, one, one) == ("kernels/*: 1 passed, 2 are needed",)
+
+
+def test_a_failure_anywhere_stops_it(toml: Path) -> None:
+    bad = verdict(failed("bench/slow"))
+    assert problems(toml, verdict(*GOOD), bad) == ("1.json: bench/slow failed: it is wrong",)
+    # It does not help that it passed elsewhere.
+    assert problems(toml, verdict(*GOOD), verdict(failed("kernels/one"))) == ("1.json: kernels/one failed: it is wrong",)
+
+
+def test_what_this_machine_could_have_run_must_have_run(toml: Path) -> None:
+    lazy = not_run("kernels/three", "cpu")
+    assert problems(toml, verdict(*GOOD, lazy)) == ("kernels/three was not run: no such machine",)
+    assert problems(toml, verdict(*GOOD, lazy), verdict(passed("kernels/three", "cpu"))) == ()
+    assert "kernels/far was not run: no such machine" in problems(toml, verdict(*GOOD), gate="sm121")
+
+
+def test_only_what_the_gate_wants_counts(toml: Path) -> None:
+    assert problems(toml, verdict(passed("kernels/one"), passed("serve/chat"), machine=SPARK), gate="sm121") == (
+        "kernels/* that need sm121: 0 passed, 1 are needed",
+        "serve/* with real or dummy weights: 0 passed, 1 are needed",
+    )
+    tiny = verdict(*SPARKS, machine=SPARK, weights=Weights.TINY)
+    assert problems(toml, tiny, gate="sm121") == ("serve/* with real or dummy weights: 0 passed, 1 are needed",)
+
+
+def test_a_gpu_that_is_not_there_passes_nothing(toml: Path) -> None:
+    claimed = verdict(*GOOD, passed("kernels/near", "sm121"), machine=CPU)
+    assert problems(toml, claimed) == ("0.json: kernels/near passed without the sm121 that it needs",)
+
+
+def test_another_stack_does_not_count(toml: Path) -> None:
+    found = problems(toml, verdict(*GOOD), stack=Sha256("b" * 64))
+    assert found[0] == "0.json is of the stack aaaaaaaaaaaa, this one is bbbbbbbbbbbb: validate this one"
+    assert len(found) == 3  # and nothing of it counts
+
+
+def test_a_run_without_an_end_does_not_count(toml: Path) -> None:
+    assert "did not come to its end" in problems(toml, verdict(*GOOD, whole=False))[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b'"why": "no such', b'"why": "No such'), (b'"schema": 1', b'"schema": 2'), (b"}", b""), (b"", b"")]
+)
+def test_a_broken_file_is_one_line(toml: Path, old: bytes, new: bytes) -> None:
+    path = file(toml.parent, "v.json", verdict(*GOOD))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(old, new) if old else data[: len(data) // 2])
+    found = gates.judge(gates.load(toml, "cpu"), STACK, [path]).problems
+    assert found[0].startswith(str(path))
+    assert len(found) == 3
+    assert not any("\n" in problem for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("least = 2", "least = 0", "least is 0: a gate that wants no case stops nothing"),
+        ("least = 2", "least = -1", "whole number from 0"),
+        ("least = 2", "", "least is missing"),
+        ("least = 2", "least = 2\nmost = 3", "most is an unknown key"),
+        ('["real", "dummy"]', '["good"]', "weights names 'good': known: real, dummy, tiny"),
+        ('needs = "sm121"', 'needs = "SM 121"', "what a machine has to have"),
+        ("[[cpu.cases]]", "[[gpu.cases]]", "cpu.cases is empty: a gate without a case stops nothing"),
+    ],
+)
+def test_a_gate_that_cannot_stop_anything_is_refused(toml: Path, old: str, new: str, said: str) -> None:
+    assert old in GATES
+    toml.write_text(GATES.replace(old, new))
+    with pytest.raises(StackError) as caught:
+        gates.load(toml, "cpu")
+    assert said in str(caught.value)
+
+
+def test_an_unknown_gate_is_refused(toml: Path) -> None:
+    with pytest.raises(StackError, match=r"unknown gate 'gpu': .* has cpu, sm121"):
+        gates.load(toml, "gpu")
+
+
+@pytest.mark.parametrize("name", ["cpu", "sm90", "sm121"])
+def test_ours_can_be_read_and_let_nothing_empty_through(name: str, tmp_path: Path) -> None:
+    gate = gates.load(Path(__file__).parents[2] / gates.FILE, name)
+    found = gates.judge(gate, STACK, [file(tmp_path, "v.json", verdict())])
+    assert len(found.problems) == len(gate.wanted)
+
+
+def key(folder: Path, name: str) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name], check=True)
+    return folder / name
+
+
+def test_a_signature_is_asked_for_where_signers_are_named(toml: Path) -> None:
+    ours, theirs = key(toml.parent, "ours"), key(toml.parent, "theirs")
+    signers = toml.parent / "allowed_signers"
+    signers.write_text(f'ada@example.org namespaces="{signing.NAMESPACE}" {ours.with_suffix(".pub").read_text()}')
+    path = file(toml.parent, "v.json", verdict(*GOOD))
+
+    def first() -> str:
+        found = gates.judge(gates.load(toml, "cpu"), STACK, [path], signers).problems
+        return found[0].replace(f"{toml.parent}/", "") if found else ""
+
+    assert first().startswith("v.json is not signed: sign it")
+    signing.sign(path, theirs)
+    assert first().startswith("v.json is signed by nobody in allowed_signers")
+    signature = signing.sign(path, ours)
+    assert first() == ""
+    assert signing.verify(path, signers) == "ada@example.org"
+    # The signature of another verdict, one for another purpose, and a broken one.
+    file(toml.parent, "v.json", verdict(*GOOD, passed("kernels/more")))
+    assert first().startswith("the signature of v.json does not hold")
+    signature.unlink()
+    subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-n", "git", "-f", ours, path], check=True)
+    assert first() != ""
+    signature.write_text("nothing of the kind")
+    assert first() != ""
+
+
+def test_a_key_that_is_none_is_one_line(toml: Path) -> None:
+    with pytest.raises(StackError, match=r"was not signed"):
+        signing.sign(toml, toml)
