@@ -24,7 +24,7 @@ from stack.model.stack import load
 from stack.proof import trees
 from stack.store import cache
 from stack.wheels import building, source
-from stack.wheels.building import Asked
+from stack.wheels.decision import Asked, decide
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,7 +71,7 @@ def _overlaid(stores: Stores, asked: Asked, out: Path) -> Path:
 
 
 def _build(stores: Stores, asked: Asked, out: Path) -> Path:
-    [one] = building.build(stores, asked, building.decide(stores, asked), out)
+    [one] = building.build(stores, asked, decide(stores, asked), out)
     return one.path
 
 

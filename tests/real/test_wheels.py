@@ -15,6 +15,7 @@ from packaging.utils import parse_wheel_filename
 
 from stack.carry.bases import Place, Stores
 from stack.model.stack import load
+from stack.proof import proving
 from stack.store import cache, registry
 
 from ..cli.conftest import SCRIPT
@@ -93,3 +94,17 @@ def test_flashinfer_from_its_sources(tmp_path: Path) -> None:
         file.unlink()
     again = built("flashinfer", "--out", tmp_path / "two", umask=0o077)
     assert hashlib.sha256(again.read_bytes()).hexdigest() == first
+
+
+def test_targets_of_vllm_for_no_device(tmp_path: Path) -> None:
+    """The two smallest of the real CMake targets, compiled and linked against the proofs' torch."""
+    with Stores(load(ROOT), Place(cache.root())) as stores:
+        python = proving.interpreter(stores, proving.proofs(stores, ())[0])
+    options = ("--mode", "source", "--device", "empty", "--target", "spinloop", "--target", "fs_io_C", "--python", python)
+    said = json.loads(stack("build", "wheels", "vllm", *options, "--out", tmp_path, "--json"))
+    names = {Path(one["file"]).relative_to(tmp_path).as_posix() for one in said["libraries"]}
+    assert names == {"vllm/spinloop.abi3.so", "vllm/fs_io_C.abi3.so"}
+    script = "import torch, spinloop, fs_io_C; print(*(name for name in dir(fs_io_C) if not name.startswith('_')))"
+    done = subprocess.run([python, "-c", script], cwd=tmp_path / "vllm", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()

@@ -17,6 +17,7 @@ import pytest
 from packaging.version import Version
 
 from stack.model import digest
+from stack.store import cache
 from stack.wheels import metadata
 
 from ..carry.world import GAMMA_PATCHES, World
@@ -134,7 +135,10 @@ def test_what_cannot_be_built_is_refused_before_anything_is_fetched(stack: Stack
         "alpha: the patches change compiled code"
         in stack("build", "wheels", "alpha", "--mode", "overlay", "--out", out).refused()
     )
-    assert "alpha cannot be built from source yet" in stack("build", "wheels", "alpha", "--out", out).refused()
+    assert (
+        "alpha cannot be built from source: the patches change compiled code"
+        in stack("build", "wheels", "alpha", "--out", out).refused()
+    )
     assert "beta has no wheel of its own: it is in that of alpha" in stack("build", "wheels", "beta", "--out", out).refused()
     assert "has no wheel for riscv64" in stack("build", "wheels", "gamma", "--platform", "riscv64", "--out", out).refused()
     assert "has no wheel for cp27" in stack("build", "wheels", "gamma", "--python-tag", "cp27", "--out", out).refused()
@@ -142,7 +146,10 @@ def test_what_cannot_be_built_is_refused_before_anything_is_fetched(stack: Stack
     assert "no wheel of nowhere 2.0" in stack("build", "wheels", "gamma", "--from", "nowhere", "--out", out).refused()
     assert not out.exists() or list(out.iterdir()) == []
     plan = json.loads(stack("build", "wheels", "--plan", "--json").out)["plan"]
-    assert [(one["upstream"], one["mode"]) for one in plan] == [("gamma", "overlay"), ("alpha", "source")]
+    assert [(one["upstream"], one["mode"], one["build"]) for one in plan] == [
+        ("gamma", "overlay", None),
+        ("alpha", "source", None),
+    ]
 
 
 def test_pip_installs_it(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
@@ -219,6 +226,19 @@ def test_what_was_built_is_found_again_and_what_is_damaged_is_not(
     kept.unlink()
     assert build() == (False, sha256)
     assert hashlib.sha256((tmp_path / "out" / kept.name).read_bytes()).hexdigest() == sha256
+
+
+def test_what_killed_builds_left_goes_and_what_runs_stays(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
+    left, runs = (world.cache / "wheels/built" / name for name in ("left", "runs"))
+    for folder in (left, runs):
+        folder.mkdir(parents=True)
+        (folder / ".gamma.whl.abc.part").write_bytes(b"half")
+    (tmp_path / "out").mkdir()
+    fresh = tmp_path / "out/.gamma.whl.abc.part"
+    fresh.write_bytes(b"half")
+    with cache.lock(runs):
+        assert stack("build", "wheels", "gamma", X86, "--out", tmp_path / "out").code == 0
+    assert (left.exists(), runs.exists(), fresh.exists()) == (False, True, True)
 
 
 def test_two_builds_at_once(world: World, published: Path, tmp_path: Path) -> None:
@@ -314,3 +334,11 @@ def test_options_that_fit_nothing_are_refused(stack: Stack, published: Path, tmp
     assert "--from names nosuch, which is not built" in stack("build", "wheels", "gamma", "--from", "nosuch=x", *out).refused()
     assert "has no wheel for whl" in stack("build", "wheels", "gamma", "--platform", "whl", *out).refused()
     assert "../../x" in stack("build", "wheels", "gamma", "--from", "../../x", *out).refused()
+    compiled = (("--target", "x"), ("--device", "cpu"), ("--python", sys.executable))
+    assert all(
+        "go" in (line := stack("build", "wheels", "gamma", *one, *out).refused()) and "gamma is not" in line for one in compiled
+    )
+    published = "choose among published wheels: alpha is built from its sources"
+    assert all(
+        published in stack("build", "wheels", "alpha", *one, *out).refused() for one in ((X86,), ("--python-tag", "cp38"))
+    )

@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack build wheels`: the upstreams' wheels with the patches in them."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.wheels.building import Built, Library
+    from stack.wheels.decision import Decision
+    from stack.wheels.native import Plan
 
 
 @click.group("build")
@@ -37,12 +44,35 @@ def command() -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("dist"), show_default=True, help="Where they go."
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Say how each wheel would be made, and why; build nothing.")
+@click.option(
+    "--plan", "only_plan", is_flag=True, help="Say how each wheel would be made, why, and what is missing; build nothing."
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cuda", "cpu", "empty"]),
+    default="cuda",
+    show_default=True,
+    help="What vLLM is compiled for, in its own words; empty: what is for no device.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME",
+    help="Only this CMake target of vLLM, into --out, no wheel; repeatable.",
+)
+@click.option(
+    "--python",
+    "interpreter",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compile in this interpreter's environment, in place of one in the cache.",
+)
 @json_option
 @source_option
-@click.pass_obj
+@click.pass_context
 def wheels(
-    options: Options,
+    context: click.Context,
     upstreams: tuple[str, ...],
     mode: str,
     packages: tuple[str, ...],
@@ -50,6 +80,9 @@ def wheels(
     platforms: tuple[str, ...],
     out: Path,
     only_plan: bool,
+    device: str,
+    targets: tuple[str, ...],
+    interpreter: Path | None,
     as_json: bool,
     source: str,
 ) -> None:
@@ -61,27 +94,87 @@ def wheels(
     """
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.wheels import building  # noqa: PLC0415
+    from stack.wheels.building import Built, Library  # noqa: PLC0415
+    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
+    from stack.wheels.native import Order  # noqa: PLC0415
 
+    options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        asked = building.Asked(upstreams, building.Mode(mode), _packages(packages, upstreams), platforms, python)
-        decisions = building.decide(stores, asked)
-        built = [] if only_plan else list(building.build(stores, asked, decisions, out))
+        order = Order(device, targets, interpreter)
+        asked = Asked(upstreams, Mode(mode), _packages(packages, upstreams), platforms, python, order)
+        decisions = decide(stores, asked)
+        made = [] if only_plan else list(building.build(stores, asked, decisions, out))
+    built = [one for one in made if isinstance(one, Built)]
+    libraries = [one for one in made if isinstance(one, Library)]
     if as_json:
-        plan = [
-            {"upstream": one.upstream, "mode": one.mode.value, "why": one.why, "odd": list(one.change.odd)} for one in decisions
-        ]
-        print_json({"plan": plan, "wheels": building.as_json(built)})
+        print_json(
+            {
+                "plan": [_plan_json(one) for one in decisions],
+                "wheels": building.as_json(built),
+                "libraries": [{"upstream": one.upstream, "file": str(one.path), "sha256": one.sha256} for one in libraries],
+            }
+        )
+    else:
+        for one in decisions:
+            _print_decision(one, only_plan)
+        _print(built, libraries, out)
+    context.exit(1 if only_plan and any(one.plan and one.plan.lacking for one in decisions) else 0)
+
+
+def _print_decision(one: "Decision", only_plan: bool) -> None:
+    click.echo(f"{one.upstream}: {one.mode.value}: {one.why}")
+    for path in one.change.odd:
+        click.echo(f"{one.upstream}: {path} is changed, and may matter to what is compiled")
+    plan = one.plan
+    if plan is None or not only_plan:
         return
-    for one in decisions:
-        click.echo(f"{one.upstream}: {one.mode.value}: {one.why}")
-        for path in one.change.odd:
-            click.echo(f"{one.upstream}: {path} is changed, and may matter to what is compiled")
+    for name, value in plan.environment.items():
+        click.echo(f"  {name}={value}")
+    here = plan.machine
+    click.echo(f"  {plan.jobs} compilers at once: {here.processors} processors, {here.memory / 1e9:.0f} GB of memory are free")
+    click.echo(f"  compilers start through {here.launcher}" if here.launcher else "  no sccache or ccache: nothing is reused")
+    rust = "is on PATH: the Rust frontend is built" if "cargo" in here.programs else "is not on PATH: no Rust frontend"
+    click.echo(f"  cargo {rust}")
+    python = plan.order.python or "an environment of the cache"
+    click.echo(f"  in {python} with {', '.join(plan.requirements)}")
+    for clone in plan.clones:
+        click.echo(f"  clones {clone.repository} {clone.revision}{f' (or {clone.instead})' if clone.instead else ''}")
+    for lack in plan.lacking:
+        click.echo(f"MISSING {lack}")
+
+
+def _print(built: "Sequence[Built]", libraries: "Sequence[Library]", out: Path) -> None:
     for path in dict.fromkeys(path for one in built for path in one.left_out):
         click.echo(f"not in the wheel, as it is not in the published one: {path}")
     if built:
         rows = [(own.path.name, f"{own.path.stat().st_size / 1e6:.1f} MB", "as before" if own.reused else "") for own in built]
         print_table(("wheel", "size", ""), rows)
         click.echo(f"in {out}: install one with pip, look into it with `stack wheel inspect`")
+    for one in libraries:
+        click.echo(f"{one.path} ({one.path.stat().st_size / 1e6:.1f} MB)")
+
+
+def _plan_json(one: "Decision") -> dict[str, object]:
+    return {
+        "upstream": one.upstream,
+        "mode": one.mode.value,
+        "why": one.why,
+        "odd": list(one.change.odd),
+        "build": _build_json(one.plan) if one.plan is not None else None,
+    }
+
+
+def _build_json(plan: "Plan") -> dict[str, object]:
+    return {
+        "device": plan.order.device,
+        "targets": list(plan.order.targets),
+        "environment": dict(plan.environment),
+        "jobs": plan.jobs,
+        "launcher": plan.machine.launcher,
+        "requires": list(plan.requirements),
+        "clones": [{"repository": one.repository, "revision": one.revision, "instead": one.instead} for one in plan.clones],
+        "lacking": list(plan.lacking),
+    }
 
 
 def _packages(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

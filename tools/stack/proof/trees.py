@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source trees as folders, for tools that need files: one folder a tree id, made once, never changed."""
+"""Source trees as folders, for tools that need files: one folder a tree id, made once, never changed; or one that is moved on."""
 
 import shutil
 from pathlib import Path
@@ -47,3 +47,19 @@ def write(objects: Objects, tree: TreeId, target: Path) -> None:
         git.run(["checkout-index", "--all", "--force", f"--prefix={target}/"], env=env | {"GIT_WORK_TREE": str(target)})
     finally:
         index.unlink(missing_ok=True)
+
+
+def move(objects: Objects, tree: TreeId, target: Path) -> None:
+    """Give a folder the files of a tree, and touch only those that are others: what was built of the rest stays good.
+
+    Files that a build left are kept. The folder is the caller's alone as long as this runs.
+
+    Raises:
+        GitError: a file cannot be read or written.
+
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    index = target.with_name(f"{target.name}.index")
+    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)  # of a run that was killed
+    env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
+    git.run(["read-tree", "--reset", "-u", tree], env=env)

@@ -84,22 +84,47 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
         StackError: the lock file cannot be made.
 
     """
-    place = path.with_name(f"{path.name}.lock")
+    handle = _lock_file(path)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise unwritable(place, error) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(handle):
             if waiting is not None:
                 waiting()
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def lock_if_free(path: Path) -> Iterator[bool]:
+    """Hold the lock file beside `path`, unless another process does; whether it is held.
+
+    Raises:
+        StackError: the lock file cannot be made.
+
+    """
+    handle = _lock_file(path)
+    try:
+        yield _taken(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock_file(path: Path) -> int:
+    place = path.with_name(f"{path.name}.lock")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise unwritable(place, error) from error
+
+
+def _taken(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stack import __version__
@@ -34,6 +34,8 @@ class Made:
     base_sha256: Sha256
     edited: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict)
+    """What it is made with, beside this tool: versions by name."""
 
 
 def file_name(stack: Stack) -> str:
@@ -65,7 +67,7 @@ def description(stack: Stack, made: Made) -> dict[str, Any]:
         ],
         "edited": list(made.edited),
         "left_out": list(made.left_out),
-        "tools": {"stack": __version__},
+        "tools": {"stack": __version__, **made.tools},
     }
 
 
@@ -131,7 +133,7 @@ def provenance(stack: Stack, made: Made, filename: str, sha256: Sha256) -> bytes
                     "internalParameters": {"digest": digest.of(stack)},
                     "resolvedDependencies": dependencies,
                 },
-                "runDetails": {"builder": {"id": "urn:stack", "version": {"stack": __version__}}},
+                "runDetails": {"builder": {"id": "urn:stack", "version": {"stack": __version__, **made.tools}}},
             },
         }
     )

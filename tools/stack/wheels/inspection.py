@@ -5,7 +5,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
-import subprocess
 import zipfile
 import zlib
 from collections.abc import Iterator, Set
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from stack.model.errors import StackError
+from stack.proof import interpreters
 from stack.wheels import metadata, zips
 
 _SUFFIX = "_stack.json"
@@ -105,7 +105,7 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
         StackError: it is not installed, or the interpreter does not answer.
 
     """
-    found = list(importlib.metadata.distributions(name=name, path=_paths(python)) if python else _own(name))
+    found = list(importlib.metadata.distributions(name=name, path=interpreters.paths(python)) if python else _own(name))
     if not found:
         raise StackError(f"{name} is not installed", "name a package, or a wheel's file (it ends in .whl)")
     one = found[0]
@@ -152,16 +152,6 @@ def _unlisted(folder: Path, listed: Set[str]) -> Iterator[str]:
 
 def _own(name: str) -> Iterator[importlib.metadata.Distribution]:
     yield from importlib.metadata.distributions(name=name)
-
-
-def _paths(python: Path) -> list[str]:
-    done = subprocess.run(
-        [str(python), "-I", "-c", "import json, sys; print(json.dumps(sys.path))"], capture_output=True, text=True, check=False
-    )
-    try:
-        return [str(path) for path in json.loads(done.stdout)]
-    except ValueError as bad:
-        raise StackError(f"{python} does not answer as a Python", "name an interpreter") from bad
 
 
 def _wheel_rows(path: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ from stack.proof import environment
 
 TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
 """What the backends are run with: other releases of them write other bytes."""
-_EPOCH = "315532800"
+EPOCH = "315532800"
 """1980-01-01, the first day that a ZIP file knows: a tree does not say when it was made."""
 _MARKED = ("ERROR", "error:", "RuntimeError", "ModuleNotFoundError")
 
@@ -52,6 +52,11 @@ def tools(cache: Path, tell: Callable[[str], None]) -> Path:
     return environment.made(cache, name, {"installing the build tools": TOOLS}, tell)
 
 
+def tool_versions() -> dict[str, str]:
+    """The build tools, by name."""
+    return dict(tool.split("==") for tool in TOOLS)
+
+
 def build(recipe: Recipe, files: Callable[[Path], None], version: Version, python: Path, out: Path) -> Path:
     """Build a wheel into the folder `out`; `files` fills a folder with the carried tree.
 
@@ -72,7 +77,7 @@ def build(recipe: Recipe, files: Callable[[Path], None], version: Version, pytho
             recipe.environment
         )
         env |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-        env |= {"SOURCE_DATE_EPOCH": _EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
+        env |= {"SOURCE_DATEEPOCH": EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
         command = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
         with _umask():
             _run([*command, "--wheel-dir", str(out), str(tree)], env)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
+import pytest
+from packaging.version import Version
+
+from stack.proof.compiling import jobs
+from stack.wheels import native
+from stack.wheels.machine import Machine
+
+GB = 10**9
+FIT = Machine(Version("13.0"), Version("12.2"), frozenset({"git", "patch"}), 8, 64 * GB, 100 * GB)
+NEEDS = native.RECIPES["vllm"].needs
+
+
+@pytest.mark.parametrize(
+    ("machine", "problem"),
+    [
+        (FIT, None),
+        (replace(FIT, nvcc=None), "nvcc is not on PATH"),
+        (replace(FIT, nvcc=Version("12.8")), "nvcc 12.8 does not know SM121 (install 12.9 or newer)"),
+        (replace(FIT, gxx=None), "g++ is not on PATH"),
+        (replace(FIT, gxx=Version("11.2")), "g++ 11.2 is too old (install 11.3 or newer"),
+        (replace(FIT, programs=frozenset({"git"})), "patch is not on PATH"),
+        (replace(FIT, memory=4 * GB), "memory: 4 GB are free, one compiler takes up to 8 GB"),
+        (replace(FIT, disk=5 * GB), "disk: 5 GB are free, 40 GB are needed"),
+    ],
+)
+def test_what_a_machine_lacks(machine: Machine, problem: str | None) -> None:
+    found = list(native.missing("cuda", NEEDS["cuda"], machine, ()))
+    assert len(found) == (problem is not None)
+    assert problem is None or found[0].startswith(problem)
+
+
+def test_what_is_not_for_a_gpu_takes_less() -> None:
+    small = Machine(None, Version("11.3"), frozenset(), 2, 3 * GB, 4 * GB)
+    assert list(native.missing("empty", NEEDS["empty"], small, ())) == []
+    assert [line.split(" ")[0] for line in native.missing("cpu", NEEDS["cpu"], small, ())] == ["g++", "disk:"]
+
+
+@pytest.mark.parametrize(
+    ("device", "memory", "expected"),
+    [("cuda", 64 * GB, 8), ("cuda", 3 * jobs.EACH, 3), ("cuda", GB, 1), ("empty", 6 * GB, 3)],
+)
+def test_as_many_compilers_as_fit(monkeypatch: pytest.MonkeyPatch, device: str, memory: int, expected: int) -> None:
+    monkeypatch.delenv("MAX_JOBS", raising=False)
+    assert native._jobs(device, replace(FIT, memory=memory)) == expected
+    monkeypatch.setenv("MAX_JOBS", "5")
+    assert native._jobs(device, FIT) == 5
+    monkeypatch.setenv("MAX_JOBS", "many")
+    assert native._jobs(device, replace(FIT, memory=memory)) == expected

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A build with compilers: a wheel by the upstream's own backend, or some of its CMake targets.
+
+A build works in a folder of its own in the cache, one a release, device and environment. It stays: the next build there compiles
+only what has changed, and one that was interrupted goes on.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from packaging.version import Version
+
+from stack.model.errors import StackError
+from stack.model.ids import TreeId
+from stack.proof import environment, trees
+from stack.store import cache as places
+from stack.store.objects import Objects
+from stack.store.sources import Progress
+from stack.wheels import machine
+from stack.wheels.native import CUDA, Plan
+
+_TOOLS = ("cmake==4.4.4", "ninja==1.13.2")
+"""Where those on PATH are missing or older than upstreams ask for."""
+_CMAKE = Version("3.26.1")
+_STEP = re.compile(r"^\s*\[(\d+)/(\d+)\] (.*)")
+"""How ninja says what it does: done, all, the step."""
+_ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:|^CMake Error|^ERROR:|^\w*Error: ")
+_DEFINED = re.compile(r"define_extension_target\(\s*(\w+)")
+_LIKE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
+"""Variables of the user's shell that would bring another Python into the build."""
+
+
+def interpreter(plan: Plan, cache: Path, tell: Callable[[str], None]) -> Path:
+    """The interpreter that a build runs with: the one that was named, else that of an environment in the cache.
+
+    Raises:
+        StackError: pip could not install something.
+
+    """
+    if plan.order.python is not None:
+        return plan.order.python.absolute()
+    key = hashlib.sha256(f"{sys.version_info[:2]} {' '.join(plan.requirements)}".encode()).hexdigest()[:12]
+    steps = {"installing what the build needs": plan.requirements}
+    return environment.made(cache, f"source-{key}", steps, tell)
+
+
+def place(cache: Path, upstream: str, release: str, plan: Plan, python: Path) -> Path:
+    """The folder of a build: what was compiled there fits the next one."""
+    decided = [str(python), plan.order.device, plan.environment.get("TORCH_CUDA_ARCH_LIST", ""), str(bool(plan.order.targets))]
+    key = hashlib.sha256("\0".join(decided).encode()).hexdigest()[:8]
+    return cache / "wheels" / "building" / f"{upstream}-{release}-{plan.order.device}-{key}"
+
+
+def wheel(
+    plan: Plan, objects: Objects, tree: TreeId, python: Path, folder: Path, out: Path, cache: Path, progress: Progress | None
+) -> Path:
+    """Build a wheel of a tree into the folder `out`, by the tree's own backend.
+
+    Raises:
+        StackError: the build failed; its whole output is in `folder`.
+
+    """
+    source = folder / "source"
+    trees.move(objects, tree, source)
+    for left in [*source.glob("build/lib*"), *source.glob("build/bdist*")]:
+        shutil.rmtree(left)  # setuptools would pack files into the wheel that the tree has no longer
+    command = [str(python), "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-index", "--no-build-isolation"]
+    env = _environment(plan, python, cache) | {"PIP_CONFIG_FILE": os.devnull, "FETCHCONTENT_BASE_DIR": str(folder / "clones")}
+    _run([*command, "--wheel-dir", str(out), str(source)], env, folder, progress)
+    made = sorted(out.glob("*.whl"))
+    if len(made) != 1:
+        raise StackError(f"the upstream's build made {len(made)} wheels", f"see {folder / 'log.txt'}")
+    return made[0]
+
+
+def targets(
+    plan: Plan, objects: Objects, tree: TreeId, python: Path, folder: Path, out: Path, cache: Path, progress: Progress | None
+) -> tuple[Path, ...]:
+    """Build some of a tree's CMake targets; what they install goes into the folder `out`, where a wheel would have it.
+
+    Raises:
+        StackError: no such target, or the build failed; its whole output is in `folder`.
+
+    """
+    source, build = folder / "source", folder / "build"
+    trees.move(objects, tree, source)
+    env = _environment(plan, python, cache)
+    _run(["cmake", "-S", str(source), "-B", str(build), *_options(plan, python, folder)], env, folder, progress)
+    _check(plan.order.targets, source, build, env)
+    chosen = [f"--target={name}" for name in plan.order.targets]
+    _run(["cmake", "--build", str(build), f"-j{plan.jobs}", *chosen], env, folder, progress)
+    installed = folder / "installed"
+    shutil.rmtree(installed, ignore_errors=True)
+    for name in plan.order.targets:
+        _run(["cmake", "--install", str(build), "--prefix", str(installed), "--component", name], env, folder, progress)
+    found = sorted(path for path in installed.rglob("*") if path.is_file())
+    for path in found:
+        target = out / path.relative_to(installed)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        places.put(target, path.read_bytes())
+    return tuple(out / path.relative_to(installed) for path in found)
+
+
+def _options(plan: Plan, python: Path, folder: Path) -> list[str]:
+    """How CMake is configured: as upstream's setup.py does it."""
+    found = {
+        "CMAKE_BUILD_TYPE": os.environ.get("CMAKE_BUILD_TYPE", "RelWithDebInfo"),
+        "VLLM_TARGET_DEVICE": plan.order.device,
+        "VLLM_PYTHON_EXECUTABLE": str(python),
+        "FETCHCONTENT_BASE_DIR": str(folder / "clones"),
+        "CMAKE_JOB_POOL_COMPILE:STRING": "compile",
+        "CMAKE_JOB_POOLS:STRING": f"compile={plan.jobs}",
+    }
+    if plan.order.device == CUDA:
+        found["NVCC_THREADS"] = plan.environment["NVCC_THREADS"]
+    if plan.machine.launcher:
+        found |= {f"CMAKE_{language}_COMPILER_LAUNCHER": plan.machine.launcher for language in ("C", "CXX", "CUDA")}
+    return ["-G", "Ninja", *(f"-D{name}={value}" for name, value in found.items())]
+
+
+def _check(names: Sequence[str], source: Path, build: Path, env: Mapping[str, str]) -> None:
+    """Refuse targets that CMake does not have for the device."""
+    listed = subprocess.run(
+        ["ninja", "-C", str(build), "-t", "targets", "all"], env=dict(env), capture_output=True, text=True, check=False
+    ).stdout
+    here = {line.partition(":")[0] for line in listed.splitlines()}
+    odd = [name for name in names if name not in here]
+    if odd:
+        files = [source / "CMakeLists.txt", *sorted(source.glob("cmake/**/*.cmake"))]
+        texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+        known = sorted({name for text in texts for name in _DEFINED.findall(text)} & here)
+        raise StackError(f"there is no CMake target {odd[0]} for that device", f"there are {', '.join(known) or 'none'}")
+
+
+def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
+    """The user's environment (compilers, proxies, where caches of compilers are) with the plan's; CMake and ninja are on its PATH."""
+    env = {name: value for name, value in os.environ.items() if name not in _LIKE_PYTHON} | dict(plan.environment)
+    env |= {"LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "0"}
+    if plan.machine.launcher == "ccache":
+        env["CCACHE_BASEDIR"] = str(cache)
+    # The build's own Python comes first.
+    env["PATH"] = os.pathsep.join([str(python.parent), env.get("PATH", os.defpath)])
+    version = machine.cmake(env["PATH"])
+    if version is None or version < _CMAKE or shutil.which("ninja", path=env["PATH"]) is None:
+        name = "-".join(_TOOLS).replace("==", "-")
+        tools = environment.made(cache, name, {"installing CMake and ninja": _TOOLS}, lambda _: None)
+        env["PATH"] = os.pathsep.join([str(python.parent), str(tools.parent), os.environ.get("PATH", os.defpath)])
+    return env
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, progress: Progress | None) -> None:
+    """Run a step of a build; its output goes into a log, its progress to whoever looks.
+
+    Raises:
+        StackError: it failed.
+
+    """
+    log = folder / "log.txt"
+    said: list[str] = []
+    with (
+        log.open("w", encoding="utf-8") as written,
+        subprocess.Popen(
+            command, cwd=folder, env=dict(env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as running,
+    ):
+        assert running.stdout is not None
+        for line in running.stdout:
+            written.write(line)
+            step = _STEP.match(line)
+            if step is not None and progress is not None:
+                progress("compiling", int(step[1]), int(step[2]))
+            if step is None and line.strip():
+                said.append(line.strip())
+    if running.returncode:
+        raise StackError(f"the upstream's build failed: {_first_error(said)[:300]}", f"all that it said is in {log}")
+
+
+def _first_error(said: Sequence[str]) -> str:
+    """The first line that a compiler, CMake or pip calls an error, with the next one where it says only where."""
+    for number, line in enumerate(said):
+        if _ERROR.search(line):
+            return f"{line} {said[number + 1]}" if line.endswith(":") and number + 1 < len(said) else line
+    return said[-1] if said else "no message"

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this machine brings to a build: compilers, programs, processors, memory and disk space."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from stack.proof.compiling import jobs
+
+PROGRAMS = ("cargo", "ccache", "cmake", "git", "ninja", "patch", "sccache")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Versions of the compilers (None: not on PATH), which programs are on PATH, processors; free memory and disk in bytes."""
+
+    nvcc: Version | None
+    gxx: Version | None
+    programs: frozenset[str]
+    processors: int
+    memory: int
+    disk: int
+
+    @property
+    def launcher(self) -> str | None:
+        """What compilers are started through, so that what was compiled before is not again; vLLM prefers sccache, too."""
+        return next((name for name in ("sccache", "ccache") if name in self.programs), None)
+
+
+def look(folder: Path) -> Machine:
+    """What is there; `folder` is where builds go, or will."""
+    place = next(one for one in (folder, *folder.parents) if one.exists())
+    return Machine(
+        nvcc=_version("nvcc", "--version", pattern=r"release (\d+\.\d+)"),
+        gxx=_version(os.environ.get("CXX", "g++"), "-dumpfullversion", "-dumpversion", pattern=r"(\d+(?:\.\d+)*)"),
+        programs=frozenset(found(PROGRAMS)),
+        processors=len(os.sched_getaffinity(0)),
+        memory=jobs.available_memory(),
+        disk=shutil.disk_usage(place).free,
+    )
+
+
+def found(names: Iterable[str]) -> Iterable[str]:
+    """Those of some programs that are on PATH."""
+    return (name for name in names if shutil.which(name))
+
+
+def cmake(path: str) -> Version | None:
+    """The version of the CMake on a PATH."""
+    return _version("cmake", "--version", pattern=r"version (\d+\.\d+(?:\.\d+)?)", path=path)
+
+
+def _version(program: str, *arguments: str, pattern: str, path: str | None = None) -> Version | None:
+    place = shutil.which(program, path=path)
+    if place is None:
+        return None
+    said = subprocess.run([place, *arguments], capture_output=True, text=True, check=False).stdout
+    match = re.search(pattern, said)
+    return Version(match[1]) if match else None
