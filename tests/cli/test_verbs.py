@@ -2,6 +2,7 @@
 """Every verb on a small world: what it prints, its JSON as docs/json.md promises it, and its exit code."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -292,3 +293,26 @@ def test_a_pipe_gets_no_colours_and_no_progress(world: World) -> None:
         assert (ran.code, ran.err) == (0, "")
         assert "\x1b" not in ran.out
         assert all(line == line.rstrip() for line in ran.out.splitlines())
+
+
+def test_cache(stack: Stack, world: World) -> None:
+    stack("status")
+    ran = stack("cache", "show")
+    assert ran.code == 0
+    assert re.search(r"upstreams +\d+ +\d+\.\d [GM]B", ran.out)
+    found = parsed(stack("cache", "show", "--json"))
+    assert {keys(entry) for entry in found["entries"]} == {"path kind size used"}
+    place = Path(found["cache"]) / "trees/old"
+    place.mkdir(parents=True)
+    (place / "file").write_bytes(b"x" * 200_000)
+    lock = place.with_name("old.lock")
+    lock.touch()
+    os.utime(lock, (0, 0))
+    rehearsed = parsed(stack("cache", "prune", "--dry-run", "--json"))
+    assert rehearsed["dry_run"] is True
+    assert [entry["path"] for entry in rehearsed["removed"]] == [str(place)]
+    assert place.exists()
+    assert "0.2 MB removed" in stack("cache", "prune").out
+    assert not place.exists()
+    assert parsed(stack("cache", "prune", "--json")) == {"dry_run": False, "removed": []}
+    assert stack("cache", "prune", "--older-than", "0").code == 2

@@ -13,6 +13,7 @@ import click
 from stack import __version__
 from stack.cli import (
     build,
+    cache,
     check,
     checkout,
     compile_check,
@@ -72,6 +73,7 @@ VERBS = (
     validate,
     verdict,
     undo,
+    cache,
 )
 for verb in VERBS:
     cli.add_command(verb.command)

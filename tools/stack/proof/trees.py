@@ -18,8 +18,6 @@ def folder(objects: Objects, tree: TreeId, cache: Path) -> Path:
 
     """
     target = cache / "trees" / tree
-    if target.is_dir():
-        return target
     with places.lock(target):
         if not target.is_dir():
             part = target.with_name(f"{tree}.part")

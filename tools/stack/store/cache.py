@@ -16,6 +16,8 @@ import platformdirs
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 
+LOCK = ".lock"
+"""What the name of a lock file has more than what it protects."""
 PART = ".part"
 """How the names of files end that are still being written."""
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
@@ -76,6 +78,8 @@ def archive(cache: Path, package: str, filename: str) -> Path:
 def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock file beside `path` for as long as the block runs; the system frees it when the process dies.
 
+    Its time says when what lies there was last used.
+
     Args:
         path: what is protected; it need not exist.
         waiting: called once when another process holds the lock.
@@ -90,6 +94,7 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
             if waiting is not None:
                 waiting()
             fcntl.flock(handle, fcntl.LOCK_EX)
+        os.utime(handle)  # what has not been used for long is what a full disk loses first
         yield
     finally:
         os.close(handle)
@@ -111,7 +116,7 @@ def lock_if_free(path: Path) -> Iterator[bool]:
 
 
 def _lock_file(path: Path) -> int:
-    place = path.with_name(f"{path.name}.lock")
+    place = path.with_name(f"{path.name}{LOCK}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         return os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -169,7 +174,7 @@ def unwritable(place: Path, error: OSError) -> StackError:
     """The error that a failed write at `place` becomes."""
     return StackError(
         f"cannot write {place}: {error.strerror or error}",
-        "free some disk space, or name another cache folder in STACK_CACHE, and run the command again",
+        "free some disk space (`stack cache prune`), or name another cache folder in STACK_CACHE, and run the command again",
     )
 
 

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stack.store import cache, upkeep
+
+from .test_cache import hold
+
+NOW = time.time()
+DAY = 24 * 3600
+
+
+def keep(path: Path, days: float, size: int = 5000) -> Path:
+    """An entry of the cache, used so many days ago."""
+    with cache.lock(path):
+        path.mkdir()
+        (path / "data").write_bytes(b"x" * size)
+    os.utime(cache_lock(path), (NOW - days * DAY,) * 2)
+    return path
+
+
+def cache_lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> dict[str, Path]:
+    made = {
+        "old": ("trees/old", 40),
+        "new": ("trees/new", 3),
+        "deep": ("wheels/built/deep", 31),
+        "store": ("upstreams/a.git", 90),
+    }
+    return {name: keep(tmp_path / place, days) for name, (place, days) in made.items()}
+
+
+def test_what_has_a_lock_beside_it_is_one_entry(tmp_path: Path, held: dict[str, Path]) -> None:
+    found = {entry.path: entry for entry in upkeep.entries(tmp_path)}
+    assert {path: entry.kind for path, entry in found.items()} == {
+        held["old"]: "trees",
+        held["new"]: "trees",
+        held["deep"]: "wheels",
+        held["store"]: "upstreams",
+    }
+    assert all(5000 <= entry.size <= 50_000 for entry in found.values())
+    assert found[held["new"]].used == pytest.approx(NOW - 3 * DAY, abs=1)
+
+
+def test_a_cache_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert upkeep.entries(tmp_path / "none") == ()
+
+
+def test_what_was_not_used_for_long_goes_and_the_rest_stays(tmp_path: Path, held: dict[str, Path]) -> None:
+    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY)
+    assert {entry.path for entry in gone} == {held["old"], held["deep"]}
+    assert [path.exists() for path in held.values()] == [False, True, False, True]
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_using_it_keeps_it(tmp_path: Path, held: dict[str, Path]) -> None:
+    listed = upkeep.entries(tmp_path)
+    with cache.lock(held["old"]):
+        pass
+    assert {entry.path for entry in upkeep.prune(listed, NOW - 30 * DAY)} == {held["deep"]}
+    assert held["old"].exists()
+
+
+def test_what_is_in_use_stays(tmp_path: Path, held: dict[str, Path]) -> None:
+    with hold(held["old"], 5) as process:
+        os.utime(cache_lock(held["old"]), (NOW - 40 * DAY,) * 2)  # held since then
+        assert {entry.path for entry in upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY)} == {held["deep"]}
+        process.kill()
+    assert held["old"].exists()
+
+
+def test_what_a_killed_run_left_half_goes(tmp_path: Path) -> None:
+    (tmp_path / "trees/half.part/deep").mkdir(parents=True)
+    file = tmp_path / "archives/p/.p.tar.gz.x1.part"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"half")
+    fresh = tmp_path / "archives/p/.p.tar.gz.x2.part"
+    fresh.write_bytes(b"being written")
+    for path in (file, tmp_path / "trees/half.part"):
+        os.utime(path, (NOW - 2 * DAY,) * 2)
+    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - DAY)
+    assert {entry.path for entry in gone} == {file, tmp_path / "trees/half.part"}
+    assert fresh.exists() and not file.exists() and not (tmp_path / "trees/half.part").exists()
+
+
+def test_links_are_not_followed(tmp_path: Path, held: dict[str, Path]) -> None:
+    outside = tmp_path / "outside"
+    keep(outside / "precious", 90)
+    (tmp_path / "cache/trees").mkdir(parents=True)
+    (tmp_path / "cache/trees/link").symlink_to(outside)
+    (tmp_path / "cache/trees/dangling").symlink_to(tmp_path / "nowhere")
+    locked = tmp_path / "cache/trees/locked"
+    with cache.lock(locked):
+        locked.symlink_to(outside)
+    os.utime(cache_lock(locked), (NOW - 40 * DAY,) * 2)
+    gone = upkeep.prune(upkeep.entries(tmp_path / "cache"), NOW - 30 * DAY)
+    assert {entry.path for entry in gone} == {locked}
+    assert (outside / "precious/data").exists() and not locked.is_symlink()
+
+
+PRUNE = """
+import sys, time
+from pathlib import Path
+from stack.store import upkeep
+held = upkeep.entries(Path(sys.argv[1]))
+print("go", flush=True)
+upkeep.prune(held, time.time())
+"""
+
+
+@pytest.mark.slow
+def test_killed_while_it_removes_it_leaves_an_entry_whole_or_out_of_its_place(tmp_path: Path) -> None:
+    files = 2000
+    states = set()
+    for attempt in range(12):
+        entry = tmp_path / f"trees/{attempt}"
+        with cache.lock(entry):
+            entry.mkdir()
+            for number in range(files):
+                (entry / str(number)).touch()
+        os.utime(cache_lock(entry), (NOW - DAY,) * 2)
+        process = subprocess.Popen([sys.executable, "-c", PRUNE, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"go\n"
+        time.sleep(0.003 * attempt)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert not entry.exists() or len(list(entry.iterdir())) == files
+        half = entry.with_name(f"{attempt}.part")
+        states.add("half" if half.exists() else "whole" if entry.exists() else "gone")
+        upkeep.prune(upkeep.entries(tmp_path), time.time() + 1)
+        assert not entry.exists() and not half.exists()
+    assert "half" in states, "no run was killed while it removed something"

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack cache`: what it holds, and room where it is needed."""
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stack.store.upkeep import Entry
+
+DAY = 24 * 3600
+HOLDS = {
+    "archives": "source archives of the registry",
+    "compilers": "CUDA's compiler, disassembler and headers",
+    "compiling": "what compile-check has listed and compiled",
+    "environments": "Python environments of proofs, builds and validations",
+    "landing": "what upstream changed between two releases, indexed",
+    "trees": "carried and upstream source trees as folders",
+    "upstreams": "the stores: a git repository an upstream; they stay",
+    "wheels": "published wheels, and those built over them",
+}
+
+
+@click.group("cache")
+def command() -> None:
+    """Show what the cache holds, and take out what has not been used for long.
+
+    All of it can be fetched or made again. The stores stay: undo and open working trees stand on them.
+    """
+
+
+@command.command("show")
+@json_option
+@click.pass_obj
+def show(options: Options, as_json: bool) -> None:
+    """Show what takes how much room, and when it was last used."""
+    from stack.store import cache, upkeep  # noqa: PLC0415
+
+    place = cache.root(options.cache)
+    with progress() as tell:
+        held = upkeep.entries(place, tell or (lambda *_: None))
+    if as_json:
+        print_json({"cache": str(place), "entries": [_as_json(entry) for entry in held]})
+        return
+    click.echo(f"{place}: {_size(held)}")
+    print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(held)))
+
+
+@command.command("prune")
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    metavar="DAYS",
+    help="Take out what was not used in so many days.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing.")
+@json_option
+@click.pass_obj
+def prune(options: Options, days: int, dry_run: bool, as_json: bool) -> None:
+    """Take out what has not been used for long; what is in use stays."""
+    from stack.store import cache, upkeep  # noqa: PLC0415
+
+    before = time.time() - days * DAY
+    with progress() as tell:
+        held = upkeep.entries(cache.root(options.cache), tell or (lambda *_: None))
+    gone = tuple(one for one in held if upkeep.removable(one, before)) if dry_run else upkeep.prune(held, before)
+    if as_json:
+        print_json({"dry_run": dry_run, "removed": [_as_json(entry) for entry in gone]})
+        return
+    if gone:
+        print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(gone)))
+    would = "would be " if dry_run else ""
+    click.echo(f"{_size(gone)} {would}removed, {_size(held, gone)} {'would ' if dry_run else ''}stay")
+
+
+def _rows(held: "Sequence[Entry]") -> "list[tuple[str, ...]]":
+    rows: list[tuple[str, ...]] = []
+    for kind in sorted({entry.kind for entry in held}):
+        those = [entry for entry in held if entry.kind == kind]
+        used = time.strftime("%Y-%m-%d", time.localtime(max(entry.used for entry in those)))
+        rows.append((kind, str(len(those)), _size(those), used, HOLDS.get(kind, "")))
+    return rows
+
+
+def _size(held: "Sequence[Entry]", less: "Sequence[Entry]" = ()) -> str:
+    size = sum(entry.size for entry in held) - sum(entry.size for entry in less)
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+def _as_json(entry: "Entry") -> dict[str, object]:
+    return {"path": str(entry.path), "kind": entry.kind, "size": entry.size, "used": int(entry.used)}
