@@ -145,6 +145,22 @@ def test_a_module_that_python_makes(root: Path, checked: Check) -> None:
     assert [ref.path for ref in found["only_named/named.cu"].patches] == [HEADER]
 
 
+def test_of_the_units_that_a_pattern_means_the_first_that_is_touched(root: Path, checked: Check) -> None:
+    makes = "flashinfer.jit.copying.Wrapper('only_named')"
+    edit(
+        root,
+        "copies/series.toml",
+        'file = "flashinfer/name-it-twice.patch"',
+        f"""file = "flashinfer/name-it-twice.patch"
+        compiles = [{{ unit = "only_*/named.cu", makes = "{makes}" }}, {{ unit = "o*/*.cu" }}]""",
+    )
+    report = checked()  # other/other.cu comes first, and is not touched
+    assert {one.unit: one.state for one in report.results} == {
+        KERNELS: State.COMPILES,
+        "only_named/named.cu": State.COMPILES,
+    }
+
+
 @pytest.mark.parametrize(
     ("entry", "state", "problem"),
     [

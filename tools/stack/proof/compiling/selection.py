@@ -68,7 +68,9 @@ class Selection:
         """What is compiled for a patch that names these units."""
         self._stores.tell(f"what {layer.ref.path} touches")
         for one in named:
-            yield from (self._if_touched(found, layer) for found in self.by_name(one, (layer.ref,)))
+            judged = (self._if_touched(found, layer) for found in self._meant(one, (layer.ref,)))
+            # Later patches may add units to those that a pattern matches: what counts is one that this patch touches.
+            yield from judged if self._everything else _first(judged)
         if self._everything:
             yield from (Wanted(unit, None, (layer.ref,)) for unit in self._touched(layer, self.listing))
         elif not named:
@@ -76,8 +78,12 @@ class Selection:
             if first is not None:
                 yield Wanted(first, next(iter(_instantiations(first)), None), (layer.ref,))
 
-    def by_name(self, named: Compiles, patches: tuple[PatchRef, ...] = ()) -> Iterator[Wanted | Absent]:
+    def by_name(self, named: Compiles) -> Iterable[Wanted | Absent]:
         """The units that a name means: the first, unless everything is asked for."""
+        return self._meant(named, ()) if self._everything else _first(self._meant(named, ()))
+
+    def _meant(self, named: Compiles, patches: tuple[PatchRef, ...]) -> Iterator[Wanted | Absent]:
+        """All units that a name means, each instantiation of its own."""
         made = self.listing.made.get(named.makes, ()) if named.makes else None
         if isinstance(made, str):
             yield Absent(named.unit, patches, f"{named.makes} fails: {made}")
@@ -89,7 +95,7 @@ class Selection:
             yield Absent(named.unit, patches, "there is no such unit" + (f"; there is {near}" if near else ""))
         elif not found:
             yield Absent(named.unit, patches, f"there is no instantiation with {named.instantiation!r} in it")
-        yield from found if self._everything else found[:1]
+        yield from found
 
     def _kept(self, unit: Unit, words: str | None) -> Iterable[Instantiation | None]:
         """What of a unit is compiled: the instantiations with these words, else the first, or all of it."""
@@ -133,6 +139,16 @@ class Selection:
         return (
             inside[:3] or sorted({f"{unit.module}/*" for unit in self.listing.units if unit.module.startswith(module[:4])})[:3]
         )
+
+
+def _first(found: Iterable[Wanted | Absent]) -> list[Wanted | Absent]:
+    """The first that can be compiled, else the first."""
+    absent: list[Wanted | Absent] = []
+    for one in found:
+        if isinstance(one, Wanted):
+            return [one]
+        absent.append(one)
+    return absent[:1]
 
 
 def _matches(unit: Unit, pattern: str) -> bool:
