@@ -10,6 +10,7 @@ from stack.model.stack import load
 from stack.proof import environment, proving
 from stack.proof.compiling import toolkit
 from stack.store import cache
+from validation.bench import benchy
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +33,7 @@ def main() -> int:
             requirements = Path(__file__).with_name("requirements.txt")
             environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))
             toolkit.find(home, tell=lambda line: print(line, flush=True))
+            benchy.python(home, tell=lambda line: print(line, flush=True))
     except StackError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return 2

@@ -1,31 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate`: what makes a stack publishable. Its verbs stand in `validating/`, one module each."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import click
 
-from stack.cli.common import Options, json_option, print_json, progress
-from stack.cli.verdict import print_cases
-
-if TYPE_CHECKING:
-    from validation.suite import Subject, Suite
-
-FOLDER = Path(".stack/verdicts")
-"""Where verdicts go unless --out says otherwise, below the stack."""
-
-_OPTIONS = (
-    click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times."),
-    click.option(
-        "--resume", is_flag=True, help="Keep what an earlier run of the same stack on this machine has finished; run the rest."
-    ),
-    click.option(
-        "--out", type=click.Path(path_type=Path, dir_okay=False), help=f"The verdict's file. Default: {FOLDER}/VERB.json."
-    ),
-    json_option,
-)
+from stack.cli.validating import bench
 
 
 @click.group("validate")
@@ -36,38 +14,5 @@ def command() -> None:
     """
 
 
-def suite_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that every suite takes: `only`, `resume`, `out`, `as_json`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def conclude(
-    context: click.Context,
-    suite: "Suite",
-    name: str,
-    *,
-    only: tuple[str, ...],
-    resume: bool,
-    out: Path | None,
-    as_json: bool,
-    subject: "Subject | None" = None,
-) -> None:
-    """Run a suite, show progress and the table of its cases, write the verdict, and exit: 1 where a case failed."""
-    from stack.model import verdict as verdicts  # noqa: PLC0415
-    from stack.model.verdict import Outcome  # noqa: PLC0415
-    from validation import suite as suites  # noqa: PLC0415
-
-    options: Options = context.obj
-    stack = options.load()
-    target = out or stack.root / FOLDER / f"{name}.json"
-    with progress() as tell:
-        asked = suites.Asked(target, only, resume, tell)
-        verdict = suites.run(stack, suite, subject or suites.Subject(), asked)
-    if as_json:
-        print_json(verdicts.as_json(verdict))
-    else:
-        print_cases(verdict.cases)
-        click.echo(f"verdict: {target}")
-    context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
+for verb in (bench,):
+    command.add_command(verb.command)

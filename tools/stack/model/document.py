@@ -97,6 +97,19 @@ class Table:
             raise self.error(key, f"is {value!r:.60}", "it has to be a number")
         return value
 
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A required number, or list of numbers.
+
+        Raises:
+            StackError: missing, or something else in it.
+
+        """
+        value = self._required(key)
+        if not isinstance(value, list):
+            return (self.number(key),)
+        inner = Table({str(place): item for place, item in enumerate(value)}, file=self._file, key=self._path(key))
+        return tuple(inner.number(place) for place in inner)
+
     def whole(self, key: str) -> int:
         """A required integer from 0.
 

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack validate bench` as a user runs it, on a small world and a small server."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stack.model.verdict import load
+from stack.store import cache
+from validation.bench import benchy
+
+from ..carry.world import World
+from ..validation.bench.server import Behaviour, serving, tokenizer
+from .conftest import Ran, Stack
+from .test_verbs import parsed
+
+SIZE = ("--pp", 256, "--tg", 16, "--runs", 3)
+
+
+@pytest.fixture(scope="module")
+def python() -> Path:
+    return benchy.python(cache.root(), print)
+
+
+@pytest.fixture
+def prepared(python: Path, world: World) -> World:
+    """A world whose cache has the environment of the user's own cache, which takes a minute to make."""
+    (world.cache / "environments").mkdir(parents=True, exist_ok=True)
+    place = world.cache / "environments" / python.parents[1].name
+    if not place.exists():
+        place.symlink_to(python.parents[1])
+    return world
+
+
+@pytest.mark.slow
+def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
+    words, out = tokenizer(tmp_path), tmp_path / "v.json"
+
+    def bench(url: str, *args: object) -> Ran:
+        return stack("validate", "bench", "--url", url, "--tokenizer", words, *SIZE, "--out", out, *args)
+
+    with serving(Behaviour()) as url:
+        first = bench(url, "--weights", "tiny", "--record")
+        assert first.code == 0, first
+        assert "| little | pp256 | " in first.out
+        [recorded] = (prepared.root / "validation/baselines").glob("*-little.toml")
+        assert first.out.endswith(f"recorded: {recorded}\nverdict: {out}\n")
+        assert load(out).weights == "tiny"
+        assert load(out).versions["bench"] == "llama-benchy 0.4.0"
+        again = bench(url, "--weights", "tiny", "--json")
+        against = [case for case in parsed(again)["cases"] if "against" in case["name"]]
+        assert {case["name"] for case in against} == {
+            f"bench/against/{recorded.stem}/{size}" for size in ("pp256", "pp256-tg16")
+        }
+        assert {case["measured"]["outcome"] for case in against} <= {"same", "better", "worse", "not comparable"}
+        assert json.loads(out.read_text()) == parsed(again)
+        unsaid = bench(url, "--json")
+        assert {case["outcome"] for case in parsed(unsaid)["cases"] if "against" in case["name"]} == {"not-run"}
+    # The same speed, recorded as twice as fast: now it is worse.
+    text = recorded.read_text()
+    head, _, decode = text.partition("[decode.16]")
+    recorded.write_text(f"{head}[decode.16]\n256 = [400.0, 400.1, 399.9]\n")
+    assert decode
+    with serving(Behaviour()) as url:
+        worse = bench(url, "--weights", "tiny")
+        assert worse.code == 1
+        assert "worse than recorded with the stack" in worse.out
+    with serving(Behaviour(lie="stops early")) as url:
+        recorded.unlink()
+        lied = bench(url, "--weights", "tiny", "--record")
+        assert lied.code == 1
+        assert "not recorded: bench/pp256-tg16 was not measured" in lied.out
+        assert not recorded.exists()
+
+
+@pytest.mark.slow
+def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path) -> None:
+    assert "does not answer" in stack("validate", "bench", "--url", "http://127.0.0.1:9").refused()
+    assert "is no address" in stack("validate", "bench", "--url", "spark").refused()
+    with serving(Behaviour()) as url:
+        assert "no tokenizer.json at little" in stack("validate", "bench", "--url", url).refused()
+        words = tokenizer(tmp_path)
+        ran = stack("validate", "bench", "--url", url, "--tokenizer", words, "--record")
+        assert ran.refused() == "a baseline says what was measured: run this on the machine of the server, with --weights"

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
+import pytest
+
+from stack.model.errors import StackError
+from validation import endpoint, texts
+from validation.endpoint import Endpoint, Model
+
+from .bench.server import Behaviour, serving
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://127.0.0.1:8000/", "http://127.0.0.1:8000/v1/"])
+def test_addresses_end_in_v1(url: str) -> None:
+    assert endpoint.at(url) == Endpoint("http://127.0.0.1:8000/v1")
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "localhost", "ftp://example.org", "http://", ""])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(StackError, match="is no address of a server: write it like"):
+        endpoint.at(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [("http://127.0.0.1:1", True), ("http://localhost:1", True), ("http://[::1]:1", True), ("http://192.0.2.1:1", False)],
+)
+def test_only_this_machine_is_here(url: str, here: bool) -> None:
+    assert endpoint.at(url).here is here
+
+
+def test_models_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
+    with serving(Behaviour(), str(tmp_path)) as url:
+        server = endpoint.at(url)
+        assert server.model(None) == server.model("little") == Model("little", str(tmp_path))
+        with pytest.raises(StackError, match="serves little: name one of them with --model"):
+            server.model("large")
+        with pytest.raises(StackError, match=r"/v1/nothing answers|does not answer"):
+            server.ask("nothing", {"messages": [], "stream": True, "max_tokens": 1})
+
+
+def test_a_server_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(StackError, match=r"does not answer .*start the server, or correct --url"):
+        endpoint.at("http://127.0.0.1:9").models()
+
+
+def test_a_tokenizer_is_that_of_the_model_or_the_one_given(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    with pytest.raises(StackError, match=r"no tokenizer\.json at"):
+        endpoint.tokenizer(Model("little", str(tmp_path)), None)
+    file.write_text(json.dumps({}))
+    assert endpoint.tokenizer(Model("little", str(tmp_path)), None) == file
+    assert endpoint.tokenizer(Model("openai/gpt-oss-120b"), tmp_path) == file
+    with pytest.raises(StackError, match=r"no tokenizer\.json at openai/gpt-oss-120b"):
+        endpoint.tokenizer(Model("openai/gpt-oss-120b"), None)
+
+
+def test_the_book_is_always_the_same_and_long() -> None:
+    assert texts.book() == texts.book()
+    assert len(texts.book().split()) > 100_000

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a user asks for to the suite `bench`: the server, its model, the baselines, and what is done with the numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.model.errors import StackError
+from stack.model.stack import Stack
+from stack.model.verdict import Outcome, Verdict, Weights
+from stack.store import cache as places
+from stack.store.sources import Progress
+from validation import endpoint, machine
+from validation import suite as suites
+from validation.bench import baseline, benchy
+from validation.bench.suite import ANSWERS, PROMPTS, Bench, case_name, measured, prefill_runs, table
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user asks for; empty sizes mean the usual ones."""
+
+    url: str
+    model: str | None = None
+    tokenizer: Path | None = None
+    weights: str | None = None
+    prompts: tuple[int, ...] = ()
+    answers: tuple[int, ...] = ()
+    runs: int = 5
+    record: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A bench that is ready to run: what `after` returns is for the user to read."""
+
+    suite: Bench
+    subject: suites.Subject
+    after: Callable[[Verdict], str]
+
+
+def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | None = None) -> Begun:
+    """Look at the server and the baselines.
+
+    Raises:
+        StackError: the server does not answer, its model or tokenizer is not clear, a baseline is not of the form, or what is
+            to be recorded is not known well enough.
+
+    """
+    server = endpoint.at(asked.url)
+    model = server.model(asked.model)
+    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, asked.tokenizer))
+    python = benchy.python(places.root(cache), lambda step: tell(step, 0, None) if tell else None)
+    subject = baseline.Subject(
+        model=model.name,
+        weights=Weights(asked.weights) if asked.weights else None,
+        machine=machine.here() if server.here else None,
+        pins={pin.upstream: pin.commit for pin in carried.pins},
+        tool=f"llama-benchy {benchy.version(python)}",
+    )
+    if asked.record and (subject.machine is None or subject.weights is None):
+        raise StackError("a baseline says what was measured", "run this on the machine of the server, with --weights")
+    sizes = [
+        benchy.Size(prompt, answer, asked.runs) for prompt in asked.prompts or PROMPTS for answer in asked.answers or ANSWERS
+    ]
+    folder = carried.root / baseline.FOLDER
+    bench = Bench(python, target, subject, sizes, baseline.load(folder), model.length)
+
+    def after(verdict: Verdict) -> str:
+        found = [one for case in verdict.cases if (one := measured(case)) is not None]
+        lines = [table(model.name, found)] if found else []
+        if asked.record:
+            lines.append(_record(folder, subject, verdict, bench))
+        return "\n\n".join(lines)
+
+    return Begun(bench, suites.Subject(weights=subject.weights, versions={"bench": subject.tool}), after)
+
+
+def _record(folder: Path, subject: baseline.Subject, verdict: Verdict, bench: Bench) -> str:
+    """Write the baseline of this machine; only of what was measured without fault."""
+    ours = {case_name(size) for size in bench.sizes}
+    failed = [case.name for case in verdict.cases if case.name in ours and case.outcome is Outcome.FAILED]
+    found = [one for case in verdict.cases if case.name in ours and (one := measured(case)) is not None]
+    if failed or not found:
+        return f"not recorded: {', '.join(failed) or 'nothing'} was not measured"
+    decode = {(one.size.answer, one.size.prompt): one.decode for one in found}
+    text = baseline.text(subject, verdict.stack, prefill_runs(found), decode)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{baseline.file_name(subject)}.toml"
+    places.put(file, text.encode())
+    return f"recorded: {file}"

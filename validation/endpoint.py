@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running server with the API of OpenAI, as the validations ask it: which model it serves, and single requests."""
+
+import json
+import socket
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from stack.model.errors import StackError
+
+WAIT = 600.0
+"""Seconds for one answer: the first request of a server may compile kernels."""
+LARGEST = 256 * 1024 * 1024
+"""Bytes of the largest answer that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a server serves: by which name, from which folder or repository, and how many tokens a request may have."""
+
+    name: str
+    root: str | None = None
+    length: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server by the address of its API, which ends in /v1."""
+
+    url: str
+
+    @property
+    def here(self) -> bool:
+        """Whether it is a server of this machine, so that this machine's hardware is what it runs on."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return host in ("localhost", socket.gethostname())
+
+    def models(self) -> tuple[Model, ...]:
+        """What it serves.
+
+        Raises:
+            StackError: it does not answer, or otherwise than OpenAI's API does.
+
+        """
+        try:
+            listed = self.ask("models")["data"]
+            return tuple(_model(one) for one in listed)
+        except (KeyError, TypeError) as odd:
+            raise StackError(f"{self.url}/models does not list models", "name a server with the API of OpenAI") from odd
+
+    def model(self, name: str | None) -> Model:
+        """The model of that name, or the only one.
+
+        Raises:
+            StackError: there is none, or several and no name.
+
+        """
+        found = self.models()
+        fitting = [one for one in found if name in (None, one.name)]
+        if len(fitting) != 1:
+            served = ", ".join(one.name for one in found) or "nothing"
+            raise StackError(f"{self.url} serves {served}", "name one of them with --model")
+        return fitting[0]
+
+    def ask(self, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The JSON object that it answers: to a GET, or to a POST of `content`.
+
+        Raises:
+            StackError: no answer, an error, no JSON object, or one beyond all measure.
+
+        """
+        with requests.Session() as session:
+            # No proxy stands between two processes of one machine.
+            session.trust_env = not self.here
+            try:
+                method = "GET" if content is None else "POST"
+                answer = session.request(method, f"{self.url}/{path}", json=content, timeout=WAIT, stream=True)
+                data = answer.raw.read(LARGEST + 1, decode_content=True)
+            except (requests.RequestException, OSError) as failed:
+                raise StackError(
+                    f"{self.url} does not answer ({type(failed).__name__})", "start the server, or correct --url"
+                ) from failed
+        if not answer.ok:
+            said = data[:300].decode("utf-8", "replace")
+            raise StackError(f"{self.url}/{path} answers {answer.status_code}: {said}", "see the server's log")
+        try:
+            value = json.loads(data[:LARGEST])
+        except (ValueError, RecursionError) as bad:
+            raise StackError(f"{self.url}/{path} answers no JSON", "name a server with the API of OpenAI") from bad
+        if len(data) > LARGEST or not isinstance(value, dict):
+            raise StackError(f"{self.url}/{path} answers otherwise than OpenAI's API does", "correct --url")
+        return value
+
+
+def at(url: str) -> Endpoint:
+    """The endpoint of an address, with or without /v1 at its end.
+
+    Raises:
+        StackError: it is no address of a server.
+
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise StackError(f"{url!r} is no address of a server", "write it like http://127.0.0.1:8000")
+    plain = url.rstrip("/")
+    return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1")
+
+
+def tokenizer(model: Model, given: Path | None) -> Path:
+    """The tokenizer.json of a model: the one given (or in the folder given), else that of the folder that it was loaded from.
+
+    Raises:
+        StackError: there is none.
+
+    """
+    place = given if given is not None else Path(model.root or model.name)
+    file = place / "tokenizer.json" if place.is_dir() else place
+    if not file.is_file() or file.suffix != ".json":
+        raise StackError(f"no tokenizer.json at {place}", "name the model's tokenizer.json, or its folder, with --tokenizer")
+    return file.resolve()
+
+
+def _model(listed: dict[str, Any]) -> Model:
+    length = listed.get("max_model_len")
+    return Model(
+        str(listed["id"]), str(listed["root"]) if listed.get("root") else None, length if isinstance(length, int) else None
+    )
