@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack validate bench` as a user runs it, on a small world and a small server."""
+"""`stack validate bench` and `quality` as a user runs them, on a small world and small servers."""
 
 import json
 from pathlib import Path
@@ -12,6 +12,8 @@ from validation.bench import benchy
 
 from ..carry.world import World
 from ..validation.bench.server import Behaviour, serving, tokenizer
+from ..validation.quality.server import Behaviour as Scoring
+from ..validation.quality.server import serving as scoring
 from .conftest import Ran, Stack
 from .test_verbs import parsed
 
@@ -83,3 +85,27 @@ def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path)
         words = tokenizer(tmp_path)
         ran = stack("validate", "bench", "--url", url, "--tokenizer", words, "--record")
         assert ran.refused() == "a baseline says what was measured: run this on the machine of the server, with --weights"
+
+
+def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:
+    def quality(*args: object) -> Ran:
+        return stack("validate", "quality", "--out", tmp_path / "v.json", *args)
+
+    assert "bf16 is not recorded: start a server" in quality().out
+    for name, noise in (("bf16", 0.0), ("o-fp8", 0.1)):
+        with scoring(Scoring(noise=noise)) as url:
+            ran = quality("--url", url, "--as", name, "--weights", "tiny")
+            assert ran.code == 0, ran
+    cases = {case["name"]: case for case in parsed(quality("--json"))["cases"]}
+    assert cases["quality/o-fp8"]["outcome"] == "passed"
+    assert 0 < cases["quality/o-fp8"]["measured"]["KL"] < cases["quality/o-fp8"]["bar"]
+    assert cases["quality/qkv-mxfp4"]["outcome"] == "not-run"
+    with scoring(Scoring()) as url:
+        ignored = quality("--url", url, "--as", "qkv-mxfp4")
+        assert ignored.code == 1
+        assert "nothing was quantised" in ignored.out
+        assert quality("--url", url).refused().startswith("--url and --as go together")
+        assert quality("--url", url, "--as", "../x").refused().startswith("--as '../x': use letters")
+        text = tmp_path / "text"
+        text.write_bytes(b"\xff")
+        assert quality("--text", text).refused().endswith("is not UTF-8 (byte 0): save it as UTF-8")

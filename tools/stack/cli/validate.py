@@ -3,7 +3,7 @@
 
 import click
 
-from stack.cli.validating import bench
+from stack.cli.validating import bench, quality
 
 
 @click.group("validate")
@@ -14,5 +14,5 @@ def command() -> None:
     """
 
 
-for verb in (bench,):
+for verb in (bench, quality):
     command.add_command(verb.command)

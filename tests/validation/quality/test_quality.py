@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+from stack.model.verdict import Case, Outcome
+from validation import endpoint, texts
+from validation.quality import scores
+from validation.quality.choices import CHOICES
+from validation.quality.suite import Quality, Recording
+from validation.suite import Job
+
+from ..making import STACK
+from .server import VOCABULARY, Behaviour, log_softmax, logits, serving, tokens
+
+TEXT = texts.ALMANAC.read_text(encoding="utf-8")[:3000]
+
+
+def run(folder: Path, name: str = "", behaviour: Behaviour | None = None, top: int = 20, **fields: object) -> dict[str, Case]:
+    """Record a server, where a name is given, and compare."""
+    suite = {"text": TEXT, "stack": STACK, "reference": "bf16"} | fields
+    with serving(behaviour or Behaviour()) as url:
+        recording = Recording(endpoint.at(url), "little", name) if name else None
+        return {case.name: case for case in Quality(folder, recording=recording, top=top, **suite)(Job())}  # type: ignore[arg-type]
+
+
+def test_a_record_is_what_the_server_thinks(tmp_path: Path) -> None:
+    case = run(tmp_path, "bf16", top=VOCABULARY)["quality/recorded/bf16"]
+    assert case.outcome is Outcome.PASSED
+    ids = tokens(TEXT)
+    losses = [-log_softmax(logits(ids[:place], Behaviour()))[ids[place]] for place in range(1, len(ids))]
+    assert case.measured["tokens"] == len(losses) == len(scores.load(tmp_path / "bf16.json").places)
+    assert case.measured["perplexity"] == pytest.approx(math.exp(sum(losses) / len(losses)))
+
+
+def test_choices_are_held_against_the_reference(tmp_path: Path) -> None:
+    run(tmp_path, "bf16", top=VOCABULARY)
+    run(tmp_path, "o-fp8", Behaviour(noise=0.05), top=VOCABULARY)
+    cases = run(tmp_path, "qkv-mxfp4", Behaviour(noise=0.5), top=VOCABULARY)
+    assert {name for name, case in cases.items() if case.outcome is Outcome.PASSED} == {
+        *("quality/recorded/qkv-mxfp4", "quality/qkv-mxfp4", "quality/o-fp8")
+    }
+    little, much = (cases[f"quality/{name}"].measured for name in ("o-fp8", "qkv-mxfp4"))
+    assert 0 < float(little["KL"]) < float(much["KL"])
+    # With the whole vocabulary in the record it is the divergence itself.
+    ids = tokens(TEXT)
+    pairs = [
+        tuple(log_softmax(logits(ids[:place], Behaviour(noise=noise))) for noise in (0, 0.5)) for place in range(1, len(ids))
+    ]
+    exact = [math.fsum(math.exp(a) * (a - b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+    assert much["KL"] == pytest.approx(sum(exact) / len(exact), rel=1e-4)
+    assert cases["quality/qkv-mxfp4"].margins["blind"] > 1
+    assert cases["quality/qkv-mxfp4"].bar is not None
+    # Fewer likely tokens say less, never more.
+    run(tmp_path / "few", "bf16", top=3)
+    few = run(tmp_path / "few", "qkv-mxfp4", Behaviour(noise=0.5), top=3)["quality/qkv-mxfp4"].measured
+    assert float(few["KL"]) < float(much["KL"])
+    assert float(few["covered"]) < float(much["covered"]) == pytest.approx(1)
+
+
+def test_what_was_not_recorded_is_not_run_and_says_how_it_can_be(tmp_path: Path) -> None:
+    cases = run(tmp_path)
+    assert {case.outcome for case in cases.values()} == {Outcome.NOT_RUN}
+    assert set(cases) == {f"quality/{choice.name}" for choice in CHOICES}
+    assert cases["quality/qkv-mxfp4"].why == (
+        "bf16 is not recorded: start a server with dense layers in BF16 and run `stack validate quality --url URL --as bf16`"
+    )
+    run(tmp_path, "bf16")
+    assert run(tmp_path)["quality/all-fp8"].why == (
+        """all-fp8 is not recorded: start a server with --quantization-config '{"targets":{"*.qkv_proj":"fp8","*.o_proj":"fp8"},"""
+        """"lm_head":"fp8"}' and run `stack validate quality --url URL --as all-fp8`"""
+    )
+
+
+def test_a_choice_that_changes_nothing_fails(tmp_path: Path) -> None:
+    """A flag that a server ignores without a word."""
+    run(tmp_path, "bf16")
+    case = run(tmp_path, "lm_head-mxfp4")["quality/lm_head-mxfp4"]
+    assert case.outcome is Outcome.FAILED
+    assert case.why.startswith("nothing was quantised: every number is the reference's; was the server started with --quant")
+    # Under another name it is the reference once more, which shows how steady a server is.
+    assert run(tmp_path, "again")["quality/again"].outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize("behaviour", [Behaviour(deaf=True), Behaviour(noise=8)], ids=["deaf", "noise"])
+def test_a_server_that_does_not_run_the_model_fails(tmp_path: Path, behaviour: Behaviour) -> None:
+    run(tmp_path, "bf16")
+    case = run(tmp_path, "qkv-mxfp4", behaviour)["quality/qkv-mxfp4"]
+    assert case.outcome is Outcome.FAILED
+    assert case.why.startswith("this is not the model any more")
+    assert float(case.measured["top-1 agreement"]) < 0.1
+
+
+LIES = {
+    "nothing": "no prompt_logprobs",
+    "one less": "their numbers differ",
+    "other tokens": "of the text has no log-probability",
+    "few": "1 log-probabilities for a token, asked for were 20",
+    "positive": "the log-probabilities for a token are none",
+    "no distribution": "the log-probabilities for a token are none",
+    "nan": "the log-probabilities for a token are none",
+    "words": "are not of the known form",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_answer_that_is_no_distribution_is_no_record(tmp_path: Path, lie: str) -> None:
+    case = run(tmp_path, "bf16", Behaviour(lie=lie))["quality/recorded/bf16"]
+    assert case.outcome is Outcome.FAILED
+    assert LIES[lie] in case.why
+    assert not (tmp_path / "bf16.json").exists()
+
+
+def test_a_text_that_is_too_short_says_nothing(tmp_path: Path) -> None:
+    case = run(tmp_path, "bf16", text="The clock gains four minutes.")["quality/recorded/bf16"]
+    assert (case.outcome, case.why) == (Outcome.FAILED, "the text has 4 tokens, fewer than 50 say nothing")
+
+
+def test_only_records_of_the_same_are_compared(tmp_path: Path) -> None:
+    run(tmp_path, "bf16", top=5)
+    why = run(tmp_path, "o-fp8", Behaviour(noise=0.1))["quality/o-fp8"].why
+    assert why == "o-fp8 and bf16 were recorded with other tokens or another --top: record them again"
+    assert "another stack or text" in run(tmp_path, text=TEXT + "!")["quality/o-fp8"].why
+    assert "another stack or text" in run(tmp_path, stack=Sha256("b" * 64))["quality/o-fp8"].why
+
+
+def test_records_are_read_strictly(tmp_path: Path) -> None:
+    run(tmp_path, "bf16")
+    file = tmp_path / "bf16.json"
+    good = json.loads(file.read_text())
+    odd = [
+        {"schema": 2},
+        {"more": 1},
+        {"places": []},
+        {"places": [[1, [1], ["a"]]]},
+        {"places": [[1, [2], [-1.0]]]},
+        {"places": [[1, [1, 2], [-1.0]]]},
+        {"name": "../x"},
+        {"top": -1},
+    ]
+    for change in odd:
+        file.write_text(json.dumps(good | change))
+        with pytest.raises(StackError, match=r"bf16\.json"):
+            scores.load(file)
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(StackError, match="is not whole, strict JSON"):
+        run(tmp_path)
+
+
+def test_pieces_are_the_text_and_end_with_paragraphs() -> None:
+    whole = texts.ALMANAC.read_text(encoding="utf-8")
+    pieces = list(scores.pieces(whole))
+    assert "".join(pieces) == whole
+    assert len(pieces) > 1
+    assert all(piece.endswith("\n\n") for piece in pieces[:-1])

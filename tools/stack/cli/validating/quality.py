@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack validate quality`: what quantising qkv, o and lm_head does to a model."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stack.cli.common import Options
+from stack.cli.validating import conclude, suite_options
+
+if TYPE_CHECKING:
+    from validation.quality.suite import Recording
+
+
+@click.command("quality")
+@click.option("--url", help="A server to record, such as http://127.0.0.1:8000; without one, records are compared only.")
+@click.option("--as", "name", metavar="CHOICE", help="With --url: the choice that it was started with: bf16, qkv-mxfp4, …")
+@click.option("--model", help="With --url: the model, by the name that the server gives it. Default: the only one.")
+@click.option(
+    "--text",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What it has to read: a file of UTF-8 text. Default: one of this project, about 1500 tokens.",
+)
+@click.option("--reference", default="bf16", show_default=True, help="The record that the others are held against.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many likely tokens (see vLLM's --max-logprobs).",
+)
+@click.option("--weights", type=click.Choice(["real", "dummy", "tiny"]), help="What the servers have loaded.")
+@suite_options
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    url: str | None,
+    name: str | None,
+    model: str | None,
+    text: Path | None,
+    reference: str,
+    top: int,
+    weights: str | None,
+    **common: Any,
+) -> None:
+    """Say how far a server with quantised dense layers is from one with layers in BF16.
+
+    Start a server with the layers as the checkpoint has them and record it with `--as bf16`; then one for each choice of layers
+    and formats, one after the other. What is not recorded is reported as not run, with the flag of the server that it takes.
+    Compared are the divergence (KL) of the distributions over the next token, how often the likeliest token is the same, and
+    perplexity. A choice fails when it is no nearer to BF16 than a server that does not run the model, or when nothing changed.
+    """
+    from stack.model import digest  # noqa: PLC0415
+    from stack.model.document import read_text  # noqa: PLC0415
+    from stack.model.verdict import Weights  # noqa: PLC0415
+    from validation import texts  # noqa: PLC0415
+    from validation.quality.suite import FOLDER, Quality  # noqa: PLC0415
+    from validation.suite import Subject  # noqa: PLC0415
+
+    if (url is None) != (name is None):
+        raise click.UsageError("--url and --as go together")
+    options: Options = context.obj
+    stack = options.load()
+    recording = _recording(url, name, model) if url is not None and name is not None else None
+    read = read_text(text or texts.ALMANAC)
+    suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recording, top)
+    conclude(context, suite, "quality", subject=Subject(weights=Weights(weights) if weights else None), **common)
+
+
+def _recording(url: str, name: str, model: str | None) -> "Recording":
+    import re  # noqa: PLC0415
+
+    from validation import endpoint  # noqa: PLC0415
+    from validation.quality.scores import NAME  # noqa: PLC0415
+    from validation.quality.suite import Recording  # noqa: PLC0415
+
+    if not re.fullmatch(NAME, name):
+        raise click.UsageError(f"--as {name!r}: use letters, digits, '.', '_' and '-'")
+    server = endpoint.at(url)
+    return Recording(server, server.model(model).name, name)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite `quality`: a case for the server that is recorded now, and one for each choice held against the reference."""
+
+import math
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.model.ids import Sha256
+from stack.model.verdict import Case, Outcome
+from stack.store import cache as places
+from validation.endpoint import Endpoint
+from validation.quality import distance, scores
+from validation.quality.choices import CHOICES, Choice
+from validation.quality.scores import Place, Scores, UnscoredError
+from validation.suite import Job
+
+FOLDER = Path(".stack/quality")
+"""Where records lie, below the stack."""
+LEAST = 50
+"""Tokens of the shortest text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A server to record: `name` is the choice that it was started with, or whatever else it is to be called."""
+
+    server: Endpoint
+    model: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What is recorded (None: nothing), where records lie, and which of them is the reference."""
+
+    folder: Path
+    text: str
+    stack: Sha256
+    reference: str
+    recording: Recording | None = None
+    top: int = scores.TOP
+
+    def __call__(self, job: Job) -> Iterator[Case]:
+        """Record, then compare."""
+        if self.recording is not None and job.wants(f"quality/recorded/{self.recording.name}"):
+            yield self._recorded(self.recording, job)
+        known = {file.stem: scores.load(file) for file in sorted(self.folder.glob("*.json"))}
+        names = dict.fromkeys([*(choice.name for choice in CHOICES), *known])
+        for name in names:
+            if name != self.reference and job.wants(f"quality/{name}"):
+                yield self._compared(name, known)
+
+    def _recorded(self, recording: Recording, job: Job) -> Case:
+        name, began = f"quality/recorded/{recording.name}", time.monotonic()
+        pieces = list(scores.pieces(self.text))
+        found: list[Place] = []
+        try:
+            for number, piece in enumerate(pieces):
+                job.step("reading the text", number, len(pieces))
+                found += scores.score(recording.server, recording.model, piece, self.top)
+            if len(found) < LEAST:
+                raise UnscoredError(f"the text has {len(found)} tokens, fewer than {LEAST} say nothing")
+        except UnscoredError as refused:
+            return Case(name, Outcome.FAILED, str(refused), seconds=time.monotonic() - began)
+        here = recording.server.here
+        one = Scores(recording.name, recording.model, self.stack, scores.digest(self.text), self.top, here, tuple(found))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        places.put(self.folder / f"{recording.name}.json", scores.write(one))
+        measured = {"tokens": len(found), "perplexity": perplexity(found)}
+        return Case(name, Outcome.PASSED, needs=_needs(one), measured=measured, seconds=time.monotonic() - began)
+
+    def _compared(self, name: str, known: Mapping[str, Scores]) -> Case:
+        began = time.monotonic()
+        case = f"quality/{name}"
+        choice = next((one for one in CHOICES if one.name == name), None)
+        if missing := self._missing(name, choice, known):
+            return Case(case, Outcome.NOT_RUN, missing)
+        reference, one = known[self.reference], known[name]
+        found = distance.between(reference.places, one.places)
+        wrong = {key: distance.between(reference.places, mutant(reference.places)) for key, mutant in distance.WRONG.items()}
+        bar, agreed = min(each.kl for each in wrong.values()), max(each.agreement for each in wrong.values())
+        why = _judged(found, bar, agreed, choice)
+        return Case(
+            case,
+            Outcome.FAILED if why else Outcome.PASSED,
+            why,
+            _needs(one),
+            _numbers(found) | {"top-1 agreement of a wrong server": agreed},
+            bar,
+            {key: each.kl / found.kl for key, each in wrong.items()} if found.kl else {},
+            time.monotonic() - began,
+        )
+
+    def _missing(self, name: str, choice: Choice | None, known: Mapping[str, Scores]) -> str:
+        """Why a choice cannot be held against the reference; empty where it can."""
+        for wanted in (self.reference, name):
+            if wanted not in known:
+                how = (
+                    f"start a server with {choice.flag}"
+                    if choice and wanted == name
+                    else "start a server with dense layers in BF16"
+                )
+                return f"{wanted} is not recorded: {how} and run `stack validate quality --url URL --as {wanted}`"
+            if known[wanted].stack != self.stack or known[wanted].text != scores.digest(self.text):
+                return f"{wanted} was recorded with another stack or text: record it again"
+        if known[self.reference].subject != known[name].subject:
+            return f"{name} and {self.reference} were recorded with other tokens or another --top: record them again"
+        return ""
+
+
+def perplexity(found: Sequence[Place]) -> float:
+    """The perplexity of a record."""
+    return math.exp(-statistics.fmean(place.likely[place.token] for place in found))
+
+
+def _judged(found: distance.Distance, bar: float, agreed: float, choice: Choice | None) -> str:
+    """Why a choice fails; empty where it does not.
+
+    The divergence is a lower bound, and a weak one between servers that name different tokens; agreement is not.
+    """
+    if found.kl >= bar or found.agreement <= agreed:
+        told = f"KL {found.kl:.3g} (a wrong one: {bar:.3g}), top-1 agreement {found.agreement:.0%} ({agreed:.0%})"
+        return f"this is not the model any more: it is as far from the reference as a server that does not run it: {told}"
+    # Rounding to fewer bits moves every log-probability a little; not at all means that a flag was ignored.
+    if choice is not None and found.kl_most == 0 and found.ratio == 1:
+        return f"nothing was quantised: every number is the reference's; was the server started with {choice.flag}?"
+    return ""
+
+
+def _numbers(found: distance.Distance) -> dict[str, float | str]:
+    return {
+        "tokens": found.tokens,
+        "KL": found.kl,
+        "KL 99th percentile": found.kl_99,
+        "KL most": found.kl_most,
+        "covered": found.covered,
+        "top-1 agreement": found.agreement,
+        "perplexity of the reference": found.perplexity[0],
+        "perplexity": found.perplexity[1],
+        "ratio": found.ratio,
+        "ratio low": found.low,
+        "ratio high": found.high,
+    }
+
+
+def _needs(one: Scores) -> tuple[str, ...]:
+    return () if one.here else ("elsewhere",)
