@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -108,3 +109,41 @@ def test_targets_of_vllm_for_no_device(tmp_path: Path) -> None:
     done = subprocess.run([python, "-c", script], cwd=tmp_path / "vllm", capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()
+
+
+FINDS = """
+import flashinfer
+from flashinfer.jit import env
+from flashinfer.jit.activation import gen_act_and_mul_module
+spec = gen_act_and_mul_module("silu")
+[provider] = env.FLASHINFER_AOT_PROVIDERS or [None]
+print(flashinfer.__version__, provider and provider.version, spec.is_aot, spec.get_library_path())
+"""
+
+
+def test_flashinfer_finds_what_was_compiled_ahead(tmp_path: Path) -> None:
+    """The smallest module, installed beside the FlashInfer that it is of; and beside another one, which does not take it."""
+    said = json.loads(stack("build", "wheels", "flashinfer", "--aot", "silu_and_mul", "--out", tmp_path / "dist", "--json"))
+    whole, modules = (Path(one["file"]) for one in said["wheels"])
+    with Stores(load(ROOT), Place(cache.root())) as stores:
+        proofs = proving.interpreter(stores, proving.proofs(stores, ())[0])
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    [site] = (tmp_path / "venv").glob("lib/python*/site-packages")
+    [torch] = proofs.parents[1].glob("lib/python*/site-packages")
+    (site / "torch.pth").write_text(f"{torch}\n")
+    python = tmp_path / "venv/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", whole, modules], check=True)
+    env = {"PATH": os.environ["PATH"], "FLASHINFER_CUDA_ARCH_LIST": "12.1a", "FLASHINFER_WORKSPACE_BASE": str(tmp_path)}
+
+    def found() -> list[str]:
+        done = subprocess.run([python, "-c", FINDS], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    version = whole.name.split("-")[1]
+    library = site / "flashinfer_jit_cache/jit_cache/silu_and_mul/silu_and_mul.so"
+    assert found() == [version, version, "True", str(library)]
+    assert b"__tvm_ffi_silu_and_mul" in library.read_bytes()
+    other = f"{version[:-8]}00000000"
+    (site / "flashinfer/_build_meta.py").write_text(f'__version__ = "{other}"\n')
+    assert found()[:3] == [other, "None", "False"]

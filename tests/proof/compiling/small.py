@@ -32,15 +32,23 @@ class JitSpec:
         self.name, self.sources, self.flags = name, sources, flags
         jit_spec_registry.specs.setdefault(name, self)
 
+    @property
+    def ninja_path(self):
+        return env.FLASHINFER_GEN_SRC_DIR / f"{self.name}.ninja"
+
+    def write_ninja(self):
+        env.FLASHINFER_GEN_SRC_DIR.mkdir(parents=True, exist_ok=True)
+        self.ninja_path.write_text("name = " + self.name + "\\nldflags = -shared $\\n    -L$cuda_home/lib64 $\\n    -lcudart -lcuda\\n")
+
     def build_and_load(self):
         raise RuntimeError("there is no GPU")
 
     def get_compile_commands(self):
-        flags = ["-std=c++17", "-gencode=arch=compute_121a,code=sm_121a", *self.flags]
+        flags = ["-std=c++17", "-gencode=arch=compute_121a,code=sm_121a", "--compiler-options=-fPIC", *self.flags]
         flags += [f"-I{path}" for path in (env.FLASHINFER_INCLUDE_DIR, *env.CUTLASS_INCLUDE_DIRS)]
         program = {".cu": "nvcc", ".cpp": "c++"}
         return [
-            {"file": str(one), "command": f"{program[one.suffix]} -c {one} {' '.join(flags if one.suffix == '.cu' else [])} -o {one}.o"}
+            {"file": str(one), "command": f"{program[one.suffix]} -c {one} {' '.join(flags if one.suffix == '.cu' else ['-fPIC'])} -o {one}.o"}
             for one in self.sources
         ]
 """
@@ -132,8 +140,22 @@ struct alignas(sizeof(T) * N) Pack {
 """
 OTHER = "__global__ void other(int* to) { *to = 1; }\n"
 NAMED = "#include <up/detail.cuh>\n__global__ void named(int* to) { *to = 1; }\n"
+PYPROJECT = """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "flashinfer-python"
+dynamic = ["version"]
+[tool.setuptools]
+packages = ["flashinfer", "flashinfer.jit"]
+[tool.setuptools.dynamic]
+version = { attr = "flashinfer._build_meta.__version__" }
+"""
 FILES = {
+    "pyproject.toml": PYPROJECT,
     "flashinfer/__init__.py": "",
+    "flashinfer/_build_meta.py": '__version__ = "1.0"\n',
     "flashinfer/aot.py": AOT,
     "flashinfer/jit/__init__.py": "",
     "flashinfer/jit/core.py": CORE,
@@ -141,7 +163,7 @@ FILES = {
     "flashinfer/jit/copying.py": COPY,
     "include/up/copy.cuh": COPY_CUH,
     "include/up/detail.cuh": DETAIL,
-    "csrc/copy.cpp": "int copies() { return 1; }\n",
+    "csrc/copy.cpp": "int copies() { return 1; }\nchar const* place() { return __FILE__; }\n",
     "csrc/other.cu": OTHER,
     "csrc/named.cu": NAMED,
     "README.md": "Copies.\n",

@@ -62,6 +62,13 @@ def command() -> None:
     help="Only this CMake target of vLLM, into --out, no wheel; repeatable.",
 )
 @click.option(
+    "--aot",
+    "ahead",
+    multiple=True,
+    metavar="MODULE",
+    help="Compile this module of FlashInfer's JIT ahead of time (* for any text), into a wheel of its own; repeatable.",
+)
+@click.option(
     "--python",
     "interpreter",
     type=click.Path(path_type=Path),
@@ -82,6 +89,7 @@ def wheels(
     only_plan: bool,
     device: str,
     targets: tuple[str, ...],
+    ahead: tuple[str, ...],
     interpreter: Path | None,
     as_json: bool,
     source: str,
@@ -101,7 +109,7 @@ def wheels(
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
         order = Order(device, targets, interpreter)
-        asked = Asked(upstreams, Mode(mode), _packages(packages, upstreams), platforms, python, order)
+        asked = Asked(upstreams, Mode(mode), _packages(packages, upstreams), platforms, python, order, ahead)
         decisions = decide(stores, asked)
         made = [] if only_plan else list(building.build(stores, asked, decisions, out))
     built = [one for one in made if isinstance(one, Built)]

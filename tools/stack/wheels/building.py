@@ -21,11 +21,13 @@ from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.pins import Pin
 from stack.model.stack import Stack
-from stack.proof import trees
+from stack.proof import proving, trees
+from stack.proof.compiling import layers, listing
+from stack.proof.compiling import toolkit as toolkits
 from stack.store import cache, registry
 from stack.store.objects import Entry, Objects
 from stack.store.registry import Candidate
-from stack.wheels import compiled, described, keeping, native, overlay, source
+from stack.wheels import ahead, compiled, described, keeping, machine, native, overlay, packing, source
 from stack.wheels.decision import Asked, Decision, Mode, flavour, package, version
 from stack.wheels.described import Made
 from stack.wheels.metadata import Edits
@@ -77,6 +79,8 @@ def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path
             yield _compiled(stores, one, pin, one.plan, out)
         elif one.mode is Mode.SOURCE:
             yield _from_source(stores, one, pin, out)
+            if asked.ahead and layers.has_units(stores, one.layers):
+                yield _ahead(stores, asked, one, pin, out)
         else:
             yield from _overlays(stores, asked, one, pin, out)
 
@@ -214,6 +218,31 @@ def _libraries(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Itera
         objects = stores.objects(decision.upstream)
         found = compiled.targets(plan, objects, decision.tree, python, work, out, stores.place.cache, stores.place.progress)
     yield from (Library(decision.upstream, path, cache.hash_of(path)) for path in found)
+
+
+def _ahead(stores: Stores, asked: Asked, decision: Decision, pin: Pin, out: Path) -> Built:
+    """A wheel of modules that are compiled ahead of time."""
+    place = stores.place.cache
+    toolkit = toolkits.find(place, stores.tell)
+    python = asked.order.python or proving.interpreter(stores, proving.proofs(stores, ())[0], stores.tell)
+    stores.tell("asking upstream's JIT for its modules")
+    tree = trees.folder(stores.objects(decision.upstream), decision.tree, place)
+    expressions = [one for one in asked.ahead if ahead.is_expression(one)]
+    listed = listing.of(tree, expressions, python, toolkit, place)
+    chosen = ahead.modules(listed, asked.ahead)
+    named = _version(stores, pin, "")
+    edited = tuple(f"{one.name} is compiled for {listing.SASS_ARCHITECTURE}" for one in chosen)
+    made = _made(decision, ahead.PACKAGE, named, edited, {"nvcc": toolkit.version, "g++": str(machine.gxx())})
+    filename = f"{overlay.stem(made.name, named)}-{ahead.tag()}.whl"
+
+    def written(folder: Path, inside: Mapping[str, bytes]) -> Path:
+        work = place / "wheels" / "building" / f"{decision.upstream}-{decision.tree[:16]}-{toolkit.version}"
+        with cache.lock(work, lambda: stores.tell("waiting for another build")):
+            built = ahead.compiled(listed, chosen, python, toolkit, work, stores.place.progress)
+        packing.write(folder / filename, ahead.files(built, named), ahead.about(named, package(pin)), inside)
+        return folder / filename
+
+    return _kept(stores, made, filename, written, out)
 
 
 def _fitting(stores: Stores, decision: Decision, plan: native.Plan) -> Path:

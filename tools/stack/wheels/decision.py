@@ -87,7 +87,7 @@ def decide(stores: Stores, asked: Asked) -> tuple[Decision, ...]:
         if name in source.RECIPES:
             raise StackError(f"--from {package}: {name} is built from its sources", "leave it out")
     decided = tuple(_decision(stores, stack.pins.get(name), asked) for name in names)
-    _check_options(asked, decided)
+    _check_options(stores, asked, decided)
     return decided
 
 
@@ -116,7 +116,7 @@ def package(pin: Pin) -> str:
     return pin.archive.package
 
 
-def _check_options(asked: Asked, decided: Sequence[Decision]) -> None:
+def _check_options(stores: Stores, asked: Asked, decided: Sequence[Decision]) -> None:
     """Refuse options that would be passed over in silence."""
     modes = {one.mode for one in decided}
     names = ", ".join(one.upstream for one in decided)
@@ -128,6 +128,8 @@ def _check_options(asked: Asked, decided: Sequence[Decision]) -> None:
         raise StackError(f"--device and --target go with what is compiled: {names} is not", "use --mode source")
     if asked.order.python is not None and not asked.ahead and not any(one.plan for one in decided):
         raise StackError(f"--python goes with what is compiled: {names} is not", "leave it out")
+    if asked.ahead and not any(layers.has_units(stores, one.layers) for one in decided):
+        raise StackError(f"--aot goes with FlashInfer, which {names} is not", "name flashinfer, or leave it out")
     if asked.order.targets and len(decided) > 1:
         raise StackError("--target goes with one upstream", f"name one of {names}")
 

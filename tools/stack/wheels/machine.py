@@ -38,7 +38,7 @@ def look(folder: Path) -> Machine:
     place = next(one for one in (folder, *folder.parents) if one.exists())
     return Machine(
         nvcc=_version("nvcc", "--version", pattern=r"release (\d+\.\d+)"),
-        gxx=_version(os.environ.get("CXX", "g++"), "-dumpfullversion", "-dumpversion", pattern=r"(\d+(?:\.\d+)*)"),
+        gxx=gxx(),
         programs=frozenset(found(PROGRAMS)),
         processors=len(os.sched_getaffinity(0)),
         memory=jobs.available_memory(),
@@ -49,6 +49,11 @@ def look(folder: Path) -> Machine:
 def found(names: Iterable[str]) -> Iterable[str]:
     """Those of some programs that are on PATH."""
     return (name for name in names if shutil.which(name))
+
+
+def gxx() -> Version | None:
+    """The version of the C++ compiler that is on PATH, or named in CXX."""
+    return _version(os.environ.get("CXX", "g++"), "-dumpfullversion", "-dumpversion", pattern=r"(\d+(?:\.\d+)*)")
 
 
 def cmake(path: str) -> Version | None:

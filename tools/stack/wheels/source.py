@@ -77,7 +77,7 @@ def build(recipe: Recipe, files: Callable[[Path], None], version: Version, pytho
             recipe.environment
         )
         env |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-        env |= {"SOURCE_DATEEPOCH": EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
+        env |= {"SOURCE_DATE_EPOCH": EPOCH, "PIP_CONFIG_FILE": os.devnull, "PYTHONHASHSEED": "0", "LC_ALL": "C", "TZ": "UTC"}
         command = [str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
         with _umask():
             _run([*command, "--wheel-dir", str(out), str(tree)], env)

@@ -104,19 +104,23 @@ def record(archive: zipfile.ZipFile, folder: str) -> dict[str, tuple[str, str]]:
         raise StackError(f"{Path(str(archive.filename)).name}: RECORD cannot be read ({bad})", "fetch the wheel again") from bad
 
 
-def write(target: Path, source: Path, members: Iterable[Member]) -> None:
+def write(target: Path, source: Path | None, members: Iterable[Member]) -> None:
     """Write a ZIP file; it appears under its name when it is whole. The same members make the same bytes everywhere.
+
+    Without an old file (`source`) all members are new.
 
     Raises:
         StackError: it would be too large, or the old file is broken.
         OSError: it cannot be written.
 
     """
-    with source.open("rb") as old, cache.appearing(target) as new:
-        _write(new, old, source.name, members)
+    with contextlib.ExitStack() as opened_files:
+        old = opened_files.enter_context(source.open("rb")) if source is not None else None
+        new = opened_files.enter_context(cache.appearing(target))
+        _write(new, old, (source or target).name, members)
 
 
-def _write(new: IO[bytes], old: IO[bytes], name: str, members: Iterable[Member]) -> None:
+def _write(new: IO[bytes], old: IO[bytes] | None, name: str, members: Iterable[Member]) -> None:
     central: list[bytes] = []
     for member in members:
         start = new.tell()
@@ -126,6 +130,7 @@ def _write(new: IO[bytes], old: IO[bytes], name: str, members: Iterable[Member])
         if member.data is not None:
             new.write(member.data)
         else:
+            assert old is not None
             _copy(new, old, name, member.info)
         rights = member.info.external_attr if member.info.create_system == _MADE_BY_UNIX >> 8 else 0o100644 << 16
         central.append(

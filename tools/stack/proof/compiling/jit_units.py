@@ -3,7 +3,8 @@
 
     python jit_units.py TREE WORK ARCHITECTURE < '["expression", …]' > units.json
 
-Prints {"units": [{"module", "source", "command"}], "made": {expression: [modules] or a sentence}, "unlisted": {name: sentence}}.
+Prints {"units": [{"module", "source", "command"}], "links": {module: [flags] or a sentence}, "made": {expression: [modules] or a
+sentence}, "unlisted": {name: sentence}}.
 The modules are those of FlashInfer's own ahead-of-time build, what else is for SM12x
 by its name, and those that the expressions make.
 """
@@ -15,6 +16,7 @@ import inspect
 import json
 import os
 import pkgutil
+import re
 import shlex
 import sys
 import types
@@ -129,6 +131,24 @@ def units(unlisted: Unlisted) -> "list[dict[str, object]]":
     return listed
 
 
+def links() -> "dict[str, list[str] | str]":
+    """The linker's flags for each module, or why it is not linked by the host's compiler alone."""
+    registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
+    return {name: _link(spec) for name, spec in registry.get_all_specs().items() if hasattr(spec, "get_compile_commands")}
+
+
+def _link(spec: "object") -> "list[str] | str":
+    """What the module's own ninja file says."""
+    if getattr(spec, "embedded_cubin_factory", None) is not None:
+        return "it embeds what another compiler makes"
+    if getattr(spec, "needs_device_linking", False):
+        return "its device code is linked, too"
+    spec.write_ninja()  # type: ignore[attr-defined]
+    text = spec.ninja_path.read_text().replace("$\n", " ")  # type: ignore[attr-defined]
+    flags = re.search(r"^ldflags = (.*)$", text, re.MULTILINE)
+    return shlex.split(flags[1]) if flags else "its ninja file names no flags"
+
+
 def main() -> None:
     """List the units."""
     tree, work, architecture = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -145,7 +165,8 @@ def main() -> None:
         stop_before_compiling()
         made = {expression: make(expression) for expression in expressions}
         listed = units(unlisted)
-    json.dump({"units": listed, "made": made, "unlisted": unlisted}, sys.stdout)
+        linked = links()
+    json.dump({"units": listed, "links": linked, "made": made, "unlisted": unlisted}, sys.stdout)
 
 
 if __name__ == "__main__":

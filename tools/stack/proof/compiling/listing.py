@@ -40,11 +40,14 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The units of a tree. `made`: the modules of each expression, or why there are none; `unlisted`: what could not be listed."""
+    """The units of a tree. `links`: the linker's flags for each module, or why there are none; `made`: the modules of each
+    expression, or why there are none; `unlisted`: what could not be listed.
+    """
 
     tree: Path
     work: Path
     units: tuple[Unit, ...]
+    links: Mapping[str, tuple[str, ...] | str]
     made: Mapping[str, tuple[str, ...] | str]
     unlisted: Mapping[str, str]
 
@@ -91,6 +94,7 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
         tree,
         work,
         tuple(unit for unit in units if unit.module in here),
+        {name: one if isinstance(one, str) else tuple(one) for name, one in said["links"].items()},
         {name: made if isinstance(made, str) else tuple(made) for name, made in said["made"].items()},
         said["unlisted"],
     )
