@@ -2,6 +2,7 @@
 """A running server with the API of OpenAI, as the validations ask it: which model it serves, and single requests."""
 
 import json
+import re
 import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -70,6 +71,20 @@ class Endpoint:
             raise StackError(f"{self.url} serves {served}", "name one of them with --model")
         return fitting[0]
 
+    def version(self) -> str | None:
+        """What it runs, by vLLM's own route beside the API; None where it has none or says something else.
+
+        Raises:
+            StackError: it does not answer at all.
+
+        """
+        status, data = self._request(f"{self.url.removesuffix('/v1')}/version", None)
+        try:
+            said = json.loads(data)["version"] if status < 400 else None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+        return said if isinstance(said, str) and re.fullmatch(r"[A-Za-z0-9.+_-]{1,100}", said) else None
+
     def ask(self, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
         """The JSON object that it answers: to a GET, or to a POST of `content`.
 
@@ -77,20 +92,10 @@ class Endpoint:
             StackError: no answer, an error, no JSON object, or one beyond all measure.
 
         """
-        with requests.Session() as session:
-            # No proxy stands between two processes of one machine.
-            session.trust_env = not self.here
-            try:
-                method = "GET" if content is None else "POST"
-                answer = session.request(method, f"{self.url}/{path}", json=content, timeout=WAIT, stream=True)
-                data = answer.raw.read(LARGEST + 1, decode_content=True)
-            except (requests.RequestException, OSError) as failed:
-                raise StackError(
-                    f"{self.url} does not answer ({type(failed).__name__})", "start the server, or correct --url"
-                ) from failed
-        if not answer.ok:
+        status, data = self._request(f"{self.url}/{path}", content)
+        if status >= 400:
             said = data[:300].decode("utf-8", "replace")
-            raise StackError(f"{self.url}/{path} answers {answer.status_code}: {said}", "see the server's log")
+            raise StackError(f"{self.url}/{path} answers {status}: {said}", "see the server's log")
         try:
             value = json.loads(data[:LARGEST])
         except (ValueError, RecursionError) as bad:
@@ -98,6 +103,20 @@ class Endpoint:
         if len(data) > LARGEST or not isinstance(value, dict):
             raise StackError(f"{self.url}/{path} answers otherwise than OpenAI's API does", "correct --url")
         return value
+
+    def _request(self, address: str, content: dict[str, Any] | None) -> tuple[int, bytes]:
+        """Status and body of an answer; no more of the body than anyone reads."""
+        with requests.Session() as session:
+            # No proxy stands between two processes of one machine.
+            session.trust_env = not self.here
+            try:
+                method = "GET" if content is None else "POST"
+                answer = session.request(method, address, json=content, timeout=WAIT, stream=True)
+                return answer.status_code, answer.raw.read(LARGEST + 1, decode_content=True)
+            except (requests.RequestException, OSError) as failed:
+                raise StackError(
+                    f"{self.url} does not answer ({type(failed).__name__})", "start the server, or correct --url"
+                ) from failed
 
 
 def at(url: str) -> Endpoint:

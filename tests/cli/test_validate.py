@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.model import digest
 from stack.model.verdict import load
 from stack.store import cache
 from validation.bench import benchy
@@ -57,6 +58,7 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
         }
         assert {case["measured"]["outcome"] for case in against} <= {"same", "better", "worse", "not comparable"}
         assert json.loads(out.read_text()) == parsed(again)
+        assert {case["outcome"] for case in parsed(again)["cases"] if case["name"] == "bench/stack"} == {"not-run"}
         unsaid = bench(url, "--json")
         assert {case["outcome"] for case in parsed(unsaid)["cases"] if "against" in case["name"]} == {"not-run"}
     # The same speed, recorded as twice as fast: now it is worse.
@@ -68,6 +70,11 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
         worse = bench(url, "--weights", "tiny")
         assert worse.code == 1
         assert "worse than recorded with the stack" in worse.out
+    ours = f"0.32.0+sm121.g{digest.of(prepared.load())[:8]}"
+    for version, outcome in ((ours, "passed"), ("0.32.0+sm121.g00000000", "failed")):
+        with serving(Behaviour(version=version)) as url:
+            [case] = parsed(bench(url, "--only", "bench/stack", "--json"))["cases"]
+            assert (case["outcome"], case["measured"]) == (outcome, {"version": version})
     with serving(Behaviour(lie="stops early")) as url:
         recorded.unlink()
         lied = bench(url, "--weights", "tiny", "--record")

@@ -59,3 +59,12 @@ def test_a_tokenizer_is_that_of_the_model_or_the_one_given(tmp_path: Path) -> No
 def test_the_book_is_always_the_same_and_long() -> None:
     assert texts.book() == texts.book()
     assert len(texts.book().split()) > 100_000
+
+
+@pytest.mark.parametrize(
+    ("version", "read"),
+    [("0.32.0+sm121.gaaaaaaaa", "0.32.0+sm121.gaaaaaaaa"), ("\x1b[2J", None), ("", None), ("9" * 200, None)],
+)
+def test_a_version_is_read_where_it_is_one(version: str, read: str | None) -> None:
+    with serving(Behaviour(version=version)) as url:
+        assert endpoint.at(url).version() == read

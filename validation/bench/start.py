@@ -5,12 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.model import digest
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Outcome, Verdict, Weights
 from stack.store import cache as places
 from stack.store.sources import Progress
-from validation import endpoint, machine
+from validation import endpoint, identity, machine
 from validation import suite as suites
 from validation.bench import baseline, benchy
 from validation.bench.suite import ANSWERS, PROMPTS, Bench, case_name, measured, prefill_runs, table
@@ -64,7 +65,12 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
         benchy.Size(prompt, answer, asked.runs) for prompt in asked.prompts or PROMPTS for answer in asked.answers or ANSWERS
     ]
     folder = carried.root / baseline.FOLDER
-    bench = Bench(python, target, subject, sizes, baseline.load(folder), model.length)
+    version = server.version()
+    of_stack = identity.case("bench/stack", version, digest.of(carried))
+    bench = Bench(python, target, subject, sizes, baseline.load(folder), model.length, of_stack)
+
+    # What another server has measured must not be taken for this one's by --resume.
+    versions = {"bench": subject.tool, "model": model.name, "server": version or "unknown"}
 
     def after(verdict: Verdict) -> str:
         found = [one for case in verdict.cases if (one := measured(case)) is not None]
@@ -73,7 +79,7 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
             lines.append(_record(folder, subject, verdict, bench))
         return "\n\n".join(lines)
 
-    return Begun(bench, suites.Subject(weights=subject.weights, versions={"bench": subject.tool}), after)
+    return Begun(bench, suites.Subject(weights=subject.weights, versions=versions), after)
 
 
 def _record(folder: Path, subject: baseline.Subject, verdict: Verdict, bench: Bench) -> str:

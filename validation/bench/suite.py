@@ -30,7 +30,10 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What is measured and held against what. `length` is the most tokens that the server takes in a request, None: unknown."""
+    """What is measured and held against what. `length` is the most tokens that the server takes in a request, None: unknown.
+
+    `stack`: whether the server is of the stack that the verdict is about, where that is known.
+    """
 
     python: Path
     target: Target
@@ -38,10 +41,13 @@ class Bench:
     sizes: Sequence[Size]
     baselines: Sequence[Baseline]
     length: int | None = None
+    stack: Case | None = None
     patience: float = benchy.PATIENCE
 
     def __call__(self, job: Job) -> Iterator[Case]:
         """Measure, then compare."""
+        if self.stack is not None and job.wants(self.stack.name):
+            yield self.stack
         cases = [job.known.get(case_name(size)) for size in self.sizes]
         wanted = [size for size in self.sizes if job.wants(case_name(size))]
         for number, size in enumerate(wanted):

@@ -11,6 +11,7 @@ from pathlib import Path
 from stack.model.ids import Sha256
 from stack.model.verdict import Case, Outcome
 from stack.store import cache as places
+from validation import identity
 from validation.endpoint import Endpoint
 from validation.quality import distance, scores
 from validation.quality.choices import CHOICES, Choice
@@ -57,6 +58,9 @@ class Quality:
         name, began = f"quality/recorded/{recording.name}", time.monotonic()
         pieces = list(scores.pieces(self.text))
         found: list[Place] = []
+        stack = identity.case(name, recording.server.version(), self.stack)
+        if stack.outcome is Outcome.FAILED:
+            return stack
         try:
             for number, piece in enumerate(pieces):
                 job.step("reading the text", number, len(pieces))
@@ -69,7 +73,7 @@ class Quality:
         one = Scores(recording.name, recording.model, self.stack, scores.digest(self.text), self.top, here, tuple(found))
         self.folder.mkdir(parents=True, exist_ok=True)
         places.put(self.folder / f"{recording.name}.json", scores.write(one))
-        measured = {"tokens": len(found), "perplexity": perplexity(found)}
+        measured = {"tokens": len(found), "perplexity": perplexity(found)} | dict(stack.measured)
         return Case(name, Outcome.PASSED, needs=_needs(one), measured=measured, seconds=time.monotonic() - began)
 
     def _compared(self, name: str, known: Mapping[str, Scores]) -> Case:

@@ -28,6 +28,7 @@ class Behaviour:
     slow_request: int = -1
     """The generation (from 0) that runs at half the speed."""
     generations: int = 0
+    version: str = "0.32.0"
 
 
 def tokenizer(folder: Path) -> Path:
@@ -54,6 +55,9 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
     def do_GET(self) -> None:
+        if self.path == "/version":
+            self._answer({"version": self.behaviour.version})
+            return
         self._answer({"object": "list", "data": [{"id": "little", "object": "model", "root": self.root}]})
 
     def do_POST(self) -> None:

@@ -22,6 +22,7 @@ class Behaviour:
     noise: float = 0.0
     deaf: bool = False
     lie: str = ""
+    version: str = "0.32.0"
 
 
 def tokens(text: str) -> list[int]:
@@ -80,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: Any) -> None: ...
 
     def do_GET(self) -> None:
-        self._answer({"data": [{"id": "little"}]})
+        self._answer({"version": self.behaviour.version} if self.path == "/version" else {"data": [{"id": "little"}]})
 
     def do_POST(self) -> None:
         self._answer(answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))), self.behaviour))

@@ -115,6 +115,14 @@ def test_an_answer_that_is_no_distribution_is_no_record(tmp_path: Path, lie: str
     assert not (tmp_path / "bf16.json").exists()
 
 
+def test_a_server_of_another_stack_is_not_recorded(tmp_path: Path) -> None:
+    case = run(tmp_path, "bf16", Behaviour(version="0.32.0+sm121.gbbbbbbbb"))["quality/recorded/bf16"]
+    assert (case.outcome, case.why) == (Outcome.FAILED, "the server is of the stack bbbbbbbb, this one is aaaaaaaa")
+    assert not (tmp_path / "bf16.json").exists()
+    case = run(tmp_path, "bf16", Behaviour(version="0.32.0+sm121.gaaaaaaaa.cpu"))["quality/recorded/bf16"]
+    assert (case.outcome, case.measured["version"]) == (Outcome.PASSED, "0.32.0+sm121.gaaaaaaaa.cpu")
+
+
 def test_a_text_that_is_too_short_says_nothing(tmp_path: Path) -> None:
     case = run(tmp_path, "bf16", text="The clock gains four minutes.")["quality/recorded/bf16"]
     assert (case.outcome, case.why) == (Outcome.FAILED, "the text has 4 tokens, fewer than 50 say nothing")
