@@ -20,6 +20,7 @@ HOLDS = {
     "compiling": "what compile-check has listed and compiled",
     "environments": "Python environments of proofs, builds and validations",
     "landing": "what upstream changed between two releases, indexed",
+    "operators": "vLLM's operators for CPUs, out of its published wheel",
     "trees": "carried and upstream source trees as folders",
     "upstreams": "the stores: a git repository an upstream; they stay",
     "wheels": "published wheels, and those built over them",

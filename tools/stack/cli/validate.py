@@ -3,7 +3,7 @@
 
 import click
 
-from stack.cli.validating import bench, quality
+from stack.cli.validating import bench, kernels, quality
 
 
 @click.group("validate")
@@ -14,5 +14,5 @@ def command() -> None:
     """
 
 
-for verb in (bench, quality):
+for verb in (kernels, bench, quality):
     command.add_command(verb.command)

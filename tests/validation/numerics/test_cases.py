@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case passes for a kernel that is right, fails for every wrong one, and fails itself where its bar lets one through."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation.numerics import running
+from validation.numerics.agreement import AGREEMENTS, Agreement, Compared
+from validation.numerics.attention import Attention
+from validation.numerics.cases import BFLOAT16_BAR, AnyCase, Case, Same, declared, named
+from validation.numerics.experts import Experts
+from validation.numerics.formats import bfloat16
+from validation.numerics.judging import Fault, Truth, judge, measure
+from validation.numerics.kernels import Kernel
+from validation.numerics.linear import Linear
+
+PROBLEMS: dict[str, Experts | Attention | Linear] = {
+    "experts": Experts(9, experts=8, intermediate=64),
+    "experts, mxfp8": Experts(9, experts=8, intermediate=64, activations="mxfp8"),
+    "attention": Attention(((1, 1), (5, 200)), window=64, heads=4, shared=2),
+    "attention, e4m3": Attention(((1, 1), (5, 200)), window=64, cache="e4m3", heads=4, shared=2),
+    "linear": Linear(5, 256, 300),
+    **{f"linear, {form}": Linear(5, 256, 300, form) for form in ("mxfp4", "mxfp8", "nvfp4")},
+}
+TRUTHS = {name: problem.truth() for name, problem in PROBLEMS.items()}
+SMALL = "a block"
+
+
+def wrong_outputs(truth: Truth) -> dict[str, np.ndarray]:
+    noise = np.random.default_rng(7).standard_normal(truth.reference.shape) * truth.reference.std()
+    by_fault = {fault.name: fault.applied(truth.reference) for fault in truth.faults}
+    return {"zeros": np.zeros_like(truth.reference), "noise": noise, **truth.mutants, **by_fault}
+
+
+WRONG = [(problem, mutant) for problem, truth in TRUTHS.items() for mutant in wrong_outputs(truth)]
+
+
+def case_of(problem: str, run: Callable[[Any], Any], bar: float = BFLOAT16_BAR) -> Case:
+    return Case("kernels/test/case", Kernel("test", ("cpu",), lambda: "", run), PROBLEMS[problem], bar)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_kernel_that_rounds_its_output_passes(problem: str) -> None:
+    found = running.outcome(case_of(problem, lambda _: bfloat16(TRUTHS[problem].reference)))
+    assert (found["outcome"], found["why"]) == ("passed", "")
+    assert found["margins"]["good"] > 2
+    assert found["margins"]["nearest by rel_l2"] > 1
+    assert found["measured"]["wrong outputs rejected"] == len(wrong_outputs(TRUTHS[problem]))
+
+
+@pytest.mark.parametrize(("problem", "mutant"), WRONG)
+def test_a_kernel_with_this_fault_fails(problem: str, mutant: str) -> None:
+    # As a kernel would have it: rounded, on top of the rounding that a good one does.
+    output = bfloat16(wrong_outputs(TRUTHS[problem])[mutant])
+    found = running.outcome(case_of(problem, lambda _: output))
+    assert found["outcome"] == "failed"
+    assert "as far from the reference as allowed" in found["why"]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_bar_that_lets_a_wrong_output_through_fails_the_case(problem: str) -> None:
+    found = running.outcome(case_of(problem, lambda _: TRUTHS[problem].reference, bar=1.1))
+    assert found["outcome"] == "failed"
+    assert "the bar proves nothing, it lets through: " in found["why"]
+
+
+def test_a_block_that_rel_l2_cannot_see_is_seen_by_its_lean() -> None:
+    truth = Experts(9, experts=8).truth()  # one of 518,400 blocks of the expert
+    (first, _) = truth.faults
+    found = measure(first.applied(bfloat16(truth.reference).astype(np.float64)), truth)
+    assert found.rel_l2 < BFLOAT16_BAR
+    assert found.lean == pytest.approx(1, abs=0.1)
+    assert found.excess(BFLOAT16_BAR) > 1
+
+
+def test_a_few_wrong_rows_do_not_drown_in_the_others() -> None:
+    reference = np.random.default_rng(0).standard_normal((10_000, 16))
+    output = reference.copy()
+    output[77] = 0
+    found = measure(output, Truth(reference, {}))
+    assert (found.rel_l2, found.overall < 0.02) == (1, True)
+
+
+@pytest.mark.parametrize("output", [np.full((5, 300), np.nan), np.full((5, 300), np.inf), np.zeros((300, 5))])
+def test_what_is_no_output_is_infinitely_wrong(output: np.ndarray) -> None:
+    found = running.outcome(case_of("linear", lambda _: output))
+    assert found["outcome"] == "failed"
+    assert found["measured"]["rel_l2"] == "inf"
+
+
+def test_a_row_of_zeros_allows_nothing() -> None:
+    reference = np.zeros((2, 4))
+    assert measure(reference, Truth(reference, {})).rel_l2 == 0
+    assert measure(reference + 1e-9, Truth(reference, {})).rel_l2 == np.inf
+    empty = Fault("nothing", np.arange(2), slice(None), np.zeros((2, 4)))
+    assert "nothing" in judge(reference + 1, Truth(reference + 1, {}, [empty]), 0.1).passed_through
+
+
+def test_what_cannot_run_here_is_not_run_with_the_reason() -> None:
+    kernel: Kernel[Any] = Kernel("test", ("sm121",), lambda: "needs sm121", lambda _: pytest.fail("it ran"))
+    found = running.outcome(Case("kernels/test/far", kernel, PROBLEMS["linear"], 0.01))
+    assert (found["outcome"], found["why"], found["needs"]) == ("not-run", "needs sm121", ["sm121"])
+    assert found["measured"] == {}
+
+
+def test_a_kernel_that_raises_has_failed() -> None:
+    found = running.outcome(case_of("linear", lambda _: 1 / 0))
+    assert (found["outcome"], found["why"]) == ("failed", "ZeroDivisionError: division by zero")
+
+
+def dies(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hangs(_: object) -> None:
+    signal.pause()
+
+
+@pytest.mark.parametrize(("run", "why"), [(dies, "its process ended with SIGKILL"), (hangs, "it took more than 0 s")])
+def test_a_kernel_that_takes_its_process_along_has_failed(
+    run: Callable[[object], None], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = case_of("linear", run)
+    monkeypatch.setattr(running, "named", lambda _: (case,))
+    monkeypatch.setattr(running, "SECONDS", 0.4 if run is hangs else 60.0)
+    found = running._apart(multiprocessing.get_context("fork"), case)
+    assert (found["outcome"], found["why"]) == ("failed", why)
+
+
+def test_names_are_unique_and_no_case_needs_nothing() -> None:
+    names = [one.name for one in declared()]
+    assert len(set(names)) == len(names)
+    assert all(one.needs for one in declared())
+    assert named("kernels/moe/vllm-cpu/*m=33")
+    assert named("kernels/none") == ()
+
+
+def test_gpt_oss_is_tried_in_its_own_sizes() -> None:
+    mine = [one.problem for one in declared() if isinstance(one, Case) and one.kernel.name == "vllm-cpu"]
+    experts = [one for one in mine if isinstance(one, Experts)]
+    assert {one.tokens for one in experts} == {1, 2, 4, 8, 33, 128, 1000}
+    assert any((one.experts, one.hidden, one.intermediate) == (128, 2880, 2880) for one in experts)
+    reduced = [one for one in declared() if isinstance(one, Case) and isinstance(one.problem, Experts)]
+    assert all(bool(one.reduced) == (one.problem != Experts(1, activations=one.problem.activations)) for one in reduced)
+
+
+@pytest.mark.parametrize("agreement", [one for one in AGREEMENTS if one.package == "ml_dtypes"], ids=lambda one: one.name)
+def test_formats_agree_with_ml_dtypes_and_wrong_ones_do_not(agreement: Agreement) -> None:
+    found = running.outcome(Same("kernels/formats/test", agreement))
+    assert (found["outcome"], found["why"]) == ("passed", "")
+    compared = agreement.compare()
+    for name, wrong in compared.mutants.items():
+        mutant = Agreement("test", "numpy", lambda wrong=wrong: Compared(wrong, compared.theirs, compared.mutants))  # type: ignore[misc]
+        assert running.outcome(Same("kernels/formats/test", mutant))["outcome"] == "failed", name
+
+
+def test_a_comparison_that_sees_no_difference_fails() -> None:
+    same = np.arange(4)
+    case: AnyCase = Same("kernels/formats/test", Agreement("test", "numpy", lambda: Compared(same, same, {"another": same})))
+    assert running.outcome(case)["why"] == "the comparison proves nothing, it lets through: another"
+    missing = Same("kernels/formats/test", Agreement("test", "no_such_package", lambda: Compared(same, same, {})))
+    assert running.outcome(missing)["why"] == "no_such_package is not installed"

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack validate kernels`: do formats and kernels compute what they should, by bars that reject what is wrong?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stack.cli.common import Options, progress, source_option
+from stack.cli.validating import conclude, suite_options
+
+if TYPE_CHECKING:
+    from stack.store.sources import Source
+
+
+@click.command("kernels")
+@click.option(
+    "--compile/--no-compile", "compiling", default=True, help="Compile for SM121 and look for the instructions, too: minutes."
+)
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    help="Run the kernels that are installed for this interpreter, such as the stack's on a GPU machine; no environment is made.",
+)
+@source_option
+@suite_options
+@click.pass_context
+def command(context: click.Context, /, compiling: bool, python: Path | None, source: str, **common: Any) -> None:
+    """Hold kernels against references in float64, and every bar against wrong outputs that it has to reject.
+
+    The first run makes an environment with torch for CPUs, in the cache, and takes vLLM's operators out of its wheel for CPUs.
+    What needs a GPU that is not here is reported as not run.
+    """
+    from stack.store import cache  # noqa: PLC0415
+    from validation.kernels import Kernels  # noqa: PLC0415
+
+    options: Options = context.obj
+    with progress() as tell:
+        trees: Source = "git" if source == "git" else "archive"
+        suite = Kernels(options.load(), cache.root(options.cache), trees, python, compiling)
+        subject = suite.prepare(tell)
+    conclude(context, suite, "kernels", subject=subject, **common)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m validation.numerics list | run | versions [NAME]...`: JSON lines; `run` prints each case as it ends."""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from validation.numerics import running
+from validation.numerics.cases import AnyCase, named
+
+_PACKAGES = ("torch", "numpy", "ml_dtypes", "compressed-tensors", "transformers", "vllm", "flashinfer-python", "triton")
+
+
+def main() -> int:
+    """Run the command line. Exit code 2 for a name that no case has."""
+    parser = argparse.ArgumentParser(prog="python -m validation.numerics", description=__doc__)
+    parser.add_argument("verb", choices=["list", "run", "versions"])
+    parser.add_argument("name", nargs="*", help="a case, with * for any text; all cases where none is named")
+    asked = parser.parse_args()
+    cases = named(*asked.name)
+    if not cases:
+        parser.error(f"no case is named {' or '.join(asked.name)}")
+    # Kernels and the libraries around them print what they like: it goes where errors go.
+    with os.fdopen(os.dup(1), "w") as answer:
+        os.dup2(2, 1)
+        for line in _lines(asked.verb, cases):
+            print(json.dumps(line, allow_nan=False), file=answer, flush=True)
+    return 0
+
+
+def _lines(verb: str, cases: tuple[AnyCase, ...]) -> Iterable[Mapping[str, Any]]:
+    if verb == "run":
+        return running.run(cases)
+    if verb == "versions":
+        return [dict(_versions())]
+    return [{"name": one.name, "needs": list(one.needs)} for one in cases]
+
+
+def _versions() -> Iterable[tuple[str, str]]:
+    """What is installed of what the kernels come from."""
+    for package in _PACKAGES:
+        try:
+            yield package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running cases, each in a process of its own: what one leaves in memory, or breaks, is gone with it."""
+
+import ctypes
+import json
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from validation.numerics.agreement import differing
+from validation.numerics.cases import AnyCase, Case, Same, named
+from validation.numerics.judging import Judgement, judge
+from validation.numerics.kernels.environment import capability, missing
+
+SECONDS = 600.0
+"""What one case may take; FlashInfer compiles a kernel for two minutes when it is first used."""
+_ENDING = 10.0
+"""Seconds for a process to end by itself once it has answered."""
+_EACH = 3 * 10**9
+"""Bytes that a case takes at most, but for those with large weights, of which one runs at a time."""
+_PR_SET_PDEATHSIG = 1
+
+Json = dict[str, Any]
+
+
+def run(cases: Sequence[AnyCase]) -> Iterator[Json]:
+    """The outcome of each case in the form of a verdict's, as they end."""
+    jobs = max(1, min(len(os.sched_getaffinity(0)), _memory() // _EACH))
+    # One thread a process: BLAS's threads wait for each other where there are more of them than processors.
+    os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // jobs))}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["validation.numerics.preloaded"])
+    alone = threading.Lock()
+
+    def one(case: AnyCase) -> Json:
+        with alone if case.alone else nullcontext():
+            return _apart(context, case)
+
+    pool = ThreadPoolExecutor(jobs)
+    try:
+        for done in as_completed([pool.submit(one, case) for case in cases]):
+            yield done.result()
+    finally:
+        # Whoever reads may have gone: what has not begun need not.
+        pool.shutdown(cancel_futures=True)
+
+
+def outcome(case: AnyCase) -> Json:
+    """What comes of a case, in this process."""
+    began = time.monotonic()
+    try:
+        found = _same(case) if isinstance(case, Same) else _held(case)
+    except Exception as error:  # whatever a kernel raises is its failure, not ours
+        found = {"outcome": "failed", "why": _line(f"{type(error).__name__}: {error}")}
+    here = capability()
+    # Of GPUs any one is enough: where this is one of them, it is what the case needed.
+    return _json(case, found, time.monotonic() - began, [here] if here in case.needs else None)
+
+
+def _held(case: Case) -> Json:
+    if lacking := case.kernel.lacks():
+        return {"outcome": "not-run", "why": lacking}
+    output = case.kernel.run(case.problem)
+    judgement = judge(output, case.problem.truth(), case.bar)
+    return _judged(judgement, case.bar, {"reduced": case.reduced} if case.reduced else {})
+
+
+def _judged(judgement: Judgement, bar: float, more: Mapping[str, str]) -> Json:
+    nearest, excess = judgement.nearest
+    measured = {
+        "rel_l2": judgement.good.rel_l2,
+        "rel_l2 of all rows": judgement.good.overall,
+        "lean": judgement.good.lean,
+        "wrong outputs rejected": len(judgement.mutants) - len(judgement.passed_through),
+        "nearest wrong output": nearest,
+        **more,
+    }
+    # The nearest by rel-L2 alone, too: what leans is always twice its bar, by its definition.
+    by_size = {name: times for name, times in judgement.mutants.items() if not name.startswith("a block")}
+    margins = {
+        "good": 1 / judgement.excess if judgement.excess else math.inf,
+        "nearest wrong output": excess,
+        "nearest by rel_l2": min(by_size.values()),
+    }
+    why = judgement.why
+    return {"outcome": "failed" if why else "passed", "why": why, "measured": measured, "bar": bar, "margins": margins}
+
+
+def _same(case: Same) -> Json:
+    package = case.agreement.package
+    if lacking := missing(package):
+        return {"outcome": "not-run", "why": lacking}
+    compared = case.agreement.compare()
+    count = differing(compared.ours, compared.theirs)
+    wrong = {name: differing(one, compared.theirs) for name, one in compared.mutants.items()}
+    through = [name for name, number in wrong.items() if not number]
+    why = f"{count} of {compared.ours.size} differ" if count else ""
+    if through:
+        why = f"{why}{'; ' if why else ''}the comparison proves nothing, it lets through: {', '.join(through)}"
+    nearest = min(wrong, key=lambda name: wrong[name])
+    measured = {
+        "compared": compared.ours.size,
+        "differing": count,
+        "wrong outputs rejected": len(wrong) - len(through),
+        "nearest wrong output": nearest,
+    }
+    margins = {"differing in the nearest wrong output": wrong[nearest]}
+    return {"outcome": "failed" if why else "passed", "why": why, "measured": measured, "bar": 0, "margins": margins}
+
+
+def _json(case: AnyCase, found: Json, seconds: float, needs: list[str] | None = None) -> Json:
+    measured = {name: _finite(value) for name, value in found.get("measured", {}).items()}
+    margins = {name: value for name, value in found.get("margins", {}).items() if math.isfinite(value)}
+    return {
+        "name": case.name,
+        "outcome": found["outcome"],
+        "why": found["why"],
+        "needs": needs if needs is not None else list(case.needs),
+        "measured": measured,
+        "bar": found.get("bar"),
+        "margins": margins,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _finite(value: float | str) -> float | str:
+    return value if isinstance(value, str) or math.isfinite(value) else str(value)
+
+
+def _apart(context: Any, case: AnyCase) -> Json:
+    """A case in its own process; one that dies or takes too long has failed."""
+    began = time.monotonic()
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(case.name, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if ours.poll(SECONDS):
+            answer = dict(json.loads(ours.recv_bytes()))
+            process.join(_ENDING)
+            return answer
+        why = f"it took more than {SECONDS:.0f} s"
+    except EOFError:
+        process.join()
+        why = f"its process ended with {_ending(process.exitcode)}"
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    return _json(case, {"outcome": "failed", "why": why}, time.monotonic() - began)
+
+
+def _child(name: str, answer: Connection) -> None:
+    _die_with_parent()
+    (case,) = named(name)
+    answer.send_bytes(json.dumps(outcome(case), allow_nan=False).encode())
+
+
+def _die_with_parent() -> None:
+    """End when what started this process ends, however it does: nobody else would end it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _ending(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:500]
+
+
+def _memory() -> int:
+    """Bytes that are free."""
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(meminfo["MemAvailable"].split()[0]) * 1024
