@@ -64,7 +64,7 @@ def answer(asked: dict[str, Any], behaviour: Behaviour) -> dict[str, Any]:
     elif lie == "few":
         found[-1] = {str(ids[-1]): found[-1][str(ids[-1])]}
     elif lie == "positive":
-        found[-1][str(ids[-1])]["logprob"] = 0.5
+        found[-1][str(ids[-1])]["logprob"] = 1e4
     elif lie == "no distribution":
         for one in found[-1].values():
             one["logprob"] = -0.1

@@ -86,10 +86,11 @@ def test_a_choice_that_changes_nothing_fails(tmp_path: Path) -> None:
     assert run(tmp_path, "again")["quality/again"].outcome is Outcome.PASSED
 
 
+@pytest.mark.parametrize("top", [5, 20])
 @pytest.mark.parametrize("behaviour", [Behaviour(deaf=True), Behaviour(noise=8)], ids=["deaf", "noise"])
-def test_a_server_that_does_not_run_the_model_fails(tmp_path: Path, behaviour: Behaviour) -> None:
-    run(tmp_path, "bf16")
-    case = run(tmp_path, "qkv-mxfp4", behaviour)["quality/qkv-mxfp4"]
+def test_a_server_that_does_not_run_the_model_fails(tmp_path: Path, behaviour: Behaviour, top: int) -> None:
+    run(tmp_path, "bf16", top=top)
+    case = run(tmp_path, "qkv-mxfp4", behaviour, top)["quality/qkv-mxfp4"]
     assert case.outcome is Outcome.FAILED
     assert case.why.startswith("this is not the model any more")
     assert float(case.measured["top-1 agreement"]) < 0.1
