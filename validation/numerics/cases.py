@@ -21,6 +21,7 @@ SUITE = "kernels"
 
 BFLOAT16_BAR = 1e-2
 FLOAT32_BAR = 1e-5
+MXFP8_BAR = 4e-2
 
 TOKENS = (1, 2, 4, 8, 33, 128, 1000)
 WINDOW = 128
@@ -127,11 +128,11 @@ _BATCHES = {"prefill": PREFILL, "decode": DECODE, "chunk": CHUNK}
 
 
 def _attention() -> Iterator[AnyCase]:
-    kernel, reference = cpu.ATTENTION
+    sixteen, eight, reference = cpu.ATTENTION
     for batch, sequences in _BATCHES.items():
         for window in (WINDOW, None):
             # Its cache rounds to E4M3 towards zero, where every GPU kernel rounds to the nearest: docs/validate.md.
-            for cache in ("bfloat16", "e4m3-cut"):
+            for kernel, cache in ((sixteen, "bfloat16"), (eight, "e4m3-cut")):
                 problem = Attention(sequences, window, cache)
                 yield Case(_attention_name(kernel, batch, problem), kernel, problem, BFLOAT16_BAR)
             if batch != "prefill":
@@ -143,7 +144,8 @@ def _gpu() -> Iterator[AnyCase]:
     for mixture in cuda.EXPERTS:
         for problem, reduced in _EXPERTS:
             experts = replace(problem, activations=cuda.activations(mixture))
-            yield Case(_name("moe", mixture, f"experts={experts.experts}", experts), mixture, experts, BFLOAT16_BAR, reduced)
+            bar = MXFP8_BAR if experts.activations == "mxfp8" else BFLOAT16_BAR
+            yield Case(_name("moe", mixture, f"experts={experts.experts}", experts), mixture, experts, bar, reduced)
     for dense in cuda.LINEAR:
         for tokens in TOKENS:
             for name, inputs, outputs in (("qkv", 2880, 5120), ("o", 4096, 2880)):

@@ -13,8 +13,9 @@ import pytest
 from validation.numerics import running
 from validation.numerics.agreement import AGREEMENTS, Agreement, Compared
 from validation.numerics.attention import Attention
-from validation.numerics.cases import BFLOAT16_BAR, AnyCase, Case, Same, declared, named
-from validation.numerics.experts import Experts
+from validation.numerics.blocks import MXFP8, Rounding, quantize
+from validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, Case, Same, declared, named
+from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Fault, Truth, judge, measure
 from validation.numerics.kernels import Kernel
@@ -70,6 +71,29 @@ def test_a_bar_that_lets_a_wrong_output_through_fails_the_case(problem: str) -> 
     assert "the bar proves nothing, it lets through: " in found["why"]
 
 
+def rounding_between(layer: Experts) -> np.ndarray:
+    """The experts' output as a kernel has it that keeps what is between its multiplications in bfloat16."""
+    output = np.zeros((layer.tokens, layer.hidden))
+    eight = layer.activations == "mxfp8"
+    for one in layer.routed():
+        expert = layer.expert(one.expert)
+        x = layer.inputs[one.rows].astype(np.float64)
+        x = quantize(MXFP8, x, Rounding.UP).values() if eight else x
+        hidden = bfloat16(swiglu(bfloat16(x @ expert.gate_up.values().T + expert.gate_up_bias))).astype(np.float64)
+        hidden = quantize(MXFP8, hidden, Rounding.UP).values() if eight else hidden
+        output[one.rows] += one.weights[:, None] * bfloat16(hidden @ expert.down.values().T + expert.down_bias)
+    return bfloat16(output)
+
+
+@pytest.mark.parametrize(("activations", "bar"), [("bfloat16", BFLOAT16_BAR), ("mxfp8", MXFP8_BAR)])
+def test_the_bar_of_experts_leaves_room_for_rounding_and_for_no_fault(activations: str, bar: float) -> None:
+    layer = Experts(33, experts=8, intermediate=704, activations=activations)
+    found = judge(rounding_between(layer), layer.truth(), bar)
+    assert found.why == ""
+    assert 0.3 < found.excess < 0.8
+    assert min(excess for name, excess in found.mutants.items() if not name.startswith("a block")) > 1.5
+
+
 def test_a_block_that_rel_l2_cannot_see_is_seen_by_its_lean() -> None:
     truth = Experts(9, experts=8).truth()  # one of 518,400 blocks of the expert
     (first, _) = truth.faults
@@ -107,6 +131,14 @@ def test_what_cannot_run_here_is_not_run_with_the_reason() -> None:
     found = running.outcome(Case("kernels/test/far", kernel, PROBLEMS["linear"], 0.01))
     assert (found["outcome"], found["why"], found["needs"]) == ("not-run", "needs sm121", ["sm121"])
     assert found["measured"] == {}
+
+
+def test_of_several_gpus_a_case_needed_the_one_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    far: Kernel[Any] = Kernel("test", ("sm90", "sm121"), lambda: "", lambda _: TRUTHS["linear"].reference)
+    case = Case("kernels/test/far", far, PROBLEMS["linear"], 0.01)
+    assert running.outcome(case)["needs"] == ["sm90", "sm121"]
+    monkeypatch.setattr(running, "capability", lambda: "sm90")
+    assert running.outcome(case)["needs"] == ["sm90"]
 
 
 def test_a_kernel_that_raises_has_failed() -> None:

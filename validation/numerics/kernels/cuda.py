@@ -71,7 +71,7 @@ def experts(backend: str, layer: Experts) -> npt.ArrayLike:
             "global_num_experts": layer.experts, "expert_map": None, "apply_router_weight_on_input": False,
         }  # fmt: skip
         if kernel.is_monolithic:
-            output = kernel.apply_monolithic(router_logits=_tensor(layer.logits), **common)
+            output = kernel.apply_monolithic(router_logits=_tensor(layer.logits), routing_sink=None, **common)
         else:
             ids, weights = layer.route
             output = kernel.apply(topk_weights=_tensor(weights), topk_ids=_tensor(ids), **common)

@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import platform
 from functools import cache
 from pathlib import Path
 
@@ -28,9 +29,7 @@ def operators() -> str:
         return f"no vLLM is installed, and {OPERATORS} names no folder"
     if not folder.is_dir():
         return named
-    # The same choice as vLLM's own platform module makes.
-    name = "_C" if torch.cpu._is_avx512_bf16_supported() else "_C_AVX512" if torch.cpu._is_avx512_supported() else "_C_AVX2"
-    library = folder / f"{name}.abi3.so"
+    library = folder / f"{_build()}.abi3.so"
     if not library.exists():
         return f"{folder} has no {library.name}"
     try:
@@ -46,7 +45,14 @@ def operator(name: str) -> str:
         return lacking
     import torch  # noqa: PLC0415
 
-    return "" if hasattr(torch.ops._C, name) else f"vLLM's build for this CPU has no {name}: it needs AVX512_BF16"
+    return "" if hasattr(torch.ops._C, name) else f"vLLM's operators for this machine have no {name}"
+
+
+def x86(flag: str) -> str:
+    """Why this CPU is no x86 with these instructions (as the kernel names them: `avx512_bf16`), or nothing."""
+    if platform.machine() != "x86_64":
+        return f"needs an x86 CPU with {flag}, this is {platform.machine()}"
+    return "" if flag in Path("/proc/cpuinfo").read_text().split() else f"needs a CPU with {flag}"
 
 
 @cache
@@ -67,6 +73,13 @@ def gpu(*capabilities: str) -> str:
     if here in capabilities:
         return ""
     return f"needs {wanted}, this GPU is {here}" if here else f"needs a GPU, {wanted}"
+
+
+def _build() -> str:
+    """The build of the operators for this CPU: the same choice as vLLM's own platform module makes."""
+    if platform.machine() != "x86_64" or not x86("avx512_bf16"):
+        return "_C"
+    return "_C_AVX2" if x86("avx512f") else "_C_AVX512"
 
 
 def _installed() -> Path | None:
