@@ -75,7 +75,15 @@ FINDINGS: dict[str, tuple[Callable[[World], None], list[tuple[str, str]]]] = {
         lambda world: world.edit("stacks/two/series.toml", 'title = "Two"', 'title = "Two"\nproves = ["tests/none.py"]'),
         [("stacks/two/series.toml", "proves names tests/none.py, which is not there")],
     ),
-    "no patch": (_drop_all_patches, [("stacks/two/series.toml", "has no patch, and its state is draft")]),
+    "no patch": (
+        _drop_all_patches,
+        [
+            (
+                "stacks/two/series.toml",
+                "has no patch, and its state is draft: take it out of stacks/stack.toml and remove its folder, or say what became of it",
+            )
+        ],
+    ),
     "the extras": (
         lambda world: world.edit("pyproject.toml", "gamma-pkg==2.0", "gamma-pkg==2.1"),
         [("pyproject.toml", "pyproject.toml: serve has gamma-pkg==2.1, the pin is 2.0")],

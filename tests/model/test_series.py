@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.model import series
-from stack.model.series import Compiles, PatchRef, Series, State
+from stack.model.series import Compiles, Landed, PatchRef, Series, State
 
 from .making import CACHE, GATING, refusal, write
 
@@ -232,3 +232,38 @@ def test_edited_keeps_what_patches_have_compiled(tmp_path: Path, inline: bool) -
     swapped = load(tmp_path, series.edited(text, (ref("vllm/b.patch"), ref("vllm/a.patch"))))
     assert [one.file for one in swapped.patches] == ["vllm/b.patch", "vllm/a.patch"]
     assert swapped.compiles == (Compiles(ref("vllm/a.patch"), "m/s.cu", sass=("QMMA",)),)
+
+
+HEAD = 'title = "t" # short\nwhy = "w"\nstate = "draft"\n'
+PATCH = '\n# about it\n[[patch]]\nupstream = "up"\nfile = "up/b.patch"\n'
+GONE = Landed(PatchRef("small", "up", "up/a.patch"), "v2", "v1")
+ALSO = Landed(PatchRef("small", "up", "up/c.patch"), "v3", "v2")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("patches", [PATCH, "", '\n[[patch]]\nupstream = "up"\nfile = "up/b.patch"\n# the end\n'])
+def test_what_has_landed_is_kept_above_the_patches(tmp_path: Path, patches: str, newline: str) -> None:
+    text = (HEAD + patches).replace("\n", newline)
+    once = series.with_landed(text, [GONE])
+    twice = series.with_landed(once, [ALSO])
+    assert twice.startswith(HEAD.replace("\n", newline))
+    assert twice.endswith(patches.replace("\n", newline))
+    assert twice.count("\n") == twice.count(newline)
+    assert load(tmp_path, twice).landed == (GONE, ALSO)
+    assert load(tmp_path, twice).patches == load(tmp_path, text).patches
+    assert series.with_landed(twice, []) == twice
+
+
+def test_what_has_landed_outlives_the_patches(tmp_path: Path) -> None:
+    text = series.edited(series.with_landed(HEAD + PATCH, [GONE]), ())
+    assert load(tmp_path, text).landed == (GONE,)
+    below = HEAD + PATCH + '[[landed]]\nfile = "up/a.patch"\nrelease = "v2"\nbefore = "v1"\n'
+    assert load(tmp_path, below).landed == (GONE,)
+    assert "`landed` below a [[patch]] that goes" in refusal(tmp_path, series.edited, below, ())
+
+
+def test_what_has_landed_is_read_strictly(tmp_path: Path) -> None:
+    odd = HEAD + 'landed = [{file = "a.patch", release = "v2", before = "v1"}]'
+    assert "landed[0].file is 'a.patch'" in refusal(tmp_path, load, tmp_path, odd)
+    short = HEAD + 'landed = [{file = "up/a.patch", release = "v2"}]'
+    assert "landed[0].before is missing" in refusal(tmp_path, load, tmp_path, short)

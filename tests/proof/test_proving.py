@@ -13,7 +13,7 @@ from stack.carry.bases import Place, Stores
 from stack.cli import cli
 from stack.model.errors import StackError
 from stack.model.stack import load
-from stack.proof import environment, proving
+from stack.proof import environment, prove, proving
 from stack.proof.proving import Asked, Kept, State
 from stack.store import git
 
@@ -234,6 +234,38 @@ def test_what_landed_by_behaviour_is_dropped_by_a_rebase(root: Path, tmp_path: P
     ]
     assert patches[0]["evidence"] == "landed by behaviour in v2.0: test_sum passes without it"
     assert not load(root).patches
+    assert proved["emptied"] == ["sums"]
+
+
+def test_what_has_landed_is_looked_after_without_an_edit(root: Path, tmp_path: Path) -> None:
+    stack = ["--root", str(root), "--cache", str(tmp_path / "cache")]
+    python = ("--python", sys.executable)
+    rebased(root, tmp_path / "cache", "--onto", "v2.1", "--through", "v2.0", "--prove", *python)
+    series = load(root).get("sums")
+    assert [(one.ref, one.release, one.before) for one in series.landed] == [(SUM, "v2.0", "v1.0"), (HALF, "v2.1", "v1.0")]
+    assert CliRunner().invoke(cli, [*stack, "lint", "--source", "git"]).exit_code == 0
+    ask = [*stack, "prove", "--source", "git", *python, "--json"]
+    answer = CliRunner().invoke(cli, ask)
+    assert answer.exit_code == 0, answer.output
+    found = json.loads(answer.stdout)
+    assert found["patches"] == []
+    assert [(one["address"], one["here"]["state"], one["release"], one["before"]["state"]) for one in found["merged"]] == [
+        (SUM.path, "passes", "v1.0", "fails"),
+        (HALF.path, "passes", "v1.0", "fails"),
+    ]
+    lost = json.loads(CliRunner().invoke(cli, [*ask, "--onto", "v2.0"]).stdout)
+    assert [(one["onto"]["state"], one["sound"]) for one in lost["merged"]] == [("passes", True), ("fails", False)]
+
+
+def test_what_was_left_out_by_hand_is_not_taken_for_landed(root: Path, tmp_path: Path) -> None:
+    tree, stack = tmp_path / "tree", ["--root", str(root), "--cache", str(tmp_path / "cache")]
+    rebased(root, tmp_path / "cache", "--onto", "v2.0", "--prove", "--python", sys.executable, "--workspace", str(tree))
+    ended = CliRunner().invoke(cli, [*stack, "rebase", "--skip", str(tree)])
+    assert ended.exit_code == 0, ended.output
+    assert "sums carries no patch any more" in ended.output
+    assert [one.ref for one in load(root).get("sums").landed] == [SUM]
+    with pytest.raises(StackError, match=r"proves 'up/halve-it\.patch', which is no patch of sums"):
+        prove.load(root / "proofs/test_up_proof.py", load(root))
 
 
 def test_only_what_lands_by_behaviour_is_dropped(root: Path, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ def main() -> int:
                     print(f"sources of {pin.upstream} {pin.tag}", flush=True)
                     stores.obtain(pin.upstream)
             for proof in proving.proofs(stores, ()):
-                if proof.fails_on:
-                    print(f"sources of {proof.upstream} {proof.fails_on}", flush=True)
-                    stores.obtain(proof.upstream, proof.fails_on)
+                for release in dict.fromkeys(one.fails_on for one in proof.merged):
+                    print(f"sources of {proof.upstream} {release}", flush=True)
+                    stores.obtain(proof.upstream, release)
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
             requirements = Path(__file__).with_name("requirements.txt")
             environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))

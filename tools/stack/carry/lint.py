@@ -13,7 +13,7 @@ from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.patch import Patch, trailers
 from stack.model.series import State
-from stack.model.stack import FOLDER, Stack
+from stack.model.stack import FILE, FOLDER, Stack
 
 _OVER = frozenset({State.MERGED, State.DECLINED, State.INAPPROPRIATE})
 
@@ -54,8 +54,9 @@ def _pins(stores: Stores) -> Iterator[Finding]:
 def _series(stack: Stack) -> Iterator[Finding]:
     for one in stack.series:
         place = f"{FOLDER}/{one.name}/{series.FILE}"
-        if not one.patches and one.state not in _OVER:
-            yield Finding(place, f"has no patch, and its state is {one.state}")
+        if not one.patches and not one.landed and one.state not in _OVER:
+            remove = f"take it out of {FOLDER}/{FILE} and remove its folder"
+            yield Finding(place, f"has no patch, and its state is {one.state}: {remove}, or say what became of it")
         for proof in one.proves:
             file = stack.root / proof
             if not file.exists() or not file.resolve().is_relative_to(stack.root.resolve()):

@@ -19,6 +19,7 @@ from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
+from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, RESOLUTIONS, Stack
 from stack.store import git, remote
 from stack.store.sources import SourceTree
@@ -94,13 +95,33 @@ class Rebase:
         files |= {
             f"{FOLDER}/{RESOLUTIONS}/{name}": data for name, data in resolutions.files(known, self.request.recorded).items()
         }
-        landed = {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED and not row.gone}
+        dropped = self._dropped()
+        known_landed = {one.ref: one for one in self._landed()}
         for one in self.stack.series:
-            if landed & set(one.patches):
+            if dropped & set(one.patches):
                 file = f"{FOLDER}/{one.name}/{series.FILE}"
-                kept = tuple(ref for ref in one.patches if ref not in landed)
-                files[file] = series.edited(document.read_text(root / file), kept).encode()
+                kept = tuple(ref for ref in one.patches if ref not in dropped)
+                landed = [known_landed[ref] for ref in one.patches if ref in known_landed]
+                files[file] = series.with_landed(series.edited(document.read_text(root / file), kept), landed).encode()
         return files
+
+    @property
+    def emptied(self) -> tuple[str, ...]:
+        """The series of which no patch is left to carry."""
+        dropped = self._dropped()
+        return tuple(one.name for one in self.stack.series if one.patches and dropped.issuperset(one.patches))
+
+    def _dropped(self) -> set[PatchRef]:
+        return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED and not row.gone}
+
+    def _landed(self) -> Iterable[series.Landed]:
+        """What the series keep of dropped patches, so that their proofs go on; nothing is known of one that was left out by hand."""
+        dropped = self._dropped()
+        for leg in self.legs:
+            for row in leg.carry.rows:
+                if row.patch.ref in dropped and not row.by_hand and leg.old.tag is not None and leg.new.tag is not None:
+                    release = row.landed.rung if row.landed is not None else leg.new.tag
+                    yield series.Landed(row.patch.ref, release, leg.old.tag)
 
 
 def rebase(stores: Stores, request: Request) -> Rebase:

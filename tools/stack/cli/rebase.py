@@ -225,6 +225,11 @@ def _print_end(work: "Rebase", ended: "Conclusion", stopped: "Session | None", f
         where = f"{stopped.patch} on {stopped.rung}"
         said = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
     click.echo(said)
+    for name in work.emptied if ended.value == "switched" else ():
+        click.echo(
+            f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "
+            f"take it out of stacks/stack.toml and remove stacks/{name}"
+        )
 
 
 def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
@@ -234,4 +239,5 @@ def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
         "conclusion": ended.value,
         "unmet": [need.sentence(work.pins().get(need.needs)) for need in work.unmet],
         "legs": [leg_json(leg) for leg in work.legs],
+        "emptied": list(work.emptied),
     }

@@ -3,6 +3,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -12,6 +13,7 @@ import tomlkit
 
 from stack.model import document
 from stack.model.document import Table
+from stack.model.errors import StackError
 
 FILE = "series.toml"
 NAME = r"[a-z0-9][a-z0-9-]*"
@@ -67,6 +69,15 @@ class Compiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Landed:
+    """A patch that was carried until a release had it: `release` is the first that is known to, `before` had not."""
+
+    ref: PatchRef
+    release: str
+    before: str
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
     """One series as its `series.toml` says."""
 
@@ -82,6 +93,7 @@ class Series:
     proves: tuple[str, ...] = ()
     patches: tuple[PatchRef, ...] = ()
     compiles: tuple[Compiles, ...] = ()
+    landed: tuple[Landed, ...] = ()
 
 
 def load(folder: Path) -> Series:
@@ -107,6 +119,7 @@ def load(folder: Path) -> Series:
         proves=table.texts("proves"),
         patches=tuple(ref for ref, _ in patches),
         compiles=tuple(one for _, compiles in patches for one in compiles),
+        landed=tuple(_landed(folder.name, one) for one in table.tables("landed")),
     )
     table.finish()
     if state in NEEDS_PULL and series.pull is None:
@@ -120,6 +133,10 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
     """The text of a `series.toml` with another list of patches; everything else stays as it is.
 
     A `[[patch]]` table that stays keeps its comments.
+
+    Raises:
+        StackError: something else stands below a table that goes.
+
     """
     listed = [(str(table["upstream"]), str(table["file"])) for table in tomllib.loads(text).get("patch", [])]
     if listed == [(patch.upstream, patch.file) for patch in patches]:
@@ -143,7 +160,29 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
         new = newline.join(("[[patch]]", f'upstream = "{patch.upstream}"', f'file     = "{patch.file}"', ""))
         parts.append(old.get((patch.upstream, patch.file), new))
         parts.append(between[min(place, len(between) - 1)] if place + 1 < len(patches) else last)
-    return "".join((*parts, tail))
+    result = "".join((*parts, tail))
+    if tomllib.loads(result).get("landed") != tomllib.loads(text).get("landed"):
+        raise StackError(f"{FILE} has `landed` below a [[patch]] that goes", "put it above the first [[patch]]")
+    return result
+
+
+def with_landed(text: str, landed: Iterable[Landed]) -> str:
+    """The text of a `series.toml` with more patches that have landed; everything else stays as it is."""
+    added = [{"file": one.ref.file, "release": one.release, "before": one.before} for one in landed]
+    if not added:
+        return text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    head, tables, tail = _cut(text)
+    toml = tomlkit.parse(head)
+    listed = tomlkit.array().multiline(True)
+    for values in (*toml.unwrap().get("landed", ()), *added):
+        entry = tomlkit.inline_table()
+        entry.update(values)
+        listed.append(entry)
+    toml.pop("landed", None)
+    toml.append("landed", listed)
+    gap = head[len(head.rstrip()) :] if tables else newline
+    return "".join((newline.join(tomlkit.dumps(toml).splitlines()).rstrip(), gap, *tables, tail))
 
 
 def _cut(text: str) -> tuple[str, list[str], str]:
@@ -207,6 +246,13 @@ def _patch(series: str, table: Table) -> tuple[PatchRef, tuple[Compiles, ...]]:
         raise table.error("file", f"is {file!r}", "a patch is named after its subject, never numbered")
     ref = PatchRef(series, upstream, file)
     return ref, tuple(_compiles(ref, one) for one in listed)
+
+
+def _landed(series: str, table: Table) -> Landed:
+    file = table.text("file", pattern=_PATCH_FILE, meaning="<upstream>/<name>.patch")
+    landed = Landed(PatchRef(series, file.partition("/")[0], file), table.text("release"), table.text("before"))
+    table.finish()
+    return landed
 
 
 def _compiles(ref: PatchRef, table: Table) -> Compiles:

@@ -5,7 +5,7 @@ It passes on the tree with all patches, and with any one of its patches left out
 patch fails. So a proof that cannot fail is found out. Beside that, the upstream's own tests for those places still pass.
 
 What upstream has merged needs no patch any more; its tests can stay as a check against a release that loses it. That they
-can fail shows on an earlier release, without it.
+can fail shows on an earlier release, without it. So do those of patches that a rebase has dropped since they had landed.
 """
 
 import ast
@@ -33,11 +33,17 @@ MARK = "STACK_PROOF_TREE"
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """A proof module: the tests that prove each patch (by its file in the series), and the upstream's own tests to run.
+class Merged:
+    """What upstream has: its address there, or the path of the patch that was carried until it landed; its tests fail on `fails_on`."""
 
-    `merged` has the tests of what upstream has merged, by its address there; they fail on the release `fails_on`.
-    """
+    address: str
+    tests: tuple[str, ...]
+    fails_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A proof module: the tests that prove each patch (by its file in the series), those of what upstream has, and its own to run."""
 
     path: Path
     series: str
@@ -45,8 +51,7 @@ class Proof:
     proves: Mapping[str, tuple[str, ...]]
     upstream_tests: tuple[str, ...]
     upstream_args: tuple[str, ...]
-    merged: Mapping[str, tuple[str, ...]]
-    fails_on: str
+    merged: tuple[Merged, ...]
 
     def refs(self) -> tuple[PatchRef, ...]:
         """The patches that it proves."""
@@ -92,8 +97,9 @@ def load(path: Path, stack: Stack) -> Proof:
             f"{place} has only one of MERGED and FAILS_ON", "FAILS_ON names a release on which the tests of MERGED fail"
         )
     known = {ref.file for ref in named[0].patches}
+    landed = {one.ref.file: one for one in named[0].landed if one.ref.file not in known}
     for file in proves:
-        if file not in known:
+        if file not in known and file not in landed:
             raise StackError(
                 f"{place} proves {file!r}, which is no patch of {named[0].name}",
                 f"it has {', '.join(sorted(known)) or 'none'}; of one that has landed, take the line out, or move it to MERGED",
@@ -102,11 +108,17 @@ def load(path: Path, stack: Stack) -> Proof:
         path=path.resolve(),  # tests run in a folder of their own
         series=named[0].name,
         upstream=_upstream(place, proves, merged, stack),
-        proves={file: tuple(tests) for file, tests in proves.items()},
+        proves={file: tuple(tests) for file, tests in proves.items() if file in known},
         upstream_tests=tuple(values.get("UPSTREAM_TESTS", ())),  # type: ignore[arg-type]
         upstream_args=tuple(values.get("UPSTREAM_ARGS", ())),  # type: ignore[arg-type]
-        merged={address: tuple(tests) for address, tests in merged.items()},
-        fails_on=fails_on,
+        merged=(
+            *(Merged(address, tuple(tests), fails_on) for address, tests in merged.items()),
+            *(
+                Merged(landed[file].ref.path, tuple(tests), landed[file].before)
+                for file, tests in proves.items()
+                if file in landed
+            ),
+        ),
     )
 
 

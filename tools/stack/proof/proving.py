@@ -16,7 +16,7 @@ from stack.carry.bases import Stores
 from stack.model.errors import StackError
 from stack.model.series import PatchRef
 from stack.proof import environment, prove
-from stack.proof.prove import Proof, Run
+from stack.proof.prove import Merged, Proof, Run
 from stack.store.sources import SourceTree
 
 Tell = Callable[[str], None]
@@ -59,7 +59,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that upstream has merged, by its address there: its tests at the pins, on a release before, and on another."""
+    """Something that upstream has, as `prove.Merged` names it: its tests at the pins, on a release before, and on another."""
 
     series: str
     address: str
@@ -162,10 +162,10 @@ def kept(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
     """
     for proof in proofs(stores, asked.series):
         trial = _Trial(stores, proof, asked, tell)
-        for address, tests in proof.merged.items():
-            here = _result(trial.whole(), tests)
-            before, onto = trial.before(tests), trial.there(tests)
-            yield Kept(proof.series, address, _place(stores, proof), tests, here, proof.fails_on, before, onto)
+        for one in proof.merged:
+            here = _result(trial.whole(), one.tests)
+            before, onto = trial.before(one), trial.there(one.tests)
+            yield Kept(proof.series, one.address, _place(stores, proof), one.tests, here, one.fails_on, before, onto)
 
 
 def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
@@ -249,16 +249,16 @@ class _Trial:
         return _result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
-    def _earlier(self) -> Run:
+    def _earlier(self, release: str) -> Run:
         # In the environment of the pins: one of its own takes gigabytes.
-        self._tell(f"{self._proof.path.name} on {self._proof.upstream} {self._proof.fails_on}")
-        tree = self._stores.obtain(self._proof.upstream, self._proof.fails_on).tree
+        self._tell(f"{self._proof.path.name} on {self._proof.upstream} {release}")
+        tree = self._stores.obtain(self._proof.upstream, release).tree
         return prove.run(self._proof, self._own_python, self._stores, tree)
 
-    def before(self, tests: Sequence[str]) -> Result:
-        """Some tests on the release before a merge; that nothing at all passes there may be a broken import."""
-        run = self._earlier()
-        return _result(run, tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
+    def before(self, merged: Merged) -> Result:
+        """The tests of a merge on the release before it; that nothing at all passes there may be a broken import."""
+        run = self._earlier(merged.fails_on)
+        return _result(run, merged.tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
 
     def there(self, tests: Sequence[str]) -> Result | None:
         """Some tests where the upstream goes."""
@@ -290,7 +290,7 @@ class _Trial:
             python = self._python(tree if self._proof.upstream == holder else self._stores.obtain(holder))
         except StackError as failed:
             return Result(State.NOT_RUN, failed.problem)
-        proving = (*self._proof.proves.values(), *self._proof.merged.values())
+        proving = (*self._proof.proves.values(), *(one.tests for one in self._proof.merged))
         tests = tuple(dict.fromkeys(test for tests in proving for test in tests))
         return prove.run(self._proof, python, self._stores, tree.tree, tests)
 
