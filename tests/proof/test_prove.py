@@ -136,11 +136,28 @@ def test_a_tree_becomes_a_folder_once(stores: Stores, tmp_path: Path) -> None:
         ("PROVES = {SUM", "MERGED = {SUM", "has only one of MERGED and FAILS_ON"),
         ("UPSTREAM_TESTS", "FAILS_ON = 'v0.9'\nUPSTREAM_TESTS", "has only one of MERGED and FAILS_ON"),
         ("PROVES = {SUM", "FAILS_ON = 'v0.9'\nMERGED = {SUM", "'up/add-a-sum.patch', which is of no upstream in pins.toml"),
+        ("import up", "import up, # and", r"proofs/test_up_proof\.py:2 is not Python"),
+        ("import up", "\0", r"proofs/test_up_proof\.py\S* is not Python"),
+        ("import up", "\N{LATIN SMALL LETTER E WITH ACUTE}", "test_up_proof.py is not UTF-8"),
+        ('["test_sum"]', "3", r"PROVES\['up/add-a-sum\.patch'\] is no list of texts"),
+        ('["test_sum"]', '"test_sum"', r"PROVES\['up/add-a-sum\.patch'\] is no list of texts"),
+        ('["test_sum"]', "[]", r"PROVES\['up/add-a-sum\.patch'\] names no test"),
+        ("{SUM", "{3", "PROVES is no table of tests"),
+        ("{SUM", "{[3]", "has no PROVES"),
+        ('UPSTREAM_TESTS = ["tests/test_up.py"]', "UPSTREAM_TESTS = 1", "UPSTREAM_TESTS is no list of texts"),
+        (
+            "PROVES = {SUM",
+            "MERGED = {'https://example.org/down/pull/1': ['test_always']}\nFAILS_ON = 'v1'\nPROVES = {SUM",
+            r"test_up_proof\.py is about down and up: one module imports one upstream",
+        ),
     ],
 )
 def test_a_proof_without_sound_declarations_is_refused(root: Path, old: str, new: str, said: str) -> None:
     file = root / "proofs/test_up_proof.py"
-    file.write_text(PROOF.replace(old, new))
+    file.write_bytes(PROOF.replace(old, new).encode("latin-1"))
+    archive = 'archive = { package = "down", version = "1.0" }'
+    with (root / "pins.toml").open("a") as pins:
+        pins.write(f'[down]\ngit = "https://example.org/down"\ntag = "v1"\ncommit = "{"0" * 40}"\n{archive}\n')
     with pytest.raises(StackError, match=said):
         prove.load(file, load(root))
 

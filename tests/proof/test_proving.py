@@ -200,6 +200,11 @@ def test_a_relative_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert shown.exit_code == 0, shown.output
 
 
+def test_an_upstream_goes_to_one_release(stores: Stores) -> None:
+    with pytest.raises(StackError, match=r"--onto names up twice: v1\.1 and v1\.2"):
+        proving.ways(stores, ["v1.1", "up=v1.2"], through=False)
+
+
 def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="unknown series 'none'"):
         list(proving.verdicts(stores, Asked(("none",), python=PYTHON)))

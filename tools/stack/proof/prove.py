@@ -20,6 +20,7 @@ from pathlib import Path
 from stack.carry import apply
 from stack.carry.bases import Stores
 from stack.carry.merge import merge
+from stack.model import document
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
@@ -80,17 +81,18 @@ def load(path: Path, stack: Stack) -> Proof:
     """Read a proof module's declarations without importing it.
 
     Raises:
-        StackError: it has neither PROVES nor MERGED, belongs to no series, names a patch that the series does not have or
-            an address of no upstream, or names no release on which MERGED fails.
+        StackError: it is no Python, has neither PROVES nor MERGED or not in their form, belongs to no series, names a patch that
+            the series does not have or an address of no upstream, or names no release on which MERGED fails.
 
     """
     place = path.resolve().relative_to(stack.root.resolve()).as_posix()
     named = [one for one in stack.series if place in one.proves]
     if not named:
         raise StackError(f"no series names {place} in proves", "add it to the series.toml that it proves")
-    values = _constants(path)
-    proves, merged, fails_on = values.get("PROVES", {}), values.get("MERGED", {}), values.get("FAILS_ON", "")
-    if not isinstance(proves, dict) or not isinstance(merged, dict) or not (proves or merged):
+    values = _constants(path, place)
+    proves, merged = _tests(place, "PROVES", values), _tests(place, "MERGED", values)
+    fails_on = values.get("FAILS_ON", "")
+    if not proves and not merged:
         raise StackError(f"{place} has no PROVES", 'add PROVES = {"<upstream>/<file>.patch": ["test_name", …]}')
     if not isinstance(fails_on, str) or bool(merged) != bool(fails_on):
         raise StackError(
@@ -108,18 +110,33 @@ def load(path: Path, stack: Stack) -> Proof:
         path=path.resolve(),  # tests run in a folder of their own
         series=named[0].name,
         upstream=_upstream(place, proves, merged, stack),
-        proves={file: tuple(tests) for file, tests in proves.items() if file in known},
-        upstream_tests=tuple(values.get("UPSTREAM_TESTS", ())),  # type: ignore[arg-type]
-        upstream_args=tuple(values.get("UPSTREAM_ARGS", ())),  # type: ignore[arg-type]
+        proves={file: tests for file, tests in proves.items() if file in known},
+        upstream_tests=_texts(place, "UPSTREAM_TESTS", values),
+        upstream_args=_texts(place, "UPSTREAM_ARGS", values),
         merged=(
-            *(Merged(address, tuple(tests), fails_on) for address, tests in merged.items()),
-            *(
-                Merged(landed[file].ref.path, tuple(tests), landed[file].before)
-                for file, tests in proves.items()
-                if file in landed
-            ),
+            *(Merged(address, tests, fails_on) for address, tests in merged.items()),
+            *(Merged(landed[file].ref.path, tests, landed[file].before) for file, tests in proves.items() if file in landed),
         ),
     )
+
+
+def _tests(place: str, name: str, values: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
+    """A declaration of tests by what they are about."""
+    declared = values.get(name, {})
+    if not isinstance(declared, dict) or not all(isinstance(key, str) for key in declared):
+        raise StackError(f"{place}: {name} is no table of tests", f'write {name} = {{"…": ["test_name", …]}}')
+    tests = {key: _texts(place, f"{name}[{key!r}]", {f"{name}[{key!r}]": one}) for key, one in declared.items()}
+    empty = [key for key, one in tests.items() if not one]
+    if empty:
+        raise StackError(f"{place}: {name}[{empty[0]!r}] names no test", "name one that fails without it")
+    return tests
+
+
+def _texts(place: str, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    declared = values.get(name, [])
+    if not isinstance(declared, list) or not all(isinstance(one, str) for one in declared):
+        raise StackError(f"{place}: {name} is no list of texts", f'write {name} = ["…", …]')
+    return tuple(declared)
 
 
 def _upstream(place: str, proves: Iterable[str], merged: Iterable[str], stack: Stack) -> str:
@@ -237,8 +254,14 @@ def _outcome(case: ET.Element) -> str:
     return "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
 
 
-def _constants(path: Path) -> dict[str, object]:
+def _constants(path: Path, place: str) -> dict[str, object]:
     """The module's top-level constants; names of earlier ones may stand in them."""
+    try:
+        module = ast.parse(document.read_text(path))
+    except (SyntaxError, ValueError) as bad:  # ValueError: a byte that no source may have, in older Pythons
+        line = f":{bad.lineno}" if isinstance(bad, SyntaxError) and bad.lineno else ""
+        said = bad.msg if isinstance(bad, SyntaxError) else str(bad)
+        raise StackError(f"{place}{line} is not Python ({said})", "mend the module") from bad
     values: dict[str, object] = {}
 
     def value(node: ast.expr) -> object:
@@ -250,10 +273,10 @@ def _constants(path: Path) -> dict[str, object]:
             return [value(item) for item in node.elts]
         return ast.literal_eval(node)
 
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+    for statement in module.body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
             try:
                 values[statement.targets[0].id] = value(statement.value)
-            except (KeyError, ValueError):
+            except (KeyError, ValueError, TypeError):
                 continue
     return values

@@ -124,13 +124,17 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
     """The releases on each upstream's way, from `TAG` (of the first upstream) or `UPSTREAM=TAG`; `through`: all that are between.
 
     Raises:
-        StackError: no such upstream, or its releases cannot be listed.
+        StackError: no such upstream, one that is named twice, or its releases cannot be listed.
 
     """
     found: dict[str, tuple[str, ...]] = {}
     for one in onto:
         name, _, tag = one.rpartition("=")
         pin = stores.stack.pins.get(name or _holder(stores))
+        if pin.upstream in found:
+            raise StackError(
+                f"--onto names {pin.upstream} twice: {found[pin.upstream][-1]} and {tag}", "name one release of it"
+            )
         between = ladder.between(stores.tags(pin.upstream), pin.tag or "", tag) if through else []
         found[pin.upstream] = (*between, tag)
     return found
