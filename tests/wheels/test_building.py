@@ -329,6 +329,20 @@ def test_a_wheel_that_pip_would_refuse(
     assert refusal in stack("build", "wheels", "gamma", "--out", tmp_path / "out").refused()
 
 
+def test_a_published_wheel_that_is_another_than_it_says(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that no patch changes is copied without a look, unless one is asked for."""
+    path = wheel(tmp_path / "published", PUBLISHED)
+    with zipfile.ZipFile(path) as archive:
+        content = {member: archive.read(member) for member in archive.namelist()} | {"gamma/_C.abi3.so": b"another"}
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, data in content.items():
+            archive.writestr(member, data)
+    offer(tmp_path / "index", monkeypatch, path)
+    assert stack("build", "wheels", "gamma", "--out", tmp_path / "out").code == 0
+    refused = stack("build", "wheels", "gamma", "--out", tmp_path / "out", "--verify").refused()
+    assert "gamma/_C.abi3.so is not what RECORD says" in refused
+
+
 def test_options_that_fit_nothing_are_refused(stack: Stack, published: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "out")
     assert "--from names nosuch, which is not built" in stack("build", "wheels", "gamma", "--from", "nosuch=x", *out).refused()

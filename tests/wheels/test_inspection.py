@@ -2,6 +2,7 @@
 """`stack wheel inspect`: what a wheel says, and every way in which it can be another than it says."""
 
 import json
+import marshal
 import subprocess
 import sys
 import zipfile
@@ -80,7 +81,12 @@ def test_a_wheel_of_somebody_else(stack: Stack, tmp_path: Path) -> None:
     assert "is missing" in stack("wheel", "inspect", tmp_path / "none.whl").refused()
     assert "no-such-package is not installed" in stack("wheel", "inspect", "no-such-package").refused()
     assert "does not answer as a Python" in stack("wheel", "inspect", "pip", "--python", "/bin/false").refused()
-    assert "go with an installed package" in stack("wheel", "inspect", tmp_path / "x.whl", "--python", "python3").refused()
+    assert "is a folder: name its interpreter" in stack("wheel", "inspect", "pip", "--python", tmp_path).refused()
+    assert "cannot be run" in stack("wheel", "inspect", "pip", "--python", tmp_path / "python").refused()
+    assert (
+        "--bytecode go with an installed package"
+        in stack("wheel", "inspect", tmp_path / "x.whl", "--python", "python3").refused()
+    )
 
 
 @pytest.mark.slow
@@ -102,6 +108,18 @@ def test_an_installed_package(stack: Stack, made: Path, tmp_path: Path) -> None:
     assert "WRONG   gamma/main.py is missing\n" in stack(*ask).out
     main.write_bytes(was)
     assert stack(*ask).code == 0
+    [compiled] = main.parent.glob("__pycache__/__init__.*.pyc")
+    assert stack(*ask, "--bytecode").code == 0
+    as_made = compiled.read_bytes()
+    compiled.write_bytes(as_made[:16] + marshal.dumps(compile("x = 1", "__init__.py", "exec")))
+    assert stack(*ask).code == 0
+    wrong = f"WRONG   gamma/__pycache__/{compiled.name} is not compiled from its source\n"
+    assert wrong in stack(*ask, "--bytecode").out
+    compiled.write_bytes(as_made[:16] + b"torn")
+    assert wrong in stack(*ask, "--bytecode").out
+    compiled.write_bytes(b"another release's" + as_made[16:])
+    assert stack(*ask, "--bytecode").code == 0
+    compiled.write_bytes(as_made)
     # An installation of another wheel is whole in itself.
     against = wheel(tmp_path / "other", PUBLISHED)
     ran = stack(*ask, "--against", against)
@@ -122,3 +140,20 @@ def test_descriptions_that_are_none(stack: Stack, tmp_path: Path) -> None:
     for number, text in enumerate((b"[]", b"{}", b'{"base": null}', b"[" * 100_000, b"no")):
         path = wheel(tmp_path / str(number), PUBLISHED | {"gamma_pkg-2.0.dist-info/x_stack.json": text})
         assert "it was not made by `stack build wheels`" in stack("wheel", "inspect", path).refused()
+
+
+def test_a_record_that_no_wheel_has(stack: Stack, tmp_path: Path) -> None:
+    """70 MB of nothing, in a wheel of 70 kB."""
+    path = wheel(tmp_path, PUBLISHED)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in content.items():
+            archive.writestr(name, b"," * 70_000_000 if name.endswith("RECORD") else data)
+    assert path.stat().st_size < 1_000_000
+    assert "RECORD has more than 64 MB" in stack("wheel", "inspect", path).refused()
+
+
+def test_wheels_is_another_word(stack: Stack, made: Path) -> None:
+    assert stack("wheels", "index", made.parent).code == 0
+    assert "  wheels " not in stack("--help", root=None).out

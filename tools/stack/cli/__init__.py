@@ -36,7 +36,14 @@ from stack.cli.common import Options
 from stack.model.errors import StackError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Verbs(click.Group):
+    """The verbs; `wheels` is another word for `wheel`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, "wheel" if cmd_name == "wheels" else cmd_name)
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="stack")
 @click.option("--root", type=click.Path(path_type=Path), help="Folder of the stack (with pins.toml). Default: here or above.")
 @click.option(

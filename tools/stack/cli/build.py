@@ -47,6 +47,7 @@ def command() -> None:
 @click.option(
     "--plan", "only_plan", is_flag=True, help="Say how each wheel would be made, why, and what is missing; build nothing."
 )
+@click.option("--verify", is_flag=True, help="Read each wheel once more, and compare every file in it with what it lists.")
 @click.option(
     "--device",
     type=click.Choice(["cuda", "cpu", "empty"]),
@@ -87,6 +88,7 @@ def wheels(
     platforms: tuple[str, ...],
     out: Path,
     only_plan: bool,
+    verify: bool,
     device: str,
     targets: tuple[str, ...],
     ahead: tuple[str, ...],
@@ -114,6 +116,8 @@ def wheels(
         made = [] if only_plan else list(building.build(stores, asked, decisions, out))
     built = [one for one in made if isinstance(one, Built)]
     libraries = [one for one in made if isinstance(one, Library)]
+    if verify:
+        _verify(built)
     if as_json:
         print_json(
             {
@@ -127,6 +131,15 @@ def wheels(
             _print_decision(one, only_plan)
         _print(built, libraries, out)
     context.exit(1 if only_plan and any(one.plan and one.plan.lacking for one in decisions) else 0)
+
+
+def _verify(built: "Sequence[Built]") -> None:
+    from stack.wheels import inspection  # noqa: PLC0415
+
+    for one in built:
+        problems = inspection.wheel(one.path).problems
+        if problems:
+            raise StackError(f"{one.path}: {problems[0]}", "`stack wheel inspect` shows all: what it was made of is broken")
 
 
 def _print_decision(one: "Decision", only_plan: bool) -> None:

@@ -29,9 +29,14 @@ def command() -> None:
     metavar="FILE",
     help="Compare the installed files with those of this wheel, too.",
 )
+@click.option(
+    "--bytecode", is_flag=True, help="Look into what Python has compiled of the installed files, too (half a minute)."
+)
 @json_option
 @click.pass_context
-def inspect(context: click.Context, what: str, python: Path | None, against: Path | None, as_json: bool) -> None:
+def inspect(
+    context: click.Context, what: str, python: Path | None, against: Path | None, bytecode: bool, as_json: bool
+) -> None:
     """Show of which stack a wheel is, and compare its files with what it lists.
 
     FILE ends in .whl; anything else is the name of an installed package. Exit code 1 when a file is not what it should be.
@@ -39,13 +44,13 @@ def inspect(context: click.Context, what: str, python: Path | None, against: Pat
     from stack.wheels import inspection  # noqa: PLC0415
 
     if what.endswith(".whl"):
-        if python is not None or against is not None:
-            raise click.UsageError("--python and --against go with an installed package")
+        if python is not None or against is not None or bytecode:
+            raise click.UsageError("--python, --against and --bytecode go with an installed package")
         if not Path(what).is_file():
             raise StackError(f"{what} is missing", "check the path")
         report = inspection.wheel(Path(what))
     else:
-        report = inspection.installed(what, python, against)
+        report = inspection.installed(what, python, against, bytecode=bytecode)
     if as_json:
         fields = ("name", "version", "files", "problems")
         shown = {name: getattr(report, name) for name in fields}

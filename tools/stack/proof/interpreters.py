@@ -19,6 +19,22 @@ def version(name):
 print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
 _CUDA = "import json, torch; print(json.dumps(torch.version.cuda))"
+_FORGED = """
+import importlib.util, json, marshal, sys
+def differs(path, source):
+    with open(path, "rb") as file:
+        head, data = file.read(16), file.read()
+    if head[:4] != importlib.util.MAGIC_NUMBER:
+        return False  # of another release: never run
+    with open(source, "rb") as file:
+        text = file.read()
+    level = path.rpartition(".opt-")[2].partition(".")[0] if ".opt-" in path else "0"
+    try:
+        return marshal.loads(data) != compile(text, source, "exec", dont_inherit=True, optimize=int(level))
+    except (EOFError, SyntaxError, TypeError, ValueError):
+        return True
+print(json.dumps([path for path, source in json.load(sys.stdin).items() if differs(path, source)]))
+"""
 _PATHS = "import json, sys; print(json.dumps(sys.path))"
 
 
@@ -53,11 +69,22 @@ def paths(python: Path) -> list[str]:
     return [str(path) for path in _asked(python, _PATHS)]
 
 
-def _asked(python: Path, script: str, *arguments: str) -> Any:
+def forged(python: Path, compiled: Mapping[str, str]) -> list[str]:
+    """Those of some compiled files (path: its source) that are not what the interpreter makes of the source.
+
+    Raises:
+        StackError: it does not answer.
+
+    """
+    return [str(path) for path in _asked(python, _FORGED, given=json.dumps(compiled))]
+
+
+def _asked(python: Path, script: str, *arguments: str, given: str = "") -> Any:
     if python.is_dir():
         raise StackError(f"{python} is a folder", f"name its interpreter, such as {python / 'bin/python'}")
     try:
-        done = subprocess.run([str(python), "-I", "-c", script, *arguments], capture_output=True, text=True, check=False)
+        command = [str(python), "-I", "-W", "ignore", "-c", script, *arguments]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except OSError as error:
         raise StackError(f"{python} cannot be run ({error.strerror})", "name an interpreter") from error
     try:

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Set
@@ -93,13 +94,14 @@ def _checksum(file: IO[bytes]) -> str:
     return metadata.checksum(digest.digest())
 
 
-def installed(name: str, python: Path | None = None, against: Path | None = None) -> Report:
+def installed(name: str, python: Path | None = None, against: Path | None = None, *, bytecode: bool = False) -> Report:
     """Read an installed package, and compare its files with what its installer noted, and with a wheel.
 
     Args:
         name: the package.
         python: whose packages; this interpreter's unless given.
         against: the wheel that it should have come from.
+        bytecode: look into what Python has compiled of its sources, too: each is compiled again.
 
     Raises:
         StackError: it is not installed, or the interpreter does not answer.
@@ -125,6 +127,8 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
             problems.append(f"{path} is not what was installed")
         elif path in wanted and have != wanted[path]:
             problems.append(f"{path} is not that of {against.name if against else ''}")
+    if bytecode:
+        problems += [f"{path} is not compiled from its source" for path in _forged(folder, files.keys(), python)]
     problems += [f"{path} was not installed" for path in sorted(wanted.keys() - files.keys())]
     said = next((folder / path for path in files if path.endswith(_SUFFIX) and ".dist-info/" in path), None)
     described = _described(name, said.read_bytes()) if said is not None and said.is_file() else None
@@ -148,6 +152,14 @@ def _unlisted(folder: Path, listed: Set[str]) -> Iterator[str]:
             name = path.relative_to(folder).as_posix()
             if path.is_file() and name not in listed and "__pycache__" not in path.parts:
                 yield name
+
+
+def _forged(folder: Path, listed: Set[str], python: Path | None) -> Iterator[str]:
+    """Compiled files that Python would run, and that are not what it makes of their sources."""
+    sources = [folder / path for path in sorted(listed) if path.endswith(".py")]
+    compiled = {str(one): str(path) for path in sources for one in path.parent.glob(f"__pycache__/{path.stem}.*.pyc")}
+    for one in interpreters.forged(python or Path(sys.executable), compiled):
+        yield Path(one).relative_to(folder).as_posix()
 
 
 def _own(name: str) -> Iterator[importlib.metadata.Distribution]:

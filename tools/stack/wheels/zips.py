@@ -22,6 +22,8 @@ from stack.wheels import metadata
 LIMIT = 0xFFFFFFFF
 """Bytes of a file, and of any member: beyond them a ZIP file needs extensions that no wheel has needed."""
 _MEMBERS = 0xFFFF
+_READ = 1 << 26
+"""Bytes of a member that is read as a whole: metadata, RECORD, patched sources. The largest RECORD of ours has half a million."""
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
@@ -80,10 +82,15 @@ def read(archive: zipfile.ZipFile, name: str) -> bytes:
     """A member's content.
 
     Raises:
-        StackError: it is not there, or broken.
+        StackError: it is not there, broken, or larger than any such file.
 
     """
     try:
+        if archive.getinfo(name).file_size > _READ:
+            raise StackError(
+                f"{Path(str(archive.filename)).name}: {name} has more than {_READ >> 20} MB",
+                "no wheel needs that: fetch it again",
+            )
         return archive.read(name)
     except KeyError as missing:
         raise StackError(f"{Path(str(archive.filename)).name} has no {name}", "it is no wheel of that package") from missing
