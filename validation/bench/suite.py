@@ -19,7 +19,7 @@ PROMPTS = (512, 2048, 8192)
 ANSWERS = (32, 128)
 RUNS = 5
 
-_UNITS = {"prefill": "t/s", "decode": "t/s", "peak": "t/s", "ttfr": "ms", "est_ppt": "ms", "e2e_ttft": "ms"}
+_UNITS = {"came": "tokens", "prefill": "t/s", "decode": "t/s", "peak": "t/s", "ttfr": "ms", "est_ppt": "ms", "e2e_ttft": "ms"}
 _OUTCOMES = {
     Way.BETTER: Outcome.PASSED,
     Way.SAME: Outcome.PASSED,
@@ -72,6 +72,8 @@ class Bench:
             return Case(case_name(size), Outcome.NOT_RUN, why, (self.needs(),))
         try:
             one = benchy.measure(self.python, self.target, size, tell, self.patience)
+        except benchy.TooShortError as short:
+            return Case(case_name(size), Outcome.NOT_RUN, str(short), (self.needs(),), seconds=time.monotonic() - began)
         except UnmeasuredError as refused:
             return Case(case_name(size), Outcome.FAILED, str(refused), (self.needs(),), seconds=time.monotonic() - began)
         return Case(
@@ -81,6 +83,10 @@ class Bench:
     def _comparisons(self, found: Sequence[Measured]) -> Iterator[Case]:
         prefills = prefill_runs(found)
         for baseline in self.baselines:
+            if unlike := baseline.unlike(self.subject):
+                why = f"{Way.NOT_COMPARABLE}: {unlike}"
+                yield Case(f"bench/against/{baseline.name}", Outcome.NOT_RUN, why, (self.needs(),))
+                continue
             for prompt, runs in prefills.items():
                 yield from self._against(baseline, f"pp{prompt}", runs, baseline.prefills(prompt))
             for one in found:
@@ -92,10 +98,6 @@ class Bench:
             return
         name, needs = f"bench/against/{baseline.name}/{size}", (self.needs(),)
         means = {"ours t/s": statistics.fmean(ours), "theirs t/s": statistics.fmean(theirs)}
-        unlike = baseline.unlike(self.subject)
-        if unlike:
-            yield Case(name, Outcome.NOT_RUN, f"{Way.NOT_COMPARABLE}: {unlike}", needs, means)
-            return
         result = compare(ours, theirs)
         interval = {"ratio": result.ratio, "low": result.low, "high": result.high}
         why = {
@@ -135,6 +137,7 @@ def prefill_runs(found: Sequence[Measured]) -> dict[int, tuple[float, ...]]:
 def table(model: str, found: Sequence[Measured]) -> str:
     """The table that llama-benchy prints and users post, in Markdown: mean and standard deviation over the runs."""
     head = ("model", "test", "t/s", "peak t/s", "ttfr (ms)", "est_ppt (ms)", "e2e_ttft (ms)")
+    model = model.rstrip("/").rpartition("/")[2] if model.startswith("/") else model
     rows = [head, (":-----", *("-----:" for _ in head[1:]))]
     for one in found:
         waits = tuple(_mean(runs) for runs in (one.ttfr, one.est_ppt, one.e2e_ttft))

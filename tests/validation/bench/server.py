@@ -58,6 +58,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/version":
             self._answer({"version": self.behaviour.version})
             return
+        if self.behaviour.lie == "slow lists":
+            time.sleep(0.2)
         self._answer({"object": "list", "data": [{"id": "little", "object": "model", "root": self.root}]})
 
     def do_POST(self) -> None:
@@ -98,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
             yield {"choices": [{"delta": {"content": "the "}, "token_ids": list(range(tokens // 2))}]}
             yield {"choices": [{"delta": {"content": "end"}, "token_ids": list(range(tokens // 2))}]}
         else:
-            made = {"stops early": tokens // 2, "usage only": tokens // 4}.get(lie, tokens)
+            made = {"stops early": tokens // 3, "usage only": tokens // 4}.get(lie, tokens)
             for place in range(made):
                 ids = [place] * (3 if lie == "thrice the ids" else 1)
                 choice: dict[str, Any] = {"delta": {"content": WORDS[place % len(WORDS)] + " "}}

@@ -76,7 +76,9 @@ def print_cases(cases: "Sequence[Case]") -> None:
 
 def _rows(one: "Case") -> "Iterator[tuple[str, str, str, str]]":
     said = [*one.why.splitlines()]
-    numbers = ", ".join(f"{name} {_number(value)}" for name, value in one.measured.items())
+    # The runs behind a mean are for --json.
+    shown = {name: value for name, value in one.measured.items() if not name.endswith(" runs")}
+    numbers = ", ".join(f"{name} {_number(value)}" for name, value in shown.items())
     if numbers:
         said.append(numbers + (f" (bar {_number(one.bar)})" if one.bar is not None else ""))
     if one.margins:
