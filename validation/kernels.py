@@ -140,7 +140,7 @@ class Process:
         with tempfile.TemporaryDirectory(prefix="stack-numerics-") as folder, tempfile.TemporaryFile() as said:
             (Path(folder) / "validation").symlink_to(Path(__file__).parent)
             variables = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", **self.variables}
-            command = [str(self.python), "-m", "validation.numerics", *arguments]
+            command = [str(self.python), "-m", "validation.numerics", "--attached", *arguments]
             try:
                 process = subprocess.Popen(
                     command,

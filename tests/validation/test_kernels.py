@@ -3,6 +3,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -96,6 +97,31 @@ def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
         cases(Process(tmp_path / "nowhere"), "kernels/a/b")
 
 
+def ended(pid: int) -> bool:
+    """Whether a process ends within seconds; it is ended if not."""
+    for _ in range(1000):
+        if not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text():
+            return True
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    return False
+
+
+def test_the_numerics_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
+    # Nothing that the host does at its end happens now; the numerics have a child of their own, as cases are.
+    numerics = "import os, time\nfrom validation.numerics.running import attach\nattach()\npid = os.fork()\n"
+    numerics += f"if pid: open('{tmp_path}/up', 'w').write(str(pid))\ntime.sleep(60)"
+    start = f"child = subprocess.Popen([sys.executable, '-c', {numerics!r}], start_new_session=True)"
+    host = f"import subprocess, sys\n{start}\nprint(child.pid, flush=True)\nchild.wait()"
+    with subprocess.Popen([sys.executable, "-c", host], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        while not (tmp_path / "up").exists() or not (tmp_path / "up").read_text():
+            time.sleep(0.01)
+        process.kill()
+    assert [ended(pid), ended(int((tmp_path / "up").read_text()))] == [True, True]
+
+
 def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
     process = saying(tmp_path, GOOD, OTHER, then=f"sleep 60 & echo $! > {tmp_path}/pid; wait")
     found: Iterator[Case] = ran(process, ("kernels/a/b", "kernels/a/c"), Job())
@@ -104,12 +130,7 @@ def test_what_a_process_started_ends_with_it(tmp_path: Path) -> None:
         time.sleep(0.01)
     pid = int((tmp_path / "pid").read_text())
     found.close()  # type: ignore[attr-defined]
-    for _ in range(500):
-        if not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text():
-            return
-        time.sleep(0.01)
-    os.kill(pid, 9)
-    pytest.fail("it was left running")
+    assert ended(pid)
 
 
 def test_an_interpreter_without_numpy_is_one_line(tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m validation.numerics", description=__doc__)
     parser.add_argument("verb", choices=["list", "run", "versions"])
     parser.add_argument("name", nargs="*", help="a case, with * for any text; all cases where none is named")
+    parser.add_argument("--attached", action="store_true", help="end this process group when what started it ends")
     asked = parser.parse_args()
+    if asked.attached:
+        running.attach()
     cases = named(*asked.name)
     if not cases:
         parser.error(f"no case is named {' or '.join(asked.name)}")

@@ -160,14 +160,22 @@ def _apart(context: Any, case: AnyCase) -> Json:
 
 
 def _child(name: str, answer: Connection) -> None:
-    _die_with_parent()
+    _when_parent_ends(signal.SIGKILL)
     (case,) = named(name)
     answer.send_bytes(json.dumps(outcome(case), allow_nan=False).encode())
 
 
-def _die_with_parent() -> None:
-    """End when what started this process ends, however it does: nobody else would end it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def attach() -> None:
+    """End with all of this process group when what started this process ends, however it does: nobody else would end them.
+
+    The server that cases are forked from does not end by itself as long as one of them runs.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
+    _when_parent_ends(signal.SIGTERM)
+
+
+def _when_parent_ends(number: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def _ending(code: int) -> str:
