@@ -191,7 +191,9 @@ def test_a_unit_that_no_patch_names(checked: Check) -> None:
     assert (one.unit, one.state, one.named, one.patches) == ("other/other.cu", State.COMPILES, {"STG": 1}, ())
 
 
-def test_compiled_code_of_other_upstreams_is_said_to_be_left_out(root: Path, checked: Check, tmp_path: Path) -> None:
+def test_compiled_code_of_other_upstreams_is_said_to_be_left_out(
+    root: Path, checked: Check, cache: Path, tmp_path: Path
+) -> None:
     # Without its JIT, the upstream is any other project.
     remote = small.Remote(tmp_path / "plain")
     base = remote.commit({"csrc/kernel.cu": b"int a;\n", "up.py": b"A = 1\n"})
@@ -212,6 +214,10 @@ def test_compiled_code_of_other_upstreams_is_said_to_be_left_out(root: Path, che
     assert [(ref.path, path) for ref, path in report.uncovered] == [("plain/plain/change-the-kernel.patch", "csrc/kernel.cu")]
     assert [ref.path for ref in report.idle] == ["plain/plain/change-the-module.patch"]
     assert (report.results, report.sound) == ((), True)
+    said = CliRunner().invoke(cli, ["--root", str(root), "--cache", str(cache), "compile-check", "plain", "--source", "git"])
+    assert (
+        "csrc/kernel.cu is built by upstream's CMake: `stack build wheels plain --plan` says how to compile it" in said.output
+    )
 
 
 def test_the_verb(root: Path, cache: Path) -> None:

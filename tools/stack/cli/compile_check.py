@@ -89,7 +89,8 @@ def _print(report: "Report") -> None:
         for line in _lines(one):
             click.echo(f"    {line}")
     for ref, path in report.uncovered:
-        click.echo(f"{ref.path}: not covered: {path} is built by upstream's CMake")
+        remedy = f"`stack build wheels {ref.upstream} --plan` says how to compile it"
+        click.echo(f"{ref.path}: not covered: {path} is built by upstream's CMake: {remedy}")
     for ref in report.idle:
         click.echo(f"{ref.path}: touches no unit")
     if report.unlisted and report.results:
