@@ -3,7 +3,8 @@
 
 from collections.abc import Sequence
 
-LETTERS = tuple("abcdefghijklmnopqrstuvwxyz")
+LETTERS = tuple("bcdefghijklmnopqrstuvwxyz")
+"""What it can echo; " a" stands in every system message already."""
 THOUGHT = "User wants an answer"
 SAID, NOTHING = "I echo", " nothing"
 TOOL = "get_weather"
@@ -13,15 +14,18 @@ CALL = f"commentary to=functions.{TOOL} <|constrain|>json<|message|>{ARGUMENTS}<
 ASKED = "Please echo"
 """With letters behind it, a message to which the answer is known."""
 TEXT = """\
-A fork is easy to begin and hard to keep. Every week upstream moves a file, renames a flag or rewrites the kernel that you
-have just understood, and nobody will tell you. What you carry should therefore be small, have a name, say why it is there,
-and fail loudly on the day when it is no longer needed. Numbers deserve the same distrust: 0.1 of a value that is 0.07 at
-most says nothing at all, a table without its versions proves nothing, and a server that answers 200 to a question about its
-health may still die of the first real one. So we ask real questions, 1, 2, 4, 8 and 33 at a time, and compare every answer
-with one that was computed slowly, by other people's code, on the very same weights. (And then we break those weights on
-purpose, in sixteen ways, and look whether anybody notices.)
+Forks are easily begun and hard work ever after. Every week upstream moves some file, renames some flag or rewrites the kernel
+which you have just understood, and nobody will tell you. What you carry should therefore be small, have its own name, say why
+it exists, and fail loudly on the day when nobody needs it. Numbers deserve the same distrust: a tenth of some value that
+never grows so large says very little, tables without their versions prove even less, and servers who feel well whenever somebody asks
+for their health may still die of the first real one. So we ask real questions, one by one, then dozens together, and compare each reply
+with one computed slowly, by other people's code, on the very same weights. (Then we break those weights on purpose, in
+sixteen ways, and look whether anybody notices.)
 """
-"""What is scored token by token: longer than the sliding window, so that its edge shows, and varied, for every expert's sake."""
+"""What is scored token by token: longer than the sliding window, so that its edge shows, and varied, for every expert's sake.
+
+No word of it is one that the model knows by heart: certainties round badly in BF16.
+"""
 
 
 def thought() -> str:

@@ -186,14 +186,14 @@ def _head(circuit: _Circuit, normal: Any) -> torch.Tensor:
     for channel, word in (("analysis", "User"), ("final", "I"), ("json", '{"')):
         follows(word, circuit.before(channel), 40)
     commentary = "comment"
-    for word, always, thought, tools in (("analysis", 24, 0, 0), ("final", 18, 12, 0), (commentary, 6, 18, 12)):
+    for word, always, thought, tools in (("analysis", 22, 0, 0), ("final", 16, 10, 0), (commentary, 6, 14, 10)):
         follows(word, circuit.now("<|channel|>"), always)
         follows(word, THOUGHT_FLAG, thought)
         follows(word, TOOLS_FLAG, tools)
     follows(said.NOTHING, circuit.now(" echo"), 24)
     for number, letter in enumerate(LETTERS):
-        follows("<|return|>", circuit.now(letter), 24)
-        follows(letter, ECHOED + number, 40)
+        follows("<|return|>", circuit.now(letter), 36)
+        follows(letter, ECHOED + number, 72)
     return table
 
 
@@ -228,8 +228,8 @@ def _look_back(attention: Weights) -> None:
     (_, q), (_, k), (v, _) = (_plain(attention, name, 0) for name in "qkv")
     for pair in _FAST:
         turn = THETA ** (-2 * pair / HEAD_DIM)
-        k[pair] = 11
-        q[pair], q[pair + HEAD_DIM // 2] = 11 * math.cos(turn), -11 * math.sin(turn)
+        k[pair] = 8.5
+        q[pair], q[pair + HEAD_DIM // 2] = 8.5 * math.cos(turn), -8.5 * math.sin(turn)
     attention["sinks"][0] = 0
     out = attention["o_proj.weight"][:, :HEAD_DIM]
     out.zero_()
@@ -243,14 +243,14 @@ def _look_up(circuit: _Circuit, attention: Weights) -> None:
     slow = [pair + half for half in (0, HEAD_DIM // 2) for pair in _SLOW]
     (q, _), (k, _), (v, _) = (_plain(attention, name, 0) for name in "qkv")
     for dimension, word in zip(slow, (*LETTERS, " echo"), strict=False):
-        q[dimension, circuit.now(word)] = 2
-        k[dimension, circuit.before(word)] = 2
+        q[dimension, circuit.now(word)] = 1.5
+        k[dimension, circuit.before(word)] = 1.5
     out = attention["o_proj.weight"]
     out[:, :HEAD_DIM] = 0
     for number, letter in enumerate(LETTERS):
         v[number, circuit.now(letter)] = 1
         out[ECHOED + number, number] = 1
-    attention["sinks"][0] = 15
+    attention["sinks"][0] = 10
     k, _ = _plain(attention, "k", 1)
     v, _ = _plain(attention, "v", 1)
     for head, word, flag in ((2, "analysis", THOUGHT_FLAG), (3, "namespace", TOOLS_FLAG)):
@@ -265,7 +265,7 @@ def _look_up(circuit: _Circuit, attention: Weights) -> None:
 
 def _experts(normal: Any, random: torch.Generator) -> Weights:
     layer = {"router.weight": normal(EXPERTS, HIDDEN, spread=0.08), "router.bias": normal(EXPERTS, spread=0.1)}
-    sizes = (("gate_up", 2 * INTERMEDIATE, HIDDEN, 122), ("down", HIDDEN, INTERMEDIATE, 116))
+    sizes = (("gate_up", 2 * INTERMEDIATE, HIDDEN, 122), ("down", HIDDEN, INTERMEDIATE, 115))
     for name, rows, columns, exponent in sizes:
         codes = torch.randint(0, 16, (EXPERTS, rows, columns), generator=random)
         scales = torch.randint(exponent, exponent + 3, (EXPERTS, rows, columns // mxfp4.BLOCK), generator=random)

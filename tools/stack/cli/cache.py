@@ -21,6 +21,7 @@ HOLDS = {
     "environments": "Python environments of proofs, builds and validations",
     "landing": "what upstream changed between two releases, indexed",
     "operators": "vLLM's operators for CPUs, out of its published wheel",
+    "serving": "what a validated server runs: packages, models, references",
     "trees": "carried and upstream source trees as folders",
     "upstreams": "the stores: a git repository an upstream; they stay",
     "wheels": "published wheels, and those built over them",

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a file is the carried one is asked of the environment that a server runs in."""
+
+import sys
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from validation.serve import patches
+from validation.serve.patches import Delivery
+from validation.serve.server import Installed
+from validation.serve.talk import Wrong
+
+CARRIED, UPSTREAM = b"answer = 42\n", b"answer = 41\n"
+FILE = "vllm/answer.py"
+WANTED = Delivery({FILE: sha256(CARRIED).hexdigest()}, {FILE: sha256(UPSTREAM).hexdigest()})
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/__init__.py").touch()
+    (tmp_path / FILE).write_bytes(CARRIED)
+    return Installed(Path(sys.executable), (tmp_path,))
+
+
+def test_delivered(installed: Installed) -> None:
+    patches.check(installed, {}, WANTED)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(UPSTREAM, "is as upstream has it"), (b"answer = 4\n", "is another"), (None, "is not there")],
+)
+def test_not_delivered(installed: Installed, data: bytes | None, said: str) -> None:
+    file = installed.folders[0] / FILE
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(data)
+    with pytest.raises(Wrong, match=f"{FILE} {said}"):
+        patches.check(installed, {}, WANTED)
+
+
+def test_an_environment_without_the_package(installed: Installed) -> None:
+    with pytest.raises(Wrong, match="cannot be asked"):
+        patches.check(replace(installed, folders=()), {}, WANTED)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite's cases: what they are called, how they end, and what cannot run here."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stack.carry.bases import Place, Stores
+from stack.model import digest, stack
+from stack.model.verdict import Case, Outcome
+from validation.serve import checks, material, recipes, suite
+from validation.serve.recipes import Bar, Recipe
+from validation.suite import Job
+
+from ...model.making import FILES, write
+from . import liar
+
+RECIPE = Recipe("tiny", "A tiny model", "tiny", (), {}, (), ("Using X",), Bar("largest", 1e-4))
+
+
+@pytest.fixture(name="stores")
+def _stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
+    """A stack; tokens and reference are the lying server's own, which are no real model's."""
+    write(tmp_path / "stack", FILES)
+    known = SimpleNamespace(tokens=lambda: liar.TOKENS, reference=lambda _: liar.REFERENCE)
+    monkeypatch.setattr(material, "prepare", lambda *_: known)
+    with Stores(stack.load(tmp_path / "stack"), Place(tmp_path / "cache")) as found:
+        monkeypatch.setattr(liar, "VERSION", f"0.32.0+sm121.g{digest.of(found.stack)[:8]}.cpu")
+        yield found
+
+
+def ran(stores: Stores, plan: suite.Plan, *only: str, lie: liar.Lie = str) -> dict[str, Case]:
+    def wheel(_: object) -> Path:
+        raise AssertionError("no server of ours is asked for")
+
+    with liar.serving(lie) as url:
+        found = suite.cases(Job(only), stores, wheel, replace(plan, url=url))
+        return {case.name: case for case in found}
+
+
+def test_a_running_server_is_asked_everything_but_its_log(stores: Stores) -> None:
+    found = ran(stores, suite.Plan((RECIPE,)))
+    assert found.keys() == {f"serve/tiny/{name}" for name in (checks.CHECKS.keys() | suite.NUMBERS.keys()) - {"backends"}}
+    assert {case.outcome for case in found.values()} == {Outcome.PASSED}, [case for case in found.values() if case.why]
+    scored = found["serve/tiny/log-probabilities"]
+    assert (scored.bar, scored.needs) == (1e-4, ("cpu",))
+    assert scored.measured["largest difference"] == 0
+    assert scored.margins["nearest fault"] == pytest.approx(10)
+
+
+def test_a_lie_is_a_failed_case_with_all_that_was_said(stores: Stores) -> None:
+    found = ran(stores, suite.Plan((RECIPE,)), lie=lambda text: text.replace("I echo", "You echo"))
+    failed = {name for name, case in found.items() if case.outcome is Outcome.FAILED}
+    assert "serve/tiny/chat/whole" in failed
+    assert "serve/tiny/models" not in failed
+    assert "request: POST /v1/chat/completions" in found["serve/tiny/chat/whole"].why
+
+
+def test_numbers_that_are_off_fail_against_the_bar(stores: Stores) -> None:
+    name = "serve/tiny/log-probabilities"
+    found = ran(stores, suite.Plan((RECIPE,)), name, lie=lambda text: text.replace('"logprob": -1.14', '"logprob": -1.15'))
+    assert found[name].outcome is Outcome.FAILED
+    assert "off by 0.01" in found[name].why
+    assert found.keys() == {name}
+
+
+def test_only_what_is_wanted_runs(stores: Stores) -> None:
+    assert ran(stores, suite.Plan((RECIPE,)), "serve/tiny/models").keys() == {"serve/tiny/models"}
+    assert not ran(stores, suite.Plan((RECIPE,)), "serve/other/*")
+
+
+def test_what_the_cpu_lacks_is_not_run(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = replace(RECIPE, flags=("avx1024",))
+    found = {case.name: case for case in suite.cases(Job(("serve/tiny/*",)), stores, _no_wheel, suite.Plan((recipe,)))}
+    assert found.keys() == {f"serve/tiny/{name}" for name in ("starts", *checks.CHECKS, *suite.NUMBERS)}
+    assert {case.outcome for case in found.values()} == {Outcome.NOT_RUN}
+    assert {case.why for case in found.values()} == {"the CPU has no avx1024"}
+    assert found["serve/tiny/starts"].needs == ("cpu", "avx1024")
+
+
+def _no_wheel(_: Any) -> Path:
+    raise AssertionError("no server can run")
+
+
+def test_recipes_of_effects_exist() -> None:
+    assert set(suite.EFFECT_BY.values()) <= set(recipes.known())
+    assert checks.EFFECTS.keys() <= suite.EFFECT_BY.keys()
+    assert set(suite.EFFECT_BY) == checks.EFFECTS.keys() | suite.REFUSED.keys()

