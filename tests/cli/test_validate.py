@@ -77,10 +77,13 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
             assert (case["outcome"], case["measured"]) == (outcome, {"version": version})
     with serving(Behaviour(lie="stops early")) as url:
         recorded.unlink()
-        lied = bench(url, "--weights", "tiny", "--record")
+        lied = bench(url, "--weights", "dummy", "--record")
         assert lied.code == 1
         assert "not recorded: bench/pp256-tg16 was not measured" in lied.out
         assert not recorded.exists()
+        assert bench(url, "--weights", "tiny").code == 0
+    with serving(Behaviour(lie="no tokens")) as url:
+        assert bench(url, "--weights", "tiny").code == 1
 
 
 @pytest.mark.slow

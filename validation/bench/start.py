@@ -50,7 +50,9 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
     """
     server = endpoint.at(asked.url)
     model = server.model(asked.model)
-    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, asked.tokenizer))
+    # A tiny model that has to go on after its end says hardly anything but control tokens; its speed means nothing anyway.
+    share = 0.0 if asked.weights == Weights.TINY else benchy.SHARE
+    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, asked.tokenizer), share)
     python = benchy.python(places.root(cache), lambda step: tell(step, 0, None) if tell else None)
     subject = baseline.Subject(
         model=model.name,
