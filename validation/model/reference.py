@@ -38,7 +38,7 @@ def answer(model: Any, tokens: Sequence[int], ends: Sequence[int], longest: int)
     likely: list[float] = []
     while len(found) < longest and not (found and found[-1] in ends):
         with torch.no_grad():
-            best = model(torch.tensor([[*tokens, *found]])).logits[0, -1].log_softmax(-1).max(-1)
+            best = model(torch.tensor([[*tokens, *found]]), logits_to_keep=1).logits[0, -1].log_softmax(-1).max(-1)
         found.append(int(best.indices))
         likely.append(float(best.values))
     return found, likely

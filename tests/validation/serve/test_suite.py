@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite's cases: what they are called, how they end, and what cannot run here."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 
 from stack.carry.bases import Place, Stores
 from stack.model import digest, stack
+from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from validation.serve import checks, material, recipes, suite
 from validation.serve.recipes import Bar, Recipe
+from validation.serve.server import Installed
 from validation.suite import Job
 
 from ...model.making import FILES, write
@@ -84,6 +87,65 @@ def test_what_the_cpu_lacks_is_not_run(stores: Stores, monkeypatch: pytest.Monke
 
 def _no_wheel(_: Any) -> Path:
     raise AssertionError("no server can run")
+
+
+# In place of vLLM's command line: it ends with an error, or serves.
+REFUSES = "raise NotImplementedError('No kernel runs on this CPU')"
+SERVES = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+def without_gating(stores: Stores, folder: Path, monkeypatch: pytest.MonkeyPatch, front_end: str) -> Case:
+    """The case that the series `gating` is missed, where a server without it is as given."""
+    main = folder / "vllm/entrypoints/cli/main.py"
+    main.parent.mkdir(parents=True)
+    main.write_text(front_end)
+    made = SimpleNamespace(
+        tokens=lambda: liar.TOKENS, installed=lambda _: Installed(Path(sys.executable), (folder,)), model=lambda _: folder
+    )
+    monkeypatch.setattr(material, "prepare", lambda *_: made)
+    monkeypatch.setattr(suite, "EFFECT_BY", suite.EFFECT_BY | {"gating": "tiny"})
+    monkeypatch.setattr(suite, "REFUSED", {"gating": "No kernel runs on this CPU"})
+    stores.stack = replace(stores.stack, series=tuple(replace(one, acts_on=("cpu",)) for one in stores.stack.series))
+    built = []
+
+    def wheel(stack: Stack) -> Path:
+        built.append([one.name for one in stack.series])
+        return folder
+
+    plan = suite.Plan((RECIPE,), ablate=True)
+    (case,) = suite.cases(Job(("serve/series/gating/missed",)), stores, wheel, plan)
+    assert built == [["cache"]]
+    return case
+
+
+def test_a_series_without_which_the_server_refuses_is_missed(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = without_gating(stores, tmp_path / "packages", monkeypatch, REFUSES)
+    assert case.outcome is Outcome.PASSED, case.why
+    assert case.measured == {"starts": "No kernel runs on this CPU"}
+
+
+def test_a_server_that_ends_for_another_reason_proves_nothing(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = without_gating(stores, tmp_path / "packages", monkeypatch, "raise MemoryError('no room')")
+    assert case.outcome is Outcome.FAILED
+    assert "what is missed cannot be seen" in case.why
+    assert "no room" in case.why
+
+
+def test_a_series_that_nobody_misses_fails(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = without_gating(stores, tmp_path / "packages", monkeypatch, SERVES)
+    assert case.outcome is Outcome.FAILED
+    assert case.why == "without the series this still holds: starts"
 
 
 def test_recipes_of_effects_exist() -> None:
