@@ -93,6 +93,7 @@ def test_what_is_missing_is_said_before_anything_starts(build: Build, monkeypatc
     assert "MISSING g++ is not on PATH (apt-get install g++)\n" in ran.output
     assert "  TORCH_CUDA_ARCH_LIST=12.1a\n" in ran.output
     assert "  clones file:///nowhere/tiles.git v9.9 (or SMALL_SRC_DIR)\n" in ran.output
+    assert "comment.git" not in ran.output
     assert (
         "MISSING file:///nowhere/tiles.git does not answer, and upstream's CMake clones it (SMALL_SRC_DIR names" in ran.output
     )

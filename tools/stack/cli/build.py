@@ -129,6 +129,8 @@ def wheels(
     else:
         for one in decisions:
             _print_decision(one, only_plan)
+        if ahead and only_plan:
+            click.echo(f"compiled ahead of time, into a wheel of their own: {', '.join(ahead)}")
         _print(built, libraries, out)
     context.exit(1 if only_plan and any(one.plan and one.plan.lacking for one in decisions) else 0)
 

@@ -14,7 +14,6 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from stack import __version__
 from stack.carry.bases import Stores
 from stack.model import digest
 from stack.model.errors import StackError
@@ -281,8 +280,8 @@ def _told(made: Made, named: Version, built: Callable[[Path], Path]) -> Callable
 def _kept(stores: Stores, made: Made, asked: str, written: Callable[[Path, Mapping[str, bytes]], Path], out: Path) -> Built:
     """A wheel that was built before, or is built now, put where it is wanted."""
     inside = _inside(stores.stack, made)
-    key = hashlib.sha256(json.dumps([__version__, made.base_sha256, asked]).encode() + b"".join(inside.values()))
-    one = keeping.kept(stores.place.cache, key.hexdigest(), lambda folder: written(folder, inside))
+    made_of = json.dumps([made.base_sha256, asked]).encode() + b"".join(inside.values())
+    one = keeping.kept(stores.place.cache, made_of, lambda folder: written(folder, inside))
     target = keeping.put(one, out)
     statement = described.provenance(stores.stack, made, target.name, one.sha256)
     cache.put(out / f"{target.name}{STATEMENT}", statement)

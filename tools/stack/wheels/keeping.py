@@ -2,6 +2,8 @@
 """Wheels that were built before, in the cache by what they are made of; put where they are wanted, whole or not at all."""
 
 import contextlib
+import functools
+import hashlib
 import os
 import shutil
 import tempfile
@@ -25,10 +27,10 @@ class Kept:
     reused: bool
 
 
-def kept(place: Path, key: str, make: Callable[[Path], Path]) -> Kept:
-    """The wheel with a key; `make` writes it into an empty folder, where it was not built before, and says where it is."""
+def kept(place: Path, made_of: bytes, make: Callable[[Path], Path]) -> Kept:
+    """The wheel that is made of something; `make` writes it into an empty folder, unless it was built before, and says where it is."""
     built = place / "wheels" / "built"
-    folder = built / key[:32]
+    folder = built / hashlib.sha256(_way() + made_of).hexdigest()[:32]
     with cache.lock(folder):
         found = _known(folder)
         if found is not None:
@@ -40,6 +42,15 @@ def kept(place: Path, key: str, make: Callable[[Path], Path]) -> Kept:
         sha256 = cache.hash_of(path)
         cache.put(_note(path), sha256.encode())
         return Kept(path, sha256, reused=False)
+
+
+@functools.cache
+def _way() -> bytes:
+    """How wheels are made: the code of this package. Another way may make another wheel of the same things."""
+    code = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        code.update(path.read_bytes())
+    return code.digest()
 
 
 def put(one: Kept, out: Path) -> Path:

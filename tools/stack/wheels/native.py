@@ -17,7 +17,7 @@ from stack.carry.bases import Stores
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.proof import interpreters
-from stack.proof.compiling import jobs, listing
+from stack.proof.compiling import jobs, listing, toolkit
 from stack.store.objects import Objects
 from stack.wheels import clones, machine
 from stack.wheels.clones import Clone
@@ -231,6 +231,9 @@ def _environment(recipe: Recipe, order: Order, version: Version, here: Machine, 
     if order.device == CUDA:
         found["TORCH_CUDA_ARCH_LIST"] = os.environ.get("TORCH_CUDA_ARCH_LIST", listing.ARCHITECTURE)
         found["NVCC_THREADS"] = os.environ.get("NVCC_THREADS", "1")
+        compiler = toolkit.on_path()
+        # torch would take the folder above that of the nvcc on PATH, which may be a link or a script.
+        found |= {"CUDA_HOME": str(compiler[0])} if compiler and "CUDA_HOME" not in os.environ else {}
     if here.launcher == "ccache":
         found["CCACHE_NOHASHDIR"] = "1"
     return found

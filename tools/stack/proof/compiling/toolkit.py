@@ -82,11 +82,11 @@ def find(cache: Path, tell: Tell = lambda _: None) -> Toolkit:
     if not (shutil.which("gcc") and shutil.which("g++")):
         raise StackError("nvcc needs gcc and g++, which are not on PATH", "apt-get install g++")
     folder = cache / "compilers" / f"cuda-{CUDA}"
-    on_path = _on_path()
-    if on_path is None:
+    there = on_path()
+    if there is None:
         tell(f"downloading the compiler of CUDA {CUDA}")
         _unpack(_COMPILER, folder)
-    home, nvcc, version = on_path or (folder, folder / "bin/nvcc", CUDA)
+    home, nvcc, version = there or (folder, folder / "bin/nvcc", CUDA)
     return Toolkit(home, nvcc, version, _disassembler(cache, tell), cache / "compilers" / f"headers-{version}")
 
 
@@ -106,7 +106,7 @@ def add_header(toolkit: Toolkit, header: str) -> bool:
     return (toolkit.headers / "include" / header).exists()
 
 
-def _on_path() -> tuple[Path, Path, str] | None:
+def on_path() -> tuple[Path, Path, str] | None:
     """Home, program and version of the nvcc on PATH, if it knows sm_121a."""
     found = shutil.which("nvcc")
     if found is None:
