@@ -263,8 +263,14 @@ class _Suite:
 
 def _named(url: str) -> Running:
     """A server that is not ours, by the name of the first model that it lists."""
-    page = Talk(url, "").get("/v1/models")
-    return Running(url, str(page["data"][0]["id"]), lambda: "")
+    try:
+        page = Talk(url, "").get("/v1/models")
+    except Wrong as failed:
+        raise StackError(f"no server of an OpenAI API answers at {url}: {failed.problem}", "check --url") from failed
+    try:
+        return Running(url, str(page["data"][0]["id"]), lambda: "")
+    except (KeyError, IndexError, TypeError) as odd:
+        raise StackError(f"the server at {url} lists no model", "check --url") from odd
 
 
 def _failure(effect: Callable[[Asked], Measured], asked: Asked) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from stack.carry.bases import Place, Stores
 from stack.model import digest, stack
+from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from validation.serve import checks, material, recipes, suite
@@ -53,6 +54,19 @@ def test_a_running_server_is_asked_everything_but_its_log(stores: Stores) -> Non
     assert (scored.bar, scored.needs) == (1e-4, ("cpu",))
     assert scored.measured["largest difference"] == 0
     assert scored.margins["nearest fault"] == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (lambda _: "!503 busy", "no server of an OpenAI API answers at .*: it answers 503: check --url"),
+        (lambda _: "hello", "no server of an OpenAI API answers at .*: no JSON comes back"),
+        (lambda _: '{"data": []}', "lists no model: check --url"),
+    ],
+)
+def test_an_address_of_something_else_is_refused(stores: Stores, lie: liar.Lie, said: str) -> None:
+    with pytest.raises(StackError, match=said):
+        ran(stores, suite.Plan((RECIPE,)), lie=lie)
 
 
 def test_a_lie_is_a_failed_case_with_all_that_was_said(stores: Stores) -> None:
