@@ -27,7 +27,7 @@ TOKENS = (1, 2, 4, 8, 33, 128, 1000)
 WINDOW = 128
 
 LARGE = 10**9
-"""Bytes of weights from which a case runs beside no other large one."""
+"""Elements of the second weight above which a case runs beside no other such: all experts in full size have as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,9 @@ class Case:
 
     @property
     def alone(self) -> bool:
-        """Whether it must not run beside another such: on a GPU, or with weights that fill the memory."""
-        large = (
-            isinstance(self.problem, Experts) and self.problem.experts * self.problem.hidden * self.problem.intermediate > LARGE
-        )
-        return large or not {"cpu"} & set(self.needs)
+        """Whether it must not run beside another such: its weights would fill the memory."""
+        problem = self.problem
+        return isinstance(problem, Experts) and problem.experts * problem.hidden * problem.intermediate > LARGE
 
 
 @dataclass(frozen=True, slots=True)
