@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate bench` and `quality` as a user runs them, on a small world and small servers."""
 
+import contextlib
 import json
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,7 @@ from ..carry.world import World
 from ..validation.bench.server import Behaviour, serving, tokenizer
 from ..validation.quality.server import Behaviour as Scoring
 from ..validation.quality.server import serving as scoring
-from .conftest import Ran, Stack
+from .conftest import Ran, Stack, command
 from .test_verbs import parsed
 
 SIZE = ("--pp", 256, "--tg", 16, "--runs", 3)
@@ -95,6 +99,40 @@ def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path)
         words = tokenizer(tmp_path)
         ran = stack("validate", "bench", "--url", url, "--tokenizer", words, "--record")
         assert ran.refused() == "a baseline says what was measured: run this on the machine of the server, with --weights"
+
+
+def of_command(words: str) -> list[int]:
+    """The processes whose command line has these words."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if words.encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
+def test_a_bench_that_is_killed_leaves_nobody(prepared: World, tmp_path: Path, kind: signal.Signals) -> None:
+    words = tokenizer(tmp_path)
+    with serving(Behaviour(lie="hangs")) as url:
+        asked = ("validate", "bench", "--url", url, "--tokenizer", words, *SIZE, "--out", tmp_path / "v.json")
+        bench = subprocess.Popen(command(prepared, *asked), stdout=subprocess.DEVNULL)
+        while len(of_command(str(words))) < 3 and bench.poll() is None:  # itself, the keeper, llama-benchy
+            time.sleep(0.05)
+        time.sleep(1)
+        bench.send_signal(kind)
+        assert bench.wait() != 0
+        until = time.monotonic() + 30
+        while of_command(str(words)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert of_command(str(words)) == []
+
+
+def test_bench_asks_for_a_server(stack: Stack, world: World) -> None:
+    assert "name a server with --url, or a recipe" in stack("validate", "bench").refused()
+    assert "name a server with --url, or a recipe" in stack("validate", "bench", "--url", "x", "--recipe", "y").refused()
+    assert stack("validate", "bench", "--recipe", "nobody").refused().startswith("unknown recipe 'nobody': recipes/ has cpu-")
 
 
 def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:

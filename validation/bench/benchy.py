@@ -4,8 +4,8 @@
 import hashlib
 import json
 import os
-import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +16,7 @@ from typing import Any
 from stack.model.errors import StackError
 from stack.proof import environment
 from validation import texts
+from validation.serve import keeper
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PATIENCE = 900.0
@@ -154,12 +155,15 @@ def _run(command: Sequence[str], home: Path, progress: Path, tell: Callable[[int
     settings = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     log = home / "log"
     with log.open("wb") as said:
-        child = subprocess.Popen(command, cwd=home, env=_near(settings), stdout=said, stderr=said, start_new_session=True)
+        kept = [sys.executable, keeper.__file__, *command]
+        child = subprocess.Popen(
+            kept, cwd=home, env=_near(settings), stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+        )
+        assert child.stdin is not None
         try:
             ended = _watch(child, progress, tell, patience)
         finally:
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
+            child.stdin.close()
             child.wait()
     words = log.read_text(encoding="utf-8", errors="replace")
     if not ended:

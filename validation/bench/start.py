@@ -29,6 +29,7 @@ class Asked:
     answers: tuple[int, ...] = ()
     runs: int = 5
     record: bool = False
+    recipe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
             lines.append(_record(folder, subject, verdict, bench))
         return "\n\n".join(lines)
 
-    return Begun(bench, suites.Subject(weights=subject.weights, versions=versions), after)
+    return Begun(bench, suites.Subject(asked.recipe, subject.weights, versions=versions), after)
 
 
 def _record(folder: Path, subject: baseline.Subject, verdict: Verdict, bench: Bench) -> str:

@@ -21,6 +21,11 @@ class Choice:
     config: Mapping[str, Any]
 
     @property
+    def needs(self) -> tuple[str, ...]:
+        """What a machine must have for it: vLLM has no kernel for linear layers in MXFP4 on a CPU, and one for FP8."""
+        return ("gpu",) if self.name.endswith("-mxfp4") else ()
+
+    @property
     def flag(self) -> str:
         """The flag of `vllm serve`."""
         return f"--quantization-config '{json.dumps(self.config, separators=(',', ':'))}'"

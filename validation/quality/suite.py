@@ -35,7 +35,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What is recorded (None: nothing), where records lie, and which of them is the reference."""
+    """What is recorded (None: nothing), where records lie, which of them is the reference; and whether there is a GPU here."""
 
     folder: Path
     text: str
@@ -43,6 +43,7 @@ class Quality:
     reference: str
     recording: Recording | None = None
     top: int = scores.TOP
+    gpu: bool = False
 
     def __call__(self, job: Job) -> Iterator[Case]:
         """Record, then compare."""
@@ -81,7 +82,7 @@ class Quality:
         case = f"quality/{name}"
         choice = next((one for one in CHOICES if one.name == name), None)
         if missing := self._missing(name, choice, known):
-            return Case(case, Outcome.NOT_RUN, missing)
+            return Case(case, Outcome.NOT_RUN, missing, choice.needs if choice else ())
         reference, one = known[self.reference], known[name]
         found = distance.between(reference.places, one.places)
         wrong = {key: distance.between(reference.places, mutant(reference.places)) for key, mutant in distance.WRONG.items()}
@@ -102,6 +103,8 @@ class Quality:
         """Why a choice cannot be held against the reference; empty where it can."""
         for wanted in (self.reference, name):
             if wanted not in known:
+                if wanted == name and choice is not None and choice.needs and not self.gpu:
+                    return f"{name} needs a GPU: a CPU has no kernel for linear layers in MXFP4"
                 how = (
                     f"start a server with {choice.flag}"
                     if choice and wanted == name

@@ -70,6 +70,8 @@ def test_what_was_not_recorded_is_not_run_and_says_how_it_can_be(tmp_path: Path)
         "bf16 is not recorded: start a server with dense layers in BF16 and run `stack validate quality --url URL --as bf16`"
     )
     run(tmp_path, "bf16")
+    assert run(tmp_path)["quality/all-mxfp4"].why == "all-mxfp4 needs a GPU: a CPU has no kernel for linear layers in MXFP4"
+    assert "start a server with --quant" in run(tmp_path, gpu=True)["quality/all-mxfp4"].why
     assert run(tmp_path)["quality/all-fp8"].why == (
         """all-fp8 is not recorded: start a server with --quantization-config '{"targets":{"*.qkv_proj":"fp8","*.o_proj":"fp8"},"""
         """"lm_head":"fp8"}' and run `stack validate quality --url URL --as all-fp8`"""

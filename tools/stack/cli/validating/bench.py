@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate bench`: how fast a server is, and how that stands to what was measured before."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,14 @@ import click
 
 from stack.cli.common import Options, progress
 from stack.cli.validating import conclude, suite_options
+from stack.cli.validating.served import served
 
 
 @click.command("bench")
-@click.option("--url", required=True, help="The server to measure, such as http://127.0.0.1:8000.")
+@click.option("--url", help="The server to measure, such as http://127.0.0.1:8000.")
+@click.option(
+    "--recipe", metavar="NAME", help="In place of --url: a server of ours with a tiny model, as validation/recipes has it."
+)
 @click.option("--model", help="The model, by the name that the server gives it. Default: the only one.")
 @click.option(
     "--tokenizer",
@@ -32,7 +37,8 @@ from stack.cli.validating import conclude, suite_options
 def command(
     context: click.Context,
     /,
-    url: str,
+    url: str | None,
+    recipe: str | None,
     model: str | None,
     tokenizer: Path | None,
     weights: str | None,
@@ -51,8 +57,14 @@ def command(
     """
     from validation.bench import start  # noqa: PLC0415
 
+    if (url is None) == (recipe is None):
+        raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")
     options: Options = context.obj
-    asked = start.Asked(url, model, tokenizer, weights, prompts, answers, runs, record)
-    with progress() as tell:
-        bench = start.begin(options.load(), options.cache, asked, tell)
-    conclude(context, bench.suite, "bench", subject=bench.subject, after=bench.after, **common)
+    with ExitStack() as held:
+        with progress() as tell:
+            if recipe is not None:
+                url, weights = held.enter_context(served(options, recipe, tell)).url, "tiny"
+            assert url is not None
+            asked = start.Asked(url, model, tokenizer, weights, prompts, answers, runs, record, recipe)
+            bench = start.begin(options.load(), options.cache, asked, tell)
+        conclude(context, bench.suite, "bench", subject=bench.subject, after=bench.after, **common)

