@@ -217,6 +217,11 @@ def many_at_once(asked: Asked) -> Measured:
         got.equal("the tokens of the prompt", said_back["prompt_token_ids"], list(asked.tokens[_asked(letters)]))
         got.equal("the tokens of the answer", said_back["token_ids"], list(asked.tokens[_said(letters)]))
 
+    return _at_once(one)
+
+
+def _at_once(one: Callable[[int, Sequence[str]], None]) -> Measured:
+    """Do something for each identifier, several at once; the first that is wrong stands for all."""
     wrong: list[Wrong] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for future in [pool.submit(one, number, letters) for number, letters in enumerate(identifiers())]:
@@ -267,6 +272,45 @@ def lists_of_outputs(asked: Asked) -> Measured:
     return {}
 
 
+def counted(asked: Asked) -> Measured:
+    """A whole answer, of whatever content: it says something, ends for a known reason, and as many tokens as it counts."""
+    got = _chat(asked)
+    tokens, usage = got.part("choices", 0, "token_ids") or [], got.part("usage")
+    got.equal(
+        "usage",
+        (usage.get("prompt_tokens"), usage.get("completion_tokens")),
+        (len(asked.tokens[_asked(prompts.LETTERS)]), len(tokens)),
+    )
+    message, why = got.part("choices", 0, "message"), got.part("choices", 0, "finish_reason")
+    if not (message.get("content") or message.get("reasoning")) or why not in ("stop", "length"):
+        raise got.wrong(f"the answer is empty, or ended by {why}")
+    return {"tokens": float(len(tokens))}
+
+
+def same_as_stream(asked: Asked) -> Measured:
+    """Greedily, a stream says to the token what a whole answer does, in more than one piece."""
+    got = _chat(asked)
+    joined = _joined(asked.talk.stream(CHAT, **_greedy(), **prompts.echo(prompts.LETTERS).body, return_token_ids=True))
+    message = got.part("choices", 0, "message")
+    whole = [got.part("choices", 0, "token_ids"), message.get("content") or "", message.get("reasoning") or ""]
+    got.equal("the stream", [joined["token_ids"], joined["content"], joined["reasoning"]], whole)
+    return {"tokens": float(len(joined["token_ids"]))}
+
+
+def own_prompts_at_once(asked: Asked) -> Measured:
+    """Many requests at once: each gets its own identifier and prompt back, and as many tokens as it counts."""
+
+    def one(number: int, letters: Sequence[str]) -> None:
+        name = f"own-{number}-{''.join(letters)}"
+        body = prompts.echo(letters).body
+        got = asked.talk.ask(CHAT, **body, **_greedy(), return_token_ids=True, request_id=name)
+        got.equal("the identifier", got.part("id"), f"chatcmpl-{name}")
+        got.equal("the tokens of the prompt", got.part("prompt_token_ids"), list(asked.tokens[_asked(letters)]))
+        got.equal("usage", got.part("usage", "completion_tokens"), len(got.part("choices", 0, "token_ids")))
+
+    return _at_once(one)
+
+
 CHECKS: Mapping[str, Callable[[Asked], Measured]] = MappingProxyType(
     {
         "models": models,
@@ -286,6 +330,17 @@ CHECKS: Mapping[str, Callable[[Asked], Measured]] = MappingProxyType(
         "many-at-once": many_at_once,
     }
 )
+GENERAL: Mapping[str, Callable[[Asked], Measured]] = MappingProxyType(
+    {
+        "models": models,
+        "version": version,
+        **{f"prompt/{name}": prompt(name) for name in prompts.CHAT},
+        "answer/counted": counted,
+        "answer/same-as-stream": same_as_stream,
+        "own-prompts-at-once": own_prompts_at_once,
+    }
+)
+"""What can be asked of any gpt-oss, whose answers are not known."""
 EFFECTS: Mapping[str, Mapping[str, Callable[[Asked], Measured]]] = MappingProxyType(
     {
         "harmony": {

@@ -13,8 +13,10 @@ from stack.model.errors import StackError
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 NAME = r"[a-z][a-z0-9-]*"
-MODELS = ("tiny", "tiny-mxfp4")
-"""The models that the validation writes itself."""
+GIVEN = "given"
+"""The model of a recipe that asks a server of somebody's own, with gpt-oss in whatever size and with whatever weights."""
+MODELS = ("tiny", "tiny-mxfp4", GIVEN)
+"""The models that the validation writes itself, and those that it is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,13 @@ class Recipe:
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     flags: tuple[str, ...]
-    log: tuple[str, ...]
-    bar: Bar
+    log: tuple[str, ...] = ()
+    bar: Bar | None = None
+
+
+def ours() -> tuple[str, ...]:
+    """The names of the recipes that serve a model of our own."""
+    return tuple(name for name in known() if load(name).model != GIVEN)
 
 
 def known() -> tuple[str, ...]:
@@ -76,9 +83,13 @@ def read(file: Path) -> Recipe:
         environment=_environment(table.table("environment")),
         flags=table.texts("flags"),
         log=table.texts("log"),
-        bar=_bar(table.table("bar")),
+        bar=_bar(table.table("bar")) if table.given("bar") else None,
     )
     table.finish()
+    if recipe.model == GIVEN:
+        return recipe
+    if recipe.bar is None:
+        raise table.error("bar", "is missing", "say how far log-probabilities may be off the reference")
     if not re.fullmatch(NAME, recipe.name):
         raise StackError(f"{file} is no name for a recipe", "use lower-case letters, digits and dashes")
     if not recipe.log:

@@ -18,7 +18,7 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import proving
 from validation import machine
-from validation.serve import checks, material, numbers, patches, server
+from validation.serve import checks, material, numbers, patches, recipes, server
 from validation.serve.checks import Asked, Measured
 from validation.serve.material import Material
 from validation.serve.numbers import Judged
@@ -84,13 +84,14 @@ class _Suite:
 
     def recipe(self, recipe: Recipe) -> Iterator[Case]:
         """The cases of one recipe: a server is started if one of them is wanted."""
-        own = ("starts", "backends") if self._plan.url is None else ()
-        names = [*own[:1], *(name for name in checks.CHECKS if name != "backends" or own), *NUMBERS]
+        names = self._names(recipe)
         effects = [
-            (series, name) for series, named in checks.EFFECTS.items() for name in named if EFFECT_BY[series] == recipe.name
+            (series, name)
+            for series, named in checks.EFFECTS.items()
+            for name in named
+            if EFFECT_BY[series] == recipe.name and self._job.wants(_effect(series, name))
         ]
         wanted = {name for name in names if self._job.wants(_name(recipe, name))}
-        effects = [(series, name) for series, name in effects if self._job.wants(_effect(series, name))]
         if not wanted and not effects:
             return
         missing = sorted({*recipe.flags} - self._flags)
@@ -113,10 +114,21 @@ class _Suite:
                     recipe, running, [name for name in names if name in wanted and name != "starts"], effects
                 )
         except NotServing as failed:
-            yield Case(_name(recipe, "starts"), Outcome.FAILED, str(failed), _needs(recipe))
             for name in names:
-                if name in wanted and name != "starts":
+                if name == "starts" and name in wanted:
+                    yield Case(_name(recipe, name), Outcome.FAILED, str(failed), _needs(recipe))
+                elif name in wanted:
                     yield _not_run(_name(recipe, name), "the server did not start", recipe)
+            for series, name in effects:
+                yield _not_run(_effect(series, name), "the server did not start", recipe)
+
+    def _names(self, recipe: Recipe) -> list[str]:
+        """The cases of a recipe: of a server that is not ours, neither its start nor its log is seen."""
+        if recipe.model == recipes.GIVEN:
+            return list(checks.GENERAL)
+        if self._plan.url is not None:
+            return [*(name for name in checks.CHECKS if name != "backends"), *NUMBERS]
+        return ["starts", *checks.CHECKS, *NUMBERS]
 
     def _asked(
         self, recipe: Recipe, running: Running, names: Sequence[str], effects: Sequence[tuple[str, str]]
@@ -132,7 +144,7 @@ class _Suite:
     def _measured(self, name: str, asked: Asked) -> Measured | Judged:
         if name in NUMBERS:
             return NUMBERS[name](asked, self._reference)
-        return checks.CHECKS[name](asked)
+        return (checks.GENERAL if asked.recipe.model == recipes.GIVEN else checks.CHECKS)[name](asked)
 
     def _case(self, name: str, recipe: Recipe, running: Running, run: Callable[[], Measured | Judged]) -> Case:
         began = time.monotonic()
@@ -144,7 +156,7 @@ class _Suite:
         case = replace(case, seconds=time.monotonic() - began)
         if not isinstance(found, Judged):
             return replace(case, measured=found)
-        case = replace(case, measured=found.measured, margins=found.margins, bar=recipe.bar.at)
+        case = replace(case, measured=found.measured, margins=found.margins, bar=recipe.bar.at if recipe.bar else None)
         return replace(case, outcome=Outcome.FAILED, why=found.why) if found.why else case
 
     def series(self, series: Series) -> Iterator[Case]:
@@ -295,7 +307,7 @@ def _effect(series: str, name: str) -> str:
 
 
 def _needs(recipe: Recipe) -> tuple[str, ...]:
-    return (_HERE, *recipe.flags)
+    return () if recipe.model == recipes.GIVEN else (_HERE, *recipe.flags)
 
 
 def _not_run(name: str, why: str, recipe: Recipe) -> Case:

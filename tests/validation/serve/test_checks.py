@@ -25,7 +25,7 @@ NUMBERS = {
     "log-probabilities": lambda asked: judged(numbers.scores(asked, liar.REFERENCE)),
     "greedy": lambda asked: judged(numbers.answers(asked, liar.REFERENCE)),
 }
-ALL: dict[str, Callable[[Asked], object]] = {**checks.CHECKS, **EFFECTS, **NUMBERS}
+ALL: dict[str, Callable[[Asked], object]] = {**checks.CHECKS, **checks.GENERAL, **EFFECTS, **NUMBERS}
 
 
 def judged(found: numbers.Judged) -> None:
@@ -118,6 +118,21 @@ LIES: list[tuple[str, liar.Lie]] = [
     ("greedy", first_number("token_ids")),
     ("greedy", other("-0.1, -0.1]", "-0.1, -0.2]")),
     ("greedy", other("-0.1, -0.1]", "-0.1]")),
+    ("answer/counted", other('"completion_tokens": ', '"completion_tokens": 1')),
+    ("answer/counted", other('"finish_reason": "stop"', '"finish_reason": "abort"')),
+    ("answer/counted", lambda text: text.replace(CONTENT, "").replace(said.THOUGHT, "")),
+    ("answer/same-as-stream", other('{"content": " m"}', '{"content": " n"}')),
+    (
+        "answer/same-as-stream",
+        other('{"reasoning": "User wants an answer"}, "token_ids": [', '{"reasoning": ""}, "token_ids": ['),
+    ),
+    ("answer/same-as-stream", other(f'"finish_reason": "stop", "token_ids": [{checks.RETURN}]', '"finish_reason": "stop"')),
+    ("own-prompts-at-once", swapped),
+    ("own-prompts-at-once", lambda text: first_number("prompt_token_ids")(text) if "own-4-" in text else text),
+    (
+        "own-prompts-at-once",
+        lambda text: text.replace('"completion_tokens": ', '"completion_tokens": 1') if "own-9-" in text else text,
+    ),
     ("characters-of-arguments", other("Köln", "K\\\\u00f6ln")),
 ]
 

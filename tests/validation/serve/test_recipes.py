@@ -31,7 +31,12 @@ def test_a_recipe(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", recipes.known())
 def test_our_own_can_be_read(name: str) -> None:
-    assert recipes.load(name).log
+    recipe = recipes.load(name)
+    assert (recipe.model == recipes.GIVEN) == (recipe.bar is None) == (not recipe.log)
+
+
+def test_ours_are_those_with_a_model_of_our_own() -> None:
+    assert recipes.ours() == ("cpu-fp32", "cpu-mxfp4")
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,7 @@ def test_our_own_can_be_read(name: str) -> None:
     [
         ('model = "tiny"', 'model = "huge"', "model is 'huge'"),
         ('log = ["Using X"]', "log = []", "log is empty"),
+        ('bar = { measure = "largest", at = 1e-4 }', "", "bar is missing"),
         ("at = 1e-4", "at = 0", "at is 0"),
         ("at = 1e-4", "at = nan", "at is nan"),
         ('"largest"', '"mean"', "measure is 'mean'"),
@@ -54,5 +60,5 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, said: str) -
 
 
 def test_unknown() -> None:
-    with pytest.raises(StackError, match=r"unknown recipe 'gpu'.*cpu-fp32, cpu-mxfp4"):
+    with pytest.raises(StackError, match=r"unknown recipe 'gpu'.*cpu-fp32, cpu-mxfp4, gpt-oss"):
         recipes.load("gpu")

@@ -56,6 +56,13 @@ def test_a_running_server_is_asked_everything_but_its_log(stores: Stores) -> Non
     assert scored.margins["nearest fault"] == pytest.approx(10)
 
 
+def test_of_somebodys_own_server_only_what_holds_for_all_is_asked(stores: Stores) -> None:
+    recipe = Recipe("gpt-oss", "A server", recipes.GIVEN, (), {}, ())
+    found = ran(stores, suite.Plan((recipe,)))
+    assert found.keys() == {f"serve/gpt-oss/{name}" for name in checks.GENERAL}
+    assert {(case.outcome, case.needs) for case in found.values()} == {(Outcome.PASSED, ())}
+
+
 @pytest.mark.parametrize(
     ("lie", "said"),
     [

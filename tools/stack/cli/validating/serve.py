@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 @click.command("serve")
-@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="How to serve; repeatable. Default: all of them.")
+@click.option(
+    "--recipe", "recipes", multiple=True, metavar="NAME", help="How to serve; repeatable. Default: all with a model of our own."
+)
 @click.option("--url", help="A server that runs already, started as the recipe says, in place of one of ours.")
+@click.option("--weights", type=click.Choice(["real", "dummy"]), help="With --recipe gpt-oss: what that server has loaded.")
 @click.option("--ablate", is_flag=True, help="Serve without each series that acts on a CPU, too, and see that it is missed.")
 @click.option("--no-prove", is_flag=True, help="Leave out the proofs of the series: `stack prove` runs them.")
 @suite_options
@@ -28,6 +31,7 @@ def command(
     context: click.Context,
     recipes: tuple[str, ...],
     url: str | None,
+    weights: str | None,
     ablate: bool,
     no_prove: bool,
     only: tuple[str, ...],
@@ -40,7 +44,8 @@ def command(
 
     The model's answers are known, to the token, and its log-probabilities are compared with transformers on the same weights. What
     each series changes is looked for in the server. The first run makes an environment with torch (3 GB) and writes the models
-    (0.5 GB), in the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends.
+    (0.5 GB), in the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. Of a server with other
+    weights (--recipe gpt-oss --url URL) only what holds for all of them is asked.
     """
     from stack.carry.bases import Place, Stores  # noqa: PLC0415
     from stack.model.verdict import Weights  # noqa: PLC0415
@@ -50,15 +55,23 @@ def command(
     from validation.suite import Job, Subject  # noqa: PLC0415
 
     options: Options = context.obj
-    names = recipes or kitchen.known()
-    if url is not None and (len(names) != 1 or ablate):
+    chosen = tuple(map(kitchen.load, recipes or kitchen.ours()))
+    given = any(one.model == kitchen.GIVEN for one in chosen)
+    if url is not None and (len(chosen) != 1 or ablate):
         raise click.UsageError("--url goes with one --recipe, and without --ablate")
-    plan = suite.Plan(tuple(map(kitchen.load, names)), url.rstrip("/") if url else None, ablate, not no_prove)
+    if given and (url is None or weights is None):
+        raise click.UsageError(
+            "--recipe gpt-oss asks a server of yours: name it with --url, and what it has loaded with --weights"
+        )
+    if weights is not None and not given:
+        raise click.UsageError("--weights goes with --recipe gpt-oss: the other recipes have models of our own")
+    plan = suite.Plan(chosen, url.rstrip("/") if url else None, ablate, not no_prove)
+    loaded = Weights(weights) if weights else Weights.TINY
     place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
 
         def cases(job: Job) -> "Iterator[Case]":
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
-        subject = Subject(" ".join(names), Weights.TINY)
+        subject = Subject(" ".join(one.name for one in chosen), loaded)
         conclude(context, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)
