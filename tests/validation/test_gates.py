@@ -93,6 +93,18 @@ def test_a_gpu_that_is_not_there_passes_nothing(toml: Path) -> None:
     assert problems(toml, claimed) == ("0.json: kernels/near passed without the sm121 that it needs",)
 
 
+def test_of_several_gpus_one_is_enough(toml: Path) -> None:
+    either = ("sm90", "sm121")
+    good = (passed("kernels/far", "cpu", *either), passed("serve/chat"))
+    assert problems(toml, verdict(*good, machine=SPARK, weights=Weights.REAL), gate="sm121") == ()
+    claimed = verdict(*GOOD, passed("kernels/near", *either), machine=CPU)
+    assert problems(toml, claimed) == ("0.json: kernels/near passed without the sm121 or sm90 that it needs",)
+    lazy = verdict(*good, not_run("kernels/lazy", *either), machine=SPARK, weights=Weights.REAL)
+    assert problems(toml, lazy, gate="sm121") == ("kernels/lazy was not run: no such machine",)
+    other = verdict(*good, not_run("kernels/lazy", "avx2", *either), machine=SPARK, weights=Weights.REAL)
+    assert problems(toml, other, gate="sm121") == ()
+
+
 def test_another_stack_does_not_count(toml: Path) -> None:
     found = problems(toml, verdict(*GOOD), stack=Sha256("b" * 64))
     assert found[0] == "0.json is of the stack aaaaaaaaaaaa, this one is bbbbbbbbbbbb: validate this one"

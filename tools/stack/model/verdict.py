@@ -57,8 +57,8 @@ class Case:
     """One check with its outcome.
 
     `why` says what failed or why it did not run, and is empty where it passed. `needs` is what a machine must have for it
-    (`cpu`, `sm90`, `sm121`, …). `bar` is the bound that decided, in the unit of what was measured; `margins` say how far
-    away the good result and the nearest wrong one were.
+    (`cpu`, `avx512_bf16`, `sm90`, `sm121`, …): all of it, but of several GPUs one. `bar` is the bound that decided, in the unit of
+    what was measured; `margins` say how far away the good result and the nearest wrong one were.
     """
 
     name: str
