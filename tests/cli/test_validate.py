@@ -133,6 +133,7 @@ def test_bench_asks_for_a_server(stack: Stack, world: World) -> None:
     assert "name a server with --url, or a recipe" in stack("validate", "bench").refused()
     assert "name a server with --url, or a recipe" in stack("validate", "bench", "--url", "x", "--recipe", "y").refused()
     assert stack("validate", "bench", "--recipe", "nobody").refused().startswith("unknown recipe 'nobody': recipes/ has cpu-")
+    assert "recipe gpt-oss has no model of ours" in stack("validate", "bench", "--recipe", "gpt-oss").refused()
 
 
 def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:

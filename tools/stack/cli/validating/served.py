@@ -52,9 +52,13 @@ def served(options: Options, name: str, tell: "Progress | None") -> "Iterator[Ru
             tell(step, 0, None)
 
     recipe, place = recipes.load(name), Place(cache.root(options.cache))
+    if recipe.model == recipes.GIVEN:
+        raise StackError(
+            f"recipe {name} has no model of ours", f"name your server with --url, or take {', '.join(recipes.ours())}"
+        )
     missing = sorted({*recipe.flags} - {*machine.here().flags})
     if missing:
-        raise StackError(f"the CPU has no {' and no '.join(missing)}", f"take another recipe: {', '.join(recipes.known())}")
+        raise StackError(f"the CPU has no {' and no '.join(missing)}", f"take another recipe: {', '.join(recipes.ours())}")
     with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
         work = Path(folder)
         kept = material.prepare(place.cache, say)
