@@ -65,9 +65,7 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
     if asked.record and (subject.machine is None or subject.weights is None):
         raise StackError("a baseline says what was measured", "run this on the machine of the server, with --weights")
     sizes = [
-        benchy.Size(prompt, answer, asked.runs)
-        for prompt in dict.fromkeys(asked.prompts or PROMPTS)
-        for answer in dict.fromkeys(asked.answers or ANSWERS)
+        benchy.Size(prompt, answer, asked.runs) for prompt in asked.prompts or PROMPTS for answer in asked.answers or ANSWERS
     ]
     folder = carried.root / baseline.FOLDER
     version = server.version()

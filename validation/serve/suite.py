@@ -2,6 +2,8 @@
 """The suite `serve`: servers by recipe, what they are asked, and which series are in them."""
 
 import functools
+import hashlib
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ from stack.model.series import Series
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import proving
+from stack.store import cache as places
 from validation import machine
 from validation.serve import checks, material, numbers, patches, recipes, server
 from validation.serve.checks import Asked, Measured
@@ -190,18 +193,36 @@ class _Suite:
         return Case(name, Outcome.PASSED, "", (_HERE,), {"files": float(len(wanted.carried))}, seconds=time.monotonic() - began)
 
     def _proved(self, series: Series) -> Case:
-        name = f"serve/series/{series.name}/proved"
+        """The proofs of a series; that they hold is noted, and found again for the same stack and the same proofs."""
+        case = Case(f"serve/series/{series.name}/proved", Outcome.PASSED, needs=(_HERE,))
         if not self._plan.prove:
-            return Case(name, Outcome.NOT_RUN, "left out by --no-prove: see `stack prove`", (_HERE,))
-        self._job.step(f"proving {series.name}", 0, None)
-        began = time.monotonic()
-        wanted = proving.Asked((series.name,))
-        proved = list(proving.verdicts(self._stores, wanted))
-        kept = list(proving.kept(self._stores, wanted))
-        unsound = [f"{one.ref.path}: {one.with_patch.reason or one.without.reason}" for one in proved if not one.sound]
-        unsound += [f"{one.address}: {one.here.reason or one.before.reason}" for one in kept if not one.sound]
-        case = Case(name, Outcome.PASSED, "", (_HERE,), {"patches": float(len(proved))}, seconds=time.monotonic() - began)
-        return replace(case, outcome=Outcome.FAILED, why="\n".join(unsound)) if unsound else case
+            return replace(case, outcome=Outcome.NOT_RUN, why="left out by --no-prove: see `stack prove`")
+        folders = sorted({(self._stores.stack.root / path).parent for path in series.proves if path.endswith(".py")})
+        if not folders:
+            return replace(case, outcome=Outcome.NOT_RUN, why="the series names no proof")
+        note = self._note(series, folders)
+        with places.lock(note):
+            if note.exists():
+                return replace(case, measured=json.loads(note.read_text()))
+            self._job.step(f"proving {series.name}", 0, None)
+            began = time.monotonic()
+            wanted = proving.Asked((series.name,))
+            proved = list(proving.verdicts(self._stores, wanted))
+            kept = list(proving.kept(self._stores, wanted))
+            case = replace(case, seconds=time.monotonic() - began)
+            unsound = [f"{one.ref.path}: {one.with_patch.reason or one.without.reason}" for one in proved if not one.sound]
+            unsound += [f"{one.address}: {one.here.reason or one.before.reason}" for one in kept if not one.sound]
+            if unsound:
+                return replace(case, outcome=Outcome.FAILED, why="\n".join(unsound))
+            measured = {"patches": float(len(proved)), "merged upstream": float(len(kept)), "took": round(case.seconds)}
+            places.put(note, json.dumps(measured).encode())
+            return replace(case, measured=measured)
+
+    def _note(self, series: Series, folders: Sequence[Path]) -> Path:
+        """Where it is noted that a series' proofs hold: for this stack, and these proofs with all that lies beside them."""
+        files = sorted(file for folder in folders for file in folder.iterdir() if file.suffix in (".py", ".txt"))
+        said = "".join(places.hash_of(file) for file in files) + digest.of(self._stores.stack) + series.name
+        return self._stores.place.cache / "serving" / f"proved-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 
     def _missed(self, series: Series) -> Case:
         """Serve without the series: its effect has to be missed."""

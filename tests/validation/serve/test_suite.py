@@ -15,6 +15,8 @@ from stack.model import digest, stack
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
+from stack.proof import proving
+from stack.proof.proving import Result, State
 from validation.serve import checks, material, recipes, suite
 from validation.serve.recipes import Bar, Recipe
 from validation.serve.server import Installed
@@ -173,3 +175,63 @@ def test_recipes_of_effects_exist() -> None:
     assert set(suite.EFFECT_BY.values()) <= set(recipes.known())
     assert checks.EFFECTS.keys() <= suite.EFFECT_BY.keys()
     assert set(suite.EFFECT_BY) == checks.EFFECTS.keys() | suite.REFUSED.keys()
+
+
+class Proofs:
+    """In place of the proofs of the real stack, which take minutes: how often they ran, and how they end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ran = 0
+        self.sound = True
+        monkeypatch.setattr(proving, "verdicts", self.verdicts)
+        monkeypatch.setattr(proving, "kept", lambda *_: ())
+
+    def verdicts(self, stores: Stores, asked: proving.Asked) -> Iterator[proving.Verdict]:
+        self.ran += 1
+        assert asked.series == ("gating",)
+        (ref,) = stores.stack.get("gating").patches
+        ends = (State.PASSES, State.FAILS) if self.sound else (State.FAILS, State.FAILS)
+        yield proving.Verdict(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
+
+
+def proved(stores: Stores, **how: bool) -> Case:
+    (case,) = suite.cases(Job(("serve/series/gating/proved",)), stores, _no_wheel, suite.Plan((), **how))
+    return case
+
+
+@pytest.fixture(name="proof")
+def _proof(stores: Stores) -> Path:
+    """The proof of the series `gating`."""
+    path = stores.stack.root / "tests/test_gating.py"
+    path.parent.mkdir()
+    path.write_text("def test(): ...\n")
+    named = tuple(replace(one, proves=("tests/test_gating.py",)) for one in stores.stack.series if one.name == "gating")
+    stores.stack = replace(stores.stack, series=named)
+    return path
+
+
+def test_that_proofs_hold_is_noted_for_the_same_proofs(stores: Stores, proof: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = Proofs(monkeypatch)
+    first, again = proved(stores), proved(stores)
+    assert (first.outcome, again.outcome, proofs.ran) == (Outcome.PASSED, Outcome.PASSED, 1)
+    assert first.measured == again.measured
+    proof.with_name("helper.py").touch()
+    assert proved(stores).outcome is Outcome.PASSED
+    assert proofs.ran == 2
+
+
+def test_that_they_do_not_is_said_each_time(stores: Stores, proof: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = Proofs(monkeypatch)
+    proofs.sound = False
+    assert [proved(stores).outcome for _ in range(2)] == [Outcome.FAILED] * 2
+    assert "it fails" in proved(stores).why
+    assert proofs.ran == 3
+
+
+def test_proofs_are_left_out_where_nobody_asks(stores: Stores, proof: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs = Proofs(monkeypatch)
+    assert "--no-prove" in proved(stores, prove=False).why
+    proof.unlink()
+    stores.stack = replace(stores.stack, series=tuple(replace(one, proves=()) for one in stores.stack.series))
+    assert proved(stores).why == "the series names no proof"
+    assert proofs.ran == 0
