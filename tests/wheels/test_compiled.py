@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stack.cli import cli
+from stack.store import cache as places
 
 from ..store.making import Remote
 from . import small
@@ -159,6 +161,28 @@ def test_a_wheel(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
     refused = str(build(*SOURCE, "--out", tmp_path / "two").exception)
     assert "the upstream's build failed: " in refused and "'nothing' was not declared" in refused
     assert f"all that it said is in {cache}" in refused
+
+
+def test_what_outlives_its_build_holds_its_place(tmp_path: Path) -> None:
+    """The build is killed; a compiler that it has started is still at work."""
+    script = (
+        "import sys; from pathlib import Path; from stack.store import cache; from stack.wheels import compiled\n"
+        "folder = Path(sys.argv[1])\n"
+        "with cache.lock(folder) as held:\n"
+        "    compiled._run(['sh', '-c', 'touch started; sleep 2'], {'PATH': '/usr/bin:/bin'}, folder, held, print)\n"
+    )
+    (tmp_path / "work").mkdir()
+    build = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "work")])
+    while not (tmp_path / "work/started").exists():
+        assert build.poll() is None
+        time.sleep(0.05)
+    build.kill()
+    build.wait()
+    with places.lock_if_free(tmp_path / "work") as free:
+        assert not free
+    start = time.monotonic()
+    with places.lock(tmp_path / "work"):
+        assert time.monotonic() - start > 0.5
 
 
 @pytest.mark.slow

@@ -75,8 +75,10 @@ def archive(cache: Path, package: str, filename: str) -> Path:
 
 
 @contextmanager
-def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]:
     """Hold the lock file beside `path` for as long as the block runs; the system frees it when the process dies.
+
+    The block gets the file's descriptor: a process that inherits it (`pass_fds`) holds the lock, too, as long as it lives.
 
     Its time says when what lies there was last used.
 
@@ -95,7 +97,7 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None
                 waiting()
             fcntl.flock(handle, fcntl.LOCK_EX)
         os.utime(handle)  # what has not been used for long is what a full disk loses first
-        yield
+        yield handle
     finally:
         os.close(handle)
 

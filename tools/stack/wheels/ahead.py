@@ -100,6 +100,8 @@ def compiled(
 
     """
     work.mkdir(parents=True, exist_ok=True)
+    for left in work.glob(f"*{places.PART}"):  # of a build that was killed
+        left.unlink(missing_ok=True)
     mapped = {
         listed.tree: "source",
         listed.work: "generated",
@@ -131,7 +133,8 @@ def _at_once() -> int:
 
 
 def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tree: Path) -> None:
-    part = place.with_suffix(f"{places.PART}.o")
+    # A compiler that outlived its build may still write its own.
+    part = place.with_suffix(f".{os.getpid()}{places.PART}")
     try:
         own = [f"-Xcompiler={flag}" if unit.is_cuda else flag for flag in maps]
         run = compiler.compile_unit(replace(unit, flags=(*unit.flags, *own)), unit.source, part, toolkit, tree)

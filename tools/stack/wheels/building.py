@@ -27,6 +27,7 @@ from stack.store import cache, registry
 from stack.store.objects import Entry, Objects
 from stack.store.registry import Candidate
 from stack.wheels import ahead, compiled, described, keeping, machine, native, overlay, packing, source
+from stack.wheels.compiled import Carried
 from stack.wheels.decision import Asked, Decision, Mode, flavour, package, version
 from stack.wheels.described import Made
 from stack.wheels.metadata import Edits
@@ -197,10 +198,8 @@ def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.Plan, o
 
     def built(place: Path) -> Path:
         stores.tell(f"building {made.name} {named}")
-        objects = stores.objects(decision.upstream)
-        work = compiled.place(stores.place.cache, decision.upstream, str(named.public), plan, python)
-        with cache.lock(work, lambda: stores.tell("waiting for another build")):
-            return compiled.wheel(plan, objects, decision.tree, python, work, place, stores.place.cache, stores.place.progress)
+        work = compiled.place(stores.place.cache, decision.upstream, named.public, plan, python)
+        return compiled.wheel(plan, _carried(stores, decision), python, work, place)
 
     asked = f"{sys.version_info[:2]} {platform.machine()} {plan.target}"
     return _kept(stores, made, asked, _told(made, named, built), out)
@@ -211,12 +210,15 @@ def _libraries(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Itera
     plan = decision.plan
     assert plan is not None
     python = _fitting(stores, decision, plan)
-    work = compiled.place(stores.place.cache, decision.upstream, str(_version(stores, pin, "").public), plan, python)
+    work = compiled.place(stores.place.cache, decision.upstream, _version(stores, pin, "").public, plan, python)
     stores.tell("configuring")
-    with cache.lock(work, lambda: stores.tell("waiting for another build")):
-        objects = stores.objects(decision.upstream)
-        found = compiled.targets(plan, objects, decision.tree, python, work, out, stores.place.cache, stores.place.progress)
+    found = compiled.targets(plan, _carried(stores, decision), python, work, out)
     yield from (Library(decision.upstream, path, cache.hash_of(path)) for path in found)
+
+
+def _carried(stores: Stores, decision: Decision) -> Carried:
+    place = stores.place
+    return Carried(stores.objects(decision.upstream), decision.tree, place.cache, place.progress or (lambda *_: None))
 
 
 def _ahead(stores: Stores, asked: Asked, decision: Decision, pin: Pin, out: Path) -> Built:

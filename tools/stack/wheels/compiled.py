@@ -5,13 +5,15 @@ A build works in a folder of its own in the cache, one a release, device and env
 only what has changed, and one that was interrupted goes on.
 """
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
@@ -32,8 +34,22 @@ _STEP = re.compile(r"^\s*\[(\d+)/(\d+)\] (.*)")
 """How ninja says what it does: done, all, the step."""
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:|^CMake Error|^ERROR:|^\w*Error: ")
 _DEFINED = re.compile(r"define_extension_target\(\s*(\w+)")
+_LOG = "log.txt"
 _LIKE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
 """Variables of the user's shell that would bring another Python into the build."""
+
+
+Run = Callable[[Sequence[str], Mapping[str, str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A carried tree, the store that has it, the cache that builds work in, and who is told of progress."""
+
+    objects: Objects
+    tree: TreeId
+    cache: Path
+    tell: Progress
 
 
 def interpreter(plan: Plan, cache: Path, tell: Callable[[str], None]) -> Path:
@@ -57,9 +73,7 @@ def place(cache: Path, upstream: str, release: str, plan: Plan, python: Path) ->
     return cache / "wheels" / "building" / f"{upstream}-{release}-{plan.order.device}-{key}"
 
 
-def wheel(
-    plan: Plan, objects: Objects, tree: TreeId, python: Path, folder: Path, out: Path, cache: Path, progress: Progress | None
-) -> Path:
+def wheel(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path) -> Path:
     """Build a wheel of a tree into the folder `out`, by the tree's own backend.
 
     Raises:
@@ -67,44 +81,52 @@ def wheel(
 
     """
     source = folder / "source"
-    trees.move(objects, tree, source)
-    for left in [*source.glob("build/lib*"), *source.glob("build/bdist*")]:
-        shutil.rmtree(left)  # setuptools would pack files into the wheel that the tree has no longer
-    command = [str(python), "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-index", "--no-build-isolation"]
-    env = _environment(plan, python, cache) | {"PIP_CONFIG_FILE": os.devnull, "FETCHCONTENT_BASE_DIR": str(folder / "clones")}
-    _run([*command, "--wheel-dir", str(out), str(source)], env, folder, progress)
+    with _working(carried, folder) as run:
+        for left in [*source.glob("build/lib*"), *source.glob("build/bdist*")]:
+            shutil.rmtree(left)  # setuptools would pack files into the wheel that the tree has no longer
+        command = [str(python), "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-index", "--no-build-isolation"]
+        env = _environment(plan, python, carried.cache)
+        env |= {"PIP_CONFIG_FILE": os.devnull, "FETCHCONTENT_BASE_DIR": str(folder / "clones")}
+        run([*command, "--wheel-dir", str(out), str(source)], env)
     made = sorted(out.glob("*.whl"))
     if len(made) != 1:
-        raise StackError(f"the upstream's build made {len(made)} wheels", f"see {folder / 'log.txt'}")
+        raise StackError(f"the upstream's build made {len(made)} wheels", f"see {folder / _LOG}")
     return made[0]
 
 
-def targets(
-    plan: Plan, objects: Objects, tree: TreeId, python: Path, folder: Path, out: Path, cache: Path, progress: Progress | None
-) -> tuple[Path, ...]:
+def targets(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path) -> tuple[Path, ...]:
     """Build some of a tree's CMake targets; what they install goes into the folder `out`, where a wheel would have it.
 
     Raises:
         StackError: no such target, or the build failed; its whole output is in `folder`.
 
     """
-    source, build = folder / "source", folder / "build"
-    trees.move(objects, tree, source)
-    env = _environment(plan, python, cache)
-    _run(["cmake", "-S", str(source), "-B", str(build), *_options(plan, python, folder)], env, folder, progress)
-    _check(plan.order.targets, source, build, env)
-    chosen = [f"--target={name}" for name in plan.order.targets]
-    _run(["cmake", "--build", str(build), f"-j{plan.jobs}", *chosen], env, folder, progress)
-    installed = folder / "installed"
-    shutil.rmtree(installed, ignore_errors=True)
-    for name in plan.order.targets:
-        _run(["cmake", "--install", str(build), "--prefix", str(installed), "--component", name], env, folder, progress)
-    found = sorted(path for path in installed.rglob("*") if path.is_file())
-    for path in found:
-        target = out / path.relative_to(installed)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        places.put(target, path.read_bytes())
-    return tuple(out / path.relative_to(installed) for path in found)
+    source, build, installed = folder / "source", folder / "build", folder / "installed"
+    env = _environment(plan, python, carried.cache)
+    with _working(carried, folder) as run:
+        run(["cmake", "-S", str(source), "-B", str(build), *_options(plan, python, folder)], env)
+        _check(plan.order.targets, source, build, env)
+        run(["cmake", "--build", str(build), f"-j{plan.jobs}", *(f"--target={name}" for name in plan.order.targets)], env)
+        shutil.rmtree(installed, ignore_errors=True)
+        for name in plan.order.targets:
+            run(["cmake", "--install", str(build), "--prefix", str(installed), "--component", name], env)
+        found = sorted(path.relative_to(installed) for path in installed.rglob("*") if path.is_file())
+        for path in found:
+            (out / path).parent.mkdir(parents=True, exist_ok=True)
+            places.put(out / path, (installed / path).read_bytes())
+    return tuple(out / path for path in found)
+
+
+@contextlib.contextmanager
+def _working(carried: Carried, folder: Path) -> Iterator[Run]:
+    """Have the tree's files in a build's folder and nobody else there; runs the build's steps.
+
+    What a step starts holds the lock, too: killed, the next build waits until compilers that are still at work have ended.
+    """
+    with places.lock(folder, lambda: carried.tell("waiting for another build", 0, None)) as held:
+        trees.move(carried.objects, carried.tree, folder / "source")
+        (folder / _LOG).unlink(missing_ok=True)
+        yield lambda command, env: _run(command, env, folder, held, carried.tell)
 
 
 def _options(plan: Plan, python: Path, folder: Path) -> list[str]:
@@ -154,28 +176,35 @@ def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
     return env
 
 
-def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, progress: Progress | None) -> None:
-    """Run a step of a build; its output goes into a log, its progress to whoever looks.
+def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, held: int, tell: Progress) -> None:
+    """Run a step of a build; its output goes into a log, its progress to whoever looks. `held`: the lock's descriptor.
 
     Raises:
         StackError: it failed.
 
     """
-    log = folder / "log.txt"
+    log = folder / _LOG
     said: list[str] = []
     with (
-        log.open("w", encoding="utf-8") as written,
+        log.open("a", encoding="utf-8") as written,
         subprocess.Popen(
-            command, cwd=folder, env=dict(env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            cwd=folder,
+            env=dict(env),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=(held,),
         ) as running,
     ):
         assert running.stdout is not None
         for line in running.stdout:
             written.write(line)
             step = _STEP.match(line)
-            if step is not None and progress is not None:
-                progress("compiling", int(step[1]), int(step[2]))
-            if step is None and line.strip():
+            if step is not None:
+                tell("compiling", int(step[1]), int(step[2]))
+            elif line.strip():
                 said.append(line.strip())
     if running.returncode:
         raise StackError(f"the upstream's build failed: {_first_error(said)[:300]}", f"all that it said is in {log}")
