@@ -22,7 +22,7 @@ from ..validation.quality.server import serving as scoring
 from .conftest import Ran, Stack, command
 from .test_verbs import parsed
 
-SIZE = ("--pp", 256, "--pp", 256, "--tg", 16, "--runs", 3)
+SIZE = ("--pp", 256, "--tg", 16, "--runs", 3)
 
 
 @pytest.fixture(scope="module")

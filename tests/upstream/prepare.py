@@ -11,6 +11,7 @@ from stack.proof import environment, proving
 from stack.proof.compiling import toolkit
 from stack.store import cache
 from validation.bench import benchy
+from validation.serve import material
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +33,7 @@ def main() -> int:
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
             requirements = Path(__file__).with_name("requirements.txt")
             environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))
+            material.prepare(home, lambda line: print(line, flush=True))
             toolkit.find(home, tell=lambda line: print(line, flush=True))
             benchy.python(home, tell=lambda line: print(line, flush=True))
     except StackError as error:
