@@ -132,9 +132,14 @@ def prepare(cache: Path, tell: Tell) -> Material:
         StackError: pip could not install something.
 
     """
-    torch = environment.named(REQUIREMENTS)
-    assert torch is not None
-    return Material(cache, environment.python(torch, REQUIREMENTS, cache, tell), tell)
+    return Material(cache, environment.python(torch(), REQUIREMENTS, cache, tell), tell)
+
+
+def torch() -> str:
+    """The version of torch that the environment has."""
+    named = environment.named(REQUIREMENTS)
+    assert named is not None
+    return named
 
 
 def _made(folder: Path, fill: Callable[[Path], None]) -> Path:

@@ -77,6 +77,14 @@ def cases(job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> Iterator[Case]:
             yield from suite.series(series)
 
 
+def versions(stack: Stack, plan: Plan) -> dict[str, str]:
+    """What our servers run, by name; of somebody's own server the case `version` says it."""
+    archives = {pin.upstream: pin.archive for pin in stack.pins if pin.archive is not None}
+    if plan.url is not None or patches.SERVED not in archives:
+        return {}
+    return {"torch": material.torch(), patches.SERVED: archives[patches.SERVED].version}
+
+
 class _Suite:
     """One run of the suite; what several cases need is made once."""
 

@@ -171,6 +171,13 @@ def test_a_series_that_nobody_misses_fails(stores: Stores, tmp_path: Path, monke
     assert case.why == "without the series this still holds: starts"
 
 
+def test_versions_of_what_is_served(stores: Stores) -> None:
+    pin = stores.stack.pins.get("vllm")
+    assert pin.archive is not None
+    assert suite.versions(stores.stack, suite.Plan(())) == {"torch": "2.13.0", "vllm": pin.archive.version}
+    assert suite.versions(stores.stack, suite.Plan((), url="http://127.0.0.1:9")) == {}
+
+
 def test_recipes_of_effects_exist() -> None:
     assert set(suite.EFFECT_BY.values()) <= set(recipes.known())
     assert checks.EFFECTS.keys() <= suite.EFFECT_BY.keys()

@@ -73,5 +73,5 @@ def command(
         def cases(job: Job) -> "Iterator[Case]":
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
-        subject = Subject(" ".join(one.name for one in chosen), loaded)
+        subject = Subject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
         conclude(context, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)
