@@ -357,3 +357,18 @@ def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, pyt
     assert {one.without.state for one in found} == {State.NOT_RUN}
     assert {one.without.reason for one in found} == {said}
     assert not any(one.sound for one in found)
+
+
+@pytest.mark.parametrize("place", ["import up\n", "def test_half():\n"], ids=["module", "test"])
+@pytest.mark.parametrize(
+    ("package", "state"),
+    [("no_such_package", State.NOT_RUN), ("up.no_such_module", State.FAILS)],
+    ids=["environment", "upstream"],
+)
+def test_what_the_environment_lacks_is_no_failure(root: Path, tmp_path: Path, place: str, package: str, state: State) -> None:
+    edit(root, place, f"{place}{'    ' if 'def' in place else ''}import {package}\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+    assert (found[HALF].with_patch.state, found[HALF].without.state, found[HALF].sound) == (state, state, False)
+    said = "the environment lacks no_such_package: name it in requirements.txt"
+    assert (found[HALF].with_patch.reason == said) is (state is State.NOT_RUN)

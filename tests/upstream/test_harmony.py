@@ -401,6 +401,7 @@ def renderer() -> OnlineRenderer:
     made = OnlineRenderer.__new__(OnlineRenderer)
     made.use_harmony, made.parser = True, None
     made.supports_browsing, made.supports_code_interpreter = False, False
+    made.reasoning_effort_map = None  # asked for since v0.33.0
     made.renderer = SimpleNamespace(tokenizer=vocabulary.Tokenizer())
     made.model_config = SimpleNamespace(max_model_len=131072, hf_config=SimpleNamespace(model_type="gpt_oss"))
     return made

@@ -107,7 +107,9 @@ rendering = imported("vllm.renderers.online_renderer", "vllm.entrypoints.openai.
 def ask(*messages: dict[str, Any], **rest: Any) -> list[dict[str, Any]]:
     """The harmony messages that a chat request's prompt is rendered from."""
     owner = getattr(rendering, "OnlineRenderer", None) or rendering.OpenAIServingChat
-    server = SimpleNamespace(supports_browsing=False, supports_code_interpreter=False, renderer=None)
+    # The map of efforts is asked for since v0.33.0.
+    tools = {"supports_browsing": False, "supports_code_interpreter": False}
+    server = SimpleNamespace(**tools, renderer=None, reasoning_effort_map=None)
     request = chat.ChatCompletionRequest(model="gpt-oss", messages=list(messages), **rest)
     prompt, _ = owner._make_request_with_harmony(server, request, True)
     return [message.to_dict() for message in prompt]

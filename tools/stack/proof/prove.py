@@ -10,6 +10,7 @@ can fail shows on an earlier release, without it. So do those of patches that a 
 
 import ast
 import os
+import re
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ET
@@ -29,6 +30,7 @@ from stack.proof import trees
 
 _LONGEST = 3600
 """Seconds of one run of a proof."""
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 MARK = "STACK_PROOF_TREE"
 """Set in the environment of a proof: the folder of the tree under test."""
 
@@ -70,6 +72,8 @@ class Run:
     returncode: int
     broken: str = ""
     """Why nothing can be said of it: pytest was killed, took too long, or did not run at all."""
+    lacks: str = ""
+    """A package that tests could not import, neither passed nor failed therefore: it is none of the upstream's own."""
 
     @property
     def good(self) -> bool:
@@ -214,7 +218,8 @@ def _pytest(python: Path, folder: Path, helpers: Path, args: Sequence[str], *, r
             done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False, timeout=_LONGEST)
         except subprocess.TimeoutExpired:
             return Run((), (), (), "", -1, f"it took longer than {_LONGEST // 60} minutes")
-        outcomes = _outcomes(report)
+        cases = _cases(report)
+        outcomes = [(_name(case), _outcome(case, folder)) for case in cases]
         return Run(
             passed=tuple(name for name, outcome in outcomes if outcome == "passed"),
             failed=tuple(name for name, outcome in outcomes if outcome == "failed"),
@@ -222,6 +227,7 @@ def _pytest(python: Path, folder: Path, helpers: Path, args: Sequence[str], *, r
             output=done.stdout + done.stderr,
             returncode=done.returncode,
             broken=_broken(done.returncode, done.stderr, report.exists()),
+            lacks=next((missing for case in cases if (missing := _missing(case, folder))), ""),
         )
 
 
@@ -234,12 +240,9 @@ def _broken(status: int, said: str, reported: bool) -> str:
     return "" if reported else "there is no report"
 
 
-def _outcomes(report: Path) -> list[tuple[str, str]]:
-    if not report.exists():
-        return []
+def _cases(report: Path) -> list[ET.Element]:
     # Written by the pytest that was just started.
-    cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314
-    return [(_name(case), _outcome(case)) for case in cases]
+    return list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314
 
 
 def _name(case: ET.Element) -> str:
@@ -249,9 +252,18 @@ def _name(case: ET.Element) -> str:
     return f"{place}::{name}" if place.startswith("Test") else name
 
 
-def _outcome(case: ET.Element) -> str:
+def _outcome(case: ET.Element, folder: Path) -> str:
     kinds = {child.tag for child in case}
-    return "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+    if kinds & {"failure", "error"}:
+        return "lacking" if _missing(case, folder) else "failed"
+    return "skipped" if "skipped" in kinds else "passed"
+
+
+def _missing(case: ET.Element, folder: Path) -> str:
+    """The package that a test failed for since the environment has none; what the upstream's own tree lacks is a failure."""
+    said = " ".join(child.text or "" for child in case if child.tag in ("failure", "error"))
+    names = _MISSING.findall(said)
+    return next((name for name in names if not any((folder / place).exists() for place in (name, f"{name}.py"))), "")
 
 
 def _constants(path: Path, place: str) -> dict[str, object]:

@@ -330,8 +330,9 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
 
 def _result(run: Run, tests: Sequence[str]) -> Result:
     """What a run says of some tests: they pass if all ran and passed; that they could not run proves nothing."""
-    if run.broken:
-        return Result(State.NOT_RUN, run.broken, run.output)
+    broken = run.broken or _lacking(run, tests)
+    if broken:
+        return Result(State.NOT_RUN, broken, run.output)
     failed = [test for test in tests if test in run.failed]
     if failed:
         return Result(State.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else ""), run.output)
@@ -344,6 +345,12 @@ def _result(run: Run, tests: Sequence[str]) -> Result:
     if run.passed or run.skipped:
         return Result(State.NOT_RUN, f"there is no test {missing[0]}", run.output)
     return Result(State.FAILS, "the module cannot be imported there", run.output)
+
+
+def _lacking(run: Run, tests: Sequence[str]) -> str:
+    """What some tests could not import, if anything."""
+    ran = {*run.passed, *run.failed, *run.skipped}
+    return f"the environment lacks {run.lacks}: name it in requirements.txt" if run.lacks and not {*tests} <= ran else ""
 
 
 def _holder(stores: Stores) -> str:
