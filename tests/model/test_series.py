@@ -260,6 +260,7 @@ def test_what_has_landed_outlives_the_patches(tmp_path: Path) -> None:
     below = HEAD + PATCH + '[[landed]]\nfile = "up/a.patch"\nrelease = "v2"\nbefore = "v1"\n'
     assert load(tmp_path, below).landed == (GONE,)
     assert "`landed` below a [[patch]] that goes" in refusal(tmp_path, series.edited, below, ())
+    assert "`landed` below a [[patch]]: put it above" in refusal(tmp_path, series.with_landed, below, [ALSO])
 
 
 def test_what_has_landed_is_read_strictly(tmp_path: Path) -> None:

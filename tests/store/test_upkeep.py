@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.cli.cache import HOLDS
 from stack.store import cache, upkeep
 
 from .test_cache import hold
@@ -18,7 +19,7 @@ DAY = 24 * 3600
 def keep(path: Path, days: float, size: int = 5000) -> Path:
     """An entry of the cache, used so many days ago."""
     with cache.lock(path):
-        path.mkdir()
+        path.mkdir(parents=True)
         (path / "data").write_bytes(b"x" * size)
     os.utime(cache_lock(path), (NOW - days * DAY,) * 2)
     return path
@@ -80,6 +81,7 @@ def test_what_is_in_use_stays(tmp_path: Path, held: dict[str, Path]) -> None:
 
 def test_what_a_killed_run_left_half_goes(tmp_path: Path) -> None:
     (tmp_path / "trees/half.part/deep").mkdir(parents=True)
+    (tmp_path / "trees/half.lock").touch()
     file = tmp_path / "archives/p/.p.tar.gz.x1.part"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"half")
@@ -90,6 +92,22 @@ def test_what_a_killed_run_left_half_goes(tmp_path: Path) -> None:
     gone = upkeep.prune(upkeep.entries(tmp_path), NOW - DAY)
     assert {entry.path for entry in gone} == {file, tmp_path / "trees/half.part"}
     assert fresh.exists() and not file.exists() and not (tmp_path / "trees/half.part").exists()
+
+
+def test_what_is_not_the_caches_stays(tmp_path: Path) -> None:
+    mine = [keep(tmp_path / name, 90) for name in ("poetry", "Downloads/film", "trees/deep/er", "wheels/of/mine")]
+    half = tmp_path / "Downloads/film.mkv.part"
+    other = tmp_path / "trees/notes.part"  # nothing says that it is ours
+    for path in (half, other):
+        path.write_bytes(b"half")
+        os.utime(path, (0, 0))
+    assert upkeep.entries(tmp_path) == ()
+    assert upkeep.prune(upkeep.entries(tmp_path), NOW) == ()
+    assert all(path.exists() for path in (*mine, half, other))
+
+
+def test_every_folder_of_entries_is_explained() -> None:
+    assert set(HOLDS) == set(upkeep.ENTRIES)
 
 
 def test_links_are_not_followed(tmp_path: Path, held: dict[str, Path]) -> None:

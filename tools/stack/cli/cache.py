@@ -24,7 +24,7 @@ HOLDS = {
     "serving": "what a validated server runs: packages, models, references",
     "trees": "carried and upstream source trees as folders",
     "upstreams": "the stores: a git repository an upstream; they stay",
-    "wheels": "published wheels, and those built over them",
+    "wheels": "published wheels, those built, and what builds left",
 }
 
 

@@ -167,7 +167,12 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
 
 
 def with_landed(text: str, landed: Iterable[Landed]) -> str:
-    """The text of a `series.toml` with more patches that have landed; everything else stays as it is."""
+    """The text of a `series.toml` with more patches that have landed; everything else stays as it is.
+
+    Raises:
+        StackError: the list of those stands where it cannot be added to.
+
+    """
     added = [{"file": one.ref.file, "release": one.release, "before": one.before} for one in landed]
     if not added:
         return text
@@ -182,7 +187,10 @@ def with_landed(text: str, landed: Iterable[Landed]) -> str:
     toml.pop("landed", None)
     toml.append("landed", listed)
     gap = head[len(head.rstrip()) :] if tables else newline
-    return "".join((newline.join(tomlkit.dumps(toml).splitlines()).rstrip(), gap, *tables, tail))
+    result = "".join((newline.join(tomlkit.dumps(toml).splitlines()).rstrip(), gap, *tables, tail))
+    if not _is_toml(result) or len(tomllib.loads(result)["landed"]) != len(tomllib.loads(text).get("landed", ())) + len(added):
+        raise StackError(f"{FILE} has `landed` below a [[patch]]", "put it above the first [[patch]]")
+    return result
 
 
 def _cut(text: str) -> tuple[str, list[str], str]:

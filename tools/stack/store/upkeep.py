@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cache holds, and taking out what has not been used for long: all of it can be had or made again.
 
-Whatever has a lock file beside it is one entry; the lock file's time says when it was last used.
+What has a lock file beside it, in one of the cache's own folders, is one entry; the lock file's time says when it was last used.
 """
 
 import os
@@ -12,6 +12,19 @@ from pathlib import Path
 
 from stack.store import cache as places
 
+ENTRIES = {
+    "archives": ("*/*",),
+    "compilers": ("*",),
+    "compiling": ("*",),
+    "environments": ("*",),
+    "landing": ("*",),
+    "operators": ("*",),
+    "serving": ("*",),
+    "trees": ("*",),
+    "upstreams": ("*",),
+    "wheels": ("*", "building/*", "built/*", "published/*/*"),
+}
+"""Where entries stand. Nothing else is looked at: who names a folder in STACK_CACHE that has other things in it keeps them."""
 _STORES = "upstreams"
 """The stores stay: the commits that undo and open working trees stand on are in them."""
 
@@ -27,7 +40,7 @@ class Entry:
 
 
 def entries(cache: Path, tell: Callable[[str, int, int | None], None] = lambda *_: None) -> tuple[Entry, ...]:
-    """All that a cache folder holds, the largest first; its stores are shown and never taken out."""
+    """All that a cache folder holds, the largest first; its stores are among it and never taken out."""
     found = list(_protected(cache))
     held = []
     for done, (path, used) in enumerate(found):
@@ -55,7 +68,7 @@ def removable(entry: Entry, before: float) -> bool:
 
 
 def _remove(path: Path, before: float) -> bool:
-    if path.name.endswith(places.PART):
+    if _left_half(path):
         _delete(path)
         return True
     with places.lock_if_free(path) as free:
@@ -76,18 +89,21 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _protected(folder: Path) -> Iterator[tuple[Path, float]]:
+def _protected(cache: Path) -> Iterator[tuple[Path, float]]:
     """What has a lock file beside it, or was left half written, with the time of its last use."""
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.iterdir()):
-        lock = _lock_of(path)
-        if path.name.endswith(places.PART):
-            yield path, path.lstat().st_mtime
-        elif lock.is_file():
-            yield path, lock.stat().st_mtime
-        elif path.is_dir() and not path.is_symlink():
-            yield from _protected(path)
+    for folder, depths in ENTRIES.items():
+        for path in sorted(path for depth in depths for path in (cache / folder).glob(depth)):
+            lock = _lock_of(path)
+            if _left_half(path):
+                yield path, path.lstat().st_mtime
+            elif lock.is_file():
+                yield path, lock.stat().st_mtime
+
+
+def _left_half(path: Path) -> bool:
+    """Whether it is a file of `cache.appearing` or a folder beside its lock that was never finished."""
+    whole = path.with_name(path.name.removesuffix(places.PART))
+    return whole != path and (path.name.startswith(".") or _lock_of(whole).is_file())
 
 
 def _kind(cache: Path, path: Path) -> str:
