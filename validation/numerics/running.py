@@ -37,8 +37,10 @@ def run(cases: Sequence[AnyCase]) -> Iterator[Json]:
     jobs = max(1, min(len(os.sched_getaffinity(0)), _memory() // _EACH))
     # One thread a process: BLAS's threads wait for each other where there are more of them than processors.
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // jobs))}
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["validation.numerics.preloaded"])
+    # A process that has asked for a GPU cannot be forked, and importing the libraries asks for one.
+    context: Any = multiprocessing.get_context("spawn" if capability() else "forkserver")
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["validation.numerics.preloaded"])
     alone = threading.Lock()
 
     def one(case: AnyCase) -> Json:

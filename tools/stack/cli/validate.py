@@ -3,7 +3,7 @@
 
 import click
 
-from stack.cli.validating import bench, kernels, quality, serve
+from stack.cli.validating import bench, kernels, pack, quality, serve
 
 
 @click.group("validate")
@@ -14,5 +14,5 @@ def command() -> None:
     """
 
 
-for verb in (kernels, serve, bench, quality):
+for verb in (kernels, serve, bench, quality, pack):
     command.add_command(verb.command)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack validate pack`: the archive for a GPU machine without network."""
+
+from pathlib import Path
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, source_option
+
+
+@click.command("pack")
+@click.option(
+    "--gpu", default="sm90", show_default=True, help="The GPU that the archive is for; it holds binaries for no other."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The archive. Default: .stack/pack-GPU.tar.xz below the stack.",
+)
+@json_option
+@source_option
+@click.pass_obj
+def command(options: Options, gpu: str, out: Path | None, as_json: bool, source: str) -> None:
+    """Make one archive that validates the stack on a GPU machine without network.
+
+    It holds the stack's wheels without what other GPUs need, the packages that they need, and a script: unpack it there and run
+    `python3 pack-GPU/validate.py`. The script refuses a damaged archive and a machine that it was not made for, runs kernels,
+    servers and their speeds with dummy weights of gpt-oss-120b's dimensions, and writes a verdict. The same stack makes the
+    same bytes.
+    """
+    import tempfile  # noqa: PLC0415
+
+    from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.wheels import building  # noqa: PLC0415
+    from stack.wheels.building import Built  # noqa: PLC0415
+    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
+    from validation.pack import making, targets  # noqa: PLC0415
+
+    target = targets.named(gpu)
+    stack = options.load()
+    archive = out or stack.root / ".stack" / f"pack-{gpu}.tar.xz"
+    with options.place(source) as place, Stores(stack, place) as stores, tempfile.TemporaryDirectory() as folder:
+        wheels = []
+        for decision in decide(stores, Asked(making.UPSTREAMS)):
+            # What is built from its sources fits every platform.
+            asked = Asked((decision.upstream,), platforms=(target.platform,) if decision.mode is Mode.OVERLAY else ())
+            made = building.build(stores, asked, (decision,), Path(folder))
+            wheels += [one.path for one in made if isinstance(one, Built)]
+        packed = making.make(stores, target, wheels, archive)
+    if as_json:
+        print_json({"file": str(packed.path), "sha256": packed.sha256, "bytes": packed.size, "files": packed.files})
+        return
+    click.echo(f"{packed.path}: {packed.size / 1e6:.1f} MB, {packed.files} files, SHA-256 {packed.sha256}")
+    click.echo(f"on the GPU machine: tar xf {packed.path.name} && python3 {packed.path.name.partition('.')[0]}/validate.py")

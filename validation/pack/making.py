@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making the archive for a GPU machine: a stack's wheels, what they need, the stack's own files, and trees that lack a patch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack.carry.bases import Stores
+from stack.model import digest
+from stack.proof import prove
+from validation.pack import archive, contents, extras
+from validation.pack.archive import Packed
+from validation.pack.contents import Files
+from validation.pack.recipes import RECIPES
+from validation.pack.targets import Target
+
+UPSTREAMS = ("vllm", "flashinfer")
+"""Whose wheels go into it."""
+WITHOUT = "without"
+"""The folder of the archive with the files that differ where a patch is left out, by the name of the recipe."""
+
+
+def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> Packed:
+    """Make the archive out of the stack's wheels for the target.
+
+    Raises:
+        StackError: a wheel or a package cannot be had or read, or the archive would be too large.
+
+    """
+
+    def told(step: str, done: int, total: int | None) -> None:
+        if stores.place.progress is not None:
+            stores.place.progress(step, done, total)
+
+    more = extras.wheels(target, stores.place.cache, stores.tell)
+    files = contents.installed([*wheels, *more], target, lambda done, total: told("reading wheels", done, total))
+    files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
+    files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
+    about = {
+        "schema": 1,
+        "gpu": target.name,
+        "capability": target.capability,
+        "python": list(target.python),
+        "torch": list(target.torch),
+        "cuda": target.cuda,
+        "platform": target.platform,
+        "stack": digest.of(stores.stack),
+        "wheels": sorted(wheel.name for wheel in (*wheels, *more)),
+    }
+    return archive.write(out, files, about, lambda done, total: told("packing", done, total))
+
+
+def lacking(stores: Stores) -> Files:
+    """What each recipe that leaves a patch out has otherwise: files of vLLM; the patches that the stack no longer has are none.
+
+    Raises:
+        StackError: the patch cannot be left out alone.
+
+    """
+    files: Files = {}
+    refs = {ref.path: ref for ref in stores.stack.patches}
+    for recipe in RECIPES:
+        if recipe.without in refs:
+            ref = refs[recipe.without]
+            objects = stores.objects(ref.upstream)
+            whole, less = prove.tree(stores, ref.upstream), prove.tree(stores, ref.upstream, without=ref)
+            for path, _, now in objects.difference(whole, less):
+                if path.startswith(f"{ref.upstream}/"):
+                    assert now is not None, "a patch that adds a file is not left out by putting another in its place"
+                    files[f"{WITHOUT}/{recipe.name}/{path}"] = objects.read(now.id)
+    return files

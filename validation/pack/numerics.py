@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kernels' cases on the GPU machine, by `python -m validation.numerics`."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.model import verdict as verdicts
+from stack.model.document import Table
+from stack.model.errors import StackError
+from stack.model.verdict import Case, Outcome
+from validation.pack.contents import SITE
+
+
+@dataclass(frozen=True, slots=True)
+class Numerics:
+    """Where the archive is, and where what a process says beside its cases goes."""
+
+    root: Path
+    work: Path
+
+    def names(self) -> list[tuple[str, tuple[str, ...]]]:
+        """All cases with what they need.
+
+        Raises:
+            StackError: they cannot be asked for.
+
+        """
+        lines = [
+            Table(verdicts.parse(line, "a line of the numerics"), file=Path("the numerics")) for line in self._said("list")
+        ]
+        return [(line.text("name"), line.texts("needs")) for line in lines]
+
+    def run(self, names: Sequence[str]) -> Iterator[Case]:
+        """The cases as they end; one that the process does not come to has failed.
+
+        Raises:
+            StackError: what it hands back is no case, or one that nobody asked for.
+
+        """
+        left = dict.fromkeys(names)
+        for line in self._said("run", *names):
+            case = verdicts.case(Table(verdicts.parse(line, "a line of the numerics"), file=Path("the numerics")))
+            if case.name not in left:
+                raise StackError(
+                    f"the numerics handed back {case.name}, which was not to run", "this is a defect, please report it"
+                )
+            del left[case.name]
+            yield case
+        for name in left:
+            yield Case(name, Outcome.FAILED, f"the numerics ended before it: see {self._log}")
+
+    @property
+    def _log(self) -> Path:
+        return self.work / "numerics.log"
+
+    def _said(self, *arguments: str) -> Iterator[bytes]:
+        path = os.pathsep.join(map(str, (self.root / SITE, self.root)))
+        command = [sys.executable, "-m", "validation.numerics", *arguments]
+        with (
+            self._log.open("ab") as log,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=os.environ | {"PYTHONPATH": path}) as process,
+        ):
+            assert process.stdout is not None
+            yield from process.stdout

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How servers are started on a GPU machine, and what their logs have to say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: a patch that is left out, by its path."""
+
+    name: str
+    arguments: tuple[str, ...]
+    log: tuple[str, ...]
+    without: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two recipes that differ in one thing: how many times as fast is `one` as `other`, and how much it has to be, by kind."""
+
+    name: str
+    one: str
+    other: str
+    least: Mapping[str, float]
+
+
+FORMAT = "stack-dummy"
+"""For vLLM's --load-format: weights that are made as they are loaded (`weights.py`)."""
+
+PADDING = "mxfp4-moe/vllm/round-marlin-experts-up-to-its-tiles-only.patch"
+"""Without it Marlin's experts have their hidden size rounded up from 2880 to 3072."""
+
+_MARLIN = ("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN")
+_FOUR_BITS = ("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "marlin")
+_MARLIN_LOG = ("Using 'MARLIN' Mxfp4 MoE backend", "TRITON_ATTN backend", "Using MarlinMxFp4LinearKernel for MXFP4 GEMM")
+
+RECIPES = (
+    # What vLLM chooses by itself on SM90.
+    Recipe("default", (), ("Using 'TRITON' Mxfp4 MoE backend", "Using FLASH_ATTN attention backend")),
+    # What SM121 has by default (Marlin's experts, Triton's attention), all dense layers in 4 bits, with and without padding.
+    Recipe("marlin", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG),
+    Recipe("marlin-padded", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG, without=PADDING),
+)
+COMPARISONS = (
+    # What the series promises: decoding is faster without the padding. Prefill has fewer tiles to choose from then; it may not
+    # lose more than a twentieth.
+    Comparison("padding", "marlin", "marlin-padded", MappingProxyType({"decode": 1.0, "prefill": 0.95})),
+)
