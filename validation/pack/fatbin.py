@@ -4,7 +4,7 @@
 nvcc puts a fat binary of every source into the section `.nv_fatbin`: containers one after the other, each a header and the
 images for several GPUs, every image with a header of its own. NVIDIA's `nvprune` does this to object files and static
 libraries only. NVIDIA does not document the containers: that these offsets are right shows against its `cuobjdump`, which
-has to find in a library the same images as before (tests/validation/pack/test_fatbin.py).
+has to find in a library the same images as before (tests/validation/pack/test_fatbin_real.py).
 
 Here an image that the GPU cannot use is overwritten with zeros and its header stays: nothing moves, the driver still sees what
 the container offered and still picks by the headers, and zeros take no room in an archive.
@@ -25,8 +25,9 @@ _IMAGE = struct.Struct("<HHIQII HHI QQ")
 # kind, version, bytes of this header, bytes of the image, of these compressed, offset of options, minor and major version of
 # the code, GPU, place and length of a name, flags
 _SPECIFIC = 0x0010_0000
-"""Flag of an image for one GPU only (sm_90a); of one for a family (sm_100f) it is the bit above the next three."""
-_FAMILY = 0x0100_0000
+"""Flag of an image for one GPU only (sm_90a)."""
+_FAMILY = 0x0020_0000
+"""Flag of an image for a family of GPUs (sm_120f)."""
 _ELF = struct.Struct("<16sHHIQQQIHHHHHH")
 _ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CUBIN, PTX = 2, 1
-SPECIFIC, FAMILY = 0x0010_0000, 0x0100_0000
+SPECIFIC, FAMILY = 0x0010_0000, 0x0020_0000
 
 
 @dataclass(frozen=True)
