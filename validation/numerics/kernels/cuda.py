@@ -176,6 +176,7 @@ def triton_attention(one: Attention) -> npt.ArrayLike:
     """vLLM's attention in Triton, the default with sinks on SM121."""
     torch = _torch()
     from vllm.v1.attention.ops.triton_unified_attention import unified_attention  # noqa: PLC0415
+    from vllm.v1.kv_cache_interface import KVQuantMode  # noqa: PLC0415
 
     keys, values, table, _ = _cached(one)
     query = _tensor(one.queries).bfloat16()
@@ -189,6 +190,7 @@ def triton_attention(one: Attention) -> npt.ArrayLike:
         max_seqlen_k=max(count for _, count in one.sequences), softmax_scale=one.scale, causal=True,
         window_size=(one.window - 1, 0) if one.window else (-1, -1), block_table=table, softcap=0,
         q_descale=None, k_descale=scales[0], v_descale=scales[1], sinks=_tensor(one.sinks).bfloat16(),
+        kv_quant_mode=KVQuantMode.FP8_PER_TENSOR if eight else KVQuantMode.NONE,  # without it no scale is applied
     )  # fmt: skip
     return _array(output).reshape(one.tokens, -1)
 
