@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack wheel inspect`: what a wheel says, and every way in which it can be another than it says."""
 
+import importlib.util
 import json
 import marshal
+import os
+import random
 import subprocess
 import sys
 import zipfile
@@ -11,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from stack.model import digest
+from stack.model.errors import StackError
+from stack.proof import interpreters
+from stack.wheels import inspection
 
 from ..carry.world import World
 from ..cli.conftest import Stack
@@ -157,3 +163,191 @@ def test_a_record_that_no_wheel_has(stack: Stack, tmp_path: Path) -> None:
 def test_wheels_is_another_word(stack: Stack, made: Path) -> None:
     assert stack("wheels", "index", made.parent).code == 0
     assert "  wheels " not in stack("--help", root=None).out
+
+
+@pytest.mark.parametrize(("bit", "why"), [(0x1, "is encrypted"), (0x20, "is a change of another file"), (0x40, "is encrypted")])
+def test_members_that_nobody_can_read(stack: Stack, tmp_path: Path, bit: int, why: str) -> None:
+    path = wheel(tmp_path, PUBLISHED)
+    data = bytearray(path.read_bytes())
+    data[data.find(b"PK\1\2") + 8] |= bit
+    path.write_bytes(data)
+    assert why in stack("wheel", "inspect", path).refused()
+
+
+def test_a_torn_directory(tmp_path: Path) -> None:
+    """Whatever stands in a ZIP file's directory, it is one line or a problem."""
+    path = wheel(tmp_path, {"gamma/main.py": b"x = 1\n"})
+    whole = path.read_bytes()
+    start = whole.find(b"PK\1\2")
+    found, chance = 0, random.Random(7)
+    for _ in range(600):
+        data = bytearray(whole)
+        for _ in range(chance.choice((1, 4))):
+            data[chance.randrange(start, len(data))] = chance.choice((0, 0x7F, 0xFF, chance.randrange(256)))
+        path.write_bytes(data)
+        try:
+            found += bool(inspection.wheel(path).problems)
+        except StackError:
+            found += 1
+    assert found > 300
+
+
+@pytest.mark.parametrize("said", [{"pins": {"x": 1}}, {"patches": [1]}, {"patches": ["x"]}])
+def test_descriptions_with_odd_parts(stack: Stack, tmp_path: Path, said: dict[str, object]) -> None:
+    text = json.dumps({"pins": {}, "base": {}, "patches": [], "edited": [], "left_out": []} | said).encode()
+    path = wheel(tmp_path, PUBLISHED | {"gamma_pkg-2.0.dist-info/x_stack.json": text})
+    assert "does not describe itself" in stack("wheel", "inspect", path).refused()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where this interpreter finds gamma-pkg installed."""
+    folder = tmp_path / "site"
+    with zipfile.ZipFile(wheel(tmp_path, PUBLISHED)) as archive:
+        archive.extractall(folder)
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+@pytest.mark.parametrize("line", [b"gamma/\xff.py,,\n", b"gamma/x.py,,,,\n", b"\n", b'"gamma'])
+def test_a_record_that_cannot_be_read(stack: Stack, site: Path, line: bytes) -> None:
+    record = site / "gamma_pkg-2.0.dist-info/RECORD"
+    assert stack("wheel", "inspect", "gamma-pkg").code == 0
+    record.write_bytes(record.read_bytes() + line)
+    ran = stack("wheel", "inspect", "gamma-pkg")
+    assert ran.code == 1
+    assert "WRONG   RECORD cannot be read (" in ran.out
+
+
+def test_odd_installations(stack: Stack, site: Path) -> None:
+    info = site / "gamma_pkg-2.0.dist-info"
+    noted = (info / "RECORD").read_text()
+    (info / "RECORD").write_text(noted + "gamma/none.py,sha256=x,many\n")
+    assert "WRONG   gamma/none.py is missing\n" in stack("wheel", "inspect", "gamma-pkg").out
+    (info / "RECORD").write_text(noted + '"gamma/x\nwhole: 3 files are what they should be",,\n')
+    ran = stack("wheel", "inspect", "gamma-pkg")
+    assert ran.code == 1
+    assert "\nwhole" not in ran.out
+    assert "WRONG   gamma/x\\nwhole: 3 files" in ran.out
+    (info / "RECORD").write_text("")
+    assert "WRONG   there is no RECORD" in stack("wheel", "inspect", "gamma-pkg").out
+    (info / "METADATA").write_bytes(b"Name: \xff\n")
+    assert "METADATA of what is installed cannot be read" in stack("wheel", "inspect", "gamma-pkg").refused()
+
+
+def test_a_name_that_is_no_text(stack: Stack, site: Path) -> None:
+    (site / os.fsdecode(b"gamma/\xff.py")).write_text("")
+    assert "WRONG   gamma/\\udcff.py is not in RECORD\n" in stack("wheel", "inspect", "gamma-pkg").out
+    assert json.loads(stack("wheel", "inspect", "gamma-pkg", "--json").out)["problems"] == ["gamma/\udcff.py is not in RECORD"]
+
+
+def test_what_can_be_imported_beside(stack: Stack, site: Path, tmp_path: Path) -> None:
+    kept = site / "gamma/__pycache__"
+    kept.mkdir()
+    for name in ("main.cpython-311.pyc", "main.f-1.py311.nbi"):
+        (kept / name).write_bytes(b"")
+    assert stack("wheel", "inspect", "gamma-pkg").code == 0
+    for name in ("evil.py", "evil.pyc", "evil.abi3.so", "evil/__init__.py", "evil/__pycache__/x.cpython-311.pyc"):
+        (kept / name).parent.mkdir(exist_ok=True)
+        (kept / name).write_bytes(b"")
+        assert f"WRONG   gamma/__pycache__/{name} is not in RECORD\n" in stack("wheel", "inspect", "gamma-pkg").out
+    (tmp_path / "elsewhere").mkdir()
+    (site / "gamma/linked").symlink_to(tmp_path / "elsewhere")
+    assert "WRONG   gamma/linked is not in RECORD\n" in stack("wheel", "inspect", "gamma-pkg").out
+
+
+def test_against_a_wheel_that_is_not_whole(stack: Stack, site: Path, tmp_path: Path) -> None:
+    [path] = tmp_path.glob("*.whl")
+    assert stack("wheel", "inspect", "gamma-pkg", "--against", path).code == 0
+    other = rewritten(path, {"gamma/main.py": b"another\n"})
+    ran = stack("wheel", "inspect", "gamma-pkg", "--against", other)
+    assert ran.code == 1
+    assert f"WRONG   {other.name}: gamma/main.py is not what RECORD says\n" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("vllm-9.9-py3-none-any.whl", "the file's name says vllm 9.9, its METADATA gamma-pkg 2"),
+        ("gamma_pkg-2.1-py3-none-any.whl", "the file's name says gamma-pkg 2.1, its METADATA gamma-pkg 2"),
+        ("gamma.whl", "the file's name is none of a wheel ("),
+    ],
+)
+def test_a_wheel_under_another_name(stack: Stack, tmp_path: Path, name: str, problem: str) -> None:
+    path = wheel(tmp_path, PUBLISHED)
+    assert stack("wheel", "inspect", path).code == 0
+    ran = stack("wheel", "inspect", path.rename(tmp_path / name))
+    assert ran.code == 1
+    assert f"WRONG   {problem}" in ran.out
+
+
+@pytest.mark.parametrize("name", ["", " ", "-", "./gamma"])
+def test_what_is_no_name(stack: Stack, name: str) -> None:
+    assert f"{name!r} is no name of a package" in stack("wheel", "inspect", name).refused()
+
+
+def test_compiled_files_that_are_none(stack: Stack, site: Path) -> None:
+    ask = ("wheel", "inspect", "gamma-pkg", "--bytecode")
+    assert stack(*ask).code == 0
+    kept = site / "gamma/__pycache__"
+    kept.mkdir()
+    tag = sys.implementation.cache_tag
+    head = importlib.util.MAGIC_NUMBER + bytes(12)
+    names = [
+        f"main.{tag}.pyc",
+        f"main.{tag}.opt-1.pyc",
+        f"main.{tag}.opt-2.pyc",
+        f"main.{tag}.opt-x.pyc",
+        f"__init__.{tag}.pyc",
+    ]
+    (kept / names[0]).mkdir()
+    os.mkfifo(kept / names[1])
+    (kept / names[2]).symlink_to("/dev/zero")
+    (kept / names[3]).write_bytes(head)
+    (kept / names[4]).write_bytes(head + b"(\xff\xff\xff\x7f")  # a tuple of 2 ** 31 - 1
+    ran = stack(*ask)
+    assert ran.code == 1
+    for name in names:
+        assert f"WRONG   gamma/__pycache__/{name} is not compiled from its source\n" in ran.out
+    (site / "gamma/main.py").unlink()
+    assert "WRONG   gamma/main.py is missing\n" in stack(*ask).out
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("text", [r"printf '\377\376'", "echo 1", "echo '{}'", "kill -SEGV $$"])
+def test_what_is_no_python(stack: Stack, tmp_path: Path, text: str) -> None:
+    python = script(tmp_path / "python", text)
+    assert "does not answer as a Python" in stack("wheel", "inspect", "pip", "--python", python).refused()
+
+
+def test_a_python_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreters, "_SECONDS", 0.2)
+    with pytest.raises(StackError, match="has not answered for"):
+        interpreters.paths(script(tmp_path / "python", "exec sleep 30"))
+
+
+@pytest.mark.parametrize(
+    "verb", [("build", "wheels", "--aot=x"), ("compile-check",), ("prove",), ("rebase", "gamma", "--prove")]
+)
+def test_a_python_that_cannot_be_run(stack: Stack, tmp_path: Path, verb: tuple[str, ...]) -> None:
+    (tmp_path / "text").write_text("")
+    for name, problem in (
+        (tmp_path, "is a folder: name its interpreter, such as"),
+        (tmp_path / "none", "cannot be run (No such file or directory): name an interpreter"),
+        (tmp_path / "text", "cannot be run (Permission denied): name an interpreter"),
+    ):
+        assert f"{name} {problem}" in stack(*verb, "--python", name).refused()
+
+
+def test_a_python_beside_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path becomes an absolute one; a link, as a virtual environment's interpreter is, stays one."""
+    (tmp_path / "venv").mkdir()
+    (tmp_path / "venv/python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert interpreters.found(Path("venv/python")) == tmp_path / "venv/python"
+    assert interpreters.found(Path("sh")).is_absolute()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def command() -> None:
     "--python",
     "interpreter",
     type=click.Path(path_type=Path),
+    callback=interpreter,
     metavar="FILE",
     help="Compile in this interpreter's environment, in place of one in the cache.",
 )

@@ -42,6 +42,18 @@ source_option = click.option(
 )
 
 
+def interpreter(_context: click.Context, _option: click.Parameter, named: Path | None) -> Path | None:
+    """What `--python` names: a file that can be run, by an absolute path.
+
+    Raises:
+        StackError: it is none.
+
+    """
+    from stack.proof.interpreters import found  # noqa: PLC0415
+
+    return found(named) if named is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options before the verb."""
@@ -205,7 +217,13 @@ def through_names(given: str | None) -> tuple[str, ...]:
 
 def print_json(data: object) -> None:
     """Print a value as JSON."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    # JSON spells half a surrogate pair, as a file's name may hold, as Python does.
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+
+
+def one_line(text: str) -> str:
+    """A text from elsewhere, in which nothing starts a line, moves the cursor or changes the colour."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def print_table(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.common import Options, interpreter, json_option, print_json, source_option
 
 if TYPE_CHECKING:
     from stack.model.series import Compiles
@@ -28,7 +28,12 @@ _COLOURS = {"compiles": "green"}
     "--sass", metavar="NAME", multiple=True, help="With --unit: an instruction that has to be there, such as QMMA.SF."
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Compilers beside each other. Default: as many as fit into memory.")
-@click.option("--python", type=click.Path(path_type=Path), help="Ask upstream's JIT with this interpreter; none is set up.")
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    callback=interpreter,
+    help="Ask upstream's JIT with this interpreter; none is set up.",
+)
 @json_option
 @source_option
 @click.pass_context

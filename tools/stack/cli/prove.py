@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
 
 if TYPE_CHECKING:
     from stack.proof.proving import Kept, Result, Verdict
@@ -28,7 +28,12 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 @click.option(
     "--ablate", is_flag=True, help="Leave out one patch at a time, and list those without which everything still passes."
 )
-@click.option("--python", type=click.Path(path_type=Path), help="Run them with this interpreter; no environment is made.")
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    callback=interpreter,
+    help="Run them with this interpreter; no environment is made.",
+)
 @json_option
 @source_option
 @click.pass_context

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from stack.cli.common import (
     Options,
+    interpreter,
     json_option,
     leg_json,
     print_json,
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
     help="Run the series' proofs on the new release, too: a patch whose tests pass without it has landed by behaviour.",
 )
 @click.option(
-    "--python", type=click.Path(path_type=Path), help="With --prove: run them with this interpreter; no environment is made."
+    "--python",
+    type=click.Path(path_type=Path),
+    callback=interpreter,
+    help="With --prove: run them with this interpreter; no environment is made.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would happen, write nothing.")
 @click.option(

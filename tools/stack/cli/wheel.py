@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import json_option, print_json
+from stack.cli.common import interpreter, json_option, one_line, print_json
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
@@ -21,7 +21,10 @@ def command() -> None:
 @command.command("inspect")
 @click.argument("what", metavar="FILE|PACKAGE")
 @click.option(
-    "--python", type=click.Path(path_type=Path), help="Whose installed packages; those of this interpreter unless given."
+    "--python",
+    type=click.Path(path_type=Path),
+    callback=interpreter,
+    help="Whose installed packages; those of this interpreter unless given.",
 )
 @click.option(
     "--against",
@@ -61,28 +64,32 @@ def inspect(
 
 
 def _print(report: "Report") -> None:
-    click.echo(f"{report.name} {report.version}")
+    _say(f"{report.name} {report.version}")
     said = report.described
     if said is None:
-        click.echo("it does not say of which stack it is: `stack build wheels` did not make it")
+        _say("it does not say of which stack it is: `stack build wheels` did not make it")
     else:
-        click.echo(f"stack   {said.get('digest')}")
+        _say(f"stack   {said.get('digest')}")
         base = said.get("base", {})
-        click.echo(f"made    by {said.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
+        _say(f"made    by {said.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
         for name, pin in said.get("pins", {}).items():
-            click.echo(f"pin     {name} {pin.get('tag') or ''} {pin.get('commit')}".replace("  ", " "))
+            _say(f"pin     {name} {pin.get('tag') or ''} {pin.get('commit')}".replace("  ", " "))
         for patch in said.get("patches", []):
-            click.echo(
+            _say(
                 f"patch   {patch.get('series')}: {patch.get('subject')} ({patch.get('upstream')}, {str(patch.get('sha256'))[:12]})"
             )
         for line in said.get("edited", []):
-            click.echo(f"edited  {line}")
+            _say(f"edited  {line}")
         for line in said.get("left_out", []):
-            click.echo(f"not in  {line}: the published wheel does not carry it")
+            _say(f"not in  {line}: the published wheel does not carry it")
     for problem in report.problems:
-        click.echo(f"WRONG   {problem}")
+        _say(f"WRONG   {problem}")
     if not report.problems:
-        click.echo(f"whole: {report.files} files are what they should be")
+        _say(f"whole: {report.files} files are what they should be")
+
+
+def _say(line: str) -> None:
+    click.echo(one_line(line))
 
 
 @command.command("index")

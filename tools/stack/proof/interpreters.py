@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking another interpreter what its environment holds."""
 
+import contextlib
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,22 +22,42 @@ print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
 _CUDA = "import json, torch; print(json.dumps(torch.version.cuda))"
 _FORGED = """
-import importlib.util, json, marshal, sys
+import importlib.util, json, marshal, resource, sys
+# A few bytes can ask for any room.
+resource.setrlimit(resource.RLIMIT_AS, (1 << 33, resource.getrlimit(resource.RLIMIT_AS)[1]))
 def differs(path, source):
-    with open(path, "rb") as file:
-        head, data = file.read(16), file.read()
-    if head[:4] != importlib.util.MAGIC_NUMBER:
-        return False  # of another release: never run
-    with open(source, "rb") as file:
-        text = file.read()
-    level = path.rpartition(".opt-")[2].partition(".")[0] if ".opt-" in path else "0"
     try:
+        with open(path, "rb") as file:
+            head, data = file.read(16), file.read()
+        if head[:4] != importlib.util.MAGIC_NUMBER:
+            return False  # of another release: never run
+        with open(source, "rb") as file:
+            text = file.read()
+        level = path.rpartition(".opt-")[2].partition(".")[0] if ".opt-" in path else "0"
         return marshal.loads(data) != compile(text, source, "exec", dont_inherit=True, optimize=int(level))
-    except (EOFError, SyntaxError, TypeError, ValueError):
+    except Exception:
         return True
 print(json.dumps([path for path, source in json.load(sys.stdin).items() if differs(path, source)]))
 """
 _PATHS = "import json, sys; print(json.dumps(sys.path))"
+_SECONDS = 600
+"""How long an interpreter may take: vLLM's files are compiled in half a minute, torch is imported from a cold disk in one."""
+
+
+def found(python: Path) -> Path:
+    """The interpreter that a user named, by an absolute path: steps run in other folders. A link stays one, as a venv's has to.
+
+    Raises:
+        StackError: it is no file that can be run.
+
+    """
+    if python.is_dir():
+        raise StackError(f"{python} is a folder", f"name its interpreter, such as {python / 'bin/python'}")
+    path = shutil.which(python)
+    if path is None:
+        why = "Permission denied" if python.exists() else "No such file or directory"
+        raise StackError(f"{python} cannot be run ({why})", "name an interpreter")
+    return Path(path).absolute()
 
 
 def versions(python: Path, names: Sequence[str]) -> Mapping[str, str | None]:
@@ -45,7 +67,7 @@ def versions(python: Path, names: Sequence[str]) -> Mapping[str, str | None]:
         StackError: it does not answer.
 
     """
-    return dict(_asked(python, _VERSIONS, *names))
+    return dict(_asked(python, dict, _VERSIONS, *names))
 
 
 def cuda(python: Path) -> str | None:
@@ -55,8 +77,8 @@ def cuda(python: Path) -> str | None:
         StackError: it does not answer.
 
     """
-    found = _asked(python, _CUDA)
-    return None if found is None else str(found)
+    version = _asked(python, object, _CUDA)
+    return None if version is None else str(version)
 
 
 def paths(python: Path) -> list[str]:
@@ -66,7 +88,7 @@ def paths(python: Path) -> list[str]:
         StackError: it does not answer.
 
     """
-    return [str(path) for path in _asked(python, _PATHS)]
+    return [str(path) for path in _asked(python, list, _PATHS)]
 
 
 def forged(python: Path, compiled: Mapping[str, str]) -> list[str]:
@@ -76,18 +98,21 @@ def forged(python: Path, compiled: Mapping[str, str]) -> list[str]:
         StackError: it does not answer.
 
     """
-    return [str(path) for path in _asked(python, _FORGED, given=json.dumps(compiled))]
+    return [str(path) for path in _asked(python, list, _FORGED, given=json.dumps(compiled))]
 
 
-def _asked(python: Path, script: str, *arguments: str, given: str = "") -> Any:
-    if python.is_dir():
-        raise StackError(f"{python} is a folder", f"name its interpreter, such as {python / 'bin/python'}")
+def _asked(python: Path, kind: type, script: str, *arguments: str, given: str = "") -> Any:
     try:
         command = [str(python), "-I", "-W", "ignore", "-c", script, *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, input=given, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=_SECONDS
+        )
     except OSError as error:
         raise StackError(f"{python} cannot be run ({error.strerror})", "name an interpreter") from error
-    try:
-        return json.loads(done.stdout.strip().rpartition("\n")[2])
-    except ValueError as bad:
-        raise StackError(f"{python} does not answer as a Python", "name an interpreter") from bad
+    except subprocess.TimeoutExpired as late:
+        raise StackError(f"{python} has not answered for {_SECONDS} seconds", "name an interpreter") from late
+    with contextlib.suppress(ValueError, RecursionError):
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
+        if isinstance(answer, kind):
+            return answer
+    raise StackError(f"{python} does not answer as a Python", "name an interpreter")

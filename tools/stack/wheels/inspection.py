@@ -2,16 +2,18 @@
 """What a wheel, or an installed package, says of itself, and whether its files are the ones that it lists."""
 
 import contextlib
+import glob
 import hashlib
 import importlib.metadata
 import json
 import sys
 import zipfile
-import zlib
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+
+from packaging.utils import InvalidName, InvalidWheelFilename, canonicalize_name, canonicalize_version, parse_wheel_filename
 
 from stack.model.errors import StackError
 from stack.proof import interpreters
@@ -46,9 +48,21 @@ def wheel(path: Path) -> Report:
         fields = metadata.fields(zips.read(archive, f"{folder}/METADATA"))
         names = {name for name in archive.namelist() if not name.endswith("/")}
         described = [name for name in names if name.startswith(f"{folder}/") and name.endswith(_SUFFIX)]
-        problems = list(_against_record(archive, names, rows, folder))
+        problems = [*_misnamed(path, fields), *_against_record(archive, names, rows, folder)]
         said = _described(path.name, zips.read(archive, described[0])) if described else None
     return Report(fields.get("Name", ""), fields.get("Version", ""), said, len(names), tuple(problems))
+
+
+def _misnamed(path: Path, fields: Mapping[str, str]) -> Iterator[str]:
+    """Why pip would take the file for another package, or for none."""
+    try:
+        name, version, _, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as bad:
+        yield f"the file's name is none of a wheel ({bad})"
+        return
+    inside = canonicalize_name(fields.get("Name", "")), canonicalize_version(fields.get("Version", ""))
+    if inside != (name, canonicalize_version(version)):
+        yield f"the file's name says {name} {version}, its METADATA {' '.join(inside)}"
 
 
 def _folder(path: Path, archive: zipfile.ZipFile) -> str:
@@ -64,7 +78,11 @@ def _described(name: str, data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as bad:
         raise StackError(f"{name} describes itself in no JSON ({bad})", "it was not made by `stack build wheels`") from bad
     shape = (("pins", dict), ("base", dict), ("patches", list), ("edited", list), ("left_out", list))
-    if not isinstance(said, dict) or not all(isinstance(said.get(key), kind) for key, kind in shape):
+    if (
+        not isinstance(said, dict)
+        or not all(isinstance(said.get(key), kind) for key, kind in shape)
+        or not all(isinstance(one, dict) for one in (*said["pins"].values(), *said["patches"]))
+    ):
         raise StackError(f"{name} does not describe itself", "it was not made by `stack build wheels`")
     return said
 
@@ -80,7 +98,7 @@ def _against_record(archive: zipfile.ZipFile, names: set[str], rows: dict[str, t
             try:
                 with archive.open(name) as file:
                     found = _checksum(file)
-            except (zipfile.BadZipFile, zlib.error, EOFError) as bad:
+            except zips.BROKEN as bad:
                 yield f"{name} is broken ({bad})"
                 continue
             if found != checksum:
@@ -104,26 +122,36 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
         bytecode: look into what Python has compiled of its sources, too: each is compiled again.
 
     Raises:
-        StackError: it is not installed, or the interpreter does not answer.
+        StackError: it is not installed, the interpreter does not answer, or what is compared with is no wheel.
 
     """
+    try:
+        canonicalize_name(name, validate=True)
+    except InvalidName as bad:
+        raise StackError(f"{name!r} is no name of a package", "name one, or a wheel's file (it ends in .whl)") from bad
     found = list(importlib.metadata.distributions(name=name, path=interpreters.paths(python)) if python else _own(name))
     if not found:
         raise StackError(f"{name} is not installed", "name a package, or a wheel's file (it ends in .whl)")
     one = found[0]
-    wanted = _wheel_rows(against) if against is not None else {}
     folder = Path(str(one.locate_file("")))
     problems = list(_doubts(one))
-    files = {file.as_posix(): file for file in one.files or ()}
+    wanted: dict[str, str] = {}
+    if against is not None:
+        problems += [f"{against.name}: {problem}" for problem in wheel(against).problems]
+        wanted = _wheel_rows(against)
+    files: dict[str, tuple[str, str]] = {}
+    try:
+        files = metadata.parsed_record((one.read_text("RECORD") or "").encode())
+    except ValueError as bad:
+        problems.append(f"RECORD cannot be read ({bad}): what was installed cannot be told")
     problems += [f"{path} is not in RECORD" for path in _unlisted(folder, files.keys())]
-    for path, file in files.items():
-        noted = f"{file.hash.mode}={file.hash.value}" if file.hash is not None else None
+    for path, (noted, _) in files.items():
         have = _hash_of(folder / path)
-        if noted is None and not path.endswith((".dist-info/RECORD", ".pyc")):
+        if not noted and not path.endswith((".dist-info/RECORD", ".pyc")):
             problems.append(f"{path} has no hash in RECORD")
         elif have is None:
             problems.append(f"{path} is missing")
-        elif noted is not None and have != noted:
+        elif noted and have != noted:
             problems.append(f"{path} is not what was installed")
         elif path in wanted and have != wanted[path]:
             problems.append(f"{path} is not that of {against.name if against else ''}")
@@ -132,34 +160,57 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
     problems += [f"{path} was not installed" for path in sorted(wanted.keys() - files.keys())]
     said = next((folder / path for path in files if path.endswith(_SUFFIX) and ".dist-info/" in path), None)
     described = _described(name, said.read_bytes()) if said is not None and said.is_file() else None
-    return Report(one.metadata["Name"], one.version, described, len(files), tuple(problems[:_SHOWN]))
+    fields = _fields(one)
+    return Report(fields.get("Name", ""), fields.get("Version", ""), described, len(files), tuple(problems[:_SHOWN]))
+
+
+def _fields(one: importlib.metadata.Distribution) -> dict[str, str]:
+    try:
+        return metadata.fields((one.read_text("METADATA") or one.read_text("PKG-INFO") or "").encode())
+    except ValueError as bad:
+        raise StackError(f"the METADATA of what is installed cannot be read ({bad})", "install it again") from bad
 
 
 def _doubts(one: importlib.metadata.Distribution) -> Iterator[str]:
     """Why nothing can be told of an installation."""
-    if one.files is None:
-        yield "there is no RECORD: what was installed cannot be told"
-    with contextlib.suppress(ValueError, AttributeError):
+    with contextlib.suppress(ValueError):  # that it cannot be read is another matter
+        if not one.read_text("RECORD"):
+            yield "there is no RECORD: what was installed cannot be told"
+    with contextlib.suppress(ValueError, AttributeError, RecursionError):
         if json.loads(one.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
             yield "it is an editable installation: its files are those of a working tree"
 
 
 def _unlisted(folder: Path, listed: Set[str]) -> Iterator[str]:
-    """Files in the package's own folders that its installer did not note; what Python compiled is passed over."""
+    """What can be imported from the package's own folders and its installer did not note; what Python compiled is passed over."""
     tops = {path.partition("/")[0] for path in listed if "/" in path}
-    for top in sorted(top for top in tops if not top.endswith(".dist-info") and top not in ("..", "__pycache__", "bin")):
+    for top in sorted(top for top in tops if not top.endswith(".dist-info") and top not in ("", "..", "__pycache__", "bin")):
         for path in sorted((folder / top).rglob("*")):
             name = path.relative_to(folder).as_posix()
-            if path.is_file() and name not in listed and "__pycache__" not in path.parts:
+            if name not in listed and (path.is_file() or (path.is_symlink() and path.is_dir())) and not _kept(Path(name)):
                 yield name
+
+
+def _kept(path: Path) -> bool:
+    """Whether a file is what Python, or a JIT such as Numba's, keeps of a module, and is itself no module."""
+    if "__pycache__" in path.parts[:-2] or path.parent.name != "__pycache__":
+        return False
+    return path.suffix not in (".py", ".so") and (path.suffix != ".pyc" or "." in path.stem)
 
 
 def _forged(folder: Path, listed: Set[str], python: Path | None) -> Iterator[str]:
     """Compiled files that Python would run, and that are not what it makes of their sources."""
     sources = [folder / path for path in sorted(listed) if path.endswith(".py")]
-    compiled = {str(one): str(path) for path in sources for one in path.parent.glob(f"__pycache__/{path.stem}.*.pyc")}
-    for one in interpreters.forged(python or Path(sys.executable), compiled):
-        yield Path(one).relative_to(folder).as_posix()
+    compiled = {
+        one: path
+        for path in sources
+        if path.is_file()
+        for one in path.parent.glob(f"__pycache__/{glob.escape(path.stem)}.*.pyc")
+    }
+    odd = [one for one in compiled if not one.is_file()]  # a device never ends
+    given = {str(one): str(path) for one, path in compiled.items() if one not in odd}
+    for one in [*odd, *map(Path, interpreters.forged(python or Path(sys.executable), given))]:
+        yield one.relative_to(folder).as_posix()
 
 
 def _own(name: str) -> Iterator[importlib.metadata.Distribution]:

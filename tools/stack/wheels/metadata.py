@@ -95,5 +95,5 @@ def checksum(digest: bytes) -> str:
 
 def fields(data: bytes) -> dict[str, str]:
     """The fields of METADATA; of one that is there several times, the last."""
-    head = data.decode("utf-8", "replace").partition("\n\n")[0]
+    head = data.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     return dict(line.split(": ", 1) for line in head.split("\n") if ": " in line)

@@ -28,9 +28,11 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
 _STORED, _DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
-_UTF8, _ENCRYPTED = 0x800, 0x1
+_UTF8, _ENCRYPTED, _PATCHED = 0x800, 0x1 | 0x40, 0x20
 _MADE_BY_UNIX = 3 << 8 | 20
 _COPIED = 1 << 20
+BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, NotImplementedError, ValueError)
+"""What `zipfile` raises where a file is torn: an offset before its start, say, is an `OSError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """
     try:
         archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as bad:
+    except BROKEN as bad:
         raise StackError(f"{path.name} is no wheel that can be read ({bad})", "fetch it again") from bad
     with archive:
         seen: set[str] = set()
@@ -72,6 +74,8 @@ def _check(path: Path, info: zipfile.ZipInfo, seen: set[str]) -> None:
         why = "is outside of it"
     elif info.flag_bits & _ENCRYPTED:
         why = "is encrypted"
+    elif info.flag_bits & _PATCHED:
+        why = "is a change of another file"
     elif info.compress_type not in (_STORED, _DEFLATED):
         why = "is compressed in a way that pip does not read"
     if why is not None:
@@ -94,7 +98,7 @@ def read(archive: zipfile.ZipFile, name: str) -> bytes:
         return archive.read(name)
     except KeyError as missing:
         raise StackError(f"{Path(str(archive.filename)).name} has no {name}", "it is no wheel of that package") from missing
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as bad:
+    except BROKEN as bad:
         raise StackError(f"{Path(str(archive.filename)).name}: {name} is broken ({bad})", "fetch the wheel again") from bad
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stack.cli.common import Options, progress, source_option
+from stack.cli.common import Options, interpreter, progress, source_option
 from stack.cli.validating import conclude, suite_options
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
+    callback=interpreter,
     help="Run the kernels that are installed for this interpreter, such as the stack's on a GPU machine; no environment is made.",
 )
 @source_option
