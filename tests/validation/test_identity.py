@@ -17,7 +17,10 @@ from .making import STACK
         ("0.32.1.dev3+g5df63a720", Outcome.NOT_RUN),  # as upstream's own builds say their commit: nine digits
         ("0.32.0+sm121.gaaaaaaaa", Outcome.PASSED),
         ("0.32.0+sm121.gaaaaaaaa.cpu", Outcome.PASSED),
+        ("0.32.0+sm121.gaaaaaaaa.src", Outcome.PASSED),
+        ("0.32.0+sm121.gaaaaaaaa.cpu.src", Outcome.PASSED),
         ("0.32.0+sm121.gaaaaaaab", Outcome.FAILED),
+        ("0.32.0+sm121.gaaaaaaab.src", Outcome.FAILED),
     ],
 )
 def test_a_version_says_of_which_stack_a_server_is(version: str | None, outcome: Outcome) -> None:

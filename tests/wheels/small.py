@@ -31,6 +31,7 @@ class build(build_ext):
         subprocess.check_call(["cmake", "--install", ".", "--prefix", str(out.absolute()), "--component", "adder"], cwd=place)
 
 
+assert "VLLM_USE_PRECOMPILED" not in os.environ
 version = os.environ["VLLM_VERSION_OVERRIDE"]
 Path("vllm/_version.py").write_text(f"__version__ = version = {version!r}\\n")
 setup(
@@ -62,7 +63,13 @@ if(VLLM_TARGET_DEVICE STREQUAL "cuda")
   endif()
 endif()
 """
-ADDER = 'extern "C" int offset();\nextern "C" int add(int a) { return a + offset(); }\n'
+ADDER = """
+#ifndef MORE
+#define MORE 0
+#endif
+extern "C" int offset();
+extern "C" int add(int a) { return a + offset() + MORE; }
+"""
 OFFSET = 'extern "C" int offset() { return 1; }\n'
 PYPROJECT = """
 [build-system]

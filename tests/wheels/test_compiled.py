@@ -72,7 +72,7 @@ def test_the_plan(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (one["mode"], one["why"]) == ("source", "the patches change compiled code (csrc/offset.cpp)")
     plan = one["build"]
     version = plan["environment"]["VLLM_VERSION_OVERRIDE"]
-    assert version.startswith("1.0+stack.g") and version.endswith(".empty")
+    assert version.startswith("1.0+stack.g") and version.endswith(".empty.src")
     assert plan["environment"] == {
         "VLLM_TARGET_DEVICE": "empty",
         "VLLM_VERSION_OVERRIDE": version,
@@ -152,6 +152,8 @@ def test_a_wheel(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
     assert CliRunner().invoke(cli, ["wheel", "inspect", one["file"]]).exit_code == 0
     assert json.loads(build(*SOURCE, "--out", tmp_path / "two", "--json").output)["wheels"][0]["reused"]
     assert "adder.cpp.o" in log(cache)
+    with_flags(build, tmp_path / "flags")
+    shutil.rmtree(newest(cache))
     edit(root, '+extern "C" int offset() { return 41; }', '+extern "C" int offset() { return 99; }')
     [other] = json.loads(build(*SOURCE, "--out", tmp_path / "two", "--json").output)["wheels"]
     assert added(Path(other["file"]), tmp_path / "second") == 100
@@ -163,26 +165,49 @@ def test_a_wheel(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
     assert f"all that it said is in {cache}" in refused
 
 
-def test_what_outlives_its_build_holds_its_place(tmp_path: Path) -> None:
-    """The build is killed; a compiler that it has started is still at work."""
+def with_flags(build: Build, out: Path) -> None:
+    """Another environment makes another wheel, which says what it was; files that are ready-made do not come in."""
+    with pytest.MonkeyPatch.context() as shell:
+        shell.setenv("CXXFLAGS", "-DMORE=5")
+        shell.setenv("VLLM_USE_PRECOMPILED", "1")
+        ran = build(*SOURCE, "--out", out)
+        assert "vllm: VLLM_USE_PRECOMPILED would put ready-made files into it: the build does not get it" in ran.output
+        [wheel] = out.glob("*.whl")
+        assert added(wheel, out) == 47
+        statement = json.loads(wheel.with_name(f"{wheel.name}.intoto.json").read_bytes())
+        said = statement["predicate"]["buildDefinition"]["internalParameters"]["environment"]
+        assert said["CXXFLAGS"] == "-DMORE=5" and "VLLM_USE_PRECOMPILED" not in said
+        assert json.loads(build(*SOURCE, "--out", out, "--json").output)["wheels"][0]["reused"]
+
+
+def newest(cache: Path) -> Path:
+    """The folder of the last build."""
+    return max(cache.glob("wheels/building/*/log.txt"), key=lambda path: path.stat().st_mtime_ns).parent
+
+
+def test_what_a_build_has_started_ends_with_it(tmp_path: Path) -> None:
+    """The build is killed; compilers that it has started indirectly are still at work, in groups of their own as ninja's are."""
+    work = "sleep 60 & echo $! > sleeping; setsid sh -c 'echo $$ > apart; sleep 60' & sleep 0.3; touch started; wait"
     script = (
         "import sys; from pathlib import Path; from stack.store import cache; from stack.wheels import compiled\n"
         "folder = Path(sys.argv[1])\n"
         "with cache.lock(folder) as held:\n"
-        "    compiled._run(['sh', '-c', 'touch started; sleep 2'], {'PATH': '/usr/bin:/bin'}, folder, held, print)\n"
+        "    compiled._run(['sh', '-c', sys.argv[2]], {'PATH': '/usr/bin:/bin'}, folder, held, print)\n"
     )
-    (tmp_path / "work").mkdir()
-    build = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "work")])
-    while not (tmp_path / "work/started").exists():
+    folder = tmp_path / "work"
+    folder.mkdir()
+    build = subprocess.Popen([sys.executable, "-c", script, str(folder), work])
+    while not (folder / "started").exists():
         assert build.poll() is None
         time.sleep(0.05)
+    started = [int((folder / name).read_text()) for name in ("sleeping", "apart")]
+    assert all(Path(f"/proc/{one}").exists() for one in started)
     build.kill()
     build.wait()
-    with places.lock_if_free(tmp_path / "work") as free:
-        assert not free
     start = time.monotonic()
-    with places.lock(tmp_path / "work"):
-        assert time.monotonic() - start > 0.5
+    with places.lock(folder):
+        assert time.monotonic() - start < 30
+        assert not any(Path(f"/proc/{one}").exists() for one in started)
 
 
 @pytest.mark.slow
@@ -193,8 +218,9 @@ def test_one_target(build: Build, tmp_path: Path) -> None:
     assert [one["file"] for one in said["libraries"]] == [str(tmp_path / "out/vllm/adder.abi3.so")]
     assert said["wheels"] == []
     assert ctypes.CDLL(str(tmp_path / "out/vllm/adder.abi3.so")).add(1) == 42
-    refused = build(*SOURCE, "--target", "none", "--out", tmp_path / "out").exception
-    assert "there is no CMake target none for that device: there are adder" in str(refused)
+    for name in ("none", "all", "clean", "help", "install"):
+        refused = build(*SOURCE, "--target", name, "--out", tmp_path / "out").exception
+        assert f"there is no CMake target {name} for that device that makes a library: there are adder" in str(refused)
 
 
 def added(wheel: Path, folder: Path) -> int:

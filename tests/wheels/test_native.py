@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
+from stack.model.errors import StackError
 from stack.proof.compiling import jobs
-from stack.wheels import native
+from stack.wheels import clones, machine, native
+from stack.wheels.clones import Clone
 from stack.wheels.machine import Machine
 
 GB = 10**9
@@ -14,7 +17,7 @@ NEEDS = native.RECIPES["vllm"].needs
 
 
 @pytest.mark.parametrize(
-    ("machine", "problem"),
+    ("here", "problem"),
     [
         (FIT, None),
         (replace(FIT, nvcc=None), "nvcc is not on PATH"),
@@ -26,8 +29,8 @@ NEEDS = native.RECIPES["vllm"].needs
         (replace(FIT, disk=5 * GB), "disk: 5 GB are free, 40 GB are needed"),
     ],
 )
-def test_what_a_machine_lacks(machine: Machine, problem: str | None) -> None:
-    found = list(native.missing("cuda", NEEDS["cuda"], machine, ()))
+def test_what_a_machine_lacks(here: Machine, problem: str | None) -> None:
+    found = list(native.missing("cuda", NEEDS["cuda"], here, ()))
     assert len(found) == (problem is not None)
     assert problem is None or found[0].startswith(problem)
 
@@ -47,5 +50,23 @@ def test_as_many_compilers_as_fit(monkeypatch: pytest.MonkeyPatch, device: str, 
     assert native._jobs(device, replace(FIT, memory=memory)) == expected
     monkeypatch.setenv("MAX_JOBS", "5")
     assert native._jobs(device, FIT) == 5
-    monkeypatch.setenv("MAX_JOBS", "many")
-    assert native._jobs(device, replace(FIT, memory=memory)) == expected
+    for odd in ("many", "²", "0"):
+        monkeypatch.setenv("MAX_JOBS", odd)
+        assert native._jobs(device, replace(FIT, memory=memory)) == expected
+
+
+def test_a_compiler_that_another_program_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    plain = machine.gxx()
+    monkeypatch.setenv("CXX", "env g++")
+    assert plain is not None and machine.gxx() == plain
+    monkeypatch.setenv("CXX", "'g++")
+    with pytest.raises(StackError, match=r"CXX is no command: 'g\+\+"):
+        machine.gxx()
+
+
+def test_a_repository_is_no_option_of_git(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    odd = Clone(f"--upload-pack=touch {ran};", "v1", None)
+    assert clones.unreachable([odd]) == odd
+    assert not ran.exists()

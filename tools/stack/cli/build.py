@@ -150,9 +150,11 @@ def _print_decision(one: "Decision", only_plan: bool) -> None:
     for path in one.change.odd:
         click.echo(f"{one.upstream}: {path} is changed, and may matter to what is compiled")
     plan = one.plan
+    if plan is not None and plan.dropped:
+        click.echo(f"{one.upstream}: {', '.join(plan.dropped)} would put ready-made files into it: the build does not get it")
     if plan is None or not only_plan:
         return
-    for name, value in plan.environment.items():
+    for name, value in {**plan.decided, **plan.environment}.items():
         click.echo(f"  {name}={value}")
     here = plan.machine
     click.echo(f"  {plan.jobs} compilers at once: {here.processors} processors, {here.memory / 1e9:.0f} GB of memory are free")
@@ -193,6 +195,8 @@ def _build_json(plan: "Plan") -> dict[str, object]:
         "device": plan.order.device,
         "targets": list(plan.order.targets),
         "environment": dict(plan.environment),
+        "decided": dict(plan.decided),
+        "dropped": list(plan.dropped),
         "jobs": plan.jobs,
         "launcher": plan.machine.launcher,
         "requires": list(plan.requirements),

@@ -128,8 +128,7 @@ def compiled(
 
 def _at_once() -> int:
     """Compilers beside each other: what the user's MAX_JOBS says, else as many as fit."""
-    named = os.environ.get("MAX_JOBS", "")
-    return int(named) if named.isdigit() and int(named) > 0 else jobs.that_fit()
+    return jobs.named() or jobs.that_fit()
 
 
 def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tree: Path) -> None:
@@ -167,7 +166,7 @@ def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
 
 
 def _run(arguments: Sequence[str]) -> None:
-    done = subprocess.run([os.environ.get("CXX", "g++"), *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([*compiler.cxx(), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no message"]
         raise StackError(f"the linker failed: {said[0][:300]}", "check g++")

@@ -3,11 +3,12 @@
 
 import hashlib
 import json
+import os
 import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from stack.proof.compiling import toolkit as toolkits
 from stack.store import cache, registry
 from stack.store.objects import Entry, Objects
 from stack.store.registry import Candidate
-from stack.wheels import ahead, compiled, described, keeping, machine, native, overlay, packing, source
+from stack.wheels import ahead, compiled, described, inherited, keeping, machine, native, overlay, packing, source
 from stack.wheels.compiled import Carried
-from stack.wheels.decision import Asked, Decision, Mode, flavour, package, version
+from stack.wheels.decision import BUILT, Asked, Decision, Mode, flavour, package, version
 from stack.wheels.described import Made
 from stack.wheels.metadata import Edits
 from stack.wheels.overlay import Base, Patched, Plan
@@ -95,8 +96,8 @@ def _check(one: Decision) -> None:
         )
 
 
-def _version(stores: Stores, pin: Pin, suffix: str) -> Version:
-    return version(stores.stack.label, digest.of(stores.stack), pin, suffix)
+def _version(stores: Stores, pin: Pin, *marks: str) -> Version:
+    return version(stores.stack.label, digest.of(stores.stack), pin, *marks)
 
 
 def _overlays(stores: Stores, asked: Asked, one: Decision, pin: Pin, out: Path) -> Iterator[Built]:
@@ -173,7 +174,7 @@ def _overlaid(stores: Stores, decision: Decision, plan: Plan, base: Base, out: P
 def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Built:
     """A wheel by the upstream's own backend, without a compiler."""
     recipe = source.RECIPES[decision.upstream]
-    named = _version(stores, pin, "")
+    named = _version(stores, pin, BUILT)
     made = _made(decision, package(pin), named, (f"{recipe.version_file} has the version {named}",), source.tool_versions())
     filename = f"{overlay.stem(made.name, named)}-py3-none-any.whl"
 
@@ -192,16 +193,16 @@ def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Bui
 def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.Plan, out: Path) -> Built:
     """A wheel by the upstream's own backend, with compilers."""
     python = _fitting(stores, decision, plan)
-    named = _version(stores, pin, plan.order.flavour)
+    named = _version(stores, pin, plan.order.flavour, BUILT)
     tools = native.tool_versions(plan, python)
-    made = _made(decision, package(pin), named, (f"compiled for {plan.target}",), tools)
+    made = replace(_made(decision, package(pin), named, (f"compiled for {plan.target}",), tools), environment=plan.decided)
 
     def built(place: Path) -> Path:
         stores.tell(f"building {made.name} {named}")
         work = compiled.place(stores.place.cache, decision.upstream, named.public, plan, python)
         return compiled.wheel(plan, _carried(stores, decision), python, work, place)
 
-    asked = f"{sys.version_info[:2]} {platform.machine()} {plan.target}"
+    asked = f"{sys.version_info[:2]} {platform.machine()} {plan.target} {inherited.contents(os.environ)}"
     return _kept(stores, made, asked, _told(made, named, built), out)
 
 
@@ -210,7 +211,7 @@ def _libraries(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Itera
     plan = decision.plan
     assert plan is not None
     python = _fitting(stores, decision, plan)
-    work = compiled.place(stores.place.cache, decision.upstream, _version(stores, pin, "").public, plan, python)
+    work = compiled.place(stores.place.cache, decision.upstream, _version(stores, pin).public, plan, python)
     stores.tell("configuring")
     found = compiled.targets(plan, _carried(stores, decision), python, work, out)
     yield from (Library(decision.upstream, path, cache.hash_of(path)) for path in found)
@@ -231,13 +232,15 @@ def _ahead(stores: Stores, asked: Asked, decision: Decision, pin: Pin, out: Path
     expressions = [one for one in asked.ahead if ahead.is_expression(one)]
     listed = listing.of(tree, expressions, python, toolkit, place)
     chosen = ahead.modules(listed, asked.ahead)
-    named = _version(stores, pin, "")
+    named = _version(stores, pin, BUILT)
     edited = tuple(f"{one.name} is compiled for {listing.SASS_ARCHITECTURE}" for one in chosen)
-    made = _made(decision, ahead.PACKAGE, named, edited, {"nvcc": toolkit.version, "g++": str(machine.gxx())})
+    tools = {"nvcc": toolkit.version, "g++": str(machine.gxx())}
+    made = replace(_made(decision, ahead.PACKAGE, named, edited, tools), environment=inherited.deciding(os.environ))
     filename = f"{overlay.stem(made.name, named)}-{ahead.tag()}.whl"
 
     def written(folder: Path, inside: Mapping[str, bytes]) -> Path:
-        work = place / "wheels" / "building" / f"{decision.upstream}-{decision.tree[:16]}-{toolkit.version}"
+        with_ = hashlib.sha256(json.dumps([made.tools, made.environment], sort_keys=True).encode()).hexdigest()[:8]
+        work = place / "wheels" / "building" / f"{decision.upstream}-{decision.tree[:16]}-{toolkit.version}-{with_}"
         with cache.lock(work, lambda: stores.tell("waiting for another build")):
             built = ahead.compiled(listed, chosen, python, toolkit, work, stores.place.progress)
         packing.write(folder / filename, ahead.files(built, named), ahead.about(named, package(pin)), inside)
@@ -282,7 +285,7 @@ def _told(made: Made, named: Version, built: Callable[[Path], Path]) -> Callable
 def _kept(stores: Stores, made: Made, asked: str, written: Callable[[Path, Mapping[str, bytes]], Path], out: Path) -> Built:
     """A wheel that was built before, or is built now, put where it is wanted."""
     inside = _inside(stores.stack, made)
-    made_of = json.dumps([made.base_sha256, asked]).encode() + b"".join(inside.values())
+    made_of = json.dumps([made.base_sha256, asked, dict(made.environment)]).encode() + b"".join(inside.values())
     one = keeping.kept(stores.place.cache, made_of, lambda folder: written(folder, inside))
     target = keeping.put(one, out)
     statement = described.provenance(stores.stack, made, target.name, one.sha256)

@@ -48,7 +48,7 @@ def unreachable(clones: Sequence[Clone]) -> Clone | None:
 
 
 def _answers(repository: str) -> bool:
-    command = ["git", "ls-remote", "--exit-code", repository, "HEAD"]
+    command = ["git", "ls-remote", "--exit-code", "--", repository, "HEAD"]
     env = os.environ | {"GIT_TERMINAL_PROMPT": "0"}
     try:
         return subprocess.run(command, env=env, capture_output=True, check=False, timeout=_SECONDS).returncode == 0

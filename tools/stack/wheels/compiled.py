@@ -7,6 +7,7 @@ only what has changed, and one that was interrupted goes on.
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from stack.proof import environment, trees
 from stack.store import cache as places
 from stack.store.objects import Objects
 from stack.store.sources import Progress
-from stack.wheels import machine
+from stack.wheels import attached, inherited, machine
 from stack.wheels.native import CUDA, Plan
 
 _TOOLS = ("cmake==4.4.4", "ninja==1.13.2")
@@ -35,9 +36,8 @@ _STEP = re.compile(r"^\s*\[(\d+)/(\d+)\] (.*)")
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:|^CMake Error|^ERROR:|^\w*Error: ")
 _DEFINED = re.compile(r"define_extension_target\(\s*(\w+)")
 _LOG = "log.txt"
-_LIKE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
-"""Variables of the user's shell that would bring another Python into the build."""
-
+_INSTALLS = re.compile(r'CMAKE_INSTALL_COMPONENT STREQUAL "([^"]+)"')
+"""How CMake notes that a target installs something."""
 
 Run = Callable[[Sequence[str], Mapping[str, str]], None]
 
@@ -68,8 +68,10 @@ def interpreter(plan: Plan, cache: Path, tell: Callable[[str], None]) -> Path:
 
 def place(cache: Path, upstream: str, release: str, plan: Plan, python: Path) -> Path:
     """The folder of a build: what was compiled there fits the next one."""
-    decided = [str(python), plan.order.device, plan.environment.get("TORCH_CUDA_ARCH_LIST", ""), str(bool(plan.order.targets))]
-    key = hashlib.sha256("\0".join(decided).encode()).hexdigest()[:8]
+    here = plan.machine
+    # CMake keeps what it was first configured with, and ninja compiles nothing again for another compiler of the same name.
+    decided = [str(python), plan.order.device, bool(plan.order.targets), str(here.gxx), str(here.nvcc), dict(plan.decided)]
+    key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:8]
     return cache / "wheels" / "building" / f"{upstream}-{release}-{plan.order.device}-{key}"
 
 
@@ -105,12 +107,16 @@ def targets(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path)
     env = _environment(plan, python, carried.cache)
     with _working(carried, folder) as run:
         run(["cmake", "-S", str(source), "-B", str(build), *_options(plan, python, folder)], env)
-        _check(plan.order.targets, source, build, env)
+        _check(plan.order.targets, folder, env)
         run(["cmake", "--build", str(build), f"-j{plan.jobs}", *(f"--target={name}" for name in plan.order.targets)], env)
         shutil.rmtree(installed, ignore_errors=True)
         for name in plan.order.targets:
             run(["cmake", "--install", str(build), "--prefix", str(installed), "--component", name], env)
         found = sorted(path.relative_to(installed) for path in installed.rglob("*") if path.is_file())
+        if not found:
+            raise StackError(
+                f"--target {' '.join(plan.order.targets)} makes no file", f"all that was said is in {folder / _LOG}"
+            )
         for path in found:
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             places.put(out / path, (installed / path).read_bytes())
@@ -121,7 +127,7 @@ def targets(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path)
 def _working(carried: Carried, folder: Path) -> Iterator[Run]:
     """Have the tree's files in a build's folder and nobody else there; runs the build's steps.
 
-    What a step starts holds the lock, too: killed, the next build waits until compilers that are still at work have ended.
+    What runs a step holds the lock, too: killed, the next build waits until the compilers of this one have ended.
     """
     with places.lock(folder, lambda: carried.tell("waiting for another build", 0, None)) as held:
         trees.move(carried.objects, carried.tree, folder / "source")
@@ -146,23 +152,31 @@ def _options(plan: Plan, python: Path, folder: Path) -> list[str]:
     return ["-G", "Ninja", *(f"-D{name}={value}" for name, value in found.items())]
 
 
-def _check(names: Sequence[str], source: Path, build: Path, env: Mapping[str, str]) -> None:
-    """Refuse targets that CMake does not have for the device."""
+def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+    """Refuse targets that CMake does not have for the device, and those that install nothing (`all`, `clean`)."""
+    source, build = folder / "source", folder / "build"
     listed = subprocess.run(
         ["ninja", "-C", str(build), "-t", "targets", "all"], env=dict(env), capture_output=True, text=True, check=False
     ).stdout
-    here = {line.partition(":")[0] for line in listed.splitlines()}
+    noted = (
+        file.read_text(encoding="utf-8") for place in (build, folder / "clones") for file in place.rglob("cmake_install.cmake")
+    )
+    here = {line.partition(":")[0] for line in listed.splitlines()} & {
+        name for text in noted for name in _INSTALLS.findall(text)
+    }
     odd = [name for name in names if name not in here]
     if odd:
         files = [source / "CMakeLists.txt", *sorted(source.glob("cmake/**/*.cmake"))]
         texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
         known = sorted({name for text in texts for name in _DEFINED.findall(text)} & here)
-        raise StackError(f"there is no CMake target {odd[0]} for that device", f"there are {', '.join(known) or 'none'}")
+        raise StackError(
+            f"there is no CMake target {odd[0]} for that device that makes a library", f"there are {', '.join(known) or 'none'}"
+        )
 
 
 def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
-    """The user's environment (compilers, proxies, where caches of compilers are) with the plan's; CMake and ninja are on its PATH."""
-    env = {name: value for name, value in os.environ.items() if name not in _LIKE_PYTHON} | dict(plan.environment)
+    """What is passed of the user's environment (`inherited`) with the plan's; CMake and ninja are on its PATH."""
+    env = inherited.passed(os.environ) | dict(plan.environment)
     env |= {"LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "0"}
     if plan.machine.launcher == "ccache":
         env["CCACHE_BASEDIR"] = str(cache)
@@ -179,6 +193,8 @@ def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
 def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, held: int, tell: Progress) -> None:
     """Run a step of a build; its output goes into a log, its progress to whoever looks. `held`: the lock's descriptor.
 
+    When this process is killed, all that the step has started is, too; the lock is held until it has ended.
+
     Raises:
         StackError: it failed.
 
@@ -188,7 +204,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, held: int
     with (
         log.open("a", encoding="utf-8") as written,
         subprocess.Popen(
-            command,
+            [sys.executable, "-I", attached.__file__, str(os.getpid()), *command],
             cwd=folder,
             env=dict(env),
             stdout=subprocess.PIPE,

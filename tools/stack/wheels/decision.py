@@ -21,6 +21,9 @@ from stack.wheels import native, source
 from stack.wheels.change import Change, Kind, classify
 from stack.wheels.native import Order
 
+BUILT = "src"
+"""How a version says that a wheel was built from its sources: an overlay of the same stack holds other bytes."""
+
 
 class Mode(StrEnum):
     """How a wheel is made."""
@@ -91,10 +94,10 @@ def decide(stores: Stores, asked: Asked) -> tuple[Decision, ...]:
     return decided
 
 
-def version(stack_label: str, stack_digest: str, pin: Pin, flavour: str) -> Version:
-    """The version of a wheel: the published one with the label and the digest; what sets it apart from the pin's comes last."""
+def version(stack_label: str, stack_digest: str, pin: Pin, *marks: str) -> Version:
+    """The version of a wheel: the published one with the label and the digest; what sets it apart from an overlay comes last."""
     assert pin.archive is not None
-    return Version(f"{pin.archive.version}+{stack_label}.g{stack_digest[:8]}{f'.{flavour}' if flavour else ''}")
+    return Version(".".join([f"{pin.archive.version}+{stack_label}", f"g{stack_digest[:8]}", *filter(None, marks)]))
 
 
 def flavour(pin: Pin, package: str) -> str:
@@ -145,7 +148,7 @@ def _decision(stores: Stores, pin: Pin, asked: Asked) -> Decision:
     if mode is Mode.SOURCE and pin.upstream in native.RECIPES:
         if pin.upstream in dict(asked.packages):
             raise StackError(f"--from goes with overlays: {pin.upstream} is built from its sources", "see --device")
-        named = version(stores.stack.label, digest.of(stores.stack), pin, asked.order.flavour)
+        named = version(stores.stack.label, digest.of(stores.stack), pin, asked.order.flavour, BUILT)
         plan = native.plan(stores, pin.upstream, layered.tip, named, asked.order)
     return Decision(pin.upstream, mode, change, why, layered, differences, plan)
 

@@ -36,6 +36,8 @@ class Made:
     left_out: tuple[str, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
     """What it is made with, beside this tool: versions by name."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that decided what came out. They name places of a machine: the statement has them, the wheel has not."""
 
 
 def file_name(stack: Stack) -> str:
@@ -130,7 +132,7 @@ def provenance(stack: Stack, made: Made, filename: str, sha256: Sha256) -> bytes
                 "buildDefinition": {
                     "buildType": f"urn:stack:wheel:{made.mode}:{FORMAT}",
                     "externalParameters": {"upstream": made.upstream, "version": made.version, "mode": made.mode},
-                    "internalParameters": {"digest": digest.of(stack)},
+                    "internalParameters": {"digest": digest.of(stack), "environment": dict(made.environment)},
                     "resolvedDependencies": dependencies,
                 },
                 "runDetails": {"builder": {"id": "urn:stack", "version": {"stack": __version__, **made.tools}}},

@@ -11,14 +11,17 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stack.proof.compiling import jobs
+from stack.proof.compiling import compiler, jobs
 
 PROGRAMS = ("cargo", "ccache", "cmake", "git", "ninja", "patch", "sccache")
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Versions of the compilers (None: not on PATH), which programs are on PATH, processors; free memory and disk in bytes."""
+    """Versions of compilers (None: not on PATH), which programs are there, processors; free memory and disk in bytes.
+
+    Without `cargo` vLLM builds no Rust frontend.
+    """
 
     nvcc: Version | None
     gxx: Version | None
@@ -26,6 +29,7 @@ class Machine:
     processors: int
     memory: int
     disk: int
+    cargo: Version | None = None
 
     @property
     def launcher(self) -> str | None:
@@ -43,6 +47,7 @@ def look(folder: Path) -> Machine:
         processors=len(os.sched_getaffinity(0)),
         memory=jobs.available_memory(),
         disk=shutil.disk_usage(place).free,
+        cargo=_version("cargo", "--version", pattern=r"cargo (\d+(?:\.\d+)*)"),
     )
 
 
@@ -53,7 +58,7 @@ def found(names: Iterable[str]) -> Iterable[str]:
 
 def gxx() -> Version | None:
     """The version of the C++ compiler that is on PATH, or named in CXX."""
-    return _version(os.environ.get("CXX", "g++"), "-dumpfullversion", "-dumpversion", pattern=r"(\d+(?:\.\d+)*)")
+    return _version(*compiler.cxx(), "-dumpfullversion", "-dumpversion", pattern=r"(\d+(?:\.\d+)*)")
 
 
 def cmake(path: str) -> Version | None:

@@ -19,7 +19,7 @@ from stack.model.ids import TreeId
 from stack.proof import interpreters
 from stack.proof.compiling import jobs, listing, toolkit
 from stack.store.objects import Objects
-from stack.wheels import clones, machine
+from stack.wheels import clones, inherited, machine
 from stack.wheels.clones import Clone
 from stack.wheels.machine import Machine
 from stack.wheels.source import EPOCH
@@ -84,11 +84,17 @@ RECIPES = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A build: on what machine, what is set for it, compilers beside each other, the build environment, clones, and what is missing."""
+    """A build: on what machine, what is set for it, compilers beside each other, the build environment, clones, and what is missing.
+
+    `decided`: what decides what comes out, of what is set for it and of what it gets of the user's environment. `dropped`: the
+    variables that it does not get, since they would put ready-made files into it.
+    """
 
     order: Order
     machine: Machine
     environment: Mapping[str, str]
+    decided: Mapping[str, str]
+    dropped: tuple[str, ...]
     jobs: int
     requirements: tuple[str, ...]
     clones: tuple[Clone, ...]
@@ -116,7 +122,9 @@ def plan(stores: Stores, upstream: str, tree: TreeId, version: Version, order: O
     lacking = [*missing(order.device, needs, here, cloned)]
     if order.python is not None:
         lacking += unfit(order, requires, here, order.python)
-    return Plan(order, here, _environment(recipe, order, version, here, number), number, requires, cloned, tuple(lacking))
+    env = _environment(recipe, order, version, here, number)
+    decided, dropped = inherited.deciding({**os.environ, **env}), inherited.dropped(os.environ)
+    return Plan(order, here, env, decided, dropped, number, requires, cloned, tuple(lacking))
 
 
 def lacks(one: Plan, python: Path) -> tuple[str, ...]:
@@ -138,7 +146,8 @@ def tool_versions(one: Plan, python: Path) -> dict[str, str]:
     """
     names = [Requirement(name).name for name in one.requirements]
     found = {name: version for name, version in interpreters.versions(python, names).items() if version}
-    compilers = {"g++": one.machine.gxx, "nvcc": one.machine.nvcc if one.order.device == CUDA else None}
+    here = one.machine
+    compilers = {"g++": here.gxx, "nvcc": here.nvcc if one.order.device == CUDA else None, "cargo": here.cargo}
     return found | {name: str(version) for name, version in compilers.items() if version is not None}
 
 
@@ -209,10 +218,7 @@ def unfit(order: Order, requires: tuple[str, ...], here: Machine, python: Path) 
 
 def _jobs(device: str, here: Machine) -> int:
     """Compilers beside each other: what the user's MAX_JOBS says, else as many as fit."""
-    named = os.environ.get("MAX_JOBS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
-    return max(1, min(here.processors, here.memory // _each(device)))
+    return jobs.named() or max(1, min(here.processors, here.memory // _each(device)))
 
 
 def _each(device: str) -> int:

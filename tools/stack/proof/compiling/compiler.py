@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.model.errors import StackError
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.toolkit import Toolkit
@@ -61,7 +63,21 @@ def dependencies(unit: Unit, toolkit: Toolkit, tree: Path) -> tuple[frozenset[Pa
 
 
 def _program(unit: Unit, toolkit: Toolkit) -> list[str]:
-    return [str(toolkit.nvcc)] if unit.is_cuda else [os.environ.get("CXX", "g++")]
+    return [str(toolkit.nvcc)] if unit.is_cuda else cxx()
+
+
+def cxx() -> list[str]:
+    """How the C++ compiler is started: CXX may start it through another program (`ccache g++`).
+
+    Raises:
+        StackError: CXX is no command.
+
+    """
+    named = os.environ.get("CXX", "")
+    try:
+        return shlex.split(named) or ["g++"]
+    except ValueError as bad:
+        raise StackError(f"CXX is no command: {named}", "write it as for a shell, such as CXX='ccache g++'") from bad
 
 
 def _beside(unit: Unit, source: Path) -> list[str]:

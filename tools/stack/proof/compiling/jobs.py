@@ -14,6 +14,12 @@ def that_fit() -> int:
     return max(1, min(len(os.sched_getaffinity(0)), available_memory() // EACH))
 
 
+def named() -> int | None:
+    """What the user's MAX_JOBS says, if it is a number."""
+    text = os.environ.get("MAX_JOBS", "")
+    return int(text) or None if text.isascii() and text.isdigit() else None
+
+
 def available_memory() -> int:
     """Bytes that may still be used, by the system's account and the container's."""
     meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
