@@ -131,8 +131,15 @@ def test_modules_that_are_made_at_run_time_only(build: Build, tmp_path: Path) ->
     assert "--aot flashinfer.jit.copying.Nothing() makes no module (AttributeError: " in str(refused)
 
 
-def test_what_cannot_be_compiled_ahead(build: Build, root: Path, tmp_path: Path) -> None:
-    assert "has no module cpy for sm_121a: there are copy and others" in str(build("--aot", "cpy", "--out", tmp_path).exception)
+def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
+    assert "has no module cpy for sm_121a: there are copy and others" in str(
+        build("--aot", "cpy", "--out", tmp_path / "out").exception
+    )
+    assert "has no module cpy" in str(build("--aot", "cpy", "--plan").exception)
+    bare = ["--root", str(root), "--cache", str(cache), "build", "wheels", "flashinfer", "--source", "git", "--aot", "copy"]
+    unproved = CliRunner().invoke(cli, [*bare, "--out", str(tmp_path / "out")]).exception
+    assert "no series names one: name an interpreter: --python FILE" in str(unproved)
+    assert not (tmp_path / "out").exists()
     [patch] = root.glob("stacks/copies/flashinfer/name-it-twice.patch")
     patch.write_text(patch.read_text().replace("+namespace upstream = up;", "+namespace upstream = down;"))
     refused = str(build("--aot", "copy", "--out", tmp_path).exception)
@@ -140,6 +147,17 @@ def test_what_cannot_be_compiled_ahead(build: Build, root: Path, tmp_path: Path)
     module = ahead.Module("odd", (), ("-shared", "-lodd"))
     with pytest.raises(Exception, match="odd links against odd: leave it to FlashInfer's JIT"):
         ahead._linked(module, [], toolkit.find(places.root()))
+
+
+def test_no_modules_beside_an_overlay(build: Build, root: Path) -> None:
+    """With a change of Python only, which an overlay would do for."""
+    series = root / "stacks/copies"
+    text = (series / "series.toml").read_text()
+    (series / "series.toml").write_text(text[: text.index("[[patch]]", text.index("[[patch]]") + 1)])
+    for path in (*series.glob("cutlass/*.patch"), *series.glob("flashinfer/[!l]*.patch")):
+        path.unlink()
+    refused = build("--aot", "copy", "--mode", "overlay", "--plan").exception
+    assert "--aot goes with a FlashInfer that is built from its sources: leave out --mode overlay" in str(refused)
 
 
 def test_the_package_is_for_its_own_build_only(

@@ -114,6 +114,7 @@ def wheels(
         order = Order(device, targets, interpreter)
         asked = Asked(upstreams, Mode(mode), _packages(packages, upstreams), platforms, python, order, ahead)
         decisions = decide(stores, asked)
+        chosen = building.chosen(stores, asked, decisions) if only_plan else None
         made = [] if only_plan else list(building.build(stores, asked, decisions, out))
     built = [one for one in made if isinstance(one, Built)]
     libraries = [one for one in made if isinstance(one, Library)]
@@ -130,8 +131,8 @@ def wheels(
     else:
         for one in decisions:
             _print_decision(one, only_plan)
-        if ahead and only_plan:
-            click.echo(f"compiled ahead of time, into a wheel of their own: {', '.join(ahead)}")
+        if chosen is not None:
+            click.echo(f"compiled ahead of time, into a wheel of their own: {', '.join(one.name for one in chosen.modules)}")
         _print(built, libraries, out)
     context.exit(1 if only_plan and any(one.plan and one.plan.lacking for one in decisions) else 0)
 

@@ -24,10 +24,13 @@ from stack.model.stack import Stack
 from stack.proof import proving, trees
 from stack.proof.compiling import layers, listing
 from stack.proof.compiling import toolkit as toolkits
+from stack.proof.compiling.listing import Listing
+from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache, registry
 from stack.store.objects import Entry, Objects
 from stack.store.registry import Candidate
 from stack.wheels import ahead, compiled, described, inherited, keeping, machine, native, overlay, packing, source
+from stack.wheels.ahead import Module
 from stack.wheels.compiled import Carried
 from stack.wheels.decision import BUILT, Asked, Decision, Mode, flavour, package, version
 from stack.wheels.described import Made
@@ -62,6 +65,47 @@ class Library:
     sha256: Sha256
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """JIT modules that are compiled ahead of time: of which upstream, out of what its JIT lists, with what."""
+
+    upstream: str
+    listed: Listing
+    modules: tuple[Module, ...]
+    python: Path
+    toolkit: Toolkit
+
+
+def chosen(stores: Stores, asked: Asked, decisions: Sequence[Decision]) -> Chosen | None:
+    """What is to be compiled ahead of time, None where nothing is asked for.
+
+    Raises:
+        StackError: there is no such module, or nothing to compile it with.
+
+    """
+    if not asked.ahead:
+        return None
+    [decision] = (one for one in decisions if layers.has_units(stores, one.layers))
+    if machine.gxx() is None:
+        raise StackError("--aot: g++ is not on PATH", "apt-get install g++, or name one in CXX")
+    place = stores.place.cache
+    python = asked.order.python or _proofs(stores)
+    toolkit = toolkits.find(place, stores.tell)
+    stores.tell("asking upstream's JIT for its modules")
+    tree = trees.folder(stores.objects(decision.upstream), decision.tree, place)
+    listed = listing.of(tree, [one for one in asked.ahead if ahead.is_expression(one)], python, toolkit, place)
+    return Chosen(decision.upstream, listed, ahead.modules(listed, asked.ahead), python, toolkit)
+
+
+def _proofs(stores: Stores) -> Path:
+    """The interpreter of the proofs, which has what the upstream's code imports."""
+    if not any(path.endswith(".py") for one in stores.stack.series for path in one.proves):
+        raise StackError(
+            "--aot compiles in the environment of a proof, and no series names one", "name an interpreter: --python FILE"
+        )
+    return proving.interpreter(stores, proving.proofs(stores, ())[0], stores.tell)
+
+
 def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path) -> Iterator[Built | Library]:
     """Build the wheels as was decided, one after the other, into a folder; of CMake targets what they install.
 
@@ -71,6 +115,7 @@ def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path
     """
     for one in decisions:
         _check(one)
+    modules = chosen(stores, asked, decisions)
     out.mkdir(parents=True, exist_ok=True)
     for one in decisions:
         pin = stores.stack.pins.get(one.upstream)
@@ -80,8 +125,8 @@ def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path
             yield _compiled(stores, one, pin, one.plan, out)
         elif one.mode is Mode.SOURCE:
             yield _from_source(stores, one, pin, out)
-            if asked.ahead and layers.has_units(stores, one.layers):
-                yield _ahead(stores, asked, one, pin, out)
+            if modules is not None and modules.upstream == one.upstream:
+                yield _ahead(stores, modules, one, pin, out)
         else:
             yield from _overlays(stores, asked, one, pin, out)
 
@@ -222,18 +267,11 @@ def _carried(stores: Stores, decision: Decision) -> Carried:
     return Carried(stores.objects(decision.upstream), decision.tree, place.cache, place.progress or (lambda *_: None))
 
 
-def _ahead(stores: Stores, asked: Asked, decision: Decision, pin: Pin, out: Path) -> Built:
+def _ahead(stores: Stores, asked: Chosen, decision: Decision, pin: Pin, out: Path) -> Built:
     """A wheel of modules that are compiled ahead of time."""
-    place = stores.place.cache
-    toolkit = toolkits.find(place, stores.tell)
-    python = asked.order.python or proving.interpreter(stores, proving.proofs(stores, ())[0], stores.tell)
-    stores.tell("asking upstream's JIT for its modules")
-    tree = trees.folder(stores.objects(decision.upstream), decision.tree, place)
-    expressions = [one for one in asked.ahead if ahead.is_expression(one)]
-    listed = listing.of(tree, expressions, python, toolkit, place)
-    chosen = ahead.modules(listed, asked.ahead)
+    place, toolkit = stores.place.cache, asked.toolkit
     named = _version(stores, pin, BUILT)
-    edited = tuple(f"{one.name} is compiled for {listing.SASS_ARCHITECTURE}" for one in chosen)
+    edited = tuple(f"{one.name} is compiled for {listing.SASS_ARCHITECTURE}" for one in asked.modules)
     tools = {"nvcc": toolkit.version, "g++": str(machine.gxx())}
     made = replace(_made(decision, ahead.PACKAGE, named, edited, tools), environment=inherited.deciding(os.environ))
     filename = f"{overlay.stem(made.name, named)}-{ahead.tag()}.whl"
@@ -242,7 +280,7 @@ def _ahead(stores: Stores, asked: Asked, decision: Decision, pin: Pin, out: Path
         with_ = hashlib.sha256(json.dumps([made.tools, made.environment], sort_keys=True).encode()).hexdigest()[:8]
         work = place / "wheels" / "building" / f"{decision.upstream}-{decision.tree[:16]}-{toolkit.version}-{with_}"
         with cache.lock(work, lambda: stores.tell("waiting for another build")):
-            built = ahead.compiled(listed, chosen, python, toolkit, work, stores.place.progress)
+            built = ahead.compiled(asked.listed, asked.modules, asked.python, toolkit, work, stores.place.progress)
         packing.write(folder / filename, ahead.files(built, named), ahead.about(named, package(pin)), inside)
         return folder / filename
 

@@ -131,8 +131,11 @@ def _check_options(stores: Stores, asked: Asked, decided: Sequence[Decision]) ->
         raise StackError(f"--device and --target go with what is compiled: {names} is not", "use --mode source")
     if asked.order.python is not None and not asked.ahead and not any(one.plan for one in decided):
         raise StackError(f"--python goes with what is compiled: {names} is not", "leave it out")
-    if asked.ahead and not any(layers.has_units(stores, one.layers) for one in decided):
+    with_units = [one for one in decided if layers.has_units(stores, one.layers)] if asked.ahead else []
+    if asked.ahead and not with_units:
         raise StackError(f"--aot goes with FlashInfer, which {names} is not", "name flashinfer, or leave it out")
+    if any(one.mode is not Mode.SOURCE for one in with_units):
+        raise StackError("--aot goes with a FlashInfer that is built from its sources", "leave out --mode overlay")
     if asked.order.targets and len(decided) > 1:
         raise StackError("--target goes with one upstream", f"name one of {names}")
 
