@@ -89,6 +89,7 @@ def test_what_is_missing_is_said_before_anything_starts(build: Build, monkeypatc
     (tmp_path / "bin/git").symlink_to(shutil.which("git") or "")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
     ran = build("--plan", "--source", "git")
     assert ran.exit_code == 1
     assert "MISSING nvcc is not on PATH (install the CUDA toolkit that torch is built with)\n" in ran.output

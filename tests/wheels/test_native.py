@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from stack.model.errors import StackError
 from stack.proof.compiling import jobs
-from stack.wheels import clones, machine, native
+from stack.wheels import clones, compiled, machine, native
 from stack.wheels.clones import Clone
 from stack.wheels.machine import Machine
 
@@ -29,7 +29,8 @@ NEEDS = native.RECIPES["vllm"].needs
         (replace(FIT, disk=5 * GB), "disk: 5 GB are free, 40 GB are needed"),
     ],
 )
-def test_what_a_machine_lacks(here: Machine, problem: str | None) -> None:
+def test_what_a_machine_lacks(here: Machine, problem: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_HOME", raising=False)
     found = list(native.missing("cuda", NEEDS["cuda"], here, ()))
     assert len(found) == (problem is not None)
     assert problem is None or found[0].startswith(problem)
@@ -63,6 +64,22 @@ def test_a_compiler_that_another_program_starts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CXX", "'g++")
     with pytest.raises(StackError, match=r"CXX is no command: 'g\+\+"):
         machine.gxx()
+
+
+def test_the_compiler_of_cuda_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whichever is on PATH: vLLM's build takes this one, and so do single targets."""
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert machine.look(tmp_path).nvcc is None
+    assert next(native.missing("cuda", NEEDS["cuda"], replace(FIT, nvcc=None), ())).startswith("nvcc is not in CUDA_HOME")
+    program = tmp_path / "bin/nvcc"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho Cuda compilation tools, release 12.8, V12.8.93\n")
+    program.chmod(0o755)
+    here = machine.look(tmp_path)
+    assert here.nvcc == Version("12.8")
+    env = native._environment(native.RECIPES["vllm"], native.Order(), Version("1"), here, 1)
+    plan = native.Plan(native.Order(), here, env, {}, (), 1, (), (), ())
+    assert f"-DCMAKE_CUDA_COMPILER={program}" in compiled._options(plan, Path("python"), tmp_path)
 
 
 def test_a_repository_is_no_option_of_git(tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def _options(plan: Plan, python: Path, folder: Path) -> list[str]:
     }
     if plan.order.device == CUDA:
         found["NVCC_THREADS"] = plan.environment["NVCC_THREADS"]
+        home = plan.environment.get("CUDA_HOME")
+        found |= {"CMAKE_CUDA_COMPILER": f"{home}/bin/nvcc"} if home else {}
     if plan.machine.launcher:
         found |= {f"CMAKE_{language}_COMPILER_LAUNCHER": plan.machine.launcher for language in ("C", "CXX", "CUDA")}
     return ["-G", "Ninja", *(f"-D{name}={value}" for name, value in found.items())]

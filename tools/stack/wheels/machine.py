@@ -18,7 +18,7 @@ PROGRAMS = ("cargo", "ccache", "cmake", "git", "ninja", "patch", "sccache")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Versions of compilers (None: not on PATH), which programs are there, processors; free memory and disk in bytes.
+    """Versions of compilers (None: not there), which programs are there, processors; free memory and disk in bytes.
 
     Without `cargo` vLLM builds no Rust frontend.
     """
@@ -41,7 +41,7 @@ def look(folder: Path) -> Machine:
     """What is there; `folder` is where builds go, or will."""
     place = next(one for one in (folder, *folder.parents) if one.exists())
     return Machine(
-        nvcc=_version("nvcc", "--version", pattern=r"release (\d+\.\d+)"),
+        nvcc=_version(nvcc(), "--version", pattern=r"release (\d+\.\d+)"),
         gxx=gxx(),
         programs=frozenset(found(PROGRAMS)),
         processors=len(os.sched_getaffinity(0)),
@@ -54,6 +54,12 @@ def look(folder: Path) -> Machine:
 def found(names: Iterable[str]) -> Iterable[str]:
     """Those of some programs that are on PATH."""
     return (name for name in names if shutil.which(name))
+
+
+def nvcc() -> str:
+    """The nvcc that vLLM's build starts: that of CUDA_HOME, whichever is on PATH."""
+    home = os.environ.get("CUDA_HOME")
+    return str(Path(home) / "bin/nvcc") if home else "nvcc"
 
 
 def gxx() -> Version | None:

@@ -170,7 +170,8 @@ def requirements(objects: Objects, tree: TreeId) -> tuple[str, ...]:
 def missing(device: str, needs: Needs, here: Machine, cloned: tuple[Clone, ...]) -> Iterator[str]:
     """What a machine lacks for a build, each with what to do; the cheap things first."""
     if device == CUDA and here.nvcc is None:
-        yield "nvcc is not on PATH (install the CUDA toolkit that torch is built with)"
+        place = "in CUDA_HOME" if os.environ.get("CUDA_HOME") else "on PATH"
+        yield f"nvcc is not {place} (install the CUDA toolkit that torch is built with)"
     elif device == CUDA and here.nvcc is not None and here.nvcc < _KNOWS_SM121:
         yield f"nvcc {here.nvcc} does not know SM121 (install {_KNOWS_SM121} or newer)"
     if here.gxx is None:
@@ -239,7 +240,8 @@ def _environment(recipe: Recipe, order: Order, version: Version, here: Machine, 
         found["NVCC_THREADS"] = os.environ.get("NVCC_THREADS", "1")
         compiler = toolkit.on_path()
         # torch would take the folder above that of the nvcc on PATH, which may be a link or a script.
-        found |= {"CUDA_HOME": str(compiler[0])} if compiler and "CUDA_HOME" not in os.environ else {}
+        home = os.environ.get("CUDA_HOME") or (compiler and str(compiler[0]))
+        found |= {"CUDA_HOME": home} if home else {}
     if here.launcher == "ccache":
         found["CCACHE_NOHASHDIR"] = "1"
     return found
