@@ -16,7 +16,7 @@ import pytest
 from stack.model import digest
 from stack.model.errors import StackError
 from stack.proof import interpreters
-from stack.wheels import inspection
+from stack.wheels import inspection, metadata
 
 from ..carry.world import World
 from ..cli.conftest import Stack
@@ -263,6 +263,38 @@ def test_against_a_wheel_that_is_not_whole(stack: Stack, site: Path, tmp_path: P
     ran = stack("wheel", "inspect", "gamma-pkg", "--against", other)
     assert ran.code == 1
     assert f"WRONG   {other.name}: gamma/main.py is not what RECORD says\n" in ran.out
+    os.mkfifo(tmp_path / "pipe.whl")
+    assert "pipe.whl is no file" in stack("wheel", "inspect", "gamma-pkg", "--against", tmp_path / "pipe.whl").refused()
+
+
+def test_against_a_wheel_that_has_less(stack: Stack, site: Path, tmp_path: Path) -> None:
+    """What is in the package's RECORD and not in the wheel was added, whatever RECORD says of it; installers' own notes are not."""
+    [path] = tmp_path.glob("*.whl")
+    with (site / "gamma_pkg-2.0.dist-info/RECORD").open("a") as noted:
+        for name in ("gamma_pkg-2.0.dist-info/INSTALLER", "gamma/__pycache__/main.cpython-311.pyc", "gamma/evil.py"):
+            (site / name).parent.mkdir(exist_ok=True)
+            (site / name).write_bytes(b"")
+            noted.write(",".join((name, *metadata.row(b""))) + "\n")
+    assert stack("wheel", "inspect", "gamma-pkg").code == 0
+    ran = stack("wheel", "inspect", "gamma-pkg", "--against", path)
+    assert [line for line in ran.out.splitlines() if line.startswith("WRONG")] == [
+        f"WRONG   gamma/evil.py is not in {path.name}"
+    ]
+
+
+def test_libraries_in_a_data_folder(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installer moves them beside the others."""
+    path = wheel(tmp_path, PUBLISHED | {"gamma_pkg-2.0.data/purelib/gamma/pure.py": b""})
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "site/gamma_pkg-2.0.data/purelib/gamma/pure.py").rename(tmp_path / "site/gamma/pure.py")
+    record = tmp_path / "site/gamma_pkg-2.0.dist-info/RECORD"
+    record.write_text(record.read_text().replace("gamma_pkg-2.0.data/purelib/", ""))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert stack("wheel", "inspect", "gamma-pkg", "--against", path).code == 0
+    (tmp_path / "site/gamma/pure.py").unlink()
+    record.write_text("".join(line for line in record.read_text().splitlines(keepends=True) if "pure" not in line))
+    assert "WRONG   gamma/pure.py was not installed" in stack("wheel", "inspect", "gamma-pkg", "--against", path).out
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from stack.wheels import metadata, zips
 _SUFFIX = "_stack.json"
 _CHUNK = 1 << 20
 _SHOWN = 1000
+_ELSEWHERE = ("", "..", "bin")
+"""How the paths of scripts, and of others that lie outside of packages' folders, begin; an absolute one begins with nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,9 @@ def installed(name: str, python: Path | None = None, against: Path | None = None
             problems.append(f"{path} is not that of {against.name if against else ''}")
     if bytecode:
         problems += [f"{path} is not compiled from its source" for path in _forged(folder, files.keys(), python)]
+    if against is not None:
+        foreign = (path for path in files.keys() - wanted.keys() if _of_a_wheel(path))
+        problems += [f"{path} is not in {against.name}" for path in sorted(foreign)]
     problems += [f"{path} was not installed" for path in sorted(wanted.keys() - files.keys())]
     said = next((folder / path for path in files if path.endswith(_SUFFIX) and ".dist-info/" in path), None)
     described = _described(name, said.read_bytes()) if said is not None and said.is_file() else None
@@ -184,7 +189,7 @@ def _doubts(one: importlib.metadata.Distribution) -> Iterator[str]:
 def _unlisted(folder: Path, listed: Set[str]) -> Iterator[str]:
     """What can be imported from the package's own folders and its installer did not note; what Python compiled is passed over."""
     tops = {path.partition("/")[0] for path in listed if "/" in path}
-    for top in sorted(top for top in tops if not top.endswith(".dist-info") and top not in ("", "..", "__pycache__", "bin")):
+    for top in sorted(top for top in tops if not top.endswith(".dist-info") and top not in (*_ELSEWHERE, "__pycache__")):
         for path in sorted((folder / top).rglob("*")):
             name = path.relative_to(folder).as_posix()
             if name not in listed and (path.is_file() or (path.is_symlink() and path.is_dir())) and not _kept(Path(name)):
@@ -223,7 +228,14 @@ def _wheel_rows(path: Path) -> dict[str, str]:
         folder = _folder(path, archive)
         rows = zips.record(archive, folder)
     data = f"{folder.removesuffix('.dist-info')}.data/"
-    return {name: row[0] for name, row in rows.items() if row[0] and not name.startswith(data)}
+    libraries = {name: name.removeprefix(f"{data}purelib/").removeprefix(f"{data}platlib/") for name in rows}
+    return {libraries[name]: row[0] for name, row in rows.items() if row[0] and not libraries[name].startswith(data)}
+
+
+def _of_a_wheel(path: str) -> bool:
+    """Whether an installed file can only come from a wheel: installers add notes, scripts and what Python compiles."""
+    top = path.partition("/")[0]
+    return not (top.endswith(".dist-info") or top in _ELSEWHERE or _kept(Path(path)))
 
 
 def _hash_of(path: Path) -> str | None:

@@ -52,6 +52,8 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
         StackError: it is none, or is encrypted, has a member twice, one outside of it, or one that is compressed otherwise.
 
     """
+    if path.exists() and not path.is_file():  # nobody may ever write into a pipe
+        raise StackError(f"{path.name} is no file", "name a wheel")
     try:
         archive = zipfile.ZipFile(path)
     except BROKEN as bad:
