@@ -21,11 +21,11 @@ from packaging.version import Version
 
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
-from stack.proof import environment, trees
+from stack.proof import attached, environment, trees
 from stack.store import cache as places
 from stack.store.objects import Objects
 from stack.store.sources import Progress
-from stack.wheels import attached, inherited, machine
+from stack.wheels import inherited, machine
 from stack.wheels.native import CUDA, Plan
 
 _TOOLS = ("cmake==4.4.4", "ninja==1.13.2")

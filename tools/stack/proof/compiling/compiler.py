@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.model.errors import StackError
+from stack.proof import attached
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.toolkit import Toolkit
@@ -100,8 +101,9 @@ def _once(command: Sequence[str], toolkit: Toolkit, tree: Path) -> tuple[Run, st
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         usage = Path(folder) / "usage"
+        python = (sys.executable, "-I", "-S")
         done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _WITNESS, str(usage), *command],
+            [*python, attached.__file__, str(os.getpid()), *python, "-c", _WITNESS, str(usage), *command],
             cwd=tree,
             env=environment,
             stdout=subprocess.PIPE,
