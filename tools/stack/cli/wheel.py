@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack wheel inspect`: what a wheel or an installed package is made of, and whether it is whole; `stack wheel index`: a folder of them."""
+"""`stack wheel`: what a wheel or an installed package is made of, why two wheels differ, and an index of a folder of them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,6 +90,31 @@ def _print(report: "Report") -> None:
 
 def _say(line: str) -> None:
     click.echo(one_line(line))
+
+
+@command.command("diff")
+@click.argument("first", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("second", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_option
+@click.pass_context
+def diff(context: click.Context, first: Path, second: Path, as_json: bool) -> None:
+    """Show why two wheels are not the same bytes: files, their contents, or how they are packed.
+
+    Exit code 1 when they differ.
+    """
+    from stack.wheels import comparison  # noqa: PLC0415
+
+    found = comparison.compare(first, second)
+    if as_json:
+        shown = [{"kind": one.kind.value, "name": one.name, "lines": list(one.lines)} for one in found]
+        print_json({"same": not found, "differences": shown})
+    else:
+        for one in found:
+            _say(f"{one.name}: {one.kind.value}" if one.name else one.kind.value)
+            for line in one.lines:
+                _say(f"    {line}")
+        _say(f"{len(found)} differences" if found else "the same bytes")
+    context.exit(1 if found else 0)
 
 
 @command.command("index")
