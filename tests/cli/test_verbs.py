@@ -134,7 +134,7 @@ def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> Non
 def test_rebase(stack: Stack, world: World) -> None:
     before = world.files()
     found = parsed(stack(*REBASE, "--dry-run", "--json"))
-    assert keys(found) == "upstream onto conclusion unmet legs stopped"
+    assert keys(found) == "upstream onto conclusion unmet legs emptied stopped"
     assert found["conclusion"] == "dry-run"
     assert keys(found["legs"][0]) == "upstream from to rungs patches"
     assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
