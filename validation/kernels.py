@@ -18,7 +18,6 @@ from typing import IO, Any
 
 from stack.carry.bases import Place, Stores
 from stack.model import verdict as verdicts
-from stack.model.document import Table
 from stack.model.errors import StackError
 from stack.model.series import Compiles, PatchRef
 from stack.model.stack import Stack
@@ -30,6 +29,7 @@ from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
 from stack.store.sources import Progress, Source
+from validation import answers
 from validation.numerics import OPERATORS
 from validation.suite import Job, Subject
 
@@ -168,13 +168,7 @@ def ran(process: Process, names: Sequence[str], job: Job) -> Iterator[Case]:
     left = dict.fromkeys(names)
     with process.started("run", *names) as (running, said):
         job.step("numerics", 0, len(names))
-        for line in _lines(running):
-            case = verdicts.case(Table(verdicts.parse(line, "a line of the numerics"), file=Path("the numerics")))
-            if case.name not in left:
-                raise StackError(
-                    f"the numerics handed back {case.name}, which was not to run", "this is a defect, please report it"
-                )
-            del left[case.name]
+        for case in answers.cases(_lines(running), left):
             yield case
             job.step("numerics", len(names) - len(left), len(names))
         code = running.wait()
@@ -260,12 +254,12 @@ def _asked(process: Process, verb: str) -> list[dict[str, Any]]:
 
     """
     with process.started(verb) as (running, said):
-        answers = [verdicts.parse(line, "a line of the numerics") for line in _lines(running)]
-        if running.wait() or not answers:
+        said_so = [verdicts.parse(line, answers.FROM) for line in _lines(running)]
+        if running.wait() or not said_so:
             raise StackError(
                 f"the numerics do not run in {process.python}: {_last(said)}", "it needs numpy; see docs/validate.md"
             )
-        return answers
+        return said_so
 
 
 def _lines(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:

@@ -7,7 +7,6 @@ import io
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from pathlib import Path
 
 from stack.model.ids import Sha256
 from stack.store import git
+
+from ..loopback import listening
 
 TOP = "pkg-1.0"
 TIME = 1_700_000_000
@@ -166,20 +167,14 @@ def serving(context: Callable[[ThreadingHTTPServer], None] | None = None) -> Ite
         def log_message(self, *args: object) -> None:
             pass
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
-    http.handle_error = lambda *args: None  # type: ignore[method-assign]
-    if context is not None:
-        context(http)
-    server = Server(f"{'https' if context else 'http'}://127.0.0.1:{http.server_address[1]}")
-    thread = threading.Thread(target=http.serve_forever, args=(0.02,))
-    thread.start()
-    try:
+    def prepare(http: ThreadingHTTPServer) -> None:
+        http.handle_error = lambda *args: None  # type: ignore[method-assign]
+        if context is not None:
+            context(http)
+
+    with listening(Handler, prepare) as port:
+        server = Server(f"{'https' if context else 'http'}://127.0.0.1:{port}")
         yield server
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
 
 
 class Remote:

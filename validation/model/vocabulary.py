@@ -11,11 +11,11 @@ from pathlib import Path
 
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
+from validation.model.config import VOCABULARY
+
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 PLAIN = 199998
 """How many tokens are text; control tokens follow."""
-SIZE = 201088
-"""Tokens that the model knows."""
 _CACHED = "fb374d419588a4632f3f557e76b4b70aebbca790"
 """What tiktoken calls the file in its cache: the SHA-1 of its address."""
 
@@ -37,7 +37,7 @@ def write(folder: Path) -> None:
         raw.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(inner.decode_bytes([one])), one) for one in range(PLAIN)))
         os.environ["TIKTOKEN_CACHE_DIR"] = cache
         published = tiktoken.get_encoding("o200k_harmony")
-        control = sorted((number, name) for name, number in published._special_tokens.items() if number < SIZE)
+        control = sorted((number, name) for name, number in published._special_tokens.items() if number < VOCABULARY)
         converter = TikTokenConverter(str(raw), pattern=published._pat_str, extra_special_tokens=[name for _, name in control])
         tokenizer = converter.converted()
     ends = {"eos_token": "<|return|>", "pad_token": "<|endoftext|>"}

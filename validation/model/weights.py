@@ -21,16 +21,12 @@ import torch
 from safetensors.torch import save_file
 
 from validation.model import mxfp4, said, vocabulary
+from validation.model.config import COMMON, MXFP4, THETA, VOCABULARY
 
 HIDDEN, INTERMEDIATE, LAYERS = 256, 128, 2
 HEADS, KV_HEADS, HEAD_DIM = 4, 2, 64
 EXPERTS, TOP = 8, 4
-THETA, FACTOR = 150000.0, 32.0
-CONFIG: dict[str, Any] = {
-    "architectures": ["GptOssForCausalLM"],
-    "model_type": "gpt_oss",
-    "torch_dtype": "bfloat16",
-    "vocab_size": vocabulary.SIZE,
+CONFIG: dict[str, Any] = COMMON | {
     "hidden_size": HIDDEN,
     "intermediate_size": INTERMEDIATE,
     "num_hidden_layers": LAYERS,
@@ -40,30 +36,7 @@ CONFIG: dict[str, Any] = {
     "num_local_experts": EXPERTS,
     "num_experts_per_tok": TOP,
     "layer_types": ["sliding_attention", "full_attention"],
-    "sliding_window": 128,
-    "attention_bias": True,
-    "hidden_act": "silu",
     "swiglu_alpha": 1.702,
-    "swiglu_limit": 7.0,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 131072,
-    "initial_context_length": 4096,
-    "rope_theta": THETA,
-    "rope_scaling": {
-        "rope_type": "yarn",
-        "factor": FACTOR,
-        "beta_fast": 32.0,
-        "beta_slow": 1.0,
-        "truncate": False,
-        "original_max_position_embeddings": 4096,
-    },
-    "tie_word_embeddings": False,
-    "eos_token_id": 200002,
-    "pad_token_id": 199999,
-}
-MXFP4 = {
-    "quant_method": "mxfp4",
-    "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
 }
 
 LETTERS = tuple(f" {letter}" for letter in said.LETTERS)
@@ -154,7 +127,7 @@ def dequantised(weights: Weights) -> Weights:
 
 
 def _embeddings(circuit: _Circuit, normal: Any) -> torch.Tensor:
-    table = normal(vocabulary.SIZE, HIDDEN)
+    table = normal(VOCABULARY, HIDDEN)
     table[:, :FREE] *= 0.02
     for place, token in enumerate(circuit.tokens):
         table[token, :FREE] = 0
@@ -164,7 +137,7 @@ def _embeddings(circuit: _Circuit, normal: Any) -> torch.Tensor:
 
 def _head(circuit: _Circuit, normal: Any) -> torch.Tensor:
     """What follows what. Larger numbers win; a step of 6 or more is far above what is random."""
-    table = normal(vocabulary.SIZE, HIDDEN, spread=0.06)
+    table = normal(VOCABULARY, HIDDEN, spread=0.06)
 
     def follows(word: str, place: int, weight: float) -> None:
         (token,) = vocabulary.encode(word)

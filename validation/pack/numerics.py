@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.model import verdict as verdicts
-from stack.model.document import Table
-from stack.model.errors import StackError
 from stack.model.verdict import Case, Outcome
+from validation import answers
 from validation.pack.contents import SITE
 
 
@@ -29,9 +27,7 @@ class Numerics:
             StackError: they cannot be asked for.
 
         """
-        lines = [
-            Table(verdicts.parse(line, "a line of the numerics"), file=Path("the numerics")) for line in self._said("list")
-        ]
+        lines = [answers.table(line) for line in self._said("list")]
         return [(line.text("name"), line.texts("needs")) for line in lines]
 
     def run(self, names: Sequence[str]) -> Iterator[Case]:
@@ -42,14 +38,7 @@ class Numerics:
 
         """
         left = dict.fromkeys(names)
-        for line in self._said("run", *names):
-            case = verdicts.case(Table(verdicts.parse(line, "a line of the numerics"), file=Path("the numerics")))
-            if case.name not in left:
-                raise StackError(
-                    f"the numerics handed back {case.name}, which was not to run", "this is a defect, please report it"
-                )
-            del left[case.name]
-            yield case
+        yield from answers.cases(self._said("run", *names), left)
         for name in left:
             yield Case(name, Outcome.FAILED, f"the numerics ended before it: see {self._log}")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.model.errors import StackError
+from validation.model.config import COMMON, MXFP4
 from validation.pack import client
 from validation.pack.checks import MODEL
 from validation.pack.contents import SITE
@@ -26,11 +27,7 @@ READY = 300.0
 """Seconds that a server may take until it answers: the first one compiles Marlin's experts from PTX."""
 _GENTLE = 20.0
 """Seconds to end by itself once it is told to."""
-CONFIG: dict[str, Any] = {
-    "architectures": ["GptOssForCausalLM"],
-    "model_type": "gpt_oss",
-    "torch_dtype": "bfloat16",
-    "vocab_size": 201088,
+CONFIG: dict[str, Any] = COMMON | {
     "hidden_size": 2880,
     "intermediate_size": 2880,
     "num_hidden_layers": 36,
@@ -38,31 +35,8 @@ CONFIG: dict[str, Any] = {
     "num_key_value_heads": 8,
     "head_dim": 64,
     "num_local_experts": 128,
-    "num_experts_per_tok": 4,
     "layer_types": ["sliding_attention", "full_attention"] * 18,
-    "sliding_window": 128,
-    "attention_bias": True,
-    "hidden_act": "silu",
-    "swiglu_limit": 7.0,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 131072,
-    "initial_context_length": 4096,
-    "rope_theta": 150000.0,
-    "rope_scaling": {
-        "rope_type": "yarn",
-        "factor": 32.0,
-        "beta_fast": 32.0,
-        "beta_slow": 1.0,
-        "truncate": False,
-        "original_max_position_embeddings": 4096,
-    },
-    "tie_word_embeddings": False,
-    "eos_token_id": 200002,
-    "pad_token_id": 199999,
-    "quantization_config": {
-        "quant_method": "mxfp4",
-        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
-    },
+    "quantization_config": MXFP4,
 }
 _ARGUMENTS = {
     "--max-model-len": "16384",

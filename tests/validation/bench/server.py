@@ -2,16 +2,17 @@
 """A server with the API of OpenAI that reads and makes tokens at known speeds; and may lie. Its tokens are words."""
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from validation import texts
+
+from ...loopback import listening
 
 TEMPLATE = 7
 """Tokens that its conversation format adds to a message."""
@@ -120,13 +121,5 @@ class Handler(BaseHTTPRequestHandler):
 def serving(behaviour: Behaviour, root: str = "") -> Iterator[str]:
     """Serve on a free port of this machine as long as the block runs; gives the address of its API."""
     handler = type("Bound", (Handler,), {"behaviour": behaviour, "root": root})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(handler) as port:
+        yield f"http://127.0.0.1:{port}/v1"

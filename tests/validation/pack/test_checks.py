@@ -2,11 +2,10 @@
 """Checks of a server, each against a server that is right and one that is wrong in the one thing that the check is about."""
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
@@ -16,6 +15,8 @@ from stack.model.verdict import Outcome
 from validation.pack import checks, client, there
 from validation.pack.checks import MODEL, Speed
 from validation.pack.recipes import RECIPES
+
+from ...loopback import listening
 
 
 class Lies:
@@ -75,13 +76,8 @@ def handler(lies: Lies) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def serving(**lies: Any) -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(Lies(**lies)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(handler(Lies(**lies))) as port:
+        yield port
 
 
 def test_a_server_that_is_right_passes() -> None:

@@ -4,13 +4,14 @@
 import json
 import math
 import random
-import threading
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from ...loopback import listening
 
 VOCABULARY = 40
 
@@ -96,13 +97,5 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(behaviour: Behaviour) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"behaviour": behaviour}))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(type("Bound", (Handler,), {"behaviour": behaviour})) as port:
+        yield f"http://127.0.0.1:{port}/v1"

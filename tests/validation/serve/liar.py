@@ -3,14 +3,15 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from validation.model import said
 from validation.serve import checks, prompts
+
+from ...loopback import listening
 
 Json = dict[str, Any]
 Lie = Callable[[str], str]
@@ -167,13 +168,5 @@ def serving(lie: Lie = str, *, refuses: Callable[[Json], bool] = lambda _: False
             self.end_headers()
             self.wfile.write(said_so.encode())
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
