@@ -25,6 +25,7 @@ with support.quiet():
     from openai_harmony import Message, Role
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
     from vllm.entrypoints.openai.responses.context import HarmonyContext
+    from vllm.entrypoints.openai.responses.harmony import harmony_to_response_output
     from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
     from vllm.entrypoints.openai.responses.serving import OpenAIServingResponses
     from vllm.entrypoints.openai.responses.utils import extract_function_tool_names
@@ -45,6 +46,8 @@ LISTS = "vllm/take-lists-as-outputs-of-function-calls.patch"
 DEVELOPER = "vllm/keep-developer-messages-where-instructions-go-to-the-system-message.patch"
 NULLS = "vllm/take-null-tool-calls-and-empty-first-parts-of-messages.patch"
 EMPTY_CALLS = "vllm/announce-function-calls-without-arguments-in-a-stream.patch"
+ENDS = "vllm/end-messages-where-the-next-one-begins.patch"
+SERVER_TOOLS = "vllm/take-back-the-calls-of-tools-that-the-server-runs.patch"
 
 PROVES = {
     HEADERS: [
@@ -67,6 +70,12 @@ PROVES = {
     DEVELOPER: ["test_later_developer_messages_have_their_text"],
     NULLS: ["test_null_tool_calls_are_none", "test_an_empty_first_part_does_not_hide_the_rest"],
     EMPTY_CALLS: ["test_calls_without_arguments_are_announced"],
+    ENDS: ["test_a_message_ends_where_the_next_one_begins"],
+    SERVER_TOOLS: [
+        "test_what_a_response_has_can_be_sent_back",
+        "test_searches_can_be_sent_back",
+        "test_calls_of_servers_keep_what_came_of_them",
+    ],
 }
 # TestAdjustRequest compiles grammars with xgrammar and the model's tokenizer; conftest.py starts servers.
 UPSTREAM_TESTS = [
@@ -214,6 +223,20 @@ def test_messages_of_others_are_left_alone() -> None:
     others = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>21<|end|><|start|>user<|message|>Thanks<|end|>"
     for said in all_ways(f"{THOUGHT}{others}<|start|>assistant<|channel|>final<|message|>Oui<|return|>"):
         assert said == Said("Hm.", "Oui")
+
+
+@pytest.mark.parametrize("begun", ["<|start|>assistant", "", "assistant"])
+def test_a_message_ends_where_the_next_one_begins(begun: str) -> None:
+    unended = f"{THOUGHT.removesuffix('<|end|>')}{begun}"
+    thought = "Hm.assistant" if begun == "assistant" else "Hm."
+    answer, call = "<|channel|>final<|message|>Oui<|return|>", "<|channel|>commentary to=functions.f json<|message|>{}<|call|>"
+    for said in all_ways(unended + answer):
+        assert said == Said(thought, "Oui")
+    for said in all_ways(unended + call):
+        assert said == Said(thought, "", [("f", "{}")])
+    for size in CHUNKS:
+        items = [("reasoning", thought), ("message", "Oui")]
+        assert responded(unended + answer, size) == (items, items)
 
 
 def test_an_answer_without_message_is_returned_as_it_is() -> None:
@@ -504,6 +527,65 @@ def test_outputs_can_be_lists() -> None:
     _, listed = responses(input=[USER, CALL, OUTPUT | {"output": parts}], tools=TOOLS)
     _, plain = responses(input=[USER, CALL, OUTPUT], tools=TOOLS)
     assert listed == plain
+
+
+# What a server runs, or would: a tool that the model makes up comes back as a call of an MCP server.
+SERVED = [
+    '<|channel|>commentary to=weather.now <|constrain|>json<|message|>{"city": "Łódź"}',
+    "<|channel|>commentary to=filesystem <|constrain|>json<|message|>{}",
+    '<|channel|>analysis to=browser.search <|constrain|>json<|message|>{"query": "Łódź"}',
+]
+
+
+@pytest.mark.parametrize("call", SERVED)
+def test_what_a_response_has_can_be_sent_back(call: str) -> None:
+    """A client that keeps the conversation tells the model the same as a server that does."""
+    said = vocabulary.encode(f"{call}<|call|>")
+    (message,) = vocabulary.ENCODING.parse_messages_from_completion_tokens(said, Role.ASSISTANT)
+    items = [item.model_dump() for item in harmony_to_response_output(message, frozenset())]
+    begun, _ = responses(input=[USER])
+    assert responses(input=[USER, *items, LATER])[1] == responses([*begun, message], input=[LATER])[1]
+
+
+@pytest.mark.parametrize(
+    ("action", "call"),
+    [
+        ({"type": "search", "query": "weather", "queries": ["weather"]}, ("search", {"query": "weather"})),
+        ({"type": "open_page", "url": "cursor:2"}, ("open", {"id": "2"})),
+        ({"type": "open_page", "url": None}, ("open", {})),
+        ({"type": "find_in_page", "url": "cursor:2", "pattern": "a"}, ("find", {"pattern": "a", "cursor": "2"})),
+    ],
+)
+def test_searches_can_be_sent_back(action: dict[str, Any], call: tuple[str, dict[str, str]]) -> None:
+    item = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": action}
+    messages, _ = responses(input=[USER, item])
+    assert messages[-1].recipient == f"browser.{call[0]}"
+    assert json.loads(messages[-1].content[0].text) == call[1]
+
+
+MCP = {"type": "mcp_call", "id": "mcp_1", "server_label": "weather", "name": "now", "arguments": "{}"}
+ERROR = {"code": 404, "message": "no such city", "type": "http_error"}
+PYTHON = {"type": "code_interpreter_call", "id": "ci_1", "container_id": "auto", "status": "completed", "code": "1+1"}
+
+
+@pytest.mark.parametrize(
+    ("item", "author", "channel", "said"),
+    [
+        (MCP | {"output": "21"}, "weather.now", "commentary", "21"),
+        (MCP | {"output": ""}, "weather.now", "commentary", ""),
+        (MCP | {"error": ERROR}, "weather.now", "commentary", json.dumps(ERROR)),
+        (MCP | {"name": "weather", "output": "21"}, "weather", "commentary", "21"),
+        (MCP | {"server_label": "code_interpreter", "name": "python", "output": "21"}, "python", "analysis", "21"),
+        (PYTHON | {"outputs": [{"type": "logs", "logs": "2"}, {"type": "logs", "logs": "3"}]}, "python", "analysis", "2\n3"),
+    ],
+)
+def test_calls_of_servers_keep_what_came_of_them(item: dict[str, Any], author: str, channel: str, said: str) -> None:
+    messages, prompt = responses(input=[USER, item])
+    call, answer = messages[-2:]
+    assert (call.author.role, call.recipient, call.channel) == (Role.ASSISTANT, author, channel)
+    assert (answer.author.role, answer.author.name, answer.channel) == (Role.TOOL, author, channel)
+    assert prompt.count(f"<|start|>{author}") == 1
+    assert prompt.endswith(f"<|message|>{said}<|end|><|start|>assistant")
 
 
 def test_control_tokens_of_a_user_are_text() -> None:
