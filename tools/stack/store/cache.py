@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,7 +96,9 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]
         if not _taken(handle):
             if waiting is not None:
                 waiting()
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            # Asked for again and again: Ctrl-C that comes just before a call that blocks would wait for the lock, too.
+            while not _taken(handle):
+                time.sleep(0.05)
         os.utime(handle)  # what has not been used for long is what a full disk loses first
         yield handle
     finally:
