@@ -46,6 +46,11 @@ class Case:
         return self.kernel.needs
 
     @property
+    def seconds(self) -> float:
+        """What it may take."""
+        return self.kernel.seconds
+
+    @property
     def alone(self) -> bool:
         """Whether it must not run beside another such: its weights would fill the memory."""
         problem = self.problem
@@ -59,6 +64,7 @@ class Same:
     name: str
     agreement: Agreement
     needs = ("cpu",)
+    seconds = 600.0
     alone = False
 
 

@@ -21,8 +21,6 @@ from validation.numerics.cases import AnyCase, Case, Same, named
 from validation.numerics.judging import Judgement, judge
 from validation.numerics.kernels.environment import capability, missing
 
-SECONDS = 600.0
-"""What one case may take; FlashInfer compiles a kernel for two minutes when it is first used."""
 _ENDING = 10.0
 """Seconds for a process to end by itself once it has answered."""
 _EACH = 3 * 10**9
@@ -145,12 +143,13 @@ def _apart(context: Any, case: AnyCase) -> Json:
     process = context.Process(target=_child, args=(case.name, theirs), daemon=True)
     process.start()
     theirs.close()
+    patience = case.seconds
     try:
-        if ours.poll(SECONDS):
+        if ours.poll(patience):
             answer = dict(json.loads(ours.recv_bytes()))
             process.join(_ENDING)
             return answer
-        why = f"it took more than {SECONDS:.0f} s"
+        why = f"it took more than {patience:.0f} s"
     except EOFError:
         process.join()
         why = f"its process ended with {_ending(process.exitcode)}"

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,8 +160,8 @@ def test_a_kernel_that_takes_its_process_along_has_failed(
     run: Callable[[object], None], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = case_of("linear", run)
+    case = replace(case, kernel=replace(case.kernel, seconds=0.4 if run is hangs else 60.0))
     monkeypatch.setattr(running, "named", lambda _: (case,))
-    monkeypatch.setattr(running, "SECONDS", 0.4 if run is hangs else 60.0)
     found = running._apart(multiprocessing.get_context("fork"), case)
     assert (found["outcome"], found["why"]) == ("failed", why)
 

@@ -17,10 +17,12 @@ Problem = TypeVar("Problem")
 class Kernel(Generic[Problem]):
     """`needs`: what a machine must have (`cpu`, `avx512_bf16`, `sm90`, `sm121`, …); where it has one of `sm…`, that is enough.
 
-    `lacks` says why it cannot run here, or nothing. `run` computes the output [tokens, …] of a problem.
+    `lacks` says why it cannot run here, or nothing. `run` computes the output [tokens, …] of a problem, in at most `seconds`: what is
+    compiled when it is first used needs many.
     """
 
     name: str
     needs: tuple[str, ...]
     lacks: Callable[[], str]
     run: Callable[[Problem], npt.ArrayLike]
+    seconds: float = 600.0

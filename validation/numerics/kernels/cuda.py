@@ -224,15 +224,23 @@ def _lacks(capabilities: tuple[str, ...], *packages: str) -> Callable[[], str]:
     return lambda: gpu(*capabilities) or missing(*packages)
 
 
-def _experts(name: str, capabilities: tuple[str, ...], backend: str, *packages: str) -> Kernel[Experts]:
-    return Kernel(name, capabilities, _lacks(capabilities, "vllm", *packages), partial(experts, backend))
+_COMPILING = 3600.0
+"""Seconds: FlashInfer compiles its experts for SM90 when they are first used, some 240 units; 16 cores did 59 in ten minutes."""
+
+
+def _experts(name: str, capabilities: tuple[str, ...], backend: str) -> Kernel[Experts]:
+    return Kernel(name, capabilities, _lacks(capabilities, "vllm"), partial(experts, backend))
+
+
+def _compiled(name: str, capabilities: tuple[str, ...], backend: str) -> Kernel[Experts]:
+    return Kernel(name, capabilities, _lacks(capabilities, "vllm", "flashinfer"), partial(experts, backend), _COMPILING)
 
 
 EXPERTS = (
     _experts("marlin", _BOTH, "MARLIN"),
     _experts("triton", _HOPPER, "TRITON"),
-    _experts("flashinfer-cutlass-bf16", _HOPPER, "FLASHINFER_CUTLASS_MXFP4_BF16", "flashinfer"),
-    _experts("flashinfer-cutlass-mxfp8", _SPARK, "FLASHINFER_CUTLASS_MXFP4_MXFP8", "flashinfer"),
+    _compiled("flashinfer-cutlass-bf16", _HOPPER, "FLASHINFER_CUTLASS_MXFP4_BF16"),
+    _compiled("flashinfer-cutlass-mxfp8", _SPARK, "FLASHINFER_CUTLASS_MXFP4_MXFP8"),
 )
 LINEAR = (Kernel("marlin-mxfp4", _BOTH, _lacks(_BOTH, "vllm"), marlin),)
 ATTENTION = (
