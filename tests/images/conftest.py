@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A registry, once a session."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests import system
+from tests.images.registry import Registry, serving
+
+
+@pytest.fixture(scope="session")
+def registry_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    system.demand("docker-registry", "skopeo")
+    with serving(tmp_path_factory.mktemp("registry")) as one:
+        yield one
+
+
+@pytest.fixture
+def registry(registry_server: Registry, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """The registry, and a user who trusts it and is logged in."""
+    for key, value in registry_server.environment.items():
+        monkeypatch.setenv(key, value)
+    return registry_server

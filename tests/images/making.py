@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small images, as OCI layouts."""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.images import layout
+from stack.images.skopeo import digest
+
+CREATED = "2026-11-21T21:40:00Z"
+
+
+def layer(files: Mapping[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return made.getvalue()
+
+
+def manifest(
+    folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes], architecture: str = "amd64"
+) -> layout.Descriptor:
+    """An image of one layer, added to a layout; returns its descriptor."""
+    content = layer(files)
+    config = {
+        "architecture": architecture,
+        "os": "linux",
+        "created": CREATED,
+        "config": {"Labels": dict(labels)},
+        "rootfs": {"type": "layers", "diff_ids": [digest(content)]},
+    }
+    packed = gzip.compress(content, mtime=0)
+    data = layout.encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": layout.MANIFEST,
+            "config": layout.put(folder, layout.encode(config), layout.CONFIG),
+            "layers": [layout.put(folder, packed, "application/vnd.oci.image.layer.v1.tar+gzip")],
+        }
+    )
+    return layout.put(folder, data, layout.MANIFEST)
+
+
+def image(folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes] | None = None) -> str:
+    """A layout with one image; returns its digest."""
+    made = manifest(folder, labels, files or {"usr/bin/serve": b"#!/bin/sh\n"})
+    layout.finish(folder, {"latest": made})
+    return str(made["digest"])
+
+
+def multi(folder: Path, labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """A layout with an index of two platforms' images; returns its digest, and theirs."""
+    made = [
+        {**manifest(folder, labels, {"arch": name.encode()}, name), "platform": {"os": "linux", "architecture": name}}
+        for name in ("amd64", "arm64")
+    ]
+    data = layout.encode({"schemaVersion": 2, "mediaType": layout.INDEX, "manifests": made})
+    whole = layout.put(folder, data, layout.INDEX)
+    layout.finish(folder, {"latest": whole})
+    return str(whole["digest"]), tuple(str(one["digest"]) for one in made)
