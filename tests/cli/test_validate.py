@@ -141,6 +141,8 @@ def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:
         return stack("validate", "quality", "--out", tmp_path / "v.json", *args)
 
     assert "bf16 is not recorded: start a server" in quality().out
+    assert quality("--recipe", "nobody").refused().startswith("unknown recipe 'nobody'")
+    assert "with --url, or a recipe" in quality("--recipe", "cpu-fp32", "--url", "http://127.0.0.1:1", "--as", "bf16").refused()
     for name, noise in (("bf16", 0.0), ("o-fp8", 0.1)):
         with scoring(Scoring(noise=noise)) as url:
             ran = quality("--url", url, "--as", name, "--weights", "tiny")

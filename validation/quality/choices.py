@@ -2,6 +2,7 @@
 """The choices of layers and formats that are measured, by the flag that a server takes for each."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,9 +27,14 @@ class Choice:
         return ("gpu",) if self.name.endswith("-mxfp4") else ()
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of `vllm serve`."""
+        return ("--quantization-config", json.dumps(self.config, separators=(",", ":")))
+
+    @property
     def flag(self) -> str:
-        """The flag of `vllm serve`."""
-        return f"--quantization-config '{json.dumps(self.config, separators=(',', ':'))}'"
+        """The same, for a shell."""
+        return shlex.join(self.arguments)
 
 
 def _choices(form: str) -> tuple[Choice, ...]:

@@ -4,13 +4,16 @@
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.verdict import Case, Outcome
 from stack.store import cache as places
+from stack.store.sources import Progress
 from validation import identity
 from validation.endpoint import Endpoint
 from validation.quality import distance, scores
@@ -24,58 +27,73 @@ LEAST = 50
 """Tokens of the shortest text."""
 
 
+Server = tuple[Endpoint, str]
+"""Where a server is, and its model's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A server to record: `name` is the choice that it was started with, or whatever else it is to be called."""
+    """A server to record: `name` is the choice that it runs with, or whatever else it is to be called; `opened` as long as it is read."""
 
-    server: Endpoint
-    model: str
     name: str
+    opened: Callable[[Progress | None], AbstractContextManager[Server]]
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What is recorded (None: nothing), where records lie, which of them is the reference; and whether there is a GPU here."""
+    """What is recorded, where records lie, which of them is the reference; and whether there is a GPU here."""
 
     folder: Path
     text: str
     stack: Sha256
     reference: str
-    recording: Recording | None = None
+    recordings: Sequence[Recording] = ()
     top: int = scores.TOP
     gpu: bool = False
 
     def __call__(self, job: Job) -> Iterator[Case]:
         """Record, then compare."""
-        if self.recording is not None and job.wants(f"quality/recorded/{self.recording.name}"):
-            yield self._recorded(self.recording, job)
+        for recording in self.recordings:
+            if self._wanted(recording.name, job):
+                yield self._recorded(recording, job)
         known = {file.stem: scores.load(file) for file in sorted(self.folder.glob("*.json"))}
         names = dict.fromkeys([*(choice.name for choice in CHOICES), *known])
         for name in names:
             if name != self.reference and job.wants(f"quality/{name}"):
                 yield self._compared(name, known)
 
+    def _wanted(self, name: str, job: Job) -> bool:
+        """Whether to record: it is asked for itself, or what is asked for is held against it."""
+        if f"quality/recorded/{name}" in job.known:
+            return False
+        asked = name == self.reference or job.wants(f"quality/{name}")
+        return asked or job.wants(f"quality/recorded/{name}")
+
     def _recorded(self, recording: Recording, job: Job) -> Case:
         name, began = f"quality/recorded/{recording.name}", time.monotonic()
-        pieces = list(scores.pieces(self.text))
-        found: list[Place] = []
-        stack = identity.case(name, recording.server.version(), self.stack)
-        if stack.outcome is Outcome.FAILED:
-            return stack
         try:
-            for number, piece in enumerate(pieces):
-                job.step("reading the text", number, len(pieces))
-                found += scores.score(recording.server, recording.model, piece, self.top)
-            if len(found) < LEAST:
-                raise UnscoredError(f"the text has {len(found)} tokens, fewer than {LEAST} say nothing")
-        except UnscoredError as refused:
+            with recording.opened(job.tell) as (server, model):
+                stack = identity.case(name, server.version(), self.stack)
+                if stack.outcome is Outcome.FAILED:
+                    return stack
+                found = self._read(server, model, job)
+        except (UnscoredError, StackError) as refused:  # a server that does not start leaves the others theirs
             return Case(name, Outcome.FAILED, str(refused), seconds=time.monotonic() - began)
-        here = recording.server.here
-        one = Scores(recording.name, recording.model, self.stack, scores.digest(self.text), self.top, here, tuple(found))
+        one = Scores(recording.name, model, self.stack, scores.digest(self.text), self.top, server.here, tuple(found))
         self.folder.mkdir(parents=True, exist_ok=True)
         places.put(self.folder / f"{recording.name}.json", scores.write(one))
         measured = {"tokens": len(found), "perplexity": perplexity(found)} | dict(stack.measured)
         return Case(name, Outcome.PASSED, needs=_needs(one), measured=measured, seconds=time.monotonic() - began)
+
+    def _read(self, server: Endpoint, model: str, job: Job) -> list[Place]:
+        pieces = list(scores.pieces(self.text))
+        found: list[Place] = []
+        for number, piece in enumerate(pieces):
+            job.step("reading the text", number, len(pieces))
+            found += scores.score(server, model, piece, self.top)
+        if len(found) < LEAST:
+            raise UnscoredError(f"the text has {len(found)} tokens, fewer than {LEAST} say nothing")
+        return found
 
     def _compared(self, name: str, known: Mapping[str, Scores]) -> Case:
         began = time.monotonic()

