@@ -101,18 +101,19 @@ def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None
 
 
 def _admitted(file: Path, stack: Sha256, signers: Path | None) -> Verdict:
-    one = verdict.load(file)
+    data = verdict.bytes_of(file)
+    one = verdict.read(data, str(file))
     if one.stack != stack:
         raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {stack[:12]}", "validate this one")
     if not one.whole:
         raise StackError(f"{file} is of a run that did not come to its end", "finish it with --resume")
     if signers is not None:
-        signing.verify(file, signers)
+        signing.verify(file, data, signers)
     return one
 
 
 def _contradictions(one: Verdict) -> Iterator[str]:
-    """What failed, and what says that it passed on a GPU that the machine does not have."""
+    """What failed, what says that it passed on a GPU that the machine does not have, or by numbers by which it did not."""
     here = {f"sm{gpu.capability.replace('.', '')}" for gpu in one.machine.gpus}
     for case in one.cases:
         if case.outcome is Outcome.FAILED:
@@ -120,6 +121,8 @@ def _contradictions(one: Verdict) -> Iterator[str]:
         gpus = _gpus(case)
         if case.outcome is Outcome.PASSED and gpus and not gpus & here:
             yield f"{case.name} passed without the {' or '.join(sorted(gpus))} that it needs"
+        if case.outcome is Outcome.PASSED and _by_margins(case) and min(case.margins.values(), default=0) < 1:
+            yield f"{case.name} passed, but its margins do not say so: each has to be there, and at least 1"
 
 
 def _count(wanted: Wanted, verdicts: Sequence[Verdict]) -> Count:
@@ -143,6 +146,11 @@ def _can(gate: Gate, case: Case) -> bool:
 
 def _gpus(case: Case) -> set[str]:
     return {need for need in case.needs if re.fullmatch(r"sm\d+", need)}
+
+
+def _by_margins(case: Case) -> bool:
+    """Whether a case passes by how far the kernel, and the wrong outputs, are on their sides of a bar; what compiles has none."""
+    return case.suite == "kernels" and not case.name.startswith("kernels/compile/")
 
 
 def _said(wanted: Wanted) -> str:

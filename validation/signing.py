@@ -34,14 +34,14 @@ def sign(file: Path, key: Path) -> Path:
     return place(file)
 
 
-def verify(file: Path, signers: Path) -> str:
-    """Who signed a file, of those whom `signers` allows.
+def verify(file: Path, data: bytes, signers: Path) -> str:
+    """Who signed `data`, which `file` had when it was read, of those whom `signers` allows.
 
     Raises:
         StackError: it is not signed, not by them, or has changed since; or ssh-keygen is missing.
 
     """
-    data, signature = file.read_bytes(), place(file)
+    signature = place(file)
     if not signature.is_file():
         raise StackError(f"{file} is not signed", f"sign it: stack verdict sign {file.name} --key KEY")
     arguments = ("-f", str(signers), "-s", str(signature))
@@ -51,7 +51,9 @@ def verify(file: Path, signers: Path) -> str:
         raise StackError(f"{file} is signed by nobody in {signers}", "have one of them sign it")
     done = _ssh_keygen(data, "-Y", "verify", "-n", NAMESPACE, "-I", names[0], *arguments)
     if done.returncode:
-        raise StackError(f"the signature of {file} does not hold: {_said(done)}", "have it signed again")
+        # OpenSSH finds the first name of a key, which may be allowed to sign something else only.
+        remedy = f"have it signed again, or give its key one name in {signers}"
+        raise StackError(f"the signature of {file} does not hold: {_said(done)}", remedy)
     return names[0]
 
 

@@ -2,6 +2,7 @@
 """Running a suite: which of its cases are asked for, which are known already, and the verdict that grows with each."""
 
 import platform
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -69,7 +70,7 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
     verdict = _begun(carried, subject)
     known = _known(verdict, asked.out) if asked.resume else {}
     cases = dict(known)
-    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    _look_at(asked.out)
     for case in suite(Job(asked.only, MappingProxyType(known), asked.tell)):
         if case.name in cases:
             raise StackError(f"the case {case.name} ran twice", "this is a defect of the suite, please report it")
@@ -81,6 +82,23 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
     verdict = replace(verdict, cases=tuple(cases.values()), whole=True)
     places.put(asked.out, write(verdict))
     return verdict
+
+
+def _look_at(out: Path) -> None:
+    """Find out before anything runs whether a verdict can be written there.
+
+    Raises:
+        StackError: it cannot.
+
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(prefix=f".{out.name}.", suffix=places.PART, dir=out.parent):
+            pass
+    except OSError as failed:
+        raise StackError(f"no verdict can be written to {out} ({failed.strerror})", "name another file with --out") from failed
+    if out.exists() and not out.is_file():
+        raise StackError(f"{out} is no file, but something else", "name a file with --out")
 
 
 def _begun(carried: Stack, subject: Subject) -> Verdict:

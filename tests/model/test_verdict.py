@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stack.model import verdict
@@ -113,6 +114,17 @@ FORMS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "text as margin": (lambda content: content["cases"][0]["margins"].update(good="far"), "cases[0].margins.good is 'far'"),
     "steering": (lambda content: content["cases"][1].update(why="\x1b[2J"), "cases[1].why is '\\x1b[2J'"),
     "steering in eight bits": (lambda content: content["machine"].update(cpu="\x9b2J"), "machine.cpu is '\\x9b2J'"),
+    "steering of the direction": (
+        lambda content: content["cases"][1].update(why="a \u202e b"),
+        "cases[1].why is 'a \\u202e b'",
+    ),
+    "half a surrogate pair": (lambda content: content["machine"].update(cpu="\ud800"), "machine.cpu is '\\ud800'"),
+    "steering flag": (lambda content: content["machine"].update(flags=["\x1b[2J"]), "machine.flags has '\\x1b[2J'"),
+    "steering pin": (
+        lambda content: content["stack"]["pins"].update({"\x1b": content["stack"]["pins"]["vllm"]}),
+        "stack.pins.'\\x1b' is an odd name",
+    ),
+    "time in other digits": (lambda content: content.update(made="\u0662026-11-21T21:40:00Z"), "made is "),
     "odd label": (lambda content: content["versions"].update({"\x1b": "1"}), "is an odd name"),
     "time": (lambda content: content.update(made="yesterday"), "made is 'yesterday'"),
     "weights": (lambda content: content.update(weights="heavy"), "weights is 'heavy'"),
@@ -173,7 +185,12 @@ def test_no_byte_can_change_what_it_says(place: int, byte: int) -> None:
 NUMBERS = st.floats() | st.integers(-(10**9), 10**9)
 
 
-@given(st.text(), st.text() | NUMBERS, st.floats(0, 1e9))
+# Half a surrogate pair, too: JSON can spell one, and a server's answer stands in a failure.
+TEXTS = st.text(st.characters())
+
+
+@given(TEXTS, TEXTS | NUMBERS, st.floats(0, 1e9))
+@example("\ud800 \u202e", "a\tb\u2028\udfff", 0.0)
 def test_whatever_a_case_has_measured_can_be_read_again(why: str, value: str | float, seconds: float) -> None:
     case = Case("serve/x", Outcome.FAILED, f"because {why}", measured={"it": value}, seconds=seconds)
     [again] = read(write(replace(VERDICT, cases=(case,))), "v.json").cases
@@ -185,6 +202,19 @@ def test_whatever_a_case_has_measured_can_be_read_again(why: str, value: str | f
     assert again.seconds == pytest.approx(seconds, abs=1e-3)
     if why.isascii() and why.isprintable():
         assert again.why == case.why
+
+
+def test_many_flags_are_read_at_once() -> None:
+    flags = [f"f{place}" for place in range(200_000)]
+    began = time.monotonic()
+    read(forged(lambda content: content["machine"].update(flags=flags)), "v.json")
+    assert time.monotonic() - began < 20  # each held against each other takes hours
+
+
+def test_an_error_is_a_line_that_can_be_read() -> None:
+    with pytest.raises(StackError) as refused:
+        read(forged(lambda content: content["cases"][0].update(outcome="a" * 10**6)), "v.json")
+    assert len(str(refused.value)) < 500
 
 
 def test_a_verdict_that_could_not_be_read_is_not_written() -> None:

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import subprocess
 import sys
 import time
@@ -77,3 +78,11 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) 
     (tmp_path / "file").write_text("")
     with pytest.raises(StackError, match=r"cannot write .*file/x.*STACK_CACHE"), cache.lock(tmp_path / "file/x/y"):
         pass
+
+
+def test_a_file_does_not_take_the_place_of_something_else(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(FileExistsError, match="is no file, but something else"):
+        cache.put(tmp_path / "fifo", b"new")
+    assert (tmp_path / "fifo").is_fifo()
+    assert [one.name for one in tmp_path.iterdir()] == ["fifo"]

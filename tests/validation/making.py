@@ -14,7 +14,7 @@ SPARK = replace(CPU, gpus=(Gpu("NVIDIA GB10", "12.1", None, "590.48.01"),), cuda
 
 
 def passed(name: str, *needs: str, **measured: float | str) -> Case:
-    return Case(name, Outcome.PASSED, needs=needs, measured=measured)
+    return Case(name, Outcome.PASSED, needs=needs, measured=measured, margins={"good": 2.5})
 
 
 def failed(name: str, *needs: str) -> Case:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from stack.model.verdict import Verdict, Weights
+from stack.model.verdict import Verdict, Weights, write
 from validation import gates, signing
 
 from .making import CPU, SPARK, STACK, failed, file, not_run, passed, verdict
@@ -91,6 +92,17 @@ def test_only_what_the_gate_wants_counts(toml: Path) -> None:
 def test_a_gpu_that_is_not_there_passes_nothing(toml: Path) -> None:
     claimed = verdict(*GOOD, passed("kernels/near", "sm121"), machine=CPU)
     assert problems(toml, claimed) == ("0.json: kernels/near passed without the sm121 that it needs",)
+
+
+@pytest.mark.parametrize(
+    "margins", [{}, {"good": 0.9, "nearest wrong output": 2.0}, {"good": 3.0, "nearest wrong output": 0.5}]
+)
+def test_a_kernel_that_passed_has_margins_that_say_so(toml: Path, margins: dict[str, float]) -> None:
+    claimed = replace(passed("kernels/one"), margins=margins)
+    said = "0.json: kernels/one passed, but its margins do not say so: each has to be there, and at least 1"
+    assert problems(toml, verdict(claimed, *GOOD[1:])) == (said,)
+    compiles = replace(passed("kernels/compile/mine"), margins={})
+    assert problems(toml, verdict(*GOOD, compiles)) == ()
 
 
 def test_of_several_gpus_one_is_enough(toml: Path) -> None:
@@ -180,7 +192,7 @@ def test_a_signature_is_asked_for_where_signers_are_named(toml: Path) -> None:
     assert first().startswith("v.json is signed by nobody in allowed_signers")
     signature = signing.sign(path, ours)
     assert first() == ""
-    assert signing.verify(path, signers) == "ada@example.org"
+    assert signing.verify(path, path.read_bytes(), signers) == "ada@example.org"
     # The signature of another verdict, one for another purpose, and a broken one.
     file(toml.parent, "v.json", verdict(*GOOD, passed("kernels/more")))
     assert first().startswith("the signature of v.json does not hold")
@@ -189,6 +201,31 @@ def test_a_signature_is_asked_for_where_signers_are_named(toml: Path) -> None:
     assert first() != ""
     signature.write_text("nothing of the kind")
     assert first() != ""
+
+
+def test_a_key_for_something_else_says_what_to_mend(toml: Path) -> None:
+    ours, signers = key(toml.parent, "ours"), toml.parent / "allowed_signers"
+    public = ours.with_suffix(".pub").read_text()
+    signers.write_text(f'ada@example.org namespaces="git" {public}bob@example.org namespaces="{signing.NAMESPACE}" {public}')
+    path = file(toml.parent, "v.json", verdict(*GOOD))
+    signing.sign(path, ours)
+    (found,) = (one for one in gates.judge(gates.load(toml, "cpu"), STACK, [path], signers).problems if "signature" in one)
+    assert 'not permitted for use in signature namespace "stack-verdict"' in found
+    assert found.endswith(f"or give its key one name in {signers}")
+    signers.write_text(signers.read_text().replace("bob", "ada"))
+    assert gates.judge(gates.load(toml, "cpu"), STACK, [path], signers).problems == ()
+
+
+def test_what_is_judged_is_what_was_signed(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is another each time it is read must not show the signature one, and the gate the other."""
+    ours, signers = key(toml.parent, "ours"), toml.parent / "allowed_signers"
+    signers.write_text(f"ada@example.org {ours.with_suffix('.pub').read_text()}")
+    path = file(toml.parent, "v.json", verdict(failed("kernels/one")))
+    signing.sign(path, ours)
+    signed, gate = path.read_bytes(), gates.load(toml, "cpu")
+    path.write_bytes(write(verdict(*GOOD)))
+    monkeypatch.setattr(Path, "read_bytes", lambda _: signed)
+    assert gates.judge(gate, STACK, [path], signers).problems[0].startswith("the signature of")
 
 
 def test_a_key_that_is_none_is_one_line(toml: Path) -> None:

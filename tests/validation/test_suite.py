@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -96,3 +97,19 @@ def test_a_case_that_comes_twice_is_a_defect(carried: Stack, tmp_path: Path) -> 
     case = Case("kernels/one", Outcome.PASSED)
     with pytest.raises(StackError, match="kernels/one ran twice"):
         run(carried, lambda job: [case, replace(case)], Subject(), Asked(tmp_path / "v.json"))
+
+
+def test_a_place_for_no_file_is_found_out_before_anything_runs(carried: Stack, tmp_path: Path) -> None:
+    (tmp_path / "a-file").touch()
+    os.mkfifo(tmp_path / "fifo")
+    for out, said in (
+        (tmp_path / "a-file/v.json", "no verdict can be written to .*a-file/v.json .*: name another file with --out"),
+        (tmp_path / ("n" * 300), "File name too long"),
+        (tmp_path / "fifo", "fifo is no file, but something else"),
+        (tmp_path, "is no file, but something else"),
+    ):
+        suite = Counting()
+        with pytest.raises(StackError, match=said):
+            run(carried, suite, Subject(), Asked(out))
+        assert suite.ran == []
+    assert (tmp_path / "fifo").is_fifo()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def outcome(case: AnyCase) -> Json:
 def _held(case: Case) -> Json:
     if lacking := case.kernel.lacks():
         return {"outcome": "not-run", "why": lacking}
-    output = case.kernel.run(case.problem)
+    # A problem of its own: what a kernel writes over its inputs must not become what it is held against.
+    output = case.kernel.run(replace(case.problem))
     judgement = judge(output, case.problem.truth(), case.bar)
     return _judged(judgement, case.bar, {"reduced": case.reduced} if case.reduced else {})
 

@@ -65,6 +65,28 @@ def test_a_kernel_with_this_fault_fails(problem: str, mutant: str) -> None:
     assert "as far from the reference as allowed" in found["why"]
 
 
+def scales_its_input(layer: Linear) -> np.ndarray:
+    layer.x[:] *= 1.5
+    return layer.truth().reference
+
+
+def sorts_its_route(layer: Experts) -> np.ndarray:
+    layer.route[0].sort(axis=1)
+    return layer.truth().reference
+
+
+def forgets_its_sinks(one: Attention) -> np.ndarray:
+    one.sinks[:] = 0
+    return one.truth().reference
+
+
+@pytest.mark.parametrize(
+    ("problem", "run"), [("linear", scales_its_input), ("experts", sorts_its_route), ("attention", forgets_its_sinks)]
+)
+def test_a_kernel_that_writes_over_its_inputs_is_held_against_what_they_were(problem: str, run: Callable[[Any], Any]) -> None:
+    assert running.outcome(case_of(problem, run))["outcome"] == "failed"
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_bar_that_lets_a_wrong_output_through_fails_the_case(problem: str) -> None:
     found = running.outcome(case_of(problem, lambda _: TRUTHS[problem].reference, bar=1.1))

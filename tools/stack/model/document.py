@@ -5,11 +5,15 @@ import difflib
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stack.model.errors import StackError
+
+_LONGEST = 200
+"""Characters of a value that an error shows."""
 
 
 def read_text(path: Path) -> str:
@@ -67,7 +71,7 @@ class Table:
         """
         value = self._required(key)
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise self.error(key, f"is {value!r}", f"it has to be {meaning}")
+            raise self.error(key, f"is {_shown(value)}", f"it has to be {meaning}")
         return value
 
     def optional_text(self, key: str, *, pattern: str = r"(?s).*\S.*", meaning: str = "text") -> str | None:
@@ -94,7 +98,7 @@ class Table:
         value = self._required(key)
         # Written so that NaN is refused, too.
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-            raise self.error(key, f"is {value!r:.60}", "it has to be a number")
+            raise self.error(key, f"is {_shown(value)}", "it has to be a number")
         return value
 
     def numbers(self, key: str) -> tuple[float, ...]:
@@ -119,7 +123,7 @@ class Table:
         """
         value = self.number(key)
         if not isinstance(value, int) or value < 0:
-            raise self.error(key, f"is {value!r}", "it has to be a whole number from 0")
+            raise self.error(key, f"is {_shown(value)}", "it has to be a whole number from 0")
         return value
 
     def flag(self, key: str) -> bool:
@@ -131,7 +135,7 @@ class Table:
         """
         value = self._required(key)
         if not isinstance(value, bool):
-            raise self.error(key, f"is {value!r}", "it has to be true or false")
+            raise self.error(key, f"is {_shown(value)}", "it has to be true or false")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -144,10 +148,10 @@ class Table:
         self._asked.add(key)
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self.error(key, f"is {value!r}", "it has to be a list of strings")
-        twice = sorted({item for item in value if value.count(item) > 1})
-        if twice:
-            raise self.error(key, f"names {twice[0]!r} twice", "name it once")
+            raise self.error(key, f"is {_shown(value)}", "it has to be a list of strings")
+        twice = next((item for item, count in Counter(value).items() if count > 1), None)
+        if twice is not None:
+            raise self.error(key, f"names {twice!r} twice", "name it once")
         return tuple(value)
 
     def table(self, key: str) -> "Table":
@@ -174,7 +178,7 @@ class Table:
         self._asked.add(key)
         value = self._values.get(key, [])
         if not isinstance(value, list):
-            raise self.error(key, f"is {value!r}", "it has to be an array of tables")
+            raise self.error(key, f"is {_shown(value)}", "it has to be an array of tables")
         return tuple(self._as_table(f"{key}[{place}]", item) for place, item in enumerate(value))
 
     def __iter__(self) -> Iterator[str]:
@@ -205,8 +209,14 @@ class Table:
 
     def _as_table(self, key: str, value: Any) -> "Table":
         if not isinstance(value, Mapping):
-            raise self.error(key, f"is {value!r}", "it has to be a table")
+            raise self.error(key, f"is {_shown(value)}", "it has to be a table")
         return Table(value, file=self._file, key=self._path(key))
+
+
+def _shown(value: object) -> str:
+    """A value in an error: as much of it as a line takes."""
+    said = repr(value)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
 
 
 def find_cycle(edges: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

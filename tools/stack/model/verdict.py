@@ -29,11 +29,13 @@ NAME = r"[a-z][a-z0-9-]*(/[A-Za-z0-9][A-Za-z0-9._+=,:@*-]*)+"
 _NEEDS = r"[a-z][a-z0-9_-]*"
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9 ._+=@/|()-]*"
 _SHA256 = r"[0-9a-f]{64}"
-_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-# Texts come from servers and other machines and are shown on terminals: nothing in them may steer one.
-_LINE = r"[^\x00-\x1f\x7f-\x9f]*"
-_WORDS = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*"
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+# Texts come from servers and other machines and are shown on terminals: nothing in them may steer one. Beside control characters
+# these are the separators of lines, what turns the direction of writing, and halves of surrogate pairs, which no file can hold.
+_ODD = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_LINE = rf"[^\t\n{_ODD}]*"
+_WORDS = rf"[^{_ODD}]*"
+_STEERING = re.compile(rf"[{_ODD}]")
 
 
 class Outcome(StrEnum):
@@ -148,12 +150,21 @@ def load(path: Path) -> Verdict:
         StackError: it cannot be read, is no verdict of this schema, or is not as it was written.
 
     """
+    return read(bytes_of(path), str(path))
+
+
+def bytes_of(path: Path) -> bytes:
+    """The bytes of a verdict's file, of one too large only so many that `read` refuses it.
+
+    Raises:
+        StackError: it cannot be read.
+
+    """
     try:
         with path.open("rb") as file:
-            data = file.read(LIMIT + 1)
+            return file.read(LIMIT + 1)
     except OSError as failed:
         raise StackError(f"{path} cannot be read ({failed.strerror})", "name a verdict's file") from failed
-    return read(data, str(path))
 
 
 def read(data: bytes, where: str) -> Verdict:
@@ -237,7 +248,7 @@ def case(table: Table) -> Case:
 def case_json(one: Case) -> dict[str, Any]:
     """The JSON form of a case; `case` reads it.
 
-    Control characters, such as the colours of a log, become question marks; a number that is none becomes its name.
+    What would steer a terminal, such as the colours of a log, becomes question marks; a number that is none becomes its name.
     """
     return {
         "name": one.name,
@@ -253,7 +264,7 @@ def case_json(one: Case) -> dict[str, Any]:
 
 def _measure(value: float | str) -> float | str:
     if isinstance(value, str):
-        return _STEERING.sub("?", " ".join(value.splitlines()))
+        return _STEERING.sub("?", " ".join(re.split(r"[\t\n\r]+", value)))
     return value if math.isfinite(value) else str(value)
 
 
@@ -301,7 +312,7 @@ def _machine(table: Table) -> Machine:
         cpu=_line(table, "cpu"),
         cores=table.whole("cores"),
         memory=table.whole("memory"),
-        flags=table.texts("flags"),
+        flags=_flags(table),
         gpus=tuple(_gpu(one) for one in table.tables("gpus")),
         cuda=_line(table, "cuda") if table.given("cuda") else None,
     )
@@ -309,8 +320,15 @@ def _machine(table: Table) -> Machine:
     return machine
 
 
+def _flags(table: Table) -> tuple[str, ...]:
+    flags = table.texts("flags")
+    if odd := next((flag for flag in flags if not re.fullmatch(_LINE, flag)), None):
+        raise table.error("flags", f"has {odd!r:.60}", "they are words")
+    return flags
+
+
 def _gpu(table: Table) -> Gpu:
-    capability = table.text("capability", pattern=r"\d+\.\d+", meaning="a compute capability such as 12.1")
+    capability = table.text("capability", pattern=r"[0-9]+\.[0-9]+", meaning="a compute capability such as 12.1")
     memory = table.whole("memory") if table.given("memory") else None
     gpu = Gpu(_line(table, "name"), capability, memory, _line(table, "driver"))
     table.finish()
@@ -322,7 +340,7 @@ def _pins(table: Table) -> Mapping[str, Pinned]:
     for name in table:
         one = table.table(name)
         commit = one.text("commit", pattern=r"[0-9a-f]{7,40}", meaning="a commit")
-        found[name] = Pinned(commit, _line(one, "tag") if one.given("tag") else None)
+        found[_label(table, name)] = Pinned(commit, _line(one, "tag") if one.given("tag") else None)
         one.finish()
     return MappingProxyType(found)
 
@@ -353,7 +371,7 @@ def _measured(table: Table) -> Mapping[str, float | str]:
 
 def _label(table: Table, key: str) -> str:
     if not re.fullmatch(_LABEL, key):
-        raise table.error(repr(key), "is an odd name", "use letters, digits and blanks")
+        raise table.error(f"{key!r:.60}", "is an odd name", "use letters, digits and blanks")
     return key
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where downloaded and imported sources live, and the lock that keeps two processes apart."""
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -142,9 +143,12 @@ def appearing(target: Path, rights: int = 0o644) -> Iterator[IO[bytes]]:
     """A file to write, beside its place: it appears there when the block ends well, whole and on disk; else it never does.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or something else than a file is in its place.
 
     """
+    # Root may put a file in the place of anything but a folder, of /dev/null, too.
+    if target.exists() and not target.is_file():
+        raise FileExistsError(errno.EEXIST, "is no file, but something else", str(target))
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
     part = Path(name)
     try:
