@@ -19,6 +19,7 @@ from stack.cli import (
     compile_check,
     fetch,
     forecast,
+    image,
     lint,
     pins,
     prove,
@@ -79,6 +80,7 @@ VERBS = (
     wheel,
     validate,
     verdict,
+    image,
     undo,
     cache,
 )

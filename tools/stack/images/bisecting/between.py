@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stacks between two: first the good one's patches on one release after the other, then patch by patch the bad one's."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import tomlkit
+
+from stack.carry import ladder
+from stack.carry.bases import Place, Stores
+from stack.carry.rebase import Conclusion, Request, conclude, rebase
+from stack.model import pins, series
+from stack.model import stack as stacks
+from stack.model.errors import StackError
+from stack.model.series import PatchRef
+from stack.model.stack import FILE, FOLDER, Stack
+
+Make = Callable[[Path], None]
+_One = TypeVar("_One")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stack on the way: what it changes against the one before, and what makes it in a folder that is not there yet.
+
+    `make` raises StackError where there is no such stack: patches conflict.
+    """
+
+    change: str
+    make: Make
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """All steps from the good stack, which is none of them, to the bad one, which is the last; `pins` of them move pins."""
+
+    steps: tuple[Step, ...]
+    pins: int
+
+
+def way(good: Stack, bad: Stack, place: Place, work: Path) -> Way:
+    """The way from one stack to the other; `work` is a folder for what has to be carried to find it.
+
+    Raises:
+        StackError: a source cannot be had, or the stacks are of different upstreams.
+
+    """
+    if set(good.pins.names()) != set(bad.pins.names()):
+        raise StackError(
+            f"the good stack is of {', '.join(good.pins.names())}, the bad one of {', '.join(bad.pins.names())}",
+            "only stacks of the same upstreams can be halved",
+        )
+    steps: list[Step] = []
+    now = good
+    try:
+        for upstream in good.pins.names():
+            moves = tuple(_moves(now, bad, upstream, place))
+            steps += [Step(f"{upstream} {tag}", partial(_moved, now, upstream, tag, place)) for tag in moves]
+            if moves:
+                now = _made(steps[-1], work / upstream)
+        if now.pins != bad.pins:
+            steps.append(Step(_rest(now, bad), partial(_with_pins, now, bad)))
+            now = _made(steps[-1], work / "pins")
+    except StackError as stuck:
+        # The good patches go no further: what comes after cannot be told apart.
+        whole = Step(f"{stuck.problem}: the remaining pins and all patches at once", partial(_copy, bad))
+        return Way((*steps, whole), len(steps))
+    return Way((*steps, *_patches(now, bad)), len(steps))
+
+
+def _made(step: Step, folder: Path) -> Stack:
+    step.make(folder)
+    return stacks.load(folder)
+
+
+def _moves(now: Stack, bad: Stack, upstream: str, place: Place) -> Iterator[str]:
+    """The releases of an upstream on the way, the bad one's last."""
+    old, new = now.pins.get(upstream), bad.pins.get(upstream)
+    if old.within is not None or old.tag == new.tag or old.tag is None or new.tag is None:
+        return
+    with Stores(now, place) as stores:
+        tags = stores.tags(upstream)
+    yield from ladder.between(tags, old.tag, new.tag) or reversed(ladder.between(tags, new.tag, old.tag))
+    yield new.tag
+
+
+def _moved(now: Stack, upstream: str, tag: str, place: Place, folder: Path) -> None:
+    """The stack carried to a release, with what that release requires."""
+    _copy(now, folder)
+    with Stores(stacks.load(folder), place) as stores:
+        work = rebase(stores, Request(upstream, tag, with_required=True))
+        ended = conclude(work, allow_mismatch=True, allow_drift=True)
+    if ended not in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
+        _, row = work.open[0]
+        raise StackError(
+            f"{row.patch.ref.path} does not go to {upstream} {tag}", "it needs a person: `stack rebase --workspace`"
+        )
+
+
+def _copy(one: Stack, folder: Path) -> None:
+    """What makes a stack, and nothing else of its folder."""
+    shutil.copytree(one.root / FOLDER, folder / FOLDER)
+    shutil.copyfile(one.root / pins.FILE, folder / pins.FILE)
+
+
+def _with_pins(now: Stack, bad: Stack, folder: Path) -> None:
+    _copy(now, folder)
+    shutil.copyfile(bad.root / pins.FILE, folder / pins.FILE)
+
+
+def _rest(now: Stack, bad: Stack) -> str:
+    """What still differs between the pins when all releases are the same."""
+    upstreams = [name for name in now.pins.names() if now.pins.get(name) != bad.pins.get(name)]
+    return f"pins of {', '.join([*upstreams, *(['the base image'] if now.pins.base != bad.pins.base else [])])}"
+
+
+def _patches(old: Stack, new: Stack) -> Iterator[Step]:
+    """One step a patch that is not the same, in the order in which they apply."""
+    order = [(name, _merged(_refs(old, name), _refs(new, name))) for name in _merged(_names(old), _names(new))]
+    refs = [ref for _, inside in order for ref in inside]
+    differing = [ref for ref in refs if _raw(old, ref) != _raw(new, ref)]
+    for number, ref in enumerate(differing, 1):
+        later = differing[number:]
+        chosen = {one: raw for one in refs if (raw := _raw(old if one in later else new, one)) is not None}
+        make = partial(_written, old, new, chosen, tuple(name for name, _ in order)) if later else partial(_copy, new)
+        yield Step(f"{ref.path} {_kind(old, new, ref)}", make)
+    if not differing and [*old.patches] != [*new.patches]:
+        yield Step("the order of the patches", partial(_copy, new))
+
+
+def _kind(old: Stack, new: Stack, ref: PatchRef) -> str:
+    if ref not in old.patches:
+        return "added"
+    return "changed" if ref in new.patches else "dropped"
+
+
+def _raw(one: Stack, ref: PatchRef) -> bytes | None:
+    return one.patches[ref].raw if ref in one.patches else None
+
+
+def _names(one: Stack) -> list[str]:
+    return [each.name for each in one.series]
+
+
+def _refs(one: Stack, name: str) -> list[PatchRef]:
+    return [ref for each in one.series if each.name == name for ref in each.patches]
+
+
+def _merged(old: Sequence[_One], new: Sequence[_One]) -> list[_One]:
+    """All of both: the new order, and what is in the old one only behind what it followed there."""
+    merged = list(new)
+    for place, one in enumerate(old):
+        if one not in merged:
+            merged.insert(merged.index(old[place - 1]) + 1 if place else 0, one)
+    return merged
+
+
+def _written(old: Stack, new: Stack, chosen: Mapping[PatchRef, bytes], names: Sequence[str], folder: Path) -> None:
+    """A stack on the new pins with these patches."""
+    folder.mkdir()
+    shutil.copyfile(new.root / pins.FILE, folder / pins.FILE)
+    kept: list[str] = []
+    for name in names:
+        refs = tuple(ref for ref in chosen if ref.series == name)
+        if not refs and name not in _names(new):
+            continue
+        kept.append(name)
+        source = new if name in _names(new) else old
+        text = (source.root / FOLDER / name / series.FILE).read_text(encoding="utf-8")
+        target = folder / FOLDER / name / series.FILE
+        target.parent.mkdir(parents=True)
+        target.write_text(series.edited(text, refs), encoding="utf-8")
+    for ref, raw in chosen.items():
+        place = folder / FOLDER / ref.path
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(raw)
+    order = tomlkit.parse((new.root / FOLDER / FILE).read_text(encoding="utf-8"))
+    order["series"] = kept
+    (folder / FOLDER / FILE).write_text(tomlkit.dumps(order), encoding="utf-8")
