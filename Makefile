@@ -46,6 +46,7 @@ quick: $(VENV)/stamp lint types
 lint: $(VENV)/stamp
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
+	@said=$$($(BIN)/lint-imports --no-logo --no-cache) || { echo "$$said"; exit 1; }
 
 types: $(VENV)/stamp
 	@$(BIN)/mypy
