@@ -314,5 +314,5 @@ def test_cache(stack: Stack, world: World) -> None:
     assert place.exists()
     assert "0.2 MB removed" in stack("cache", "prune").out
     assert not place.exists()
-    assert parsed(stack("cache", "prune", "--json")) == {"dry_run": False, "removed": []}
+    assert parsed(stack("cache", "prune", "--json")) == {"dry_run": False, "removed": [], "stuck": []}
     assert stack("cache", "prune", "--older-than", "0").code == 2

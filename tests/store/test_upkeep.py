@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
 import os
 import subprocess
 import sys
@@ -52,12 +53,34 @@ def test_what_has_a_lock_beside_it_is_one_entry(tmp_path: Path, held: dict[str, 
     assert found[held["new"]].used == pytest.approx(NOW - 3 * DAY, abs=1)
 
 
+def stuck(error: OSError) -> None:
+    raise error
+
+
+def test_what_cannot_be_removed_is_told_and_the_rest_goes(
+    tmp_path: Path, held: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = upkeep._delete
+
+    def busy(path: Path) -> None:
+        if path.name.startswith(held["old"].name):
+            raise OSError(errno.EBUSY, "Device or resource busy", str(path))
+        delete(path)
+
+    monkeypatch.setattr(upkeep, "_delete", busy)
+    told: list[OSError] = []
+    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY, told.append)
+    assert {entry.path for entry in gone} == {held["deep"]}
+    assert [error.strerror for error in told] == ["Device or resource busy"]
+    assert held["old"].exists()
+
+
 def test_a_cache_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert upkeep.entries(tmp_path / "none") == ()
 
 
 def test_what_was_not_used_for_long_goes_and_the_rest_stays(tmp_path: Path, held: dict[str, Path]) -> None:
-    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY)
+    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY, stuck)
     assert {entry.path for entry in gone} == {held["old"], held["deep"]}
     assert [path.exists() for path in held.values()] == [False, True, False, True]
     assert not list(tmp_path.rglob("*.part"))
@@ -67,14 +90,14 @@ def test_using_it_keeps_it(tmp_path: Path, held: dict[str, Path]) -> None:
     listed = upkeep.entries(tmp_path)
     with cache.lock(held["old"]):
         pass
-    assert {entry.path for entry in upkeep.prune(listed, NOW - 30 * DAY)} == {held["deep"]}
+    assert {entry.path for entry in upkeep.prune(listed, NOW - 30 * DAY, stuck)} == {held["deep"]}
     assert held["old"].exists()
 
 
 def test_what_is_in_use_stays(tmp_path: Path, held: dict[str, Path]) -> None:
     with hold(held["old"], 5) as process:
         os.utime(cache_lock(held["old"]), (NOW - 40 * DAY,) * 2)  # held since then
-        assert {entry.path for entry in upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY)} == {held["deep"]}
+        assert {entry.path for entry in upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY, stuck)} == {held["deep"]}
         process.kill()
     assert held["old"].exists()
 
@@ -89,7 +112,7 @@ def test_what_a_killed_run_left_half_goes(tmp_path: Path) -> None:
     fresh.write_bytes(b"being written")
     for path in (file, tmp_path / "trees/half.part"):
         os.utime(path, (NOW - 2 * DAY,) * 2)
-    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - DAY)
+    gone = upkeep.prune(upkeep.entries(tmp_path), NOW - DAY, stuck)
     assert {entry.path for entry in gone} == {file, tmp_path / "trees/half.part"}
     assert fresh.exists() and not file.exists() and not (tmp_path / "trees/half.part").exists()
 
@@ -102,7 +125,7 @@ def test_what_is_not_the_caches_stays(tmp_path: Path) -> None:
         path.write_bytes(b"half")
         os.utime(path, (0, 0))
     assert upkeep.entries(tmp_path) == ()
-    assert upkeep.prune(upkeep.entries(tmp_path), NOW) == ()
+    assert upkeep.prune(upkeep.entries(tmp_path), NOW, stuck) == ()
     assert all(path.exists() for path in (*mine, half, other))
 
 
@@ -120,7 +143,7 @@ def test_links_are_not_followed(tmp_path: Path, held: dict[str, Path]) -> None:
     with cache.lock(locked):
         locked.symlink_to(outside)
     os.utime(cache_lock(locked), (NOW - 40 * DAY,) * 2)
-    gone = upkeep.prune(upkeep.entries(tmp_path / "cache"), NOW - 30 * DAY)
+    gone = upkeep.prune(upkeep.entries(tmp_path / "cache"), NOW - 30 * DAY, stuck)
     assert {entry.path for entry in gone} == {locked}
     assert (outside / "precious/data").exists() and not locked.is_symlink()
 
@@ -131,7 +154,7 @@ from pathlib import Path
 from stack.store import upkeep
 held = upkeep.entries(Path(sys.argv[1]))
 print("go", flush=True)
-upkeep.prune(held, time.time())
+upkeep.prune(held, time.time(), print)
 """
 
 
@@ -155,6 +178,6 @@ def test_killed_while_it_removes_it_leaves_an_entry_whole_or_out_of_its_place(tm
         assert not entry.exists() or len(list(entry.iterdir())) == files
         half = entry.with_name(f"{attempt}.part")
         states.add("half" if half.exists() else "whole" if entry.exists() else "gone")
-        upkeep.prune(upkeep.entries(tmp_path), time.time() + 1)
+        upkeep.prune(upkeep.entries(tmp_path), time.time() + 1, stuck)
         assert not entry.exists() and not half.exists()
     assert "half" in states, "no run was killed while it removed something"

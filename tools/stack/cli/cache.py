@@ -65,22 +65,28 @@ def show(options: Options, as_json: bool) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing.")
 @json_option
-@click.pass_obj
-def prune(options: Options, days: int, dry_run: bool, as_json: bool) -> None:
-    """Take out what has not been used for long; what is in use stays."""
+@click.pass_context
+def prune(context: click.Context, days: int, dry_run: bool, as_json: bool) -> None:
+    """Take out what has not been used for long; what is in use stays. Exit code 1: something cannot be removed."""
     from stack.store import cache, upkeep  # noqa: PLC0415
 
+    options: Options = context.obj
     before = time.time() - days * DAY
     with progress() as tell:
         held = upkeep.entries(cache.root(options.cache), tell or (lambda *_: None))
-    gone = tuple(one for one in held if upkeep.removable(one, before)) if dry_run else upkeep.prune(held, before)
+    stuck: list[OSError] = []
+    gone = tuple(one for one in held if upkeep.removable(one, before)) if dry_run else upkeep.prune(held, before, stuck.append)
     if as_json:
-        print_json({"dry_run": dry_run, "removed": [_as_json(entry) for entry in gone]})
-        return
-    if gone:
-        print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(gone)))
-    would = "would be " if dry_run else ""
-    click.echo(f"{_size(gone)} {would}removed, {_size(held, gone)} {'would ' if dry_run else ''}stay")
+        failures = [{"path": str(error.filename), "why": error.strerror} for error in stuck]
+        print_json({"dry_run": dry_run, "removed": [_as_json(entry) for entry in gone], "stuck": failures})
+    else:
+        if gone:
+            print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(gone)))
+        for error in stuck:
+            click.echo(f"{error.filename} cannot be removed ({error.strerror}): look at its rights, or remove it yourself")
+        would = "would be " if dry_run else ""
+        click.echo(f"{_size(gone)} {would}removed, {_size(held, gone)} {'would ' if dry_run else ''}stay")
+    context.exit(1 if stuck else 0)
 
 
 def _rows(held: "Sequence[Entry]") -> "list[tuple[str, ...]]":

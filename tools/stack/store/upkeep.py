@@ -49,17 +49,26 @@ def entries(cache: Path, tell: Callable[[str, int, int | None], None] = lambda *
     return tuple(sorted(held, key=lambda entry: (-entry.size, entry.path)))
 
 
-def prune(held: Sequence[Entry], before: float) -> tuple[Entry, ...]:
+def prune(held: Sequence[Entry], before: float, stuck: Callable[[OSError], None]) -> tuple[Entry, ...]:
     """Take out what was last used before a time (seconds since the epoch), and is not in use now.
+
+    Args:
+        held: what the cache holds.
+        before: the time.
+        stuck: hears of what cannot be removed; the rest goes all the same.
 
     Returns:
         What is gone. A run that is killed leaves an entry whole, or out of its place; the next one takes the rest.
 
-    Raises:
-        OSError: something cannot be removed.
-
     """
-    return tuple(entry for entry in held if removable(entry, before) and _remove(entry.path, before))
+    gone = []
+    for entry in held:
+        try:
+            if removable(entry, before) and _remove(entry.path, before):
+                gone.append(entry)
+        except OSError as error:
+            stuck(error)
+    return tuple(gone)
 
 
 def removable(entry: Entry, before: float) -> bool:
