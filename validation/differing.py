@@ -73,6 +73,7 @@ def _change(name: str, before: Case | None, after: Case | None) -> Change | None
 def _subject(one: Verdict) -> dict[str, str]:
     return {
         "stack": one.stack,
+        "image": one.image or "-",
         **{f"pin {name}": f"{pin.tag or ''} {pin.commit}".strip() for name, pin in one.pins.items()},
         **_machine(one.machine),
         **one.versions,

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gates: whether verdicts are enough for a release. `gates.toml` names the cases that have to have passed."""
 
+import hashlib
+import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -68,11 +70,33 @@ def load(file: Path, name: str) -> Gate:
         StackError: the file is not as it should be, or has no such gate.
 
     """
-    top = document.load(file)
-    gates = {key: _gate(key, top.table(key)) for key in top}
+    gates = load_all(file)
     if name not in gates:
         raise StackError(f"unknown gate {name!r}", f"{file} has {', '.join(gates)}")
     return gates[name]
+
+
+def load_all(file: Path) -> dict[str, Gate]:
+    """All gates, by name.
+
+    Raises:
+        StackError: the file is not as it should be.
+
+    """
+    top = document.load(file)
+    return {key: _gate(key, top.table(key)) for key in top}
+
+
+def digest(gate: Gate) -> Sha256:
+    """SHA-256 over what a gate asks for; comments and layout of its file do not count."""
+    wanted = [[one.names, one.least, one.needs, list(one.weights)] for one in gate.wanted]
+    canonical = json.dumps([gate.name, sorted(gate.has), wanted], separators=(",", ":"), ensure_ascii=True)
+    return Sha256(hashlib.sha256(canonical.encode("ascii")).hexdigest())
+
+
+def bound(one: Verdict, image: str, gates: Mapping[str, Gate]) -> Verdict:
+    """The verdict of a validation inside the image of that digest, under the gates as they are now."""
+    return replace(one, image=image, gates={name: digest(gate) for name, gate in gates.items()})
 
 
 def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None = None) -> Judgement:

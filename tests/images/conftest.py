@@ -2,11 +2,13 @@
 """A registry, once a session."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import system
 from tests.images.registry import Registry, serving
+from tests.images.world import World, make
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,11 @@ def registry(registry_server: Registry, monkeypatch: pytest.MonkeyPatch) -> Regi
     for key, value in registry_server.environment.items():
         monkeypatch.setenv(key, value)
     return registry_server
+
+
+@pytest.fixture
+def world(registry: Registry, tmp_path: Path) -> World:
+    """A stack whose image can be published."""
+    root = tmp_path / "stack"
+    root.mkdir()
+    return make(root, registry.host)

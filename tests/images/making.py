@@ -11,6 +11,11 @@ from stack.images import layout
 from stack.images.skopeo import digest
 
 CREATED = "2026-11-21T21:40:00Z"
+DOCKER = (
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.container.image.v1+json",
+    "application/vnd.docker.image.rootfs.diff.tar.gzip",
+)
 
 
 def layer(files: Mapping[str, bytes]) -> bytes:
@@ -24,7 +29,7 @@ def layer(files: Mapping[str, bytes]) -> bytes:
 
 
 def manifest(
-    folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes], architecture: str = "amd64"
+    folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes], architecture: str = "amd64", docker: bool = False
 ) -> layout.Descriptor:
     """An image of one layer, added to a layout; returns its descriptor."""
     content = layer(files)
@@ -36,20 +41,21 @@ def manifest(
         "rootfs": {"type": "layers", "diff_ids": [digest(content)]},
     }
     packed = gzip.compress(content, mtime=0)
+    kinds = DOCKER if docker else (layout.MANIFEST, layout.CONFIG, "application/vnd.oci.image.layer.v1.tar+gzip")
     data = layout.encode(
         {
             "schemaVersion": 2,
-            "mediaType": layout.MANIFEST,
-            "config": layout.put(folder, layout.encode(config), layout.CONFIG),
-            "layers": [layout.put(folder, packed, "application/vnd.oci.image.layer.v1.tar+gzip")],
+            "mediaType": kinds[0],
+            "config": layout.put(folder, layout.encode(config), kinds[1]),
+            "layers": [layout.put(folder, packed, kinds[2])],
         }
     )
-    return layout.put(folder, data, layout.MANIFEST)
+    return layout.put(folder, data, kinds[0])
 
 
-def image(folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes] | None = None) -> str:
-    """A layout with one image; returns its digest."""
-    made = manifest(folder, labels, files or {"usr/bin/serve": b"#!/bin/sh\n"})
+def image(folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes] | None = None, *, docker: bool = False) -> str:
+    """A layout with one image, with OCI's kind of manifest or Docker's; returns its digest."""
+    made = manifest(folder, labels, files or {"usr/bin/serve": b"#!/bin/sh\n"}, docker=docker)
     layout.finish(folder, {"latest": made})
     return str(made["digest"])
 

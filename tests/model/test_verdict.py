@@ -220,3 +220,28 @@ def test_an_error_is_a_line_that_can_be_read() -> None:
 def test_a_verdict_that_could_not_be_read_is_not_written() -> None:
     with pytest.raises(StackError, match=r"cases\[0\]\.bar is NaN|strict JSON"):
         write(replace(VERDICT, cases=(replace(ONE, bar=math.nan),)))
+
+
+def test_a_verdict_of_an_image_names_it_and_the_gates_of_its_time() -> None:
+    image, gates = f"sha256:{'b' * 64}", {"cpu": Sha256("c" * 64)}
+    inside = replace(VERDICT, image=image, gates=gates)
+    assert read(write(inside), "v.json") == inside
+    edited = write(inside).replace(b"b" * 64, b"d" * 64)
+    with pytest.raises(StackError, match="not as it was written"):
+        read(edited, "v.json")
+    # One without an image is what it was before there were any: stacks of that time read it.
+    assert not {"image", "gates"} & as_json(VERDICT).keys()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"image": "latest"},
+        {"image": f"sha256:{'B' * 64}"},
+        {"gates": {"a b": Sha256("c" * 64)}},
+        {"gates": {"cpu": Sha256("c")}},
+    ],
+)
+def test_an_odd_image_or_gate_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(StackError, match=r"image|gates"):
+        write(replace(VERDICT, **change))

@@ -231,3 +231,16 @@ def test_what_is_judged_is_what_was_signed(toml: Path, monkeypatch: pytest.Monke
 def test_a_key_that_is_none_is_one_line(toml: Path) -> None:
     with pytest.raises(StackError, match=r"was not signed"):
         signing.sign(toml, toml)
+
+
+def test_a_gates_digest_is_of_what_it_asks_for(toml: Path) -> None:
+    before = gates.digest(gates.load(toml, "cpu"))
+    toml.write_text("# a comment\n" + toml.read_text())
+    assert gates.digest(gates.load(toml, "cpu")) == before
+    weaker = toml.read_text().replace("least = 2", "least = 1", 1)
+    assert weaker != toml.read_text()
+    toml.write_text(weaker)
+    assert gates.digest(gates.load(toml, "cpu")) != before
+    inside = gates.bound(verdict(*GOOD), f"sha256:{'b' * 64}", gates.load_all(toml))
+    assert inside.gates["cpu"] == gates.digest(gates.load(toml, "cpu"))
+    assert inside.image == f"sha256:{'b' * 64}"

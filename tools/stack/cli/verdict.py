@@ -53,6 +53,8 @@ def print_verdict(one: "Verdict") -> None:
     """Print a verdict: what was validated and where, a table of the cases, how many ended how."""
     machine = one.machine
     click.echo(f"stack {one.stack}")
+    if one.image is not None:
+        click.echo(f"image {one.image}")
     click.echo(f"pins {', '.join(f'{name} {pin.tag or pin.commit[:12]}' for name, pin in one.pins.items())}")
     click.echo(f"{one.made} on {machine.cpu}, {machine.cores} cores, {machine.memory / 1e9:.0f} GB, {machine.system}")
     for gpu in machine.gpus:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.images.reference import DIGEST
-from stack.images.skopeo import digest
+from stack.images.skopeo import Absent, digest
 from stack.model.errors import StackError
 from stack.store import cache
 
@@ -57,6 +57,44 @@ def blob(folder: Path, blob_digest: str) -> bytes:
     if len(data) > LIMIT or digest(data) != blob_digest:
         raise StackError(f"oci:{folder}: {blob_digest} is not what its name says", "copy the image again")
     return data
+
+
+def manifest(folder: Path, tag: str | None) -> bytes:
+    """The manifest or index that a tag names in a layout; without a tag its only one.
+
+    skopeo 1.9 finds none of Docker's kind under a tag.
+
+    Raises:
+        Absent: there is none.
+        StackError: it is no layout, or has several where no tag says which.
+
+    """
+    entries = listed(folder)
+    fitting = entries if tag is None else [one for one in entries if (one.get("annotations") or {}).get(NAME) == tag]
+    if not fitting:
+        raise Absent(f"oci:{folder}{f':{tag}' if tag else ''} does not exist", "check the name")
+    if len(fitting) > 1:
+        raise StackError(f"oci:{folder} has {len(fitting)} images", "say which: oci:FOLDER:TAG")
+    return blob(folder, str(fitting[0].get("digest")))
+
+
+def listed(folder: Path) -> list[Descriptor]:
+    """What a layout's index lists.
+
+    Raises:
+        Absent: it is not there.
+        StackError: it is no layout.
+
+    """
+    try:
+        entries = json.loads((folder / "index.json").read_bytes())["manifests"]
+    except OSError as failed:
+        raise Absent(f"oci:{folder} is no OCI layout ({failed.strerror})", "check the folder") from failed
+    except (ValueError, LookupError, TypeError, RecursionError) as bad:
+        raise StackError(f"oci:{folder} has no sound index.json", "copy the image again") from bad
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise StackError(f"oci:{folder} has no sound index.json", "copy the image again")
+    return entries
 
 
 def put(folder: Path, data: bytes, media_type: str, **more: object) -> Descriptor:

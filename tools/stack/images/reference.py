@@ -8,6 +8,8 @@ from stack.model.errors import StackError
 
 DIGEST = r"sha256:[0-9a-f]{64}"
 TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+BEFORE = ".previous"
+"""What the name of a tag has more that keeps where another one pointed before it was moved."""
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REMOTE = re.compile(
@@ -77,4 +79,6 @@ def tag(text: str) -> str:
         raise StackError(f"{text!r:.200} is no tag", "use letters, digits, '.', '_' and '-', at most 128")
     if text.startswith("sha256-"):
         raise StackError(f"{text} is a name for attestations", "take another tag")
+    if text.endswith(BEFORE):
+        raise StackError(f"{text} is a name for what a moving tag was before", "take another tag")
     return text

@@ -115,6 +115,18 @@ def copy(
     _run(target if origin.layout else origin, *arguments, "--", str(origin), str(target))
 
 
+def download(source: str | Reference, folder: Path, *, tls: bool = True) -> None:
+    """Fetch all of an image into a folder, as skopeo's `dir:` lays it out: that takes every kind of manifest as it is.
+
+    Raises:
+        StackError: as with `raw`.
+
+    """
+    origin = _reference(source)
+    options = ("--quiet", "--preserve-digests", "--all", *_tls(origin, "src-tls-verify", tls))
+    _run(origin, "copy", *options, "--", str(origin), f"dir:{folder}")
+
+
 def tags(repository: str | Reference, *, tls: bool = True) -> tuple[str, ...]:
     """The tags of a repository, in order.
 

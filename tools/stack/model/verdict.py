@@ -29,6 +29,8 @@ NAME = r"[a-z][a-z0-9-]*(/[A-Za-z0-9][A-Za-z0-9._+=,:@*-]*)+"
 _NEEDS = r"[a-z][a-z0-9_-]*"
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9 ._+=@/|()-]*"
 _SHA256 = r"[0-9a-f]{64}"
+_IMAGE = r"sha256:[0-9a-f]{64}"
+_GATE = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 # Texts come from servers and other machines and are shown on terminals: nothing in them may steer one. Beside control characters
 # these are the separators of lines, what turns the direction of writing, and halves of surrogate pairs, which no file can hold.
@@ -112,7 +114,11 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One validation on one machine. `whole` is false until its last case is in: a run that was killed decides nothing."""
+    """One validation on one machine. `whole` is false until its last case is in: a run that was killed decides nothing.
+
+    Of a validation inside an image, `image` is the digest of its manifest (of this platform, not of an index), and `gates` are the
+    digests of the gates as they were then, by name: one that is weakened later does not let the image out.
+    """
 
     stack: Sha256
     pins: Mapping[str, Pinned]
@@ -123,6 +129,8 @@ class Verdict:
     recipe: str | None = None
     weights: Weights | None = None
     whole: bool = True
+    image: str | None = None
+    gates: Mapping[str, Sha256] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def write(verdict: Verdict) -> bytes:
@@ -192,6 +200,8 @@ def read(data: bytes, where: str) -> Verdict:
         weights=_weights(table),
         whole=table.flag("whole"),
         cases=tuple(case(one) for one in table.tables("cases")),
+        image=table.optional_text("image", pattern=_IMAGE, meaning="a digest: sha256: and 64 hexadecimal digits"),
+        gates=_gates(table.optional_table("gates")),
     )
     stack.finish()
     table.finish()
@@ -270,6 +280,9 @@ def _measure(value: float | str) -> float | str:
 
 def _content(verdict: Verdict) -> dict[str, Any]:
     machine = verdict.machine
+    # Left out where they say nothing: a stack that does not know them reads every other verdict.
+    image: dict[str, Any] = {"image": verdict.image} if verdict.image is not None else {}
+    gates: dict[str, Any] = {"gates": dict(verdict.gates)} if verdict.gates else {}
     return {
         "schema": SCHEMA,
         "stack": {
@@ -295,6 +308,8 @@ def _content(verdict: Verdict) -> dict[str, Any]:
         "recipe": verdict.recipe,
         "weights": verdict.weights.value if verdict.weights else None,
         "cases": [case_json(one) for one in verdict.cases],
+        **image,
+        **gates,
     }
 
 
@@ -343,6 +358,17 @@ def _pins(table: Table) -> Mapping[str, Pinned]:
         found[_label(table, name)] = Pinned(commit, _line(one, "tag") if one.given("tag") else None)
         one.finish()
     return MappingProxyType(found)
+
+
+def _gates(table: Table | None) -> Mapping[str, Sha256]:
+    if table is None:
+        return MappingProxyType({})
+    odd = [name for name in table if not re.fullmatch(_GATE, name)]
+    if odd:
+        raise table.error(repr(odd[0]), "is an odd name", "a gate's name has letters, digits, '-' and '_'")
+    return MappingProxyType(
+        {name: Sha256(table.text(name, pattern=_SHA256, meaning="64 hexadecimal digits")) for name in table}
+    )
 
 
 def _weights(table: Table) -> Weights | None:

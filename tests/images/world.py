@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stack, an image of it, verdicts of that image, and keys."""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stack.images import envelope, labels, reference
+from stack.images.publish import Asked, Published, publish
+from stack.images.reference import Reference
+from stack.model import digest, verdict
+from stack.model.stack import Stack, load
+from stack.model.verdict import Verdict
+from validation import gates, signing
+
+from ..model.making import FILES, write
+from ..validation.making import CPU, passed
+from ..validation.making import verdict as made_verdict
+from . import making
+
+GATES = """\
+[cpu]
+has = ["cpu"]
+[[cpu.cases]]
+names = "kernels/*"
+least = 2
+[[cpu.cases]]
+names = "serve/*"
+least = 1
+[spark]
+has = ["cpu"]
+[[spark.cases]]
+names = "kernels/*"
+least = 1
+"""
+GOOD = (passed("kernels/one"), passed("kernels/two", "cpu", rel=1.0, count=3), passed("serve/chat", "cpu"))
+BOM = b'{"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": []}'
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that publishing needs; `host` is the registry's."""
+
+    root: Path
+    host: str
+
+    @property
+    def stack(self) -> Stack:
+        return load(self.root)
+
+    @property
+    def layout(self) -> Path:
+        return self.root / ".stack/images/one"
+
+    @property
+    def signer(self) -> envelope.Signer:
+        return envelope.signer(self.root / "release.pem")
+
+    def name(self, text: str) -> Reference:
+        return reference.parse(f"{self.host}/{text}")
+
+    def image(self, files: Mapping[str, bytes] | None = None, **said: str) -> str:
+        """An image of the stack in the layout; its digest."""
+        return making.image(self.layout, {**labels.of(self.stack), **said}, files)
+
+    def verdict(self, image: str | None, name: str = "v.json", **fields: Any) -> Path:
+        """A verdict of an image that passes, signed by a maintainer."""
+        one = replace(made_verdict(*GOOD, machine=CPU), stack=digest.of(self.stack), **fields)
+        if image is not None:
+            one = gates.bound(one, image, gates.load_all(self.root / gates.FILE))
+        return self.written(one, name)
+
+    def written(self, one: Verdict, name: str = "v.json", key: str = "maintainer") -> Path:
+        path = self.root / name
+        path.write_bytes(verdict.write(one))
+        signing.sign(path, self.root / key)
+        return path
+
+    def asked(self, name: str, *verdicts: Path, **more: Any) -> Asked:
+        source = Reference(str(self.layout), "latest", layout=True)
+        boms = (self.root / "python.cdx.json",)
+        return Asked(self.name(name), source, "cpu", verdicts, self.root / "allowed_signers", boms, **more)
+
+    def publish(self, name: str, *verdicts: Path, **more: Any) -> Published:
+        return publish(self.asked(name, *verdicts, **more), self.stack, self.signer, lambda _: None)
+
+
+def make(root: Path, host: str) -> World:
+    """A world in a folder."""
+    write(root, FILES)
+    (root / "validation").mkdir()
+    (root / gates.FILE).write_text(GATES)
+    (root / "python.cdx.json").write_bytes(BOM)
+    keys(root)
+    return World(root, host)
+
+
+def keys(root: Path) -> None:
+    """Keys of two who sign verdicts, of whom one counts, and three for images, of which one is of another kind."""
+    for name in ("maintainer", "stranger"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(root / name)], check=True)
+    public = (root / "maintainer.pub").read_text()
+    (root / "allowed_signers").write_text(f'ada@example.org namespaces="{signing.NAMESPACE}" {public}')
+    kinds = {
+        "release": ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"),
+        "other": ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"),
+        "edwards": ("-algorithm", "ed25519"),
+        "rsa": ("-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"),
+    }
+    for name, options in kinds.items():
+        subprocess.run(["openssl", "genpkey", *options, "-out", str(root / f"{name}.pem")], check=True, capture_output=True)
+        public_key = ["openssl", "pkey", "-in", str(root / f"{name}.pem"), "-pubout", "-out", str(root / f"{name}.pub.pem")]
+        subprocess.run(public_key, check=True)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is attested of an image: in-toto statements with SLSA's predicates, the SBOMs and the verdicts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from in_toto_attestation.predicates.provenance.v1 import provenance_pb2
+from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
+from in_toto_attestation.v1 import statement_pb2
+from in_toto_attestation.v1.statement import Statement as Protocol
+
+from stack.images import labels, layout
+from stack.images.image import Image
+from stack.model.document import Table
+from stack.model.errors import StackError
+from stack.model.ids import Sha256
+from stack.model.pins import Pin
+from stack.model.stack import Stack
+from validation import gates
+from validation.gates import Gate
+
+TYPE = "https://in-toto.io/Statement/v1"
+PROVENANCE = "https://slsa.dev/provenance/v1"
+SUMMARY = "https://slsa.dev/verification_summary/v1"
+CYCLONEDX = "https://cyclonedx.org/bom"
+SPDX = "https://spdx.dev/Document"
+VERDICT = "urn:stack:verdict:1"
+BUILD = "urn:stack:image-build:1"
+GATE = "urn:stack:gate:"
+"""With a gate's name behind it: the policy of a summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement: `predicate` of the type `kind`, on the digests of `subjects`."""
+
+    kind: str
+    subjects: tuple[str, ...]
+    predicate: Mapping[str, Any]
+
+
+def make(image: Image, name: str, kind: str, predicate: Mapping[str, Any]) -> bytes:
+    """The bytes of a statement on an image, which was published under a name: on its index and on every platform's image.
+
+    Raises:
+        StackError: the predicate is not of its type's form.
+
+    """
+    digests = dict.fromkeys((image.digest, *(one.digest for one in image.platforms)))
+    subjects = [{"name": name, "digest": {"sha256": one.removeprefix("sha256:")}} for one in digests]
+    data = layout.encode({"_type": TYPE, "subject": subjects, "predicateType": kind, "predicate": predicate})
+    read(data)
+    return data
+
+
+def read(data: bytes) -> Statement:
+    """A statement from bytes whose signature was looked at.
+
+    Raises:
+        StackError: it is none.
+
+    """
+    try:
+        top = json.loads(data)
+        _check(top)
+    except (ValueError, RecursionError, AttributeError, TypeError, json_format.Error) as bad:
+        raise StackError(f"an attestation is no in-toto statement ({str(bad)[:120]})", "publish the image again") from bad
+    table = Table(top, file=Path("attestation"))
+    subjects = [one.table("digest").optional_text("sha256", pattern=r"[0-9a-f]{64}") for one in table.tables("subject")]
+    digests = tuple(f"sha256:{one}" for one in subjects if one is not None)
+    return Statement(table.text("predicateType"), digests, top["predicate"])
+
+
+def _check(top: Any) -> None:
+    """What the published message definitions refuse; numbers are read from the JSON itself, since theirs are all floats."""
+    Protocol.copy_from_pb(json_format.ParseDict(top, statement_pb2.Statement())).validate()
+    if top["predicateType"] == PROVENANCE:
+        json_format.ParseDict(top["predicate"], provenance_pb2.Provenance())
+    if top["predicateType"] == SUMMARY:
+        # in-toto-attestation 0.9.3 takes one text for `verifiedLevels`; the specification says a list.
+        rest = {key: value for key, value in top["predicate"].items() if key != "verifiedLevels"}
+        json_format.ParseDict(rest, vsa_pb2.VerificationSummary(), ignore_unknown_fields=True)
+
+
+def provenance(image: Image, stack: Stack, builder: str) -> dict[str, Any]:
+    """SLSA provenance v1: from which pins the image was built, as its labels say and the stack confirms."""
+    platforms = [{"name": one.name, "digest": one.digest, "created": one.created} for one in image.platforms]
+    return {
+        "buildDefinition": {
+            "buildType": BUILD,
+            "externalParameters": {"stack": image.platforms[0].labels[labels.STACK], "platforms": platforms},
+            "resolvedDependencies": dependencies(stack),
+        },
+        "runDetails": {"builder": {"id": builder}},
+    }
+
+
+def dependencies(stack: Stack) -> list[dict[str, Any]]:
+    """The pins as SLSA's resolved dependencies: the upstream commits, and the base image."""
+    found = [_dependency(pin) for pin in stack.pins]
+    base = stack.pins.base
+    if base is not None and base.digest is not None:
+        digest = {"sha256": base.digest.removeprefix("sha256:")}
+        found.append({"name": "base", "uri": f"docker://{base.image}:{base.tag}", "digest": digest})
+    return found
+
+
+def _dependency(pin: Pin) -> dict[str, Any]:
+    archive = pin.archive
+    found: dict[str, Any] = {"name": pin.upstream, "uri": f"git+{pin.git}", "digest": {"gitCommit": pin.commit}}
+    if archive is not None and archive.sha256 is not None:
+        found["annotations"] = {"archive": f"{archive.package} {archive.version}", "archive.sha256": archive.sha256}
+    return found
+
+
+def summary(name: str, stack: Sha256, gate: Gate, verdicts: Sequence[str], verifier: str, time: str) -> dict[str, Any]:
+    """SLSA's verification summary: this stack passed this gate by these verdicts (their digests, `sha256:…`)."""
+    return {
+        "verifier": {"id": verifier},
+        "timeVerified": time,
+        "resourceUri": f"docker://{name}",
+        "policy": {"uri": f"{GATE}{gate.name}", "digest": {"sha256": str(gates.digest(gate))}},
+        "inputAttestations": [{"uri": VERDICT, "digest": {"sha256": one.removeprefix("sha256:")}} for one in verdicts],
+        "verificationResult": "PASSED",
+        "verifiedLevels": ["SLSA_BUILD_LEVEL_1"],
+        "slsaVersion": "1.0",
+        "stack_digest": stack,
+    }
+
+
+def bom(file: Path) -> tuple[str, dict[str, Any]]:
+    """A software bill of materials in JSON, with the type of its predicate.
+
+    Raises:
+        StackError: neither CycloneDX nor SPDX.
+
+    """
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError) as bad:
+        raise StackError(f"{file} is no bill of materials in JSON", "name CycloneDX's or SPDX's JSON") from bad
+    if isinstance(found, dict) and found.get("bomFormat") == "CycloneDX":
+        return CYCLONEDX, found
+    if isinstance(found, dict) and str(found.get("spdxVersion", "")).startswith("SPDX-"):
+        return SPDX, found
+    raise StackError(f"{file} is neither CycloneDX nor SPDX", "name their JSON")
