@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack image publish | verify | list | promote | rollback`, as a user runs them."""
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.cli import main
+from stack.images import image
+
+from .world import World
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Run:
+    def one(*args: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["stack", "--root", str(world.root), "image", *map(str, args)])
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out.getvalue(), err.getvalue()
+
+    return one
+
+
+def said(ran: tuple[int, str, str]) -> Any:
+    assert ran[0] in (0, 1), ran
+    return json.loads(ran[1])
+
+
+def publish(world: World, run: Run, name: str, *more: object, verdict: Path | None = None) -> tuple[int, str, str]:
+    given = ("--verdict", verdict or world.root / "v.json", "--signers", world.root / "allowed_signers")
+    return run("publish", f"{world.host}/{name}", "--gate", "cpu", *given, "--key", world.root / "release.pem", *more)
+
+
+def test_an_image_is_published_listed_promoted_and_rolled_back(world: World, run: Run, tmp_path: Path) -> None:
+    name, key = f"{world.host}/cli", ("--key", world.root / "release.pub.pem")
+    (world.root / "validation/allowed_signers").write_bytes((world.root / "allowed_signers").read_bytes())
+    first = world.image({"a": b"1"})
+    world.verdict(first)
+    world.root.joinpath("python.cdx.json").rename(world.layout / "python.cdx.json")
+    code, out, err = publish(world, run, "cli:1.0", "--move", "latest")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [f"{name}:1.0 is published", f"digest {first}", f"latest -> {first}, is new"]
+    assert said(publish(world, run, "cli:1.0", "--json")) == {
+        "published": True, "digest": first, "new": False, "moves": [], "problems": [],
+    }  # fmt: skip
+    second = world.image({"a": b"2"})
+    world.verdict(second)
+    assert publish(world, run, "cli:1.1")[0] == 0
+
+    verified = said(run("verify", f"{name}:1.1", *key, "--save", f"oci:{tmp_path / 'kept'}", "--json"))
+    assert verified["verified"]
+    assert verified["digest"] == second
+    assert verified["names"] == [f"{name}:1.1"]
+    assert said(run("verify", f"oci:{tmp_path / 'kept'}:image", *key, "--json"))["verified"]
+    assert run("verify", f"{name}:1.1")[0] == 1  # who has said it?
+    assert run("verify", f"{name}:1.1", *key, "--gate", "spark")[0] == 1
+
+    moves = said(run("promote", f"{name}:1.1", "latest", "1", *key, "--json"))["moves"]
+    assert moves == [{"tag": "latest", "before": first, "after": second}, {"tag": "1", "before": None, "after": second}]
+    assert image.read(world.name("cli:latest")).digest == second
+    for place, (before, after) in enumerate([(second, first), (first, second)]):
+        assert said(run("rollback", f"{name}:latest", *key, "--json"))["moves"] == [
+            {"tag": "latest", "before": before, "after": after}
+        ], place
+        assert image.read(world.name("cli:latest")).digest == after
+    code, _, err = run("rollback", f"{name}:1", *key)
+    assert (code, "was nowhere else before" in err) == (2, True)
+    code, _, err = run("promote", f"{name}:1.1", "1.0", *key)
+    assert (code, "never moves" in err) == (2, True)
+    code, _, err = run("promote", f"{name}:1.1", "latest", "--key", world.root / "other.pub.pem")
+    assert (code, "none of" in err) == (2, True)
+
+    images = {one["digest"]: one for one in said(run("list", name, *key, "--json"))["images"]}
+    assert {*images} == {first, second}
+    assert images[first]["tags"] == ["1.0", "latest.previous"]
+    assert images[second]["tags"] == ["1", "1.1", "latest"]
+    assert images[second]["gates"] == ["cpu"]
+    assert images[second]["holds"] is True
+    assert images[first]["holds"] is True
+    assert "not checked" in run("list", name)[1]
+
+
+def test_what_is_not_admitted_exits_1_and_says_all_of_it(world: World, run: Run) -> None:
+    world.image({"a": b"1"})
+    code, out, _ = publish(world, run, "refused:1.0", verdict=world.verdict(None))
+    assert code == 1
+    assert "v.json: it is of no image: validate inside the one that shall be published" in out
+    assert out.endswith("gate cpu: not passed, nothing was pushed\n")
+    assert "/tmp/stack-publish-" not in out
+    shown = said(publish(world, run, "refused:1.0", "--json"))
+    assert not shown["published"]
+    assert shown["problems"]
+    assert run("list", f"{world.host}/refused")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("verify", "not an image"), "names no image"),
+        (("verify", "oci:missing"), "no OCI layout"),
+        (("verify", "oci:x", "--save", "oci:y"), "cannot be saved"),
+        (("list", "host/name:tag"), "no repository"),
+        (("promote", "oci:x", "latest"), "no image in a registry"),
+        (("rollback", "host/name"), "no tag in a registry"),
+    ],
+)
+def test_wrong_usage_is_one_line(world: World, run: Run, args: tuple[str, ...], line: str) -> None:
+    key = () if args[0] == "list" else ("--key", world.root / "release.pub.pem")
+    code, out, err = run(*args, *key)
+    assert code == 2
+    assert out == ""
+    assert line in err
+    assert err.count("\n") == 1
+
+
+def test_without_signers_it_says_how_to_name_them(world: World, run: Run) -> None:
+    world.verdict(world.image())
+    code, _, err = run(
+        "publish", f"{world.host}/x:1", "--gate", "cpu", "--verdict", world.root / "v.json", "--key", world.root / "release.pem"
+    )
+    assert code == 2
+    assert "name with --signers" in err

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack image publish`: a validated image, signed, under a tag that never changes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import Options, json_option, print_json
+from stack.cli.imaging.common import file_path, insecure_option, move_json, move_words, step
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.images.reference import Reference
+
+SIGNERS = Path("validation/allowed_signers")
+IMAGES = Path(".stack/images")
+_BOMS = ("*.cdx.json", "*.spdx.json")
+
+
+@click.command("publish")
+@click.argument("name", metavar="HOST/NAME:TAG")
+@click.option("--gate", required=True, help="What it has to have passed, by its name in validation/gates.toml.")
+@click.option(
+    "--verdict", "verdicts", type=file_path, multiple=True, required=True, help="Of a validation inside it; repeatable."
+)
+@click.option("--key", type=file_path, required=True, help="Who signs: a private key (PEM; ECDSA P-256 or Ed25519).")
+@click.option(
+    "--signers",
+    type=file_path,
+    help=f"Whose verdicts count (OpenSSH's allowed_signers). Default: {SIGNERS} of the stack.",
+)
+@click.option("--image", "source", metavar="oci:DIR", help=f"Which image. Default: the only one in the stack's {IMAGES}.")
+@click.option(
+    "--sbom", "boms", type=file_path, multiple=True, help="CycloneDX or SPDX, in JSON. Default: those beside the image."
+)
+@click.option("--move", "moves", metavar="TAG", multiple=True, help="Point this moving tag at it, too; repeatable.")
+@insecure_option
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    name: str,
+    gate: str,
+    verdicts: tuple[Path, ...],
+    key: Path,
+    signers: Path | None,
+    source: str | None,
+    boms: tuple[Path, ...],
+    moves: tuple[str, ...],
+    tls: bool,
+    as_json: bool,
+) -> None:
+    """Publish an image that has passed GATE: by verdicts of this very image and stack, signed by those who may.
+
+    It is pushed by its digest, gets its provenance, a summary of the verification, bills of materials and the verdicts, all
+    signed; everything is read back and verified, and the tag comes last. A tag never changes. Credentials are those of `skopeo
+    login`. Exit code 1 when the image may not be published.
+    """
+    from stack.images import envelope, reference  # noqa: PLC0415
+    from stack.images import publish as publishing  # noqa: PLC0415
+
+    options: Options = context.obj
+    stack = options.load()
+    image = reference.parse(source) if source is not None else _only(stack.root / IMAGES)
+    if not image.layout:
+        raise StackError(f"{image.shown} is no OCI layout", "name one with --image oci:DIR; stack image build writes it")
+    trusted = signers or stack.root / SIGNERS
+    if not trusted.is_file():
+        raise StackError(f"{trusted} is missing", "name with --signers the file that says whose verdicts count")
+    found = boms or tuple(sorted(file for pattern in _BOMS for file in Path(image.place).glob(pattern)))
+    asked = publishing.Asked(reference.parse(name), image, gate, verdicts, trusted, found, moves, tls)
+    try:
+        done = publishing.publish(asked, stack, envelope.signer(key), step)
+    except publishing.NotAdmittedError as refused:
+        if as_json:
+            print_json({"published": False, "digest": None, "new": False, "moves": [], "problems": list(refused.problems)})
+        else:
+            for problem in refused.problems:
+                click.echo(problem)
+            click.echo(f"gate {gate}: not passed, nothing was pushed")
+        context.exit(1)
+    if as_json:
+        moved = [move_json(one) for one in done.moves]
+        print_json({"published": True, "digest": done.digest, "new": done.new, "moves": moved, "problems": []})
+        return
+    click.echo(f"{asked.name.shown} {'is published' if done.new else 'was published before'}")
+    click.echo(f"digest {done.digest}")
+    for move in done.moves:
+        click.echo(move_words(move))
+
+
+def _only(folder: Path) -> "Reference":
+    """The only layout in a folder.
+
+    Raises:
+        StackError: there is none, or more than one.
+
+    """
+    from stack.images.reference import Reference  # noqa: PLC0415
+
+    found = sorted(place.parent for place in folder.glob("*/oci-layout"))
+    if len(found) != 1:
+        names = ", ".join(f"oci:{one}" for one in found) or "stack image build writes one"
+        raise StackError(f"{folder} has {len(found)} images", f"name one with --image ({names})")
+    return Reference(str(found[0]), layout=True)

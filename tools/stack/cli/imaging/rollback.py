@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack image rollback`: a moving tag back to where it was."""
+
+from pathlib import Path
+
+import click
+
+from stack.cli.common import json_option, print_json
+from stack.cli.imaging.common import insecure_option, move_json, move_words, required_key_option
+
+
+@click.command("rollback")
+@click.argument("name", metavar="HOST/NAME:TAG")
+@required_key_option
+@insecure_option
+@json_option
+def command(name: str, key: Path, tls: bool, as_json: bool) -> None:
+    """Point a moving tag at the image that it named before it was moved last; a second time takes that back."""
+    from stack.images import envelope, moving, reference  # noqa: PLC0415
+
+    move = moving.rollback(reference.parse(name), envelope.public(key), tls=tls)
+    if as_json:
+        print_json({"moves": [move_json(move)]})
+    else:
+        click.echo(move_words(move))

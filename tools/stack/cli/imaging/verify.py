@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack image verify`: whether an image is what it is said to be."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import Options, json_option, one_line, print_json, print_table
+from stack.cli.imaging.common import insecure_option, public, public_option
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.images.verify import Report
+
+_COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
+
+
+@click.command("verify")
+@click.argument("name", metavar="HOST/NAME:TAG|oci:DIR")
+@public_option
+@click.option("--gate", help="Which gate it has to have passed; any unless given.")
+@click.option("--save", metavar="oci:DIR", help="Fetch it with its attestations into a new layout first, and verify that.")
+@insecure_option
+@json_option
+@click.pass_context
+def command(
+    context: click.Context, name: str, key: Path | None, gate: str | None, save: str | None, tls: bool, as_json: bool
+) -> None:
+    """Verify an image: digest, signatures, provenance, gates and labels against the pins of the stack at hand.
+
+    A layout that --save wrote is verified without a network. Exit code 1 when something does not hold, or when no key says who
+    may have signed it.
+    """
+    from stack.images import pulling, reference, verify  # noqa: PLC0415
+
+    options: Options = context.obj
+    stack, where = options.load(), reference.parse(name)
+    if save is not None:
+        target = reference.parse(save)
+        if not target.layout or where.layout:
+            raise StackError(f"{where.shown} cannot be saved as {target.shown}", "save an image of a registry as oci:DIR")
+        where = pulling.save(where, Path(target.place), tls=tls)
+    report = verify.verify(where, stack, public(key), gate, tls=tls)
+    if as_json:
+        print_json(_report_json(report))
+    else:
+        print_table(
+            ("", "", ""), [(one.name, one.state.value, one_line(one.said)) for one in report.checks], colour=_COLOURS.get
+        )
+        for published in report.claims.names:
+            click.echo(f"published as {one_line(published)}, {one_line(report.claims.time)}")
+        click.echo("verified" if report.holds else "not verified")
+    context.exit(0 if report.holds else 1)
+
+
+def _report_json(report: "Report") -> dict[str, object]:
+    return {
+        "verified": report.holds,
+        "digest": report.image.digest,
+        "platforms": [{"name": one.name, "digest": one.digest} for one in report.image.platforms],
+        "checks": [{"name": one.name, "state": one.state.value, "said": one.said} for one in report.checks],
+        "gates": list(report.claims.gates),
+        "names": list(report.claims.names),
+        "published": report.claims.time or None,
+    }
