@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running server with the API of OpenAI, as the validations ask it: which model it serves, and single requests."""
 
-import json
 import re
-import socket
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import requests
-
 from stack.model.errors import StackError
+from validation import wire
 
 WAIT = 600.0
 """Seconds for one answer: the first request of a server may compile kernels."""
-LARGEST = 256 * 1024 * 1024
-"""Bytes of the largest answer that is read."""
+LISTED = 60.0
+"""Seconds for what a server says of itself, for which it computes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +34,7 @@ class Endpoint:
     @property
     def here(self) -> bool:
         """Whether it is a server of this machine, so that this machine's hardware is what it runs on."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return ip_address(host).is_loopback
-        except ValueError:
-            return host in ("localhost", socket.gethostname())
+        return wire.is_here(self.url)
 
     def models(self) -> tuple[Model, ...]:
         """What it serves.
@@ -80,8 +72,8 @@ class Endpoint:
         """
         status, data = self._request(f"{self.url.removesuffix('/v1')}/version", None)
         try:
-            said = json.loads(data)["version"] if status < 400 else None
-        except (ValueError, KeyError, TypeError, RecursionError):
+            said = wire.parsed(data)["version"] if status < 300 else None
+        except (ValueError, KeyError, TypeError):
             return None
         return said if isinstance(said, str) and re.fullmatch(r"[A-Za-z0-9.+_-]{1,100}", said) else None
 
@@ -93,30 +85,26 @@ class Endpoint:
 
         """
         status, data = self._request(f"{self.url}/{path}", content)
-        if status >= 400:
-            said = data[:300].decode("utf-8", "replace")
-            raise StackError(f"{self.url}/{path} answers {status}: {said}", "see the server's log")
+        if status >= 300:
+            said = " ".join(data[:300].decode("utf-8", "replace").split())
+            raise StackError(f"{self.url}/{path} answers {status}: {said}", "see the server's log, or correct --url")
         try:
-            value = json.loads(data[:LARGEST])
-        except (ValueError, RecursionError) as bad:
+            value = wire.parsed(data)
+        except ValueError as bad:
             raise StackError(f"{self.url}/{path} answers no JSON", "name a server with the API of OpenAI") from bad
-        if len(data) > LARGEST or not isinstance(value, dict):
+        if not isinstance(value, dict):
             raise StackError(f"{self.url}/{path} answers otherwise than OpenAI's API does", "correct --url")
         return value
 
     def _request(self, address: str, content: dict[str, Any] | None) -> tuple[int, bytes]:
-        """Status and body of an answer; no more of the body than anyone reads."""
-        with requests.Session() as session:
-            # No proxy stands between two processes of one machine.
-            session.trust_env = not self.here
-            try:
-                method = "GET" if content is None else "POST"
-                answer = session.request(method, address, json=content, timeout=WAIT, stream=True)
-                return answer.status_code, answer.raw.read(LARGEST + 1, decode_content=True)
-            except (requests.RequestException, OSError) as failed:
-                raise StackError(
-                    f"{self.url} does not answer ({type(failed).__name__})", "start the server, or correct --url"
-                ) from failed
+        """Status and body of an answer."""
+        seconds = LISTED if content is None else WAIT
+        try:
+            with wire.asked(address, content, seconds) as answer:
+                return answer.status_code, wire.whole(answer, seconds)
+        except wire.BROKEN as failed:
+            why = str(failed) if isinstance(failed, wire.EndlessError) else type(failed).__name__
+            raise StackError(f"{self.url} does not answer ({why})", "start the server, or correct --url") from failed
 
 
 def at(url: str) -> Endpoint:

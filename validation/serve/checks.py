@@ -217,14 +217,19 @@ def many_at_once(asked: Asked) -> Measured:
         got.equal("the tokens of the prompt", said_back["prompt_token_ids"], list(asked.tokens[_asked(letters)]))
         got.equal("the tokens of the answer", said_back["token_ids"], list(asked.tokens[_said(letters)]))
 
-    return _at_once(one)
+    return _at_once(asked, one)
 
 
-def _at_once(one: Callable[[int, Sequence[str]], None]) -> Measured:
+def _at_once(asked: Asked, one: Callable[[int, Sequence[str]], None]) -> Measured:
     """Do something for each identifier, several at once; the first that is wrong stands for all."""
     wrong: list[Wrong] = []
+
+    def taken(number: int, letters: Sequence[str]) -> None:
+        with asked.talk.taken():
+            one(number, letters)
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for future in [pool.submit(one, number, letters) for number, letters in enumerate(identifiers())]:
+        for future in [pool.submit(taken, number, letters) for number, letters in enumerate(identifiers())]:
             failed = future.exception()
             if isinstance(failed, Wrong):
                 wrong.append(failed)
@@ -308,7 +313,7 @@ def own_prompts_at_once(asked: Asked) -> Measured:
         got.equal("the tokens of the prompt", got.part("prompt_token_ids"), list(asked.tokens[_asked(letters)]))
         got.equal("usage", got.part("usage", "completion_tokens"), len(got.part("choices", 0, "token_ids")))
 
-    return _at_once(one)
+    return _at_once(asked, one)
 
 
 CHECKS: Mapping[str, Callable[[Asked], Measured]] = MappingProxyType(

@@ -150,12 +150,12 @@ class _Suite:
             yield self._case(_name(recipe, name), recipe, running, functools.partial(self._measured, name, asked))
         for series, name in effects:
             effect = checks.EFFECTS[series][name]
-            yield self._case(_effect(series, name), recipe, running, functools.partial(effect, asked))
+            yield self._case(_effect(series, name), recipe, running, functools.partial(_taken, effect, asked))
 
     def _measured(self, name: str, asked: Asked) -> Measured | Judged:
         if name in NUMBERS:
-            return NUMBERS[name](asked, self._reference)
-        return (checks.GENERAL if asked.recipe.model == recipes.GIVEN else checks.CHECKS)[name](asked)
+            return _taken(functools.partial(NUMBERS[name], reference=self._reference), asked)
+        return _taken((checks.GENERAL if asked.recipe.model == recipes.GIVEN else checks.CHECKS)[name], asked)
 
     def _case(self, name: str, recipe: Recipe, running: Running, run: Callable[[], Measured | Judged]) -> Case:
         began = time.monotonic()
@@ -314,9 +314,20 @@ def _named(url: str) -> Running:
         raise StackError(f"the server at {url} lists no model", "check --url") from odd
 
 
+def _taken(check: Callable[[Asked], Measured | Judged], asked: Asked) -> Measured | Judged:
+    """What a check finds.
+
+    Raises:
+        Wrong: an answer is not what it has to be, or not even of its form.
+
+    """
+    with asked.talk.taken():
+        return check(asked)
+
+
 def _failure(effect: Callable[[Asked], Measured], asked: Asked) -> str:
     try:
-        effect(asked)
+        _taken(effect, asked)
     except Wrong as wrong:
         return wrong.problem
     return ""

@@ -2,11 +2,15 @@
 """Requests to an OpenAI-compatible server; whatever is wrong with an answer is said with the request and the answer."""
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import requests
+
+from validation import wire
 
 LONGEST = 300.0
 """Seconds for an answer: the first one that wants log-probabilities takes a while on a CPU."""
@@ -81,6 +85,8 @@ class Talk:
 
     url: str
     model: str
+    _last: threading.local = field(default_factory=threading.local, compare=False, repr=False)
+    """What was exchanged last, by each thread."""
 
     def get(self, path: str) -> Any:
         """The JSON of a page.
@@ -89,72 +95,103 @@ class Talk:
             Wrong: there is none.
 
         """
+        self._last.exchange = None
         try:
-            answer = requests.get(self.url + path, timeout=LONGEST)
-            if answer.status_code != 200:
-                raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=answer.text)
-            return answer.json()
-        except (requests.RequestException, ValueError) as failed:
+            with wire.asked(self.url + path, None, LONGEST) as answer:
+                data = wire.whole(answer, LONGEST)
+                if answer.status_code != 200:
+                    raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=_text(data))
+                return wire.parsed(data)
+        except (*wire.BROKEN, ValueError) as failed:
             raise Wrong(f"no JSON comes back: {failed}", request=f"GET {path}") from failed
 
     def ask(self, path: str, /, **body: Any) -> Exchange:
         """Ask, and take the answer whole.
 
         Raises:
-            Wrong: the answer is an error, or not JSON.
+            Wrong: the answer is an error, or no JSON object.
 
         """
         asked = {"model": self.model, **body}
-        with self._posted(path, asked) as answer:
-            try:
-                return Exchange(path, asked, [answer.json()])
-            except ValueError as failed:
-                raise Exchange(path, asked, []).wrong(f"the answer is not JSON: {failed}") from failed
+        nothing = Exchange(path, asked, [])
+        try:
+            with self._posted(path, asked) as answer:
+                value = wire.parsed(wire.whole(answer, LONGEST))
+        except ValueError as failed:
+            raise nothing.wrong(f"the answer is not JSON: {failed}") from failed
+        except wire.BROKEN as failed:
+            raise nothing.wrong(f"no answer comes back: {failed}") from failed
+        return self._exchanged(path, asked, [value])
 
     def stream(self, path: str, /, **body: Any) -> Exchange:
         """Ask, and take the answer as a stream of events.
 
         Raises:
-            Wrong: the answer is an error, or no stream of JSON that comes to its end.
+            Wrong: the answer is an error, or no stream of JSON objects that comes to its end.
 
         """
         asked = {"model": self.model, "stream": True, **body}
         events: list[Json] = []
-        with self._posted(path, asked) as answer:
-            kind = answer.headers.get("content-type", "")
-            if not kind.startswith("text/event-stream"):
-                raise Exchange(path, asked, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
-            try:
-                events.extend(_events(answer))
-            except (requests.RequestException, ValueError) as failed:
-                raise Exchange(path, asked, events).wrong(f"the stream breaks off: {failed}") from failed
-        return Exchange(path, asked, events)
-
-    def _posted(self, path: str, asked: Json) -> requests.Response:
         try:
-            answer = requests.post(self.url + path, json=asked, timeout=LONGEST, stream=bool(asked.get("stream")))
-        except requests.RequestException as failed:
-            raise Exchange(path, asked, []).wrong(f"no answer comes back: {failed}") from failed
-        if answer.status_code != 200:
-            raise Exchange(path, asked, [{"error": answer.text}]).wrong(f"it answers {answer.status_code}")
-        return answer
+            with self._posted(path, asked) as answer:
+                kind = answer.headers.get("content-type", "")
+                if not kind.startswith("text/event-stream"):
+                    raise Exchange(path, asked, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
+                events.extend(_events(answer))
+        except (*wire.BROKEN, ValueError) as failed:
+            raise Exchange(path, asked, events).wrong(f"the stream breaks off: {failed}") from failed
+        return self._exchanged(path, asked, events)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take answers apart here: where that fails, the last of them is not of the form that it has to be.
+
+        Raises:
+            Wrong: instead of what is raised where a part is missing, or of another type.
+
+        """
+        try:
+            yield
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as odd:
+            problem = f"the answer is of another form than it has to be ({type(odd).__name__}: {odd})"
+            last: Exchange | None = getattr(self._last, "exchange", None)
+            raise last.wrong(problem) if last is not None else Wrong(problem) from odd
+
+    def _exchanged(self, path: str, asked: Json, events: Sequence[Json]) -> Exchange:
+        exchange = Exchange(path, asked, events)
+        self._last.exchange = exchange
+        return exchange
+
+    @contextmanager
+    def _posted(self, path: str, asked: Json) -> Iterator[requests.Response]:
+        with wire.asked(self.url + path, asked, LONGEST) as answer:
+            if answer.status_code != 200:
+                said = _text(wire.whole(answer, LONGEST))
+                raise Exchange(path, asked, [{"error": said}]).wrong(f"it answers {answer.status_code}")
+            yield answer
 
 
 def _events(answer: requests.Response) -> Iterator[Json]:
     """The data of each event. A chat stream ends with [DONE]; one of responses with response.completed or its like."""
     ended = False
-    for line in answer.iter_lines():
+    for line in wire.lines(answer, LONGEST):
         if not line.startswith(b"data:"):
             continue
         data = line.removeprefix(b"data:").strip()
         if data == b"[DONE]":
             ended = True
             continue
-        event = json.loads(data)
+        event = wire.parsed(data)
+        if not isinstance(event, dict):
+            raise ValueError(f"an event is no object: {event!r:.60}")
         ended = ended or str(event.get("type")) in ("response.completed", "response.incomplete", "response.failed")
         yield event
     if not ended:
         raise ValueError("it has no end")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _shown(value: object) -> str:

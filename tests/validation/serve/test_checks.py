@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every check passes on a server that tells the truth, and fails on each of these lies."""
 
+import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -187,6 +189,50 @@ def test_a_failure_shows_request_answer_and_what_was_expected() -> None:
     assert "request: POST /v1/chat/completions" in text
     assert "answer: {" in text
     assert f"expected: {CONTENT}" in text
+
+
+ODD: tuple[Any, ...] = (None, 1e308, "\ud800", [None], {})
+
+
+def parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each part of an answer, as what holds it and the key there."""
+    for key, part in list(value.items() if isinstance(value, dict) else enumerate(value[:3])):
+        yield value, key
+        if isinstance(part, dict | list):
+            yield from parts(part)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "backends"])
+def test_an_answer_of_another_form_is_a_failure_and_no_defect(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "REQUESTS", 4)
+    now: list[tuple[int, Any]] = [(0, None)]
+
+    def lie(text: str) -> str:
+        value = json.loads(text)
+        found = list(parts(value))
+        place, part = now[0]
+        holder, key = found[place % len(found)]
+        holder[key] = part
+        return json.dumps(value)
+
+    failed = 0
+    with asking(lie) as asked:
+        for now[0] in itertools.product(range(-8, 8), ODD):
+            try:
+                with asked.talk.taken():
+                    ALL[name](asked)
+            except Wrong:
+                failed += 1
+    assert failed
+
+
+def test_a_failure_of_form_shows_request_and_answer() -> None:
+    with asking(other('"usage": {', '"usage": [], "other": {')) as asked, pytest.raises(Wrong) as failed, asked.talk.taken():
+        checks.counted(asked)
+    text = str(failed.value)
+    assert text.startswith("the answer is of another form than it has to be (AttributeError: 'list' object")
+    assert "request: POST /v1/chat/completions" in text
+    assert '"usage": []' in text
 
 
 def test_nobody_answers() -> None:

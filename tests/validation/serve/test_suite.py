@@ -17,6 +17,7 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import proving
 from stack.proof.proving import Result, State
+from validation.model import said
 from validation.serve import checks, material, recipes, suite
 from validation.serve.recipes import Bar, Recipe
 from validation.serve.server import Installed
@@ -63,6 +64,17 @@ def test_of_somebodys_own_server_only_what_holds_for_all_is_asked(stores: Stores
     found = ran(stores, suite.Plan((recipe,)))
     assert found.keys() == {f"serve/gpt-oss/{name}" for name in checks.GENERAL}
     assert {(case.outcome, case.needs) for case in found.values()} == {(Outcome.PASSED, ())}
+
+
+def test_an_answer_of_another_form_fails_its_case_and_the_others_run(stores: Stores) -> None:
+    found = ran(
+        stores,
+        suite.Plan((RECIPE,)),
+        lie=lambda text: text.replace(f'"content": "{said.SAID}', f'"content": ["\\ud800"], "x": "{said.SAID}'),
+    )
+    assert len(found) == len(checks.CHECKS) - 1 + len(suite.NUMBERS)
+    assert found["serve/tiny/models"].outcome is Outcome.PASSED
+    assert found["serve/tiny/chat/whole"].outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize(

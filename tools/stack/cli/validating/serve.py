@@ -50,6 +50,7 @@ def command(
     from stack.carry.bases import Place, Stores  # noqa: PLC0415
     from stack.model.verdict import Weights  # noqa: PLC0415
     from stack.store import cache  # noqa: PLC0415
+    from validation import endpoint  # noqa: PLC0415
     from validation.serve import recipes as kitchen  # noqa: PLC0415
     from validation.serve import suite  # noqa: PLC0415
     from validation.suite import Job, Subject  # noqa: PLC0415
@@ -65,7 +66,7 @@ def command(
         )
     if weights is not None and not given:
         raise click.UsageError("--weights goes with --recipe gpt-oss: the other recipes have models of our own")
-    plan = suite.Plan(chosen, url.rstrip("/") if url else None, ablate, not no_prove)
+    plan = suite.Plan(chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate, not no_prove)
     loaded = Weights(weights) if weights else Weights.TINY
     place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP with a server that nobody vouches for: an answer has an end, in time and in size, and comes from whom was asked."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+LARGEST = 256 * 1024 * 1024
+"""Bytes of the largest answer that is read."""
+_AT_ONCE = 2**16
+
+BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
+"""What is raised where no answer comes, or not all of it."""
+
+
+class EndlessError(OSError):
+    """An answer that goes on for too long, or is beyond all measure."""
+
+
+def is_here(address: str) -> bool:
+    """Whether an address is of this machine, so that this machine's hardware is what a server there runs on."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host in ("localhost", socket.gethostname())
+
+
+@contextmanager
+def asked(address: str, content: Mapping[str, Any] | None, seconds: float) -> "Iterator[requests.Response]":
+    """The answer to a GET, or to a POST of `content` as JSON: its head; its body is read by `pieces` or `whole`.
+
+    Each wait, for the connection and for what comes next, takes `seconds` at most. Nothing is asked where a server sends us on to:
+    what is said would be of another server.
+
+    Raises:
+        one of BROKEN: no answer comes.
+
+    """
+    with requests.Session() as session:
+        # No proxy stands between two processes of one machine.
+        session.trust_env = not is_here(address)
+        method = "GET" if content is None else "POST"
+        with session.request(method, address, json=content, timeout=seconds, stream=True, allow_redirects=False) as answer:
+            yield answer
+
+
+def pieces(answer: requests.Response, seconds: float) -> Iterator[bytes]:
+    """The body of an answer as it comes, for `seconds` and up to `LARGEST` bytes.
+
+    Raises:
+        one of BROKEN: it breaks off, or has no end.
+
+    """
+    ends, size = time.monotonic() + seconds, 0
+    while piece := answer.raw.read1(_AT_ONCE, decode_content=True):
+        size += len(piece)
+        if size > LARGEST:
+            raise EndlessError(f"more than {LARGEST // 2**20} MiB came")
+        if time.monotonic() > ends:
+            raise EndlessError(f"it went on for more than {seconds:.0f} s")
+        yield piece
+
+
+def whole(answer: requests.Response, seconds: float) -> bytes:
+    """The whole body of an answer; see `pieces`."""
+    return b"".join(pieces(answer, seconds))
+
+
+def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
+    """The lines of an answer's body as they come, without their ends; see `pieces`."""
+    begun = b""
+    for piece in pieces(answer, seconds):
+        *ended, rest = piece.split(b"\n")
+        for line in ended:
+            yield (begun + line).rstrip(b"\r")
+            begun = b""
+        begun += rest
+    if begun:
+        yield begun
+
+
+def parsed(data: bytes) -> Any:
+    """The value of some JSON.
+
+    Raises:
+        ValueError: it is none, or nested too deeply.
+
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as deep:
+        raise ValueError("nested too deeply") from deep
