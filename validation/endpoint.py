@@ -103,8 +103,9 @@ class Endpoint:
             with wire.asked(address, content, seconds) as answer:
                 return answer.status_code, wire.whole(answer, seconds)
         except wire.BROKEN as failed:
-            why = str(failed) if isinstance(failed, wire.EndlessError) else type(failed).__name__
-            raise StackError(f"{self.url} does not answer ({why})", "start the server, or correct --url") from failed
+            raise StackError(
+                f"{self.url} does not answer ({wire.why(failed)})", "start the server, or correct --url"
+            ) from failed
 
 
 def at(url: str) -> Endpoint:
@@ -114,8 +115,12 @@ def at(url: str) -> Endpoint:
         StackError: it is no address of a server.
 
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # half a bracket, or a port beyond all ports
+        known = False
+    if not known:
         raise StackError(f"{url!r} is no address of a server", "write it like http://127.0.0.1:8000")
     plain = url.rstrip("/")
     return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1")

@@ -34,6 +34,11 @@ def is_here(address: str) -> bool:
         return host in ("localhost", socket.gethostname())
 
 
+def why(failed: Exception) -> str:
+    """What went wrong, in few words: what the library says of it takes lines."""
+    return str(failed) if isinstance(failed, EndlessError) else type(failed).__name__
+
+
 @contextmanager
 def asked(address: str, content: Mapping[str, Any] | None, seconds: float) -> "Iterator[requests.Response]":
     """The answer to a GET, or to a POST of `content` as JSON: its head; its body is read by `pieces` or `whole`.

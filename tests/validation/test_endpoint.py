@@ -16,7 +16,9 @@ def test_addresses_end_in_v1(url: str) -> None:
     assert endpoint.at(url) == Endpoint("http://127.0.0.1:8000/v1")
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "localhost", "ftp://example.org", "http://", ""])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000", "localhost", "ftp://example.org", "http://", "", "http://[::1", "http://127.0.0.1:99999"]
+)
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(StackError, match="is no address of a server: write it like"):
         endpoint.at(url)

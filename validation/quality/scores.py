@@ -29,6 +29,9 @@ _PIECE = 4000
 _SLACK = 1e-3
 """By how much probabilities may exceed 1: log-probabilities come from sums in single precision."""
 
+_LOWEST = -1e5
+"""The least log-probability: vLLM writes -9999 for minus infinity."""
+
 Likely = Mapping[int, float]
 """Log-probabilities by token: of the likeliest, and of the one that stands in the text."""
 
@@ -126,11 +129,22 @@ def _place(token: object, answered: object, top: int) -> Place:
         likely = {int(key): float(value["logprob"]) for key, value in answered.items()}
     except (AssertionError, KeyError, TypeError, ValueError) as odd:
         raise UnscoredError("the server's log-probabilities are not of the known form") from odd
-    if token not in likely:
-        raise UnscoredError(f"the token {token} of the text has no log-probability")
     if not top <= len(likely) <= top + 1:
         raise UnscoredError(f"{len(likely)} log-probabilities for a token, asked for were {top}")
-    if any(math.isnan(value) or value > _SLACK for value in likely.values()) or _sum(likely) > 1 + _SLACK:
+    return _distributed(token, likely)
+
+
+def _distributed(token: int, likely: Likely) -> Place:
+    """A place whose numbers are those of a distribution with that token in it.
+
+    Raises:
+        UnscoredError: they are not.
+
+    """
+    if token not in likely:
+        raise UnscoredError(f"the token {token} of the text has no log-probability")
+    # Written so that NaN is refused, too.
+    if not all(_LOWEST <= value <= _SLACK for value in likely.values()) or _sum(likely) > 1 + _SLACK:
         raise UnscoredError(f"the log-probabilities for a token are none: {sorted(likely.values(), reverse=True)[:3]}")
     return Place(token, likely)
 
@@ -188,6 +202,8 @@ def load(file: Path) -> Scores:
         places=_places(places, file),
     )
     table.finish()
+    if found.name != file.stem:
+        raise StackError(f"{file} is a record of {found.name!r}", "a record is not renamed: record it under the other name")
     return found
 
 
@@ -197,9 +213,9 @@ def _places(places: object, file: Path) -> tuple[Place, ...]:
         assert places
         found = [(token, dict(zip(tokens, values, strict=True))) for token, tokens, values in places]
         assert all(_is_likely(token, likely) for token, likely in found)
-    except (AssertionError, TypeError, ValueError) as odd:
+        return tuple(_distributed(token, likely) for token, likely in found)
+    except (AssertionError, TypeError, ValueError, UnscoredError) as odd:
         raise StackError(f"{file}: places are not of the known form", "record it again") from odd
-    return tuple(Place(token, likely) for token, likely in found)
 
 
 def _is_likely(token: Any, likely: Mapping[Any, Any]) -> bool:

@@ -102,7 +102,9 @@ class Talk:
                 if answer.status_code != 200:
                     raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=_text(data))
                 return wire.parsed(data)
-        except (*wire.BROKEN, ValueError) as failed:
+        except wire.BROKEN as failed:
+            raise Wrong(f"no answer comes back: {wire.why(failed)}", request=f"GET {path}") from failed
+        except ValueError as failed:
             raise Wrong(f"no JSON comes back: {failed}", request=f"GET {path}") from failed
 
     def ask(self, path: str, /, **body: Any) -> Exchange:
@@ -117,10 +119,10 @@ class Talk:
         try:
             with self._posted(path, asked) as answer:
                 value = wire.parsed(wire.whole(answer, LONGEST))
+        except wire.BROKEN as failed:
+            raise nothing.wrong(f"no answer comes back: {wire.why(failed)}") from failed
         except ValueError as failed:
             raise nothing.wrong(f"the answer is not JSON: {failed}") from failed
-        except wire.BROKEN as failed:
-            raise nothing.wrong(f"no answer comes back: {failed}") from failed
         return self._exchanged(path, asked, [value])
 
     def stream(self, path: str, /, **body: Any) -> Exchange:
@@ -139,7 +141,8 @@ class Talk:
                     raise Exchange(path, asked, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
                 events.extend(_events(answer))
         except (*wire.BROKEN, ValueError) as failed:
-            raise Exchange(path, asked, events).wrong(f"the stream breaks off: {failed}") from failed
+            why = str(failed) if isinstance(failed, ValueError) else wire.why(failed)
+            raise Exchange(path, asked, events).wrong(f"the stream breaks off: {why}") from failed
         return self._exchanged(path, asked, events)
 
     @contextmanager

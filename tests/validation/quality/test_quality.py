@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -210,3 +211,47 @@ def test_pieces_are_the_text_and_end_with_paragraphs() -> None:
     assert "".join(pieces) == whole
     assert len(pieces) > 1
     assert all(piece.endswith("\n\n") for piece in pieces[:-1])
+
+
+GOOD: list[Any] = [[place, [place, place + 1], [-0.5, -1.0]] for place in range(3)]
+FORGED: dict[str, Any] = {
+    "more than certain": [0, [0, 1], [800.0, -1.0]],
+    "more than one": [0, [0, 1], [-0.0, -0.0]],
+    "beyond all measure": [0, [0, 1], [-1e308, -1.0]],
+    "too long a number": [0, [0, 1], [-(10**400), -1.0]],
+    "of other tokens": [0, [5, 1], [-0.5, -1.0]],
+}
+
+
+def record(**changed: Any) -> str:
+    whole = {
+        "schema": 1,
+        "name": "o-fp8",
+        "model": "m",
+        "stack": "a" * 64,
+        "text": "b" * 64,
+        "top": 2,
+        "here": True,
+        "places": GOOD,
+    }
+    return json.dumps(whole | changed)
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_record_is_refused(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "o-fp8.json"
+    file.write_text(record())
+    assert len(scores.load(file).places) == len(GOOD)
+    file.write_text(record(places=[FORGED[name], *GOOD[1:]]))
+    with pytest.raises(StackError, match="places are not of the known form: record it again"):
+        scores.load(file)
+
+
+def test_infinity_and_a_renamed_record_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "o-fp8.json"
+    file.write_text(record().replace("-0.5", "-1e999", 1))
+    with pytest.raises(StackError, match="places are not of the known form"):
+        scores.load(file)
+    file.write_text(record(name="bf16"))
+    with pytest.raises(StackError, match="is a record of 'bf16': a record is not renamed"):
+        scores.load(file)
