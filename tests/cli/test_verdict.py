@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,24 @@ def test_show(stack: Stack, good: Path) -> None:
     assert ran.out.endswith("1 passed, 1 not-run\n")
     [shown] = parsed(stack("verdict", "show", "--json", good))["verdicts"]
     assert shown == {"file": str(good), **json.loads(good.read_text())}
+
+
+def test_show_in_a_pipe_is_short(stack: Stack, tmp_path: Path) -> None:
+    far = [not_run(f"kernels/moe/marlin/experts=8/m={number}", "sm121") for number in (1, 2, 4)]
+    long = replace(failed("serve/chat"), why="it says\n" + "x" * 3000)
+    made = verdict(
+        far[0], passed("kernels/formats/e4m3", compared=525752, rounded=0.25), *far[1:], not_run("bench/pp512"), long
+    )
+    ran = stack("verdict", "show", file(tmp_path, "v.json", made))
+    rows = ran.out.splitlines()
+    assert [row.split() for row in rows if "not-run" in row][:-1] == [
+        ["kernels/moe/marlin/*", "not-run", "3", "cases:", "no", "such", "machine"],
+        ["bench/pp512", "not-run", "no", "such", "machine"],
+    ]
+    assert any("compared 525752, rounded 0.25" in row for row in rows)
+    assert rows[-1] == "1 passed, 1 failed, 4 not-run"
+    assert max(len(row) for row in rows if "─" in row) == 180
+    assert "x" * 3000 in ran.out
 
 
 def test_require(stack: Stack, good: Path) -> None:

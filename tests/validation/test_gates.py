@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from stack.model import stack
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.verdict import Verdict, Weights, write
 from validation import gates, signing
+from validation.kernels import RELIED_ON
+from validation.numerics import cases
+from validation.serve import checks
+from validation.serve.suite import NUMBERS
 
 from .making import CPU, SPARK, STACK, failed, file, not_run, passed, verdict
 
@@ -170,6 +175,18 @@ def test_ours_can_be_read_and_let_nothing_empty_through(name: str, tmp_path: Pat
     gate = gates.load(Path(__file__).parents[2] / gates.FILE, name)
     found = gates.judge(gate, STACK, [file(tmp_path, "v.json", verdict())])
     assert len(found.problems) == len(gate.wanted)
+
+
+def test_none_that_a_cpu_can_run_may_be_left_out() -> None:
+    """A failure that --only leaves out would be one case less, and nothing else."""
+    root = Path(__file__).parents[2]
+    gate = gates.load(root / gates.FILE, "cpu")
+    least = {one.names: one.least for one in gate.wanted}
+    numerics = [one for one in cases.declared() if gate.has.issuperset(one.needs)]
+    compiled = [one for series in stack.load(root).series for one in series.compiles if one.patch is not None]
+    assert least["kernels/*"] == len(numerics) + len(compiled) + len(RELIED_ON)
+    served = len({"starts", *checks.CHECKS, *NUMBERS})
+    assert (least["serve/cpu-fp32/*"], least["serve/cpu-mxfp4/*"]) == (served, served)
 
 
 def key(folder: Path, name: str) -> Path:

@@ -31,6 +31,8 @@ COLOURS = {
     "conflict": "bold red",
 }
 """Outcomes in colour."""
+_RULE = 180
+"""Characters of a table's longest rule."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
 source_option = click.option(
@@ -241,7 +243,12 @@ def print_table(
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell, style=colour(cell) or "") for cell in row))
-    # In a pipe nobody wants the blanks that fill a column.
     with console.capture() as captured:
         console.print(table)
-    click.echo("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+    click.echo("\n".join(_trimmed(line) for line in captured.get().rstrip("\n").split("\n")))
+
+
+def _trimmed(line: str) -> str:
+    """A line of a table: in a pipe nobody wants the blanks that fill a column, nor a rule as long as the longest of all texts."""
+    plain = line.rstrip()
+    return plain[:_RULE] if set(plain) == {"─"} else plain

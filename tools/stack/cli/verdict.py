@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from validation.gates import Judgement
 
 COLOURS = {"passed": "green", "failed": "bold red", "not-run": "yellow"}
+_ALIKE = 3
+"""Parts of a name, such as kernels/moe/marlin: cases of it that were not run for one reason are one row."""
+_WHOLE = 10**9
+"""Whole numbers below it are shown with all digits."""
 files_argument = click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
@@ -36,7 +40,7 @@ def command() -> None:
 @files_argument
 @json_option
 def show(files: tuple[Path, ...], as_json: bool) -> None:
-    """Show verdicts: stack, machine, versions, and every case with its numbers."""
+    """Show verdicts: stack, machine, versions, and every case with its numbers; --json has each that was not run, too."""
     from stack.model import verdict  # noqa: PLC0415
 
     verdicts = [(file, verdict.load(file)) for file in files]
@@ -68,10 +72,13 @@ def print_verdict(one: "Verdict") -> None:
 
 
 def print_cases(cases: "Sequence[Case]") -> None:
-    """Print a table of cases, and how many ended how."""
+    """Print a table of cases, and how many ended how; what was not run for one reason comes last, in one row for each kernel or so."""
     from stack.model.verdict import Outcome  # noqa: PLC0415
 
-    print_table(("case", "outcome", "seconds", ""), [row for one in cases for row in _rows(one)], colour=COLOURS.get)
+    ran = [one for one in cases if one.outcome is not Outcome.NOT_RUN]
+    rows = [row for one in ran for row in _rows(one)]
+    rows += [row for some in _alike([one for one in cases if one.outcome is Outcome.NOT_RUN]) for row in _not_run(some)]
+    print_table(("case", "outcome", "seconds", ""), rows, colour=COLOURS.get)
     ended = {outcome: sum(one.outcome is outcome for one in cases) for outcome in Outcome}
     click.echo(", ".join(f"{count} {outcome}" for outcome, count in ended.items() if count))
 
@@ -91,8 +98,28 @@ def _rows(one: "Case") -> "Iterator[tuple[str, str, str, str]]":
         yield "", "", "", line
 
 
+def _alike(cases: "Sequence[Case]") -> "list[list[Case]]":
+    """Cases that begin alike and give one reason, together, in the order in which they come."""
+    found: dict[tuple[str, ...], list[Case]] = {}
+    for one in cases:
+        found.setdefault((*one.name.split("/")[:-1][:_ALIKE], one.why), []).append(one)
+    return list(found.values())
+
+
+def _not_run(cases: "Sequence[Case]") -> "Iterator[tuple[str, str, str, str]]":
+    """The row of one case, or of several: `kernels/moe/marlin/*`."""
+    first, *others = cases
+    reason, *rest = first.why.splitlines()
+    name = f"{'/'.join(first.name.split('/')[:-1][:_ALIKE])}/*" if others else first.name
+    yield name, first.outcome.value, "", f"{len(cases)} cases: {reason}" if others else reason
+    for line in rest:
+        yield "", "", "", line
+
+
 def _number(value: float | str | None) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else value or "-"
+    if not isinstance(value, int | float):
+        return value or "-"
+    return f"{value:.0f}" if value == round(value) and abs(value) < _WHOLE else f"{value:.4g}"
 
 
 def _short(text: str) -> str:
