@@ -28,6 +28,16 @@ def layer(files: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
+def linked(name: str, target: str) -> bytes:
+    """A layer with a hard link."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = tarfile.LNKTYPE, target
+        archive.addfile(member)
+    return made.getvalue()
+
+
 def manifest(
     folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes], architecture: str = "amd64", docker: bool = False
 ) -> layout.Descriptor:

@@ -12,7 +12,7 @@ from stack.images.publish import Asked, Published, publish
 from stack.images.reference import Reference
 from stack.model import digest, verdict
 from stack.model.stack import Stack, load
-from stack.model.verdict import Verdict
+from stack.model.verdict import Case, Verdict
 from validation import gates, signing
 
 from ..model.making import FILES, write
@@ -37,6 +37,9 @@ least = 1
 """
 GOOD = (passed("kernels/one"), passed("kernels/two", "cpu", rel=1.0, count=3), passed("serve/chat", "cpu"))
 BOM = b'{"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": []}'
+
+
+__all__ = ["CPU", "GOOD", "Case", "Verdict", "World", "made_verdict", "make"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,8 @@ def _failure(where: Reference, stderr: str) -> StackError:
     """What skopeo's words mean; nothing in them is a credential unless an address held one."""
     said = _USERINFO.sub("//", _said(stderr))
     words = said.replace(str(where), "").replace(where.shown, "")  # a tag may be any of these words
-    if _ABSENT.search(words):
+    # docker-registry says "manifest unknown" of what is there, too, where it could not be read as it is.
+    if _ABSENT.search(words) and "accept header does not support" not in words:
         return Absent(f"{where.shown} does not exist", "check the name")
     if _REFUSED.search(words):
         return Refused(f"{where.shown} is refused ({said})", "log in: skopeo login HOST")

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody who sits between publisher and registry, or who may write there, too."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stack.images import attached, envelope, image, moving, skopeo, verify
+from stack.images.reference import Reference
+from stack.model.errors import StackError
+from validation import gates
+
+from .proxy import Between, standing
+from .registry import Registry, environment
+from .world import GATES, World
+
+
+@contextmanager
+def attacked(world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch, between: Between) -> Iterator[World]:
+    """The world, with somebody between it and the registry."""
+    folder = Path(registry.environment["SSL_CERT_FILE"]).parent
+    with standing(registry, world.root, between):
+        for key, value in environment(folder, registry.host, between.host).items():
+            monkeypatch.setenv(key, value)
+        yield replace(world, host=between.host)
+
+
+def key(world: World, name: str = "release") -> "verify.SSlibKey":
+    return envelope.public(world.root / f"{name}.pub.pem")
+
+
+def other(world: World, name: str) -> tuple[Reference, str]:
+    """Another image in the same repository, by its digest."""
+    made = world.image({"evil": name.encode()})
+    place = world.name(f"{name}@{made}")
+    skopeo.copy(Reference(str(world.layout), "latest", layout=True), place)
+    return place, made
+
+
+def absent(world: World, name: str) -> bool:
+    return moving.digest_of(world.name(name)) is None
+
+
+def test_somebody_between_who_does_nothing_changes_nothing(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of the other tests here."""
+    with attacked(world, registry, monkeypatch, Between()) as there:
+        there.publish("quiet:1.0", world.verdict(world.image()))
+        assert verify.verify(there.name("quiet:1.0"), world.stack, key(world)).holds
+
+
+def test_a_tag_that_is_pointed_elsewhere_between_push_and_tag_is_found(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil, evil_digest = other(world, "early")
+    made = world.image()
+
+    def after(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith(".att"):
+            skopeo.copy(evil, world.name("early:1.0"))
+
+    with (
+        attacked(world, registry, monkeypatch, Between(after=after)) as there,
+        pytest.raises(StackError, match="tags never change"),
+    ):
+        there.publish("early:1.0", world.verdict(made))
+    assert moving.digest_of(world.name("early:1.0")) == evil_digest  # theirs: it was not ours to overwrite
+    assert not verify.verify(world.name("early:1.0"), world.stack, key(world)).holds
+
+
+def test_a_tag_that_is_pointed_elsewhere_right_after_it_was_put_is_found(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil, _ = other(world, "late")
+    made = world.image()
+
+    def after(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith("/manifests/1.0"):
+            skopeo.copy(evil, world.name("late:1.0"))
+
+    with attacked(world, registry, monkeypatch, Between(after=after)) as there, pytest.raises(StackError, match="points at"):
+        there.publish("late:1.0", world.verdict(made))
+
+
+@pytest.mark.parametrize("what", ["manifest", "layer", "attestation", "tag"])
+def test_a_registry_that_lies_about_a_digest_is_found(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The answer says the right digest in its header, and is something else."""
+    name = f"liar-{what}"
+    evil, _ = other(world, name)
+    lie = skopeo.raw(evil)
+    made = world.image()
+    (platform,) = image.read(Reference(str(world.layout), layout=True)).platforms
+    wanted = {
+        "manifest": f"/manifests/{made}",
+        "layer": f"/blobs/{platform.layers[0].digest}",
+        "attestation": ".att",
+        "tag": "/manifests/1.0",
+    }[what]
+
+    def answer(method: str, path: str, body: bytes) -> bytes:
+        return lie if method == "GET" and path.endswith(wanted) and b"errors" not in body[:20] else body
+
+    between = Between(answer=answer)
+    with attacked(world, registry, monkeypatch, between) as there, pytest.raises(StackError):
+        there.publish(f"{name}:1.0", world.verdict(made))
+    assert any(method == "GET" and path.endswith(wanted) for method, path in between.seen)
+    assert absent(world, f"{name}:1.0") or what == "tag"
+
+
+@pytest.mark.parametrize("name", ["../../../../../etc/passwd", "a" * 63, f"{'A' * 64}"])
+def test_attestations_that_name_files_elsewhere_are_not_read(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made = world.image()
+    world.publish("traversal:1.0", world.verdict(made))
+
+    def answer(method: str, path: str, body: bytes) -> bytes:
+        if method == "GET" and path.endswith(".att"):
+            manifest = json.loads(body)
+            manifest["layers"][0]["digest"] = f"sha256:{name}"
+            return json.dumps(manifest).encode()
+        return body
+
+    with attacked(world, registry, monkeypatch, Between(answer=answer)) as there, pytest.raises(StackError):
+        verify.verify(there.name("traversal:1.0"), world.stack, key(world))
+
+
+def test_attestations_that_were_moved_from_another_image_are_found(world: World) -> None:
+    first = world.image({"a": b"1"})
+    world.publish("moved:1.0", world.verdict(first))
+    second = world.image({"a": b"2"})
+    skopeo.copy(Reference(str(world.layout), "latest", layout=True), world.name("moved:2.0"))
+    skopeo.copy(world.name(f"moved:{attached.attestations(first)}"), world.name(f"moved:{attached.attestations(second)}"))
+    report = verify.verify(world.name("moved:2.0"), world.stack, key(world))
+    assert not report.holds
+    assert any(one.startswith("subject: one is of") for one in report.problems)
+    # Neither does it move a tag, nor is it taken for published before.
+    with pytest.raises(StackError, match="subject"):
+        moving.promote(world.name("moved:2.0"), ["latest"], key(world))
+    assert absent(world, "moved:latest")
+
+
+def test_a_gate_that_is_weakened_after_publishing_is_found(world: World) -> None:
+    world.publish("weakened:1.0", world.verdict(world.image()))
+    (world.root / gates.FILE).write_text(GATES.replace("least = 2", "least = 1", 1))
+    report = verify.verify(world.name("weakened:1.0"), world.stack, key(world))
+    assert report.problems[0].startswith("gate cpu now: it was another gate then than it is now")
+
+
+def test_a_stack_that_went_on_is_not_that_of_the_image(world: World) -> None:
+    world.publish("gone-on:1.0", world.verdict(world.image()))
+    pins = world.root / "pins.toml"
+    pins.write_text(pins.read_text().replace("v1.0.0", "v1.0.1").replace("aaaaaaa", "aaaaaab"))
+    report = verify.verify(world.name("gone-on:1.0"), world.stack, key(world))
+    assert report.problems[0].startswith("pins: linux/amd64: its label stack.digest is")
+    # It was published all the same: that is what moving tags ask.
+    assert verify.published(world.name("gone-on:1.0"), key(world)).holds
+
+
+def test_what_others_attach_stays_and_counts_for_nothing(world: World) -> None:
+    name = "others"
+    made = world.image()
+    world.publish(f"{name}:1.0", world.verdict(made))
+    found = image.read(world.name(f"{name}:1.0"))
+    mine = attached.fetch(found)
+    theirs = envelope.signer(world.root / "other.pem").sign(envelope.payload(mine[0]))
+    attached.attach(found, Reference(found.reference.place), [theirs])
+    report = verify.verify(world.name(f"{name}:1.0"), world.stack, key(world))
+    assert report.holds, report.problems
+    assert report.claims.foreign == 1
+    assert not world.publish(f"{name}:1.0", world.root / "v.json").new
+    assert len(attached.fetch(found)) == len(mine) + 1
