@@ -22,6 +22,8 @@ class Between:
     before: Callable[[str, str], None] = lambda method, path: None
     after: Callable[[str, str], None] = lambda method, path: None
     answer: Callable[[str, str, bytes], bytes] = lambda method, path, body: body
+    deaf: bool = False
+    """The registry does not hear which kinds of manifest are asked for."""
     host: str = ""
     seen: list[tuple[str, str]] = field(default_factory=list)
 
@@ -50,7 +52,7 @@ def standing(registry: Registry, folder: Path, between: Between) -> Iterator[Bet
             upstream = http.client.HTTPSConnection(registry.host, context=trusted, timeout=30)
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for key, value in self.headers.items():  # Accept comes several times
-                if key.lower() not in _OF_THE_CONNECTION:
+                if key.lower() not in _OF_THE_CONNECTION and not (between.deaf and key == "Accept"):
                     upstream.putheader(key, value)
             upstream.putheader("Content-Length", str(len(body)))
             upstream.endheaders(body)

@@ -87,6 +87,18 @@ def test_a_tag_that_is_pointed_elsewhere_right_after_it_was_put_is_found(
         there.publish("late:1.0", world.verdict(made))
 
 
+def test_a_registry_that_hides_what_it_has_is_not_taken_at_its_word(
+    world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says "manifest unknown" of what it cannot give in an older form: a tag that is taken for free would be overwritten."""
+    world.publish("hidden:1.0", world.verdict(world.image()))
+    with attacked(world, registry, monkeypatch, Between(deaf=True)) as there:
+        with pytest.raises(StackError, match="skopeo failed") as found:
+            moving.digest_of(there.name("hidden:1.0"))
+        assert not isinstance(found.value, skopeo.Absent)
+        assert absent(there, "hidden:2.0")
+
+
 @pytest.mark.parametrize("what", ["manifest", "layer", "attestation", "tag"])
 def test_a_registry_that_lies_about_a_digest_is_found(
     world: World, registry: Registry, monkeypatch: pytest.MonkeyPatch, what: str
@@ -108,8 +120,15 @@ def test_a_registry_that_lies_about_a_digest_is_found(
         return lie if method == "GET" and path.endswith(wanted) and b"errors" not in body[:20] else body
 
     between = Between(answer=answer)
-    with attacked(world, registry, monkeypatch, between) as there, pytest.raises(StackError):
+    with attacked(world, registry, monkeypatch, between) as there, pytest.raises(StackError) as found:
         there.publish(f"{name}:1.0", world.verdict(made))
+    words = {
+        "manifest": "has another digest",
+        "layer": "Digest did not match",
+        "attestation": "there are none",
+        "tag": "points at",
+    }
+    assert words[what] in str(found.value)
     assert any(method == "GET" and path.endswith(wanted) for method, path in between.seen)
     assert absent(world, f"{name}:1.0") or what == "tag"
 
