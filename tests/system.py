@@ -10,6 +10,9 @@ import subprocess
 import sys
 
 PACKAGES = {
+    "buildah": "buildah",
+    "mmdebstrap": "mmdebstrap",
+    "runc": "runc",
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
 }

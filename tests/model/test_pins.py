@@ -271,3 +271,18 @@ def test_edited_inline_table() -> None:
     assert pins.edited(text, parsed(text)) == text
     assert parsed(pins.edited(text, after)) == after
     assert "# one line" in pins.edited(text, after)
+
+
+def test_edited_writes_the_base_image(tmp_path: Path) -> None:
+    path = tmp_path / "pins.toml"
+    bare, _, _ = PINS.partition("[base]")
+    base = Base("example.org/cuda", "13.1", f"sha256:{'e' * 64}")
+    for text in (PINS, bare, f"{bare.rstrip()}\n# the last word\n"):
+        path.write_text(text)
+        path.write_text(pins.edited(text, pins.load(path).based(base)))
+        after = pins.load(path)
+        assert after.base == base
+        assert path.read_text().startswith(text.partition("[base]")[0].rstrip("\n"))
+        assert pins.edited(path.read_text(), after) == path.read_text()
+        path.write_text(pins.edited(path.read_text(), after.based(replace(base, digest=None))))
+        assert pins.load(path).base == replace(base, digest=None)

@@ -35,13 +35,14 @@ def wheel(
     version: str = "2.0",
     tag: str = TAG,
     wrong_tag: str = TAG,
+    about: str = METADATA,
 ) -> Path:
-    """A wheel in a folder; `wrong_tag` is what its WHEEL file says."""
+    """A wheel in a folder; `wrong_tag` is what its WHEEL file says, `about` its METADATA."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
     own = {
         "licenses/LICENSE": b"free\n",
-        "METADATA": METADATA.format(name=name, version=version).encode(),
+        "METADATA": about.format(name=name, version=version).encode(),
         "WHEEL": f"Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: false\nTag: {wrong_tag}\n\n".encode(),
         "top_level.txt": b"gamma\n",
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
+from stack.cli.common import Options, interpreter, json_option, packages_from, print_json, print_table, source_option
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def wheels(
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
         order = Order(device, targets, interpreter)
-        asked = Asked(upstreams, Mode(mode), _packages(packages, upstreams), platforms, python, order, ahead)
+        asked = Asked(upstreams, Mode(mode), packages_from(packages, upstreams), platforms, python, order, ahead)
         decisions = decide(stores, asked)
         chosen = building.chosen(stores, asked, decisions) if only_plan else None
         made = [] if only_plan else list(building.build(stores, asked, decisions, out))
@@ -204,16 +204,3 @@ def _build_json(plan: "Plan") -> dict[str, object]:
         "clones": [{"repository": one.repository, "revision": one.revision, "instead": one.instead} for one in plan.clones],
         "lacking": list(plan.lacking),
     }
-
-
-def _packages(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """What `--from` names, by upstream; the upstream may be left out where only one is built."""
-    found = []
-    for one in given:
-        name, _, package = one.rpartition("=")
-        if not name and len(upstreams) != 1:
-            raise StackError(
-                f"--from {one} does not say of which upstream", f"write --from UPSTREAM={one}, or name one upstream"
-            )
-        found.append((name or upstreams[0], package))
-    return tuple(found)

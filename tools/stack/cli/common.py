@@ -217,6 +217,24 @@ def through_names(given: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
 
 
+def packages_from(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """What `--from` names, by upstream; the upstream may be left out where only one is built.
+
+    Raises:
+        StackError: it may not.
+
+    """
+    found = []
+    for one in given:
+        name, _, package = one.rpartition("=")
+        if not name and len(upstreams) != 1:
+            raise StackError(
+                f"--from {one} does not say of which upstream", f"write --from UPSTREAM={one}, or name one upstream"
+            )
+        found.append((name or upstreams[0], package))
+    return tuple(found)
+
+
 def print_json(data: object) -> None:
     """Print a value as JSON."""
     # JSON spells half a surrogate pair, as a file's name may hold, as Python does.

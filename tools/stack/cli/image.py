@@ -3,13 +3,13 @@
 
 import click
 
-from stack.cli.imaging import bisect, listing, promote, publish, rollback, verify
+from stack.cli.imaging import bisect, build, listing, promote, publish, rollback, verify
 
 
 @click.group("image")
 def command() -> None:
-    """Images of a stack: published, verified, found again; and which change broke one."""
+    """Images of a stack: built, published, verified, found again; and which change broke one."""
 
 
-for verb in (publish, verify, listing, promote, rollback, bisect):
+for verb in (build, publish, verify, listing, promote, rollback, bisect):
     command.add_command(verb.command)

@@ -18,7 +18,7 @@ def show(options: Options, as_json: bool) -> None:
     """Show what pins.toml says."""
     stack_pins = options.load().pins
     if as_json:
-        print_json({"upstreams": [_as_json(pin) for pin in stack_pins]})
+        print_json({"upstreams": [_as_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
         return
     rows = []
     for pin in stack_pins:
@@ -26,6 +26,8 @@ def show(options: Options, as_json: bool) -> None:
         where = f"in {pin.within.upstream} at {pin.within.path}" if pin.within else where
         rows.append((pin.upstream, pin.tag or "", pin.commit[:12], where))
     print_table(("upstream", "tag", "commit", "source"), rows)
+    if stack_pins.base is not None:
+        click.echo(f"\nbase image {stack_pins.base.image}:{stack_pins.base.tag} {stack_pins.base.digest or 'without a digest'}")
 
 
 @command.command()
@@ -57,21 +59,26 @@ def verify(context: click.Context, as_json: bool, source: str) -> None:
 
 
 @command.command("set")
-@click.argument("upstream")
-@click.argument("tag")
+@click.argument("upstream", metavar="UPSTREAM|base")
+@click.argument("tag", metavar="TAG|IMAGE:TAG")
 @click.option("--allow-mismatch", is_flag=True, help="Set it even where upstream names another combination of pins.")
 @json_option
 @source_option
 @click.pass_context
 def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, as_json: bool, source: str) -> None:
-    """Set the pin of UPSTREAM to TAG, without carrying the patches.
+    """Set the pin of UPSTREAM to TAG, without carrying the patches; or that of the base image.
 
     `stack rebase` moves pin and patches together; this is for a stack without patches on that upstream, or for repairs.
+    `base IMAGE:TAG` asks the image's registry for the digest that the tag has now (of the index, where it has several platforms).
     """
     from stack.carry import rebase  # noqa: PLC0415
     from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.model.pins import BASE  # noqa: PLC0415
 
     options: Options = context.obj
+    if upstream == BASE:
+        _set_base(options, tag, as_json=as_json)
+        return
     with options.place(source) as place, Stores(options.load(), place) as stores:
         new, unmet = rebase.repinned(stores, upstream, tag)
         done = rebase.set_pins(stores.stack, new, unmet, title=f"pins set {upstream} {tag}", allow_mismatch=allow_mismatch)
@@ -91,6 +98,26 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
         if done and standing:
             click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply")
     context.exit(0 if done else 1)
+
+
+def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
+    """Pin the base image to what its tag is now."""
+    from stack.carry import rebase  # noqa: PLC0415
+    from stack.images import base as bases  # noqa: PLC0415
+
+    stack = options.load()
+    base = bases.resolved(tag)
+    rebase.set_pins(stack, stack.pins.based(base), (), title=f"pins set base {tag}", allow_mismatch=False)
+    if as_json:
+        print_json({"set": True, "base": _base_json(base), "unmet": []})
+    else:
+        click.echo(f"the base image is {base.image}:{base.tag} at {base.digest}; `stack undo` takes it back")
+
+
+def _base_json(base: object) -> dict[str, object] | None:
+    from stack.model.pins import Base  # noqa: PLC0415
+
+    return {"image": base.image, "tag": base.tag, "digest": base.digest} if isinstance(base, Base) else None
 
 
 def _as_json(pin: object) -> dict[str, object]:

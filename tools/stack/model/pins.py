@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,6 +15,8 @@ from stack.model.errors import StackError
 from stack.model.ids import Sha256, TreeId
 
 FILE = "pins.toml"
+BASE = "base"
+"""The table of the base image: no upstream has that name."""
 
 _NAME = r"[a-z][a-z0-9-]*"
 _COMMIT = r"[0-9a-f]{7,40}"
@@ -102,7 +104,11 @@ class Pins:
     def replaced(self, *changed: Pin) -> "Pins":
         """The same pins with some of them changed."""
         by_name = {pin.upstream: pin for pin in changed}
-        return Pins(tuple(by_name.get(pin.upstream, pin) for pin in self.upstreams), self.base)
+        return replace(self, upstreams=tuple(by_name.get(pin.upstream, pin) for pin in self.upstreams))
+
+    def based(self, base: Base) -> "Pins":
+        """The same pins on another base image."""
+        return replace(self, base=base)
 
 
 def load(path: Path) -> Pins:
@@ -113,8 +119,8 @@ def load(path: Path) -> Pins:
 
     """
     top = document.load(path)
-    base = _base(top.optional_table("base"))
-    upstreams = tuple(_pin(name, top.table(name), path) for name in top if name != "base")
+    base = _base(top.optional_table(BASE))
+    upstreams = tuple(_pin(name, top.table(name), path) for name in top if name != BASE)
     top.finish()
     pins = Pins(upstreams, base)
     _check_vendoring(pins, path)
@@ -124,7 +130,7 @@ def load(path: Path) -> Pins:
 def edited(text: str, pins: Pins) -> str:
     """The text of `pins.toml` with the values of `pins`; comments, order and layout stay.
 
-    The upstreams are those of the text: adding or removing one is an edit by hand.
+    The upstreams are those of the text: adding or removing one is an edit by hand. The base image may be new.
 
     Raises:
         StackError: an upstream's keys are spread over the file in a way that tomlkit cannot edit.
@@ -141,7 +147,22 @@ def edited(text: str, pins: Pins) -> str:
             fields = {"package": pin.archive.package, "version": pin.archive.version, "sha256": pin.archive.sha256}
             _put_inline(table, f"{pin.upstream}.archive", fields)
         _put_inline(table, f"{pin.upstream}.subtrees", dict(pin.subtrees))
+    if pins.base is not None:
+        _put_base(toml, pins.base)
     return tomlkit.dumps(toml)
+
+
+def _put_base(toml: tomlkit.TOMLDocument, base: Base) -> None:
+    """The base image's table, at the end where there is none."""
+    if BASE not in toml:
+        if toml.body:
+            toml.add(tomlkit.nl())
+        toml.add(BASE, tomlkit.table())
+    table = toml[BASE]
+    _check_editable(table, BASE)
+    _put(table, "image", base.image)
+    _put(table, "tag", base.tag)
+    _put(table, "digest", base.digest)
 
 
 def _check_editable(table: object, name: str) -> None:

@@ -35,7 +35,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the user's machine reaches package indexes, in the order in which they are asked."""
+    """How the user's machine reaches package indexes, in the order in which they are asked.
+
+    `find_links`: folders and pages with files that pip offers beside what indexes have.
+    """
 
     indexes: tuple[Index, ...]
     certificates: Path | None = None
@@ -44,6 +47,7 @@ class Settings:
     trusted_hosts: frozenset[str] = frozenset()
     timeout: float = _TIMEOUT
     retries: int = _RETRIES
+    find_links: tuple[str, ...] = ()
 
 
 def settings() -> Settings:
@@ -68,6 +72,7 @@ def settings() -> Settings:
         trusted_hosts=frozenset(host.lower() for host in pip.get("trusted-host", "").split()),
         timeout=_positive(pip, "timeout", pip.get("default-timeout", str(_TIMEOUT))),
         retries=int(_positive(pip, "retries", str(_RETRIES))),
+        find_links=tuple(pip.get("find-links", "").split()),
     )
 
 

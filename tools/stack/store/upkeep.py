@@ -17,6 +17,7 @@ ENTRIES = {
     "compilers": ("*",),
     "compiling": ("*",),
     "environments": ("*",),
+    "images": ("*", "locks/*", "packages/*"),
     "landing": ("*",),
     "operators": ("*",),
     "serving": ("*",),

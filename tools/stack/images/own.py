@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel of this tool itself: an image checks what is in it, and is validated from the inside."""
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+
+import stack
+from stack.wheels import packing
+
+NAME = "stack"
+
+
+def wheel(folder: Path) -> Path:
+    """Write the wheel into a folder; its version names its bytes, so that no index has it.
+
+    Raises:
+        OSError: it cannot be written.
+
+    """
+    files = dict(sorted(_files().items()))
+    content = hashlib.sha256(b"".join(f"{path}\0{len(data)}\0".encode() + data for path, data in files.items())).hexdigest()
+    version = f"{stack.__version__}+g{content[:8]}"
+    target = folder / f"{NAME}-{version}-py3-none-any.whl"
+    packing.write(target, files, _about(version), {"entry_points.txt": b"[console_scripts]\nstack = stack.cli:main\n"})
+    return target
+
+
+def _files() -> dict[str, bytes]:
+    found = {}
+    for top in _tops():
+        for path in top.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                found[f"{top.name}/{path.relative_to(top).as_posix()}"] = path.read_bytes()
+    return found
+
+
+def _tops() -> tuple[Path, Path]:
+    own = Path(stack.__file__).parent
+    beside = own.with_name("validation")
+    return own, beside if beside.is_dir() else own.parents[1] / "validation"
+
+
+def _about(version: str) -> bytes:
+    needs = [one for one in importlib.metadata.requires(NAME) or () if "extra ==" not in one]
+    lines = ["Metadata-Version: 2.1", f"Name: {NAME}", f"Version: {version}", "Requires-Python: >=3.11"]
+    return ("\n".join([*lines, *(f"Requires-Dist: {one}" for one in sorted(needs))]) + "\n").encode()
