@@ -30,6 +30,7 @@ __all__ = ["home", "stack", "template", "world"]
 DOCKER = Path(__file__).parents[2] / "docker"
 METADATA = "Metadata-Version: 2.4\nName: {name}\nVersion: {version}\nRequires-Dist: packaging\n"
 
+pytestmark = pytest.mark.slow
 SHOW = "cat /opt/stack/lib/python3*/site-packages/gamma/main.py"
 
 

@@ -19,6 +19,7 @@ HOLDS = {
     "compilers": "CUDA's compiler, disassembler and headers",
     "compiling": "what compile-check has listed and compiled",
     "environments": "Python environments of proofs, builds and validations",
+    "images": "base images for tests, requirements of images, and the wheels that they lock",
     "landing": "what upstream changed between two releases, indexed",
     "operators": "vLLM's operators for CPUs, out of its published wheel",
     "serving": "what a validated server runs: packages, models, references",
