@@ -196,6 +196,19 @@ def test_names_are_unique_and_no_case_needs_nothing() -> None:
     assert named("kernels/none") == ()
 
 
+def test_a_window_that_is_wrong_far_back_only_is_seen() -> None:
+    """Such as one whose start is counted in too few bits: right up to 4096 keys."""
+    mine = [one for one in declared() if one.name == "kernels/attention/vllm-cpu/long/window=128/kv=bfloat16"]
+    [case] = [one for one in mine if isinstance(one, Case)]
+    assert isinstance(case.problem, Attention)
+    small = replace(case.problem, heads=4, shared=2)
+    assert all(keys > 4096 for _, keys in small.sequences)
+    truth = small.truth()
+    found = judge(bfloat16(truth.mutants["window longer by one"]), truth, case.bar)
+    assert found.excess > 2
+    assert found.passed_through == ()
+
+
 def test_gpt_oss_is_tried_in_its_own_sizes() -> None:
     mine = [one.problem for one in declared() if isinstance(one, Case) and one.kernel.name == "vllm-cpu"]
     experts = [one for one in mine if isinstance(one, Experts)]
