@@ -90,14 +90,17 @@ def build(stack: Stack, base: str, folder: Path, *more: str) -> dict[str, Any]:
     return said
 
 
-def inside(image: str, *command: str, tampered: str | None = None) -> subprocess.CompletedProcess[str]:
+def inside(
+    image: str, *command: str, tampered: str | None = None, mounted: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a container of an image as its user, after root changed something there."""
     container = subprocess.run(["buildah", "from", image], check=True, capture_output=True, text=True).stdout.strip()
     run = ["buildah", "run", "--isolation=oci", "--runtime=runc", "--network=none"]
     try:
         if tampered is not None:
             subprocess.run([*run, "--user=0", container, "sh", "-c", tampered], check=True, capture_output=True)
-        return subprocess.run([*run, container, *command], check=False, capture_output=True, text=True)
+        volume = [f"--volume={mounted}"] if mounted is not None else []
+        return subprocess.run([*run, *volume, container, *command], check=False, capture_output=True, text=True)
     finally:
         subprocess.run(["buildah", "rm", container], check=True, capture_output=True)
 
@@ -173,6 +176,16 @@ def test_two_builds_are_one_image_and_another_stack_is_another(
     text = inside(third["id"], "sh", "-c", SHOW).stdout
     assert text == GAMMA_PATCHES["one/gamma/hook-main.patch"][1]["gamma/main.py"].decode()
     assert skopeo.digest(skopeo.raw(f"oci:{tmp_path / 'first'}")) == third["digest"]
+
+
+def test_mounted_sources_run_in_the_image_for_development(stack: Stack, ready: World, base: str, tmp_path: Path) -> None:
+    said = build(stack, base, tmp_path / "image", "--target", "development")
+    (tmp_path / "gamma").mkdir()
+    (tmp_path / "gamma/tool.py").write_text("WHERE = 'mine'\n")
+    look = "import gamma.tool, gamma, pathlib; print(gamma.tool.WHERE, pathlib.Path(gamma.__path__[0], '_C.abi3.so').exists())"
+    ran = inside(said["id"], "/opt/stack/develop.sh", "python", "-c", look, mounted=f"{tmp_path / 'gamma'}:/src/gamma:ro")
+    assert (ran.returncode, ran.stdout) == (0, "mine True\n"), ran.stderr
+    assert "WHERE" not in inside(said["id"], "sh", "-c", SHOW).stdout
 
 
 def test_what_installs_has_no_network(stack: Stack, ready: World, base: str, tmp_path: Path) -> None:
