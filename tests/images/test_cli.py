@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from stack.cli import main
-from stack.images import image
+from stack.images import image, labels, layout
 
+from . import making
 from .world import World
 
 Run = Callable[..., tuple[int, str, str]]
@@ -131,3 +132,24 @@ def test_without_signers_it_says_how_to_name_them(world: World, run: Run) -> Non
     )
     assert code == 2
     assert "name with --signers" in err
+
+
+@pytest.mark.parametrize("docker", [False, True])
+def test_images_of_two_platforms_become_one_index(world: World, run: Run, docker: bool) -> None:
+    name, made = f"{world.host}/both{'-docker' if docker else ''}", {}
+    for architecture in ("arm64", "amd64"):
+        folder = world.root / architecture
+        one = making.manifest(folder, labels.of(world.stack), {"arch": architecture.encode()}, architecture, docker)
+        layout.finish(folder, {"built": one})
+        made[architecture] = world.verdict(one["digest"], f"{architecture}.json", versions={"machine": architecture})
+    both = ("--image", f"oci:{world.root / 'arm64'}", "--image", f"oci:{world.root / 'amd64'}")
+    common = (f"{name}:1.0", "--gate", "cpu", "--signers", world.root / "allowed_signers", "--key", world.root / "release.pem")
+    assert run("publish", *common, *both, "--verdict", made["amd64"])[0] == 1
+    code, _, err = run("publish", *common, *both, "--verdict", made["amd64"], "--verdict", made["arm64"])
+    assert (code, err) == (0, "")
+    verified = said(run("verify", f"{name}:1.0", "--key", world.root / "release.pub.pem", "--json"))
+    assert verified["verified"]
+    assert [one["name"] for one in verified["platforms"]] == ["linux/amd64", "linux/arm64"]
+    twice = (*both[:2], *both[:2])
+    assert "two of the images are of linux/arm64" in run("publish", *common, *twice, "--verdict", made["arm64"])[2]
+    assert [*world.root.glob(".index-*")] == []

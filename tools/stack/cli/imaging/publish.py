@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack image publish`: a validated image, signed, under a tag that never changes."""
 
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +33,13 @@ _BOMS = ("*.cdx.json", "*.spdx.json")
     type=file_path,
     help=f"Whose verdicts count (OpenSSH's allowed_signers). Default: {SIGNERS} of the stack.",
 )
-@click.option("--image", "source", metavar="oci:DIR", help=f"Which image. Default: the only one in the stack's {IMAGES}.")
+@click.option(
+    "--image",
+    "sources",
+    metavar="oci:DIR",
+    multiple=True,
+    help=f"Which image; those of several platforms become one index. Default: the only one in the stack's {IMAGES}.",
+)
 @click.option(
     "--sbom", "boms", type=file_path, multiple=True, help="CycloneDX or SPDX, in JSON. Default: those beside the image."
 )
@@ -45,7 +54,7 @@ def command(
     verdicts: tuple[Path, ...],
     key: Path,
     signers: Path | None,
-    source: str | None,
+    sources: tuple[str, ...],
     boms: tuple[Path, ...],
     moves: tuple[str, ...],
     tls: bool,
@@ -62,16 +71,20 @@ def command(
 
     options: Options = context.obj
     stack = options.load()
-    image = reference.parse(source) if source is not None else _only(stack.root / IMAGES)
-    if not image.layout:
-        raise StackError(f"{image.shown} is no OCI layout", "name one with --image oci:DIR; stack image build writes it")
+    images = [reference.parse(one) for one in sources] or [_only(stack.root / IMAGES)]
+    for image in images:
+        if not image.layout:
+            raise StackError(f"{image.shown} is no OCI layout", "name one with --image oci:DIR; stack image build writes it")
     trusted = signers or stack.root / SIGNERS
     if not trusted.is_file():
         raise StackError(f"{trusted} is missing", "name with --signers the file that says whose verdicts count")
-    found = boms or tuple(sorted(file for pattern in _BOMS for file in Path(image.place).glob(pattern)))
-    asked = publishing.Asked(reference.parse(name), image, gate, verdicts, trusted, found, moves, tls)
+    beside = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
     try:
-        done = publishing.publish(asked, stack, envelope.signer(key), step)
+        with _one(images) as image:
+            asked = publishing.Asked(
+                reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(beside)), moves, tls
+            )
+            done = publishing.publish(asked, stack, envelope.signer(key), step)
     except publishing.NotAdmittedError as refused:
         if as_json:
             print_json({"published": False, "digest": None, "new": False, "moves": [], "problems": list(refused.problems)})
@@ -88,6 +101,19 @@ def command(
     click.echo(f"digest {done.digest}")
     for move in done.moves:
         click.echo(move_words(move))
+
+
+@contextmanager
+def _one(images: "Sequence[Reference]") -> "Iterator[Reference]":
+    """The image, or an index of several, as long as the block runs."""
+    from stack.images import combining  # noqa: PLC0415
+
+    if len(images) == 1:
+        yield images[0]
+        return
+    # Beside the first, so that files can be linked.
+    with tempfile.TemporaryDirectory(prefix=".index-", dir=Path(images[0].place).absolute().parent) as folder:
+        yield combining.combine(images, Path(folder) / "image")
 
 
 def _only(folder: Path) -> "Reference":
