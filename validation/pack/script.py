@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+AGAIN = "copy the archive again, and unpack it again"
+KEYS = frozenset(("files", "stack", "gpu", "capability", "python", "platform", "torch", "cuda"))
 ASK = """
 import torch
 print(torch.__version__, torch.version.cuda, *(torch.cuda.get_device_capability() if torch.cuda.is_available() else ()))
@@ -33,8 +35,8 @@ def main() -> int:
         "--minutes", type=float, default=0, help="begin no further case after so many minutes (default: no end)"
     )
     asked = parser.parse_args()
-    about = json.loads((HERE / "pack.json").read_text(encoding="utf-8"))
-    wrong = damage(about["files"]) or misfit(about)
+    about = manifest()
+    wrong = (damage(about["files"]) or misfit(about)) if about else "pack.json is not as it was packed: " + AGAIN
     if wrong:
         print(f"validate: {wrong}", file=sys.stderr)
         return 2
@@ -53,15 +55,24 @@ def main() -> int:
     return subprocess.call(command, env=environment)
 
 
+def manifest() -> "dict[str, Any]":
+    """What the archive says of itself; nothing where it is missing, cut off, or something else."""
+    try:
+        about = json.loads((HERE / "pack.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) and KEYS.issubset(about) else {}
+
+
 def damage(packed: "dict[str, str]") -> str:
     """Which file is not as it was packed, by its SHA-256; nothing where all are."""
     for path, expected in packed.items():
         try:
             found = hashlib.sha256((HERE / path).read_bytes()).hexdigest()
         except OSError:
-            return f"{path} is missing: copy the archive again, and unpack it again"
+            return f"{path} is missing: {AGAIN}"
         if found != expected:
-            return f"{path} is not as it was packed: copy the archive again, and unpack it again"
+            return f"{path} is not as it was packed: {AGAIN}"
     return ""
 
 

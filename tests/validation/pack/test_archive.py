@@ -122,6 +122,17 @@ def test_the_script_notices_a_file_that_is_not_as_it_was_packed(tmp_path: Path, 
     assert line.count("\n") == 1
 
 
+@pytest.mark.parametrize("text", [None, "", '{"files": {', "[]", '{"files": {}}'])
+def test_the_script_notices_that_what_says_so_is_damaged(tmp_path: Path, text: str | None) -> None:
+    folder = packed(tmp_path)
+    if text is None:
+        (folder / "pack.json").unlink()
+    else:
+        (folder / "pack.json").write_text(text)
+    said = "validate: pack.json is not as it was packed: copy the archive again, and unpack it again\n"
+    assert checked(folder, fake_torch(tmp_path)) == (2, said)
+
+
 def test_an_archive_that_was_damaged_on_its_way_does_not_unpack(tmp_path: Path) -> None:
     made = archive.write(tmp_path / "x.tar.xz", {"a": os.urandom(5000)}, about(), nothing)
     data = bytearray(made.path.read_bytes())
