@@ -62,6 +62,7 @@ def test_killed_at_any_write_no_tag_lacks_its_attestations(
     world.verdict(digest)
     key, folder = envelope.public(world.root / "release.pub.pem"), Path(registry.environment["SSL_CERT_FILE"]).parent
     incomplete = 0
+    monkeypatch.setenv("TMPDIR", str(world.root))  # what the killed leave behind
     for step in range(1, 100):
         name, killer = f"killed-{step}", Killer(step)
         with standing(registry, world.root, killer):
@@ -81,6 +82,7 @@ def test_killed_at_any_write_no_tag_lacks_its_attestations(
         world.publish(f"{name}:1.0", world.root / "v.json", moves=("latest",))
         report = verify.verify(world.name(f"{name}:1.0"), world.stack, key)
         assert report.holds, report.problems
+        assert not (world.layout.parent / ".read-back").exists()
         assert moving.digest_of(world.name(f"{name}:latest")) == report.image.digest == digest
     # A manifest of the image; four envelopes, their empty configuration, the artifact, an index and a tag; two tags. The image's
     # blobs may be had from another repository of the registry.

@@ -21,6 +21,7 @@ from stack.images.reference import Reference
 from stack.model import digest, verdict
 from stack.model.errors import StackError
 from stack.model.stack import Stack
+from stack.store import cache
 from validation import gates, signing
 from validation.gates import Gate
 
@@ -179,6 +180,11 @@ def _read_back(found: Image, repository: Reference, stack: Stack, signer: Signer
         StackError: it is not what was pushed.
 
     """
-    with tempfile.TemporaryDirectory(prefix=".read-back-", dir=Path(asked.source.place).parent) as folder:
-        layers.check(image.read(pulling.pull(repository.at(found.digest), Path(folder) / "image", tls=asked.tls)))
+    folder = Path(asked.source.place).absolute().parent / ".read-back"
+    with cache.lock(folder):
+        shutil.rmtree(folder, ignore_errors=True)  # as large as the image, where a publisher was killed
+        try:
+            layers.check(image.read(pulling.pull(repository.at(found.digest), folder / "image", tls=asked.tls)))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
     verify.demand(verify.verify(repository.at(found.digest), stack, signer.public, gate.name, tls=asked.tls))
