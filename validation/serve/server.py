@@ -36,6 +36,12 @@ LAST = 15
 class NotServing(Exception):
     """The server did not start; the message says how it ended."""
 
+    @property
+    def cause(self) -> str:
+        """The first error that it has told: what comes after it is mostly its consequences. Its last line where there is none."""
+        lines = str(self).splitlines()
+        return next((line for line in lines if _ERROR.search(line)), lines[-1])
+
 
 @dataclass(frozen=True, slots=True)
 class Installed:

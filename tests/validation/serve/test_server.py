@@ -122,6 +122,8 @@ def test_one_that_dies_says_why(installed: Installed, note: Path) -> None:
         pass
     assert "ended with 3" in str(failed.value)
     assert "Engine core initialization failed" in str(failed.value)
+    assert failed.value.cause == "RuntimeError: Engine core initialization failed"
+    assert NotServing("it ended:\nand then some").cause == "and then some"
 
 
 def test_one_that_is_never_ready_is_given_up(installed: Installed, note: Path) -> None:

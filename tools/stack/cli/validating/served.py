@@ -83,7 +83,6 @@ def served(options: Options, name: str, tell: "Progress | None", more: Sequence[
             ) as running:
                 yield running
         except server.NotServing as failed:
-            last = str(failed).splitlines()[-1]
             raise StackError(
-                f"the server of {name} did not start ({last})", f"stack validate serve --recipe {name} shows why"
+                f"the server of {name} did not start ({failed.cause})", f"stack validate serve --recipe {name} shows why"
             ) from failed
