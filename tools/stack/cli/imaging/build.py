@@ -21,7 +21,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
 
 @click.command("build")
 @click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...")
-@click.option("--engine", type=click.Choice(["buildah", "podman"]), help="What builds it. Default: the first that works.")
+@click.option("--engine", type=click.Choice(["buildah"]), help="What builds it. Default: the first that works.")
 @click.option("--platform", metavar="OS/ARCH", help="Such as linux/arm64. Default: this machine's.")
 @click.option(
     "--base", metavar="IMAGE@DIGEST", help="Another base image than that of pins.toml; oci:DIR@sha256:… for one in a layout."
