@@ -209,6 +209,11 @@ def test_a_disk_that_is_full(world: World, limit: int, cache: str, message: str)
     assert run_apart(world, *again).code == 0
 
 
+def heeds_interrupts() -> None:
+    """A shell starts what runs in its background without SIGINT, and all that it starts inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupted(world: World) -> None:
     """Ctrl-C while it waits for another process that fills the same store."""
     shutil.rmtree(world.cache)
@@ -218,7 +223,13 @@ def test_interrupted(world: World) -> None:
     before = world.files()
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        process = subprocess.Popen(command(world, *REBASE), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command(world, *REBASE),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=heeds_interrupts,  # noqa: PLW1509  (no other thread runs here)
+        )
         descriptors = Path(f"/proc/{process.pid}/fd")
         patience = time.monotonic() + 20
         while lock.resolve() not in [entry.resolve() for entry in descriptors.iterdir()] and time.monotonic() < patience:
