@@ -16,20 +16,12 @@ from stack.model.verdict import Case, Verdict
 from validation import gates, signing
 
 from ..model.making import FILES, write
-from ..validation.making import CPU, passed
+from ..validation.making import CPU, CPU_GATE, passed
 from ..validation.making import verdict as made_verdict
 from . import making
 
-GATES = """\
-[cpu]
-has = ["cpu"]
-[[cpu.cases]]
-names = "kernels/*"
-least = 2
-[[cpu.cases]]
-names = "serve/*"
-least = 1
-[spark]
+GATES = f"""\
+{CPU_GATE}[spark]
 has = ["cpu"]
 [[spark.cases]]
 names = "kernels/*"

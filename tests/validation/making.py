@@ -12,6 +12,17 @@ STACK = Sha256("a" * 64)
 CPU = Machine("Linux 6.11", "x86_64", "EPYC", 2, 24_000_000_000, ("avx512_bf16",))
 SPARK = replace(CPU, gpus=(Gpu("NVIDIA GB10", "12.1", None, "590.48.01"),), cuda="13.1")
 
+CPU_GATE = """\
+[cpu]
+has = ["cpu"]
+[[cpu.cases]]
+names = "kernels/*"
+least = 2
+[[cpu.cases]]
+names = "serve/*"
+least = 1
+"""
+
 
 def passed(name: str, *needs: str, **measured: float | str) -> Case:
     return Case(name, Outcome.PASSED, needs=needs, measured=measured, margins={"good": 2.5})

@@ -15,18 +15,10 @@ from validation.numerics import cases
 from validation.serve import checks
 from validation.serve.suite import NUMBERS
 
-from .making import CPU, SPARK, STACK, failed, file, not_run, passed, verdict
+from .making import CPU, CPU_GATE, SPARK, STACK, failed, file, not_run, passed, verdict
 
-GATES = """\
-[cpu]
-has = ["cpu"]
-[[cpu.cases]]
-names = "kernels/*"
-least = 2
-[[cpu.cases]]
-names = "serve/*"
-least = 1
-
+GATES = f"""\
+{CPU_GATE}
 [sm121]
 has = ["cpu", "sm121"]
 [[sm121.cases]]
