@@ -254,6 +254,10 @@ def test_says_what_unidiff_says(repository: Path, pair: tuple[Tree, Tree]) -> No
         assert [line for hunk in one.hunks for line in hunk.lines if line[:1] in b"-+"] == [
             f"{line.line_type}{line.value}".rstrip("\n").encode() for hunk in other for line in hunk if line.line_type in "-+"
         ]
+        assert [pair for hunk in one.hunks for pair in hunk.added()] == [
+            (line.target_line_no, line.value.rstrip("\n").encode()) for hunk in other for line in hunk if line.is_added
+        ]
+    assert diff.counts(ours) == (sum(one.added for one in theirs), sum(one.removed for one in theirs))
 
 
 TEXTS = st.lists(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stack.model import series
-from stack.model.series import Compiles, Landed, PatchRef, Series, State
+from stack.model.series import Compiles, Landed, PatchRef, Pulled, Series, State
 
 from .making import CACHE, GATING, refusal, write
 
@@ -56,6 +56,21 @@ def test_loads_what_a_patch_has_compiled(tmp_path: Path) -> None:
     )
 
 
+def test_loads_the_tags_of_a_title(tmp_path: Path) -> None:
+    tagged = load(tmp_path, GATING.replace('upstream = "vllm"', 'upstream = "vllm"\ntags = ["Bugfix", "Spec Decode", "C++"]'))
+    (patch,) = tagged.patches
+    assert tagged.tags == {patch: ("Bugfix", "Spec Decode", "C++")}
+    assert load(tmp_path, GATING).tags == {}
+
+
+@pytest.mark.parametrize("tag", ["[Bugfix]", "Bug]fix", " Bugfix", "Bug\\nfix", "Bug\\u001bfix"])
+def test_refuses_odd_tags(tmp_path: Path, tag: str) -> None:
+    text = GATING.replace('upstream = "vllm"', f'upstream = "vllm"\ntags = ["{tag}"]')
+    line = refusal(tmp_path, load, tmp_path, text)
+    assert line.startswith("small/series.toml: patch[0].tags names ")
+    assert line.endswith(": write them without their brackets: Bugfix, Kernel")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
@@ -78,7 +93,7 @@ def test_loads_what_a_patch_has_compiled(tmp_path: Path) -> None:
         ("[[patch]]", "[[patches]]", "patches is an unknown key: did you mean 'patch'?"),
         ('upstream = "vllm"', "", "patch[0].upstream is missing: add it"),
         ('upstream = "vllm"', 'upstream = "../x"', "patch[0].upstream is '../x': it has to be the name of an upstream"),
-        ('upstream = "vllm"', 'upstream = "vllm"\norder = 1', "patch[0].order is an unknown key: known here: compiles, file, upstream"),
+        ('upstream = "vllm"', 'upstream = "vllm"\norder = 1', "patch[0].order is an unknown key: known here: compiles, file, pull, tags, upstream"),
         ('upstream = "vllm"', 'upstream = "cutlass"', "patch[0].file is 'vllm/gate-kernels.patch': a patch of cutlass stands in cutlass/"),
         *(
             ('upstream = "vllm"', f'upstream = "vllm"\ncompiles = [{{ {keys} }}]', f"patch[0].{line}")
@@ -268,3 +283,68 @@ def test_what_has_landed_is_read_strictly(tmp_path: Path) -> None:
     assert "landed[0].file is 'a.patch'" in refusal(tmp_path, load, tmp_path, odd)
     short = HEAD + 'landed = [{file = "up/a.patch", release = "v2"}]'
     assert "landed[0].before is missing" in refusal(tmp_path, load, tmp_path, short)
+
+
+ONE = "https://github.com/up/up/pull/1"
+TWO = "https://github.com/up/up/pull/2"
+B = PatchRef("small", "up", "up/b.patch")
+LISTED = """\
+title = "t" # short
+why = "w"
+state = "pending" # until it is opened
+
+# about a
+[[patch]]
+upstream = "up"
+file     = "up/a.patch" # the first
+# below a
+[[patch.compiles]]
+unit = "m/s.cu"
+
+# about b
+[[patch]]
+upstream = "up"
+file = "up/b.patch"
+# the end
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_pull_requests_stand_below_the_files_of_their_patches(tmp_path: Path, newline: str) -> None:
+    a = PatchRef("small", "up", "up/a.patch")
+    text = LISTED.replace("\n", newline)
+    opened = series.with_pulls(text, [Pulled(a, ONE)], State.SUBMITTED)
+    assert opened.replace(newline, "\n") == LISTED.replace('"pending"', '"submitted"').replace(
+        "# the first\n", f'# the first\npull     = "{ONE}"\n'
+    )
+    assert opened.count("\n") == opened.count(newline)
+    both = series.with_pulls(opened, [Pulled(B, ONE), Pulled(B, TWO)])
+    assert load(tmp_path, both).pulls == (Pulled(a, ONE), Pulled(B, ONE), Pulled(B, TWO))
+    assert load(tmp_path, both).state is State.SUBMITTED
+    again = series.with_pulls(both, [Pulled(a, TWO), Pulled(B, TWO)])
+    assert load(tmp_path, again).pulls == (Pulled(a, TWO), Pulled(B, TWO))
+    assert again.replace(f'pull     = "{TWO}"', f'pull     = "{ONE}"').startswith(opened[: opened.index("# about b")])
+    assert series.with_pulls(again, []) == again
+
+
+def test_a_series_that_cannot_be_edited_says_what_to_write(tmp_path: Path) -> None:
+    inline = HEAD + 'patch = [{upstream = "up", file = "up/b.patch"}]\n'
+    said = refusal(tmp_path, series.with_pulls, inline, [Pulled(B, ONE)])
+    assert said == f"series.toml cannot be edited as it is written: write it there by hand: up/b.patch: pull = '{ONE}'"
+    said = refusal(tmp_path, series.with_pulls, LISTED.replace("b.patch", "c.patch"), [Pulled(B, ONE)])
+    assert "cannot be edited" in said
+    # Text that looks like a patch's file, in a comment above it.
+    hidden = HEAD + "[[patch]]\n# file = 'x'\nupstream = 'up'\nfile = 'up/b.patch'"
+    assert load(tmp_path, series.with_pulls(hidden, [Pulled(B, ONE)])).pulls == (Pulled(B, ONE),)
+    quoted = HEAD + "[[patch]]\nupstream = 'up'\n'file' = 'up/b.patch'\n"
+    assert "cannot be edited" in refusal(tmp_path, series.with_pulls, quoted, [Pulled(B, ONE)])
+
+
+def test_pull_requests_of_patches_are_read_strictly(tmp_path: Path) -> None:
+    text = HEAD.replace("draft", "submitted") + PATCH
+    assert "pull is missing: the state is submitted" in refusal(tmp_path, load, tmp_path, text)
+    assert load(tmp_path, f'{text}pull = "{ONE}"').pulls == (Pulled(B, ONE),)
+    assert load(tmp_path, f'{text}pull = ["{ONE}", "{TWO}"]').pulls == (Pulled(B, ONE), Pulled(B, TWO))
+    assert "patch[0].pull is 'soon'" in refusal(tmp_path, load, tmp_path, f'{text}pull = "soon"')
+    assert "patch[0].pull has 'soon'" in refusal(tmp_path, load, tmp_path, f'{text}pull = ["{ONE}", "soon"]')
+    assert "patch[0].pull is 7" in refusal(tmp_path, load, tmp_path, f"{text}pull = 7")

@@ -57,6 +57,14 @@ class Hunk:
             last = kind
         return b"".join(old), b"".join(new), b"".join(new[len(new) - tail :])
 
+    def added(self) -> Iterator[tuple[int, bytes]]:
+        """The lines that it adds, without their `+`, each with its number (from 1) in the file afterwards."""
+        number = self.new_start
+        for line in self.lines:
+            if line[:1] == b"+":
+                yield number, line[1:]
+            number += line[:1] not in (b"-", b"\\")
+
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
@@ -99,6 +107,12 @@ def parse(diff: bytes) -> tuple[FileDiff, ...]:
         file, place = _file(lines, place, start)
         files.append(file)
     return tuple(files)
+
+
+def counts(files: Iterable[FileDiff]) -> tuple[int, int]:
+    """How many lines some files' changes add, and how many they remove."""
+    kinds = [line[:1] for file in files for hunk in file.hunks for line in hunk.lines]
+    return kinds.count(b"+"), kinds.count(b"-")
 
 
 def _file(lines: list[bytes], place: int, start: re.Match[bytes]) -> tuple[FileDiff, int]:

@@ -12,6 +12,8 @@ from typing import Any
 
 from stack.model.errors import StackError
 
+LARGEST = 16 * 2**20
+"""Bytes of the largest file that is read."""
 _LONGEST = 200
 """Characters of a value that an error shows."""
 
@@ -20,11 +22,15 @@ def read_text(path: Path) -> str:
     """The UTF-8 text of a file.
 
     Raises:
-        StackError: the file is missing, unreadable or not UTF-8.
+        StackError: the file is missing, unreadable, too large or not UTF-8.
 
     """
     try:
-        return path.read_bytes().decode("utf-8")
+        with path.open("rb") as opened:  # devices have no end
+            data = opened.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise StackError(f"{path} is larger than {LARGEST // 2**20} MiB", "name another file")
+        return data.decode("utf-8")
     except FileNotFoundError as missing:
         raise StackError(f"{path} is missing", "check --root") from missing
     except UnicodeDecodeError as bad:
@@ -47,6 +53,19 @@ def load(path: Path) -> "Table":
         return Table(tomllib.loads(text), file=path)
     except tomllib.TOMLDecodeError as bad:
         raise StackError(f"{path}: {bad}", "mend the TOML there") from bad
+
+
+def entry(path: Path, name: str, kind: str) -> "Table":
+    """The table of that name of a file that has one for each thing of a kind.
+
+    Raises:
+        StackError: there is none, or the file cannot be read.
+
+    """
+    top = load(path)
+    if name not in tuple(top):
+        raise StackError(f"unknown {kind} {name!r:.100}", f"{path.name} has {', '.join(top)}")
+    return top.table(name)
 
 
 class Table:
@@ -138,11 +157,11 @@ class Table:
             raise self.error(key, f"is {_shown(value)}", "it has to be true or false")
         return value
 
-    def texts(self, key: str) -> tuple[str, ...]:
+    def texts(self, key: str, *, unique: bool = True) -> tuple[str, ...]:
         """A list of strings, empty where the key is absent.
 
         Raises:
-            StackError: not a list of strings, or one of them twice.
+            StackError: not a list of strings, or one of them twice where each has to be `unique`.
 
         """
         self._asked.add(key)
@@ -150,7 +169,7 @@ class Table:
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise self.error(key, f"is {_shown(value)}", "it has to be a list of strings")
         twice = next((item for item, count in Counter(value).items() if count > 1), None)
-        if twice is not None:
+        if unique and twice is not None:
             raise self.error(key, f"names {twice!r} twice", "name it once")
         return tuple(value)
 

@@ -3,11 +3,13 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import tomlkit
 
@@ -20,6 +22,8 @@ NAME = r"[a-z0-9][a-z0-9-]*"
 _HEADER = re.compile(r"[ \t]*\[\[[ \t]*(?:patch|\"patch\"|'patch')[ \t]*\]\]")
 SASS = r"[A-Z][A-Z0-9]*(\.[A-Za-z0-9_]+)*"
 """The form of an instruction's name: the operation and its modifiers."""
+_ADDRESS = r"https?://\S+"
+_TAG = r"[^\s\[\]](?:[^\[\]\x00-\x1f\x7f]*[^\s\[\]])?"
 _PATCH_FILE = r"[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
 
 
@@ -78,8 +82,20 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
+class Pulled:
+    """A pull request that takes a patch upstream, or a part of it: `address` is where people see it."""
+
+    ref: PatchRef
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
-    """One series as its `series.toml` says."""
+    """One series as its `series.toml` says.
+
+    `pull` is a pull request with all of the series; `pulls` are those of single patches, of which a cut one may have several.
+    `tags` of a patch stand in brackets before its subject in the title of its pull request, where upstream wants such.
+    """
 
     name: str
     title: str
@@ -94,6 +110,8 @@ class Series:
     patches: tuple[PatchRef, ...] = ()
     compiles: tuple[Compiles, ...] = ()
     landed: tuple[Landed, ...] = ()
+    pulls: tuple[Pulled, ...] = ()
+    tags: Mapping[PatchRef, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def load(folder: Path) -> Series:
@@ -112,17 +130,19 @@ def load(folder: Path) -> Series:
         why=table.text("why"),
         state=state,
         needs=table.texts("needs"),
-        pull=table.optional_text("pull", pattern=r"https?://\S+", meaning="the address of the pull request"),
+        pull=table.optional_text("pull", pattern=_ADDRESS, meaning="the address of the pull request"),
         reason=table.optional_text("reason"),
         drop_when=table.optional_text("drop_when"),
         acts_on=table.texts("acts_on"),
         proves=table.texts("proves"),
-        patches=tuple(ref for ref, _ in patches),
-        compiles=tuple(one for _, compiles in patches for one in compiles),
+        patches=tuple(one.ref for one in patches),
+        compiles=tuple(unit for one in patches for unit in one.compiles),
         landed=tuple(_landed(folder.name, one) for one in table.tables("landed")),
+        pulls=tuple(pull for one in patches for pull in one.pulls),
+        tags=MappingProxyType({one.ref: one.tags for one in patches if one.tags}),
     )
     table.finish()
-    if state in NEEDS_PULL and series.pull is None:
+    if state in NEEDS_PULL and series.pull is None and not series.pulls:
         raise table.error("pull", f"is missing: the state is {state}", "add the pull request's address")
     if state in NEEDS_REASON and series.reason is None:
         raise table.error("reason", f"is missing: the state is {state}", "add the reason")
@@ -193,6 +213,71 @@ def with_landed(text: str, landed: Iterable[Landed]) -> str:
     return result
 
 
+def with_pulls(text: str, pulled: Iterable[Pulled], state: State | None = None) -> str:
+    """The text of a `series.toml` with the pull requests of its patches, and another state; everything else stays as it is.
+
+    What `pulled` names replaces what these patches had; other patches keep theirs.
+
+    Raises:
+        StackError: the file is written in a way that cannot be edited, or does not list the patch.
+
+    """
+    addresses: dict[str, list[str]] = {}
+    for one in pulled:
+        addresses.setdefault(one.ref.file, []).append(one.address)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    head, tables, tail = _cut(text.replace("\r\n", "\n"))
+    result = newline.join("".join((_stated(head, state), *(_pulled(one, addresses) for one in tables), tail)).split("\n"))
+    if not _is_toml(result) or tomllib.loads(result) != _expected(tomllib.loads(text), addresses, state):
+        said = "; ".join(f"{file}: pull = {_pull_value(urls)!r}" for file, urls in addresses.items())
+        raise StackError(f"{FILE} cannot be edited as it is written", f"write it there by hand: {said}" if said else "")
+    return result
+
+
+def _stated(head: str, state: State | None) -> str:
+    """What stands above the patches, with another state."""
+    toml = tomlkit.parse(head)
+    if state is None or toml.get("state") == state:
+        return head
+    toml["state"] = str(state)
+    return tomlkit.dumps(toml)
+
+
+def _pulled(text: str, addresses: Mapping[str, Sequence[str]]) -> str:
+    """One [[patch]] with its comments, and with its pull requests right below its file."""
+    toml = tomlkit.parse(text)
+    table = toml["patch"][0]
+    value = _pull_value(addresses.get(str(table.get("file")), ()))
+    if not value or table.get("pull") == value:
+        return text
+    if "pull" in table:
+        table["pull"] = value
+        return tomlkit.dumps(toml)
+    line = tomlkit.dumps({"pull": value})
+    return re.sub(r"(?m)^([ \t]*)file([ \t]*)=.*(?:\n|\Z)", lambda old: _below(old, line), text, count=1)
+
+
+def _below(file: re.Match[str], line: str) -> str:
+    """A line with a file, and one with a pull request below it, whose `=` stands where that one's does."""
+    gap = file[2] or " "
+    return f"{file[0].rstrip()}\n{file[1]}{line.replace('pull =', f'pull{gap}=', 1)}"
+
+
+def _pull_value(addresses: Sequence[str]) -> str | list[str]:
+    return addresses[0] if len(addresses) == 1 else list(addresses)
+
+
+def _expected(values: dict[str, Any], addresses: Mapping[str, Sequence[str]], state: State | None) -> dict[str, Any]:
+    """What the edited file has to say: the whole of it is compared, since an edit of text can hit the wrong place."""
+    for table in values.get("patch", []):
+        if table.get("file") in addresses:
+            table["pull"] = _pull_value(addresses[table["file"]])
+    listed = {table.get("file") for table in values.get("patch", [])}
+    if not addresses.keys() <= listed:
+        return {}
+    return values | ({"state": str(state)} if state is not None else {})
+
+
 def _cut(text: str) -> tuple[str, list[str], str]:
     """A `series.toml` in pieces: what is above the [[patch]] tables, each of them with its comments, comments below them.
 
@@ -243,17 +328,42 @@ def slug(subject: str) -> str:
     return name[:72] or "patch"
 
 
-def _patch(series: str, table: Table) -> tuple[PatchRef, tuple[Compiles, ...]]:
+class _Listed(NamedTuple):
+    """A [[patch]] table."""
+
+    ref: PatchRef
+    compiles: tuple[Compiles, ...]
+    pulls: tuple[Pulled, ...]
+    tags: tuple[str, ...]
+
+
+def _patch(series: str, table: Table) -> _Listed:
     upstream = table.text("upstream", pattern=r"[a-z][a-z0-9-]*", meaning="the name of an upstream")
     file = table.text("file", pattern=_PATCH_FILE, meaning="<upstream>/<name>.patch")
-    listed = table.tables("compiles")
+    listed, tags = table.tables("compiles"), table.texts("tags")
+    addresses = _addresses(table)
     table.finish()
+    odd = [tag for tag in tags if not re.fullmatch(_TAG, tag)]
+    if odd:
+        raise table.error("tags", f"names {odd[0]!r}", "write them without their brackets: Bugfix, Kernel")
     if PurePosixPath(file).parts[0] != upstream:
         raise table.error("file", f"is {file!r}", f"a patch of {upstream} stands in {upstream}/")
     if re.match(r"\d+[-_]", PurePosixPath(file).name):
         raise table.error("file", f"is {file!r}", "a patch is named after its subject, never numbered")
     ref = PatchRef(series, upstream, file)
-    return ref, tuple(_compiles(ref, one) for one in listed)
+    return _Listed(ref, tuple(_compiles(ref, one) for one in listed), tuple(Pulled(ref, one) for one in addresses), tags)
+
+
+def _addresses(table: Table) -> tuple[str, ...]:
+    """The pull requests of a patch: mostly one, a list where it was cut."""
+    if not table.given("pull") or table.is_text("pull"):
+        one = table.optional_text("pull", pattern=_ADDRESS, meaning="the address of the pull request")
+        return (one,) if one is not None else ()
+    listed = table.texts("pull")
+    odd = next((one for one in listed if not re.fullmatch(_ADDRESS, one)), None)
+    if odd is not None:
+        raise table.error("pull", f"has {odd!r}", "it has to be the address of a pull request")
+    return listed
 
 
 def _landed(series: str, table: Table) -> Landed:

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from stack.model.text import printable
+
+
+@pytest.mark.parametrize("odd", ["\x1b", "\x00", "\x7f", "\x9b", "\r", "\u2028", "\u202e", "\ufeff", "\udcff"])
+def test_what_moves_the_cursor_is_taken_out(odd: str) -> None:
+    assert printable(f"a{odd}[2J\u00fc") == "a?[2J\u00fc"
+    assert printable(f"a{odd}b", " ") == "a b"
+    assert printable(f"a{odd}\tb\n", kept="\t\n") == "a?\tb\n"
+
+
+def test_lines_are_kept_where_that_is_said() -> None:
+    assert printable("one\n\ttwo\n") == "one??two?"

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack export-pr --push`: the branches of pull requests to the user's forks."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import one_line, print_json, print_table
+from stack.cli.exporting import Work, alike
+from stack.cli.exporting.hosts import clients
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stack.upstreaming.duplicate_search import Search
+    from stack.upstreaming.proposal import Proposal
+    from stack.upstreaming.pushing import Row
+
+COLOURS = {"new": "green", "updated": "cyan", "refused": "bold red"}
+_ID = 12
+
+
+def run(work: Work) -> int:
+    """Push the branches of the first wave, or of what `--only` names; 1 when one was refused."""
+    from stack.upstreaming import fork, pushing  # noqa: PLC0415
+
+    stack, chosen = work.stores.stack, _chosen(work)
+    upstreams = tuple(dict.fromkeys(one.upstream for one in chosen))
+    store = work.stores.objects(upstreams[0]).repository
+    to = fork.named(work.asked.push, stack.pins, upstreams, stack.root, store)
+    searches = _searched(work, [one for one in chosen if one.real and one.upstream in to and not to[one.upstream].local])
+    if any(one.duplicates for one in searches.values()):
+        if work.asked.as_json:
+            print_json({"branches": [], "searches": {name: alike.as_json(one) for name, one in searches.items()}})
+        else:
+            alike.show(searches)
+            click.echo("nothing was pushed")
+        return 1
+    rows = pushing.push(work.stores, work.plans, chosen, to, work.asked.over)
+    if work.asked.as_json:
+        found = {name: alike.as_json(one) for name, one in searches.items()}
+        print_json({"branches": [_as_json(row) for row in rows], "searches": found})
+    else:
+        _print(rows)
+    return int(any(row.state is pushing.State.REFUSED for row in rows))
+
+
+def _searched(work: Work, chosen: "Sequence[Proposal]") -> "dict[str, Search]":
+    """What others do already of what others shall see: a fork on this machine is nobody's business."""
+    if not chosen:
+        return {}
+    with clients(work) as client:
+        return alike.searched(work, chosen, client)
+
+
+def _chosen(work: Work) -> "tuple[Proposal, ...]":
+    named = bool(work.asked.only)
+    chosen = tuple(one for one in work.chosen if named or one.wave == 1)
+    if not chosen:
+        raise StackError("there is no pull request to push", "see the plan: stack export-pr")
+    return chosen
+
+
+def _print(rows: "tuple[Row, ...]") -> None:
+    lines = []
+    for row in rows:
+        lines.append((row.branch.name, row.state.value, row.branch.tip[:_ID], "; ".join(_notes(row))))
+        lines += [("", "", "", one_line(line)) for line in row.differs]
+    print_table(("branch", "state", "commit", ""), lines, colour=COLOURS.get)
+    for fork in dict.fromkeys(str(row.fork) for row in rows):
+        click.echo(f"{', '.join(dict.fromkeys(row.fork.upstream for row in rows if str(row.fork) == fork))}: {fork}")
+
+
+def _notes(row: "Row") -> "list[str]":
+    notes = [row.reason] if row.reason else []
+    if row.tag is not None and not row.reason.startswith("not pushed"):
+        notes.append(f"was {row.before[:_ID] if row.before else ''}, kept as {row.tag.removeprefix('refs/tags/')}")
+    if row.behind:
+        notes.append(f"{row.behind} commit{'s' if row.behind > 1 else ''} behind upstream")
+    return notes
+
+
+def _as_json(row: "Row") -> dict[str, object]:
+    return {
+        "branch": row.branch.name,
+        "upstream": row.branch.proposal.upstream,
+        "wave": row.branch.proposal.wave,
+        "fork": str(row.fork),
+        "state": row.state.value,
+        "base": row.branch.base,
+        "commits": list(row.branch.commits),
+        "behind": row.behind,
+        "before": row.before,
+        "tag": row.tag.removeprefix("refs/tags/") if row.tag else None,
+        "range_diff": str(row.changes) if row.changes else None,
+        "reason": row.reason or None,
+        "differs": list(row.differs),
+    }

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pull request's description: upstream's template, filled in with what the patch says and what is recorded of it.
+
+It is kept as a file that a person edits. What is made here stands between marks, and is made anew only where nobody has touched it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from stack.model import document
+from stack.model.patch import Patch, trailers
+from stack.model.series import Series
+from stack.upstreaming import beside, blocks, template
+from stack.upstreaming.blocks import Renewed
+from stack.upstreaming.evidence import Evidence, Measured
+from stack.upstreaming.markdown import cell, escaped, unwrapped
+from stack.upstreaming.proposal import Proposal
+from stack.upstreaming.rules import Rules
+from stack.upstreaming.titles import tags
+
+NOTHING_RECORDED = "Nothing is recorded that validates this change by itself."
+NOT_SEARCHED = "No search for pull requests that do the same is recorded."
+NOT_MEASURED = "No measurement against a baseline is recorded."
+_SUFFIX = ".md"
+_NEAREST = 5
+_WHOLE = 100
+"""From here on a number is shown without a fraction."""
+_ROLES = ("summary", "claims", "validation", "details")
+
+
+class Near(Protocol):
+    """An open pull request that a search has found."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+
+    @property
+    def title(self) -> str:
+        """Its title, as its author wrote it."""
+
+    @property
+    def score(self) -> float:
+        """How much it shares with ours, from 0 to 1."""
+
+
+class Searched(Protocol):
+    """The record of a search for pull requests that do the same."""
+
+    @property
+    def made(self) -> str:
+        """When, in ISO 8601."""
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """What was asked."""
+
+    @property
+    def found(self) -> Sequence[Near]:
+        """What was found, the nearest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a description is made of. `since`: the range-diff to the version that was pushed before, where there is one."""
+
+    proposal: Proposal
+    series: Series
+    title: str
+    evidence: Evidence
+    searched: Searched | None = None
+    since: str | None = None
+
+
+def load(root: Path, proposal: Proposal) -> str | None:
+    """The description that is kept; None where there is none.
+
+    Raises:
+        StackError: it cannot be read, or is not UTF-8.
+
+    """
+    file = beside.file(root, proposal, _SUFFIX)
+    return document.read_text(file) if file.exists() else None
+
+
+def save(root: Path, proposal: Proposal, text: str) -> Path:
+    """Keep a description.
+
+    Raises:
+        StackError: it cannot be written.
+
+    """
+    return beside.put(root, proposal, _SUFFIX, text)
+
+
+def body(text: str) -> str:
+    """The description as it is opened: without the marks."""
+    return blocks.bare(text).strip() + "\n"
+
+
+def renewed(before: str | None, given: str | None, rules: Rules, material: Material) -> Renewed:
+    """The description made anew: from the upstream's template (`given`) or the rules' headings, or over the one that was `before`."""
+    parts = _parts(rules, material)
+    if before is not None:
+        return blocks.renewed(before, parts)
+    return Renewed(_filled(given if given is not None else template.made(rules.template), rules, parts))
+
+
+def _filled(text: str, rules: Rules, parts: Mapping[str, str]) -> str:
+    """A template with each part in its section; a part without one goes into the first section that has a heading."""
+    found = template.sections(text)
+    words = [section.words for section in found]
+    homes = {role: getattr(rules.template, role) for role in _ROLES}
+    first = next((number for number, section in enumerate(found) if section.line), 0)
+    made = []
+    for number, section in enumerate(found):
+        here = [role for role in _ROLES if (words.index(homes[role]) if homes[role] in words else first) == number]
+        made.append(
+            (f"{section.line}\n" if section.line else "")
+            + _with(section.text, [blocks.block(role, parts[role]) for role in here])
+        )
+    return "\n".join(made)
+
+
+def _with(text: str, added: Sequence[str]) -> str:
+    """A section with parts behind what its template says, and before a rule or boxes at its end."""
+    if not added:
+        return text
+    end = re.search(r"^(?:---\s*$|\s*[-*] \[[ xX]\] |<details>)", text, re.MULTILINE)
+    head, tail = (text[: end.start()], text[end.start() :]) if end else (text, "")
+    above = head.rstrip("\n") + "\n" if head.strip() else ""
+    return "\n".join([above, *added, *filter(None, [tail.lstrip("\n")])])
+
+
+def _parts(rules: Rules, material: Material) -> dict[str, str]:
+    messages = [part.patch for part in material.proposal.parts]
+    fast = rules.title is not None and any(tag in rules.title.speeds for tag in tags(material.title))
+    return {
+        "summary": "\n\n".join(filter(None, (_paragraphs(one)[0] for one in messages))) or escaped(material.series.title),
+        "claims": "\n".join(f"- {escaped(one.subject)}" for one in messages),
+        "validation": "\n\n".join(
+            filter(None, (_validation(material.evidence), _measurements(material.evidence) if fast else ""))
+        ),
+        "details": "\n\n".join(filter(None, _details(material, messages))),
+    }
+
+
+def _paragraphs(patch: Patch) -> tuple[str, str]:
+    """The first paragraph of a message and the rest, without trailers."""
+    body = patch.message.partition("\n")[2].strip("\n")
+    if trailers(patch.message):
+        body = body.rpartition("\n\n")[0]
+    first, _, rest = body.partition("\n\n")
+    return unwrapped(escaped(first.strip())), unwrapped(escaped(rest.strip("\n")))
+
+
+def _validation(evidence: Evidence) -> str:
+    table = ["| command | where | result |", "|---|---|---|"]
+    table += [f"| `{row.command}` | {cell(row.where)} | {cell(row.outcome)} |" for row in evidence.rows]
+    told = "\n".join(table) if evidence.rows else ""
+    return "\n\n".join(filter(None, (told, "" if evidence.proves else NOTHING_RECORDED)))
+
+
+def _measurements(evidence: Evidence) -> str:
+    against = [one for one in evidence.measured if "ratio" in one.numbers]
+    if not against:
+        return NOT_MEASURED
+    runs = {one.name: one.numbers["runs"] for one in evidence.measured if "runs" in one.numbers}
+    table = ["| measured | tokens/s | baseline | ratio | spread | where |", "|---|---|---|---|---|---|"]
+    for one in against:
+        numbers = [_number(one, key) for key in ("tok/s", "tok/s of the other", "ratio", "spread")]
+        table.append(f"| {' | '.join([cell(one.name), *numbers, cell(one.where)])} |")
+    told = [f"- {cell(name)}: {cell(str(each))}" for name, each in runs.items()]
+    each = ["<details><summary>Each run, tokens/s</summary>", "", *told, "", "</details>"] if told else []
+    return "\n".join([*table, "", *each]).strip()
+
+
+def _number(one: Measured, key: str) -> str:
+    value = one.numbers.get(key, "")
+    return cell(value) if isinstance(value, str) else f"{value:.0f}" if abs(value) >= _WHOLE else f"{value:.3g}"
+
+
+def _details(material: Material, messages: Iterable[Patch]) -> Iterable[str]:
+    yield from (_paragraphs(one)[1] for one in messages)
+    yield _folded("What the series is for that this belongs to", escaped(material.series.why.strip()))
+    if material.proposal.needs:
+        yield "It stands on: " + ", ".join(cell(name) for name in material.proposal.needs)
+    yield "Why it is no duplicate: " + _search(material.searched)
+    if material.since:
+        yield _folded("What has changed since the last version", _quoted(material.since))
+
+
+def _search(searched: Searched | None) -> str:
+    if searched is None:
+        return NOT_SEARCHED
+    asked = ", ".join(f"`{' '.join(query.replace('`', ' ').split())}`" for query in searched.queries)
+    nearest = [f"- {one.score:.2f} of {cell(f'#{one.number} {one.title}')}" for one in searched.found[:_NEAREST]]
+    shared = (
+        "\n\nThe share of added lines that it has in common with the nearest of them:\n\n" + "\n".join(nearest)
+        if nearest
+        else ""
+    )
+    return f"{len(searched.found)} open pull request(s) were compared on {cell(searched.made[:10])}, found by {asked or 'no query'}.{shared}"
+
+
+def _folded(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def _quoted(text: str) -> str:
+    """A text as a block of code that nothing in it closes."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text.strip()}\n{fence}"

@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GitHub's API: what this project asks it, as plain values, through PyGithub.
+
+Whatever goes wrong is a line for the user. A request over the limit is repeated when GitHub's headers say so; what only reads is
+repeated where the network or the server fails, too; what opens a pull request never is: whoever calls looks first what has come
+of it. The token goes to the client and nowhere else: not into messages, whatever a server repeats.
+"""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import requests
+from github.GithubException import BadAttributeException, GithubException
+from github.Issue import Issue
+from github.PullRequest import PullRequest
+from github.Repository import Repository as TheirRepository
+from github.Requester import Requester
+
+from stack.model.errors import StackError
+from stack.model.ids import CommitId
+from stack.model.text import printable
+from stack.store.sources import Progress
+from stack.upstreaming import connection, credentials, forge
+from stack.upstreaming.forge import Checks, Fork, Hit, Pull, PullState, Repository, Reviews
+
+PATIENCE = 900.0
+"""Seconds that one question waits for its turn, all in all. An hour's limit that was just used up is for the user to wait for."""
+LEAST = 60.0
+"""Seconds to wait where GitHub does not say how many: its documentation asks for a minute at least."""
+MOST = 1000
+"""Entries of a list that are read."""
+
+_TRIES = 3
+_PAUSE = 1.0
+"""Seconds before the second try; doubled with each."""
+NOT_FOUND = 404
+INVALID = 422
+_UNKNOWN = 401
+_FORBIDDEN = 403
+_LIMITED = (403, 429)
+_BUSY = (500, 502, 503, 504)
+_TOO_LARGE = 406
+_LONGEST = 300
+_DIFF = "application/vnd.github.diff"
+_HAS_WORD = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
+_GOOD = frozenset({"success", "neutral", "skipped"})
+_ODD = (AssertionError, AttributeError, BadAttributeException, LookupError, RecursionError, TypeError, ValueError)
+"""What PyGithub meets in an answer that is not GitHub's."""
+
+T = TypeVar("T")
+
+
+class DroppedError(StackError):
+    """The network failed after a request was sent: nobody knows whether it was carried out."""
+
+
+class RefusedError(StackError):
+    """The server refused a request; `status` says how."""
+
+    def __init__(self, problem: str, remedy: str, status: int) -> None:
+        super().__init__(problem, remedy)
+        self.status = status
+
+
+class GitHub:
+    """The API of one host, on behalf of one user. Without a token, public things can be read, sixty requests an hour."""
+
+    def __init__(self, host: str, tell: Progress | None = None) -> None:
+        """`tell` hears what is waited for.
+
+        Raises:
+            StackError: the token or the API's address cannot be used.
+
+        """
+        self.host = host
+        self._token = credentials.token(host)
+        self._client = connection.client(forge.api(host), self._token)
+        self._tell = tell
+        self._login: str | None = None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    @property
+    def has_token(self) -> bool:
+        """Whether it can say who asks."""
+        return self._token is not None
+
+    def require_token(self) -> None:
+        """Refuse to go on without a token.
+
+        Raises:
+            StackError: there is none.
+
+        """
+        if self._token is None:
+            raise StackError(f"no token for {self.host}", credentials.missing(self.host))
+
+    def login(self) -> str:
+        """The user whose token it is.
+
+        Raises:
+            StackError: there is none, or it is refused.
+
+        """
+        self.require_token()
+        if self._login is None:
+            self._login = self._ask("who you are", lambda: _word(self._client.get_user().login))
+        return self._login
+
+    def default_branch(self, repository: Repository) -> str:
+        """The branch that pull requests go to.
+
+        Raises:
+            StackError: the repository cannot be read.
+
+        """
+        return self._ask(repository.shown, lambda: _word(self._repository(repository).default_branch))
+
+    def fork(self, repository: Repository) -> Fork:
+        """A repository, and what it was forked from.
+
+        Raises:
+            StackError: it cannot be read.
+
+        """
+
+        def read() -> Fork:
+            theirs = self._repository(repository)
+            parent = theirs.source or theirs.parent if theirs.fork else None
+            # Asked for: another letter case is the same repository.
+            owner, _, name = _word(theirs.full_name).partition("/")
+            return Fork(Repository(self.host, owner, name), _word(parent.full_name) if parent else None)
+
+        return self._ask(repository.shown, read)
+
+    def tip(self, repository: Repository, branch: str) -> CommitId | None:
+        """The commit that a branch is at; None where there is no such branch.
+
+        Raises:
+            StackError: the repository cannot be read.
+
+        """
+        ref = f"refs/heads/{branch}"
+
+        def read() -> CommitId | None:
+            listed = itertools.islice(self._repository(repository).get_git_matching_refs(f"heads/{branch}"), MOST)
+            return next((CommitId(_word(one.object.sha)) for one in listed if one.ref == ref), None)
+
+        return self._ask(f"the branches of {repository.shown}", read)
+
+    def search(self, query: str, most: int) -> tuple[tuple[Hit, ...], int]:
+        """The pull requests that a search finds, the best first and `most` at most, and how many there are.
+
+        Raises:
+            StackError: the search cannot be asked.
+
+        """
+
+        def read() -> tuple[tuple[Hit, ...], int]:
+            found = self._client.search_issues(query)
+            total = _number(found.totalCount)
+            return tuple(_hit(one) for one in itertools.islice(found, most)), total
+
+        return self._ask("the search", read)
+
+    def pull(self, repository: Repository, number: int) -> Pull:
+        """A pull request.
+
+        Raises:
+            StackError: it cannot be read.
+
+        """
+        return self._ask(f"{repository.shown}#{number}", lambda: _pull(self._repository(repository).get_pull(number)))
+
+    def pulls_from(self, repository: Repository, head: str) -> tuple[Pull, ...]:
+        """All pull requests, open or not, of a head `owner:branch`, the newest first.
+
+        Raises:
+            StackError: they cannot be read.
+
+        """
+
+        def read() -> tuple[Pull, ...]:
+            listed = itertools.islice(self._repository(repository).get_pulls(state="all", head=head), MOST)
+            # A server that knows no such filter gives all there are.
+            return tuple(one for one in map(_pull, listed) if one.head.lower() == head.lower())
+
+        return tuple(sorted(self._ask(f"the pull requests of {repository.shown}", read), key=lambda one: -one.number))
+
+    def diff(self, repository: Repository, number: int) -> bytes | None:
+        """A pull request's diff, as git writes it; None where GitHub finds it too large.
+
+        Raises:
+            StackError: it cannot be read.
+
+        """
+
+        def read() -> bytes:
+            url = f"/repos/{repository.owner}/{repository.name}/pulls/{number}"
+            status, headers, said = self._client.requester.requestJson("GET", url, headers={"Accept": _DIFF})
+            if status >= requests.codes.bad_request:
+                raise Requester.createException(status, headers, {"message": said})
+            return said.encode("utf-8", "surrogateescape")
+
+        try:
+            return self._ask(f"the diff of {repository.shown}#{number}", read)
+        except RefusedError as refused:
+            if refused.status in (_TOO_LARGE, INVALID):
+                return None
+            raise
+
+    def open_draft(self, repository: Repository, *, head: str, base: str, title: str, body: str) -> Pull:
+        """Open a draft from `head` (`owner:branch`), which upstream's maintainers may change.
+
+        Raises:
+            DroppedError: the answer did not come: it may be open.
+            RefusedError: GitHub refuses it.
+            StackError: GitHub could not be asked.
+
+        """
+
+        def post() -> Pull:
+            made = self._repository(repository).create_pull(
+                base, head, title=title, body=body, draft=True, maintainer_can_modify=True
+            )
+            return _pull(made)
+
+        return self._ask(f"to open a pull request at {repository.shown}", post, again=False)
+
+    def reviews(self, repository: Repository, number: int) -> Reviews:
+        """What reviewers have said last.
+
+        Raises:
+            StackError: it cannot be read.
+
+        """
+
+        def read() -> Reviews:
+            words: dict[str, str] = {}
+            for one in itertools.islice(self._repository(repository).get_pull(number).get_reviews(), MOST):
+                if one.state in _HAS_WORD:  # a comment takes no word back
+                    words[_word(one.user.login) if one.user else "ghost"] = one.state
+            said = {state: tuple(who for who, word in words.items() if word == state) for state in _HAS_WORD}
+            return Reviews(said["APPROVED"], said["CHANGES_REQUESTED"])
+
+        return self._ask(f"the reviews of {repository.shown}#{number}", read)
+
+    def checks(self, repository: Repository, commit: CommitId) -> Checks:
+        """How the checks of a commit ended, those of GitHub's apps and those that others report.
+
+        Raises:
+            StackError: they cannot be read.
+
+        """
+
+        def read() -> Checks:
+            theirs = self._repository(repository).get_commit(commit)
+            ended = {
+                _text(one.name): _text(one.conclusion) if one.conclusion else ""
+                for one in itertools.islice(theirs.get_check_runs(filter="latest"), MOST)
+            }
+            for one in theirs.get_combined_status().statuses:
+                ended[_text(one.context)] = "" if one.state == "pending" else _text(one.state)
+            return Checks(
+                passed=sum(how in _GOOD for how in ended.values()),
+                failed=tuple(sorted(name for name, how in ended.items() if how and how not in _GOOD)),
+                pending=sum(not how for how in ended.values()),
+            )
+
+        return self._ask(f"the checks of {commit[:12]} in {repository.shown}", read)
+
+    def behind(self, repository: Repository, base: str, commit: CommitId) -> int:
+        """How many commits of `base` a commit lacks.
+
+        Raises:
+            StackError: they cannot be compared.
+
+        """
+
+        def read() -> int:
+            return _number(self._repository(repository).compare(base, commit, comparison_commits_per_page=1).behind_by)
+
+        return self._ask(f"how far {commit[:12]} is behind {repository.shown}", read)
+
+    def _repository(self, repository: Repository) -> TheirRepository:
+        return self._client.get_repo(repository.shown)
+
+    def _ask(self, what: str, call: Callable[[], T], *, again: bool = True) -> T:
+        """What `call` gives. `again`: it may be repeated after a failure that leaves open whether it was carried out."""
+        waited = 0.0
+        for attempt in itertools.count(1):
+            try:
+                return call()
+            except GithubException as error:
+                pause = _pause(error)
+                if pause is None and again and error.status in _BUSY and attempt < _TRIES:
+                    pause = _PAUSE * 2 ** (attempt - 1)
+                if pause is None:
+                    # Without its cause: that holds whatever the server says.
+                    raise self._refused(what, error) from None
+                waited += pause
+                if waited > PATIENCE:
+                    raise self._over(what, pause) from None
+                self._wait(pause)
+            except requests.RequestException as error:
+                if not again:
+                    raise DroppedError(*self._unreachable(what, error)) from None
+                if attempt >= _TRIES or isinstance(error, requests.exceptions.SSLError):
+                    raise StackError(*self._unreachable(what, error)) from None
+                time.sleep(_PAUSE * 2 ** (attempt - 1))
+            except StackError:
+                raise
+            except _ODD:
+                raise self._odd(what) from None
+        raise AssertionError
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, and say so."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._tell is not None:
+                self._tell(f"waiting for {self.host}'s limit of requests", int(seconds - left), int(seconds) or 1)
+            time.sleep(min(left, 1.0))
+
+    def _refused(self, what: str, error: GithubException) -> RefusedError:
+        said = self._said(error.data)
+        words = f" ({said})" if said else ""
+        unset = self._token is None
+        if error.status == _UNKNOWN:
+            return RefusedError(f"{self.host} refuses the token", "it has expired, or is another's: log in anew", error.status)
+        if error.status == _FORBIDDEN:
+            remedy = (
+                credentials.missing(self.host)
+                if unset
+                else "give the token the right to write pull requests, or log in with another"
+            )
+            return RefusedError(f"{self.host} does not let you ask {what}{words}", remedy, error.status)
+        if error.status == NOT_FOUND:
+            remedy = "check the name" if unset else "check the name, and whether the token may see it"
+            return RefusedError(f"{self.host} knows no {what}{words}", remedy, error.status)
+        if error.status in _BUSY:
+            return RefusedError(
+                f"{self.host} fails ({error.status}) when asked {what}", "run the command again later", error.status
+            )
+        return RefusedError(f"{self.host} refuses {what} ({error.status}){words}", "mend what it names", error.status)
+
+    def _said(self, data: object) -> str:
+        """The message in an answer, and what it says of single fields; never the token."""
+        if not isinstance(data, dict):
+            return ""
+        said = [data.get("message")]
+        errors = data.get("errors")
+        for one in errors if isinstance(errors, list) else []:
+            said += (
+                [one.get("message") or " ".join(str(one.get(key, "")) for key in ("field", "code"))]
+                if isinstance(one, dict)
+                else []
+            )
+        words = "; ".join(one for one in said if isinstance(one, str) and one.strip())
+        if self._token:
+            words = words.replace(self._token, "...")
+        return _plain(words)[:_LONGEST]
+
+    def _over(self, what: str, pause: float) -> StackError:
+        free = datetime.fromtimestamp(time.time() + min(pause, 10 * 365 * 86400), UTC)
+        return StackError(f"{self.host} takes no more requests for now ({what})", f"run the command again at {free:%H:%M} UTC")
+
+    def _unreachable(self, what: str, error: requests.RequestException) -> tuple[str, str]:
+        remedy = "check the network"
+        if isinstance(error, requests.exceptions.SSLError):
+            return f"the certificate of {self.host} is not trusted", "check REQUESTS_CA_BUNDLE"
+        if isinstance(error, requests.exceptions.ConnectTimeout | requests.exceptions.ReadTimeout):
+            return f"{self.host} did not answer in time when asked {what}", remedy
+        return f"the connection to {self.host} failed when asked {what}", remedy
+
+    def _odd(self, what: str) -> StackError:
+        return StackError(f"{self.host} answers something odd when asked {what}", f"check {forge.API}")
+
+
+def _pause(error: GithubException) -> float | None:
+    """How many seconds to wait before a request that was over the limit is repeated; None where it was refused for another reason."""
+    if error.status not in _LIMITED:
+        return None
+    headers = {key.lower(): value for key, value in (error.headers or {}).items()}
+    with contextlib.suppress(ValueError):
+        if "retry-after" in headers:
+            return max(float(headers["retry-after"]), 1.0)
+        if headers.get("x-ratelimit-remaining") == "0":
+            # A second more, since the reset comes within that one.
+            return max(float(headers["x-ratelimit-reset"]) - time.time() + 1, 1.0)
+    message = error.data.get("message") if isinstance(error.data, dict) else None
+    limited = error.status != _FORBIDDEN or "retry-after" in headers
+    return LEAST if limited or (isinstance(message, str) and Requester.isRateLimitError(message)) else None
+
+
+def _hit(theirs: Issue) -> Hit:
+    author = _word(theirs.user.login) if theirs.user else "ghost"
+    return Hit(_number(theirs.number), _address(theirs.html_url), _plain(_text(theirs.title)), author)
+
+
+def _pull(theirs: PullRequest) -> Pull:
+    """A pull request as a plain value.
+
+    Raises:
+        ValueError: it lacks something.
+
+    """
+    merged = theirs.merged_at
+    state = PullState.MERGED if merged else PullState.CLOSED if theirs.state != "open" else None
+    return Pull(
+        number=_number(theirs.number),
+        address=_address(theirs.html_url),
+        title=_plain(_text(theirs.title)),
+        state=state or (PullState.DRAFT if theirs.draft else PullState.OPEN),
+        author=_word(theirs.user.login) if theirs.user else "ghost",
+        head=_plain(_text(theirs.head.label or theirs.head.ref)),
+        commit=CommitId(_word(theirs.head.sha)),
+        base=_word(theirs.base.ref),
+        merge=CommitId(_word(theirs.merge_commit_sha)) if merged else None,
+        merged=merged.astimezone(UTC).isoformat(timespec="seconds") if merged else None,
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return value
+
+
+def _word(value: object) -> str:
+    """A name, branch or commit, as it can be shown."""
+    text = _text(value)
+    if not text.isprintable() or " " in text:
+        raise ValueError
+    return text
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError
+    return value
+
+
+def _address(value: object) -> str:
+    """An address that can be written into series.toml and opened in a browser."""
+    text = _word(value)
+    if not text.startswith(("https://", "http://")):
+        raise ValueError
+    return text
+
+
+def _plain(text: str) -> str:
+    """Foreign words on one line, with nothing in them that moves a cursor."""
+    return " ".join(printable(text, " ").split())

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who sends changes upstream: the identity that git is configured with, which signs them off."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.model.errors import StackError
+from stack.store import git
+
+SIGNED = "Signed-off-by"
+_IDENTITY = re.compile(r"(?P<name>.+) <(?P<mail>[^<>]+)> \d+ [+-]\d{4}")
+_OWN = ("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A name and a mail address as git writes them."""
+
+    name: str
+    mail: str
+
+    def __str__(self) -> str:
+        return f"{self.name} <{self.mail}>"
+
+
+def configured(folder: Path) -> Person:
+    """The identity that `git commit --signoff` would use in a folder; one that git would only guess does not count.
+
+    Raises:
+        StackError: none is configured.
+
+    """
+    own = {name: os.environ[name] for name in _OWN if name in os.environ}
+    asked = ["-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"]
+    done = git.run(asked, cwd=folder, user_config=True, env=own, accept=(0, 128))
+    found = _IDENTITY.fullmatch(done.stdout.decode("utf-8", "replace").strip())
+    if done.returncode or found is None or "\ufffd" in found[0]:
+        raise StackError(
+            "git does not know who signs off the commits",
+            "git config --global user.name 'Your Name' and user.email you@example.org, as upstream shall see them",
+        )
+    return Person(found["name"], found["mail"])
