@@ -25,7 +25,14 @@ def stack_files() -> dict[Path, str]:
 def test_the_readme_shows_what_the_demo_prints() -> None:
     before = stack_files()
     module = transcript()
-    first = module.printed()
-    assert first == module.quoted(), "python examples/transcript.py --write"
-    assert module.printed() == first
+    first = module.printed("demo")
+    assert first == module.quoted("demo"), "python examples/transcript.py --write"
+    assert module.printed("demo") == first
+    assert stack_files() == before
+
+
+def test_the_readme_shows_the_plan_of_our_stack() -> None:
+    before = stack_files()
+    module = transcript()
+    assert module.printed("plan") == module.quoted("plan"), "python examples/transcript.py --write"
     assert stack_files() == before

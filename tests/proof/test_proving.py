@@ -14,7 +14,7 @@ from stack.cli import cli
 from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof import environment, prove, proving
-from stack.proof.proving import Asked, Kept, State
+from stack.proof.proving import Asked, Kept, Result, State
 from stack.store import git
 
 from .test_prove import HALF, PYTHON, SUM, root, stores
@@ -198,6 +198,13 @@ def test_a_relative_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     ask = ["--root", ".", "--cache", str(tmp_path / "cache"), "prove", "--source", "git", "--python", sys.executable]
     shown = CliRunner().invoke(cli, ask)
     assert shown.exit_code == 0, shown.output
+
+
+def test_the_worst_of_some_results() -> None:
+    passed, unrun, failed = Result(State.PASSES), Result(State.NOT_RUN, "no torch"), Result(State.FAILS, "test_half fails")
+    assert proving.worst([passed, unrun, failed, Result(State.FAILS, "another")]) is failed
+    assert proving.worst(iter([passed, unrun])) is unrun
+    assert proving.worst([]) is None
 
 
 def test_an_upstream_goes_to_one_release(stores: Stores) -> None:

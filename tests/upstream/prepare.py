@@ -2,6 +2,7 @@
 """Brings what the proofs need into the cache: upstream sources, the environment with torch, the compiler. `make test` says how much."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from stack.carry.bases import Place, Stores
@@ -14,6 +15,11 @@ from validation.bench import benchy
 from validation.serve import material
 
 ROOT = Path(__file__).parents[2]
+
+
+def tell(line: str) -> None:
+    """A step, at once."""
+    print(line, flush=True)
 
 
 def main() -> int:
@@ -32,10 +38,16 @@ def main() -> int:
                     stores.obtain(proof.upstream, release)
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
             requirements = Path(__file__).with_name("requirements.txt")
-            environment.python(torch, requirements, home, tell=lambda line: print(line, flush=True))
-            material.prepare(home, lambda line: print(line, flush=True))
-            toolkit.find(home, tell=lambda line: print(line, flush=True))
-            benchy.python(home, tell=lambda line: print(line, flush=True))
+            # pip unpacks with one processor: two environments are made at once.
+            with ThreadPoolExecutor(2) as workers:
+                made = [
+                    workers.submit(environment.python, torch, requirements, home, tell),
+                    workers.submit(material.prepare, home, tell),
+                    workers.submit(toolkit.find, home, tell=tell),
+                    workers.submit(benchy.python, home, tell),
+                ]
+                for one in made:
+                    one.result()
     except StackError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return 2

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The series mxfp4-dense: the output head of an MXFP4 checkpoint, quantized while vLLM loads it.
+"""The series mxfp4-dense: the output head of an MXFP4 checkpoint, quantized while vLLM loads it, and its layers in decode.
 
 Command line, configuration, model construction, weight loading and logits are the upstream's own and run on the CPU.
 Two things need a GPU and are replaced: the quantizer, a Triton kernel, by `quantize` of mxfp4.py, which follows the OCP MX
 specification (and equals that kernel bit for bit in Triton's interpreter); and the GEMM kernel, of which none exists
-for the CPU, by `ReferenceKernel`, which registers by the upstream's extension point.
+for the CPU, by `ReferenceKernel`, which registers by the upstream's extension point. FlashInfer's kernels for few tokens are
+replaced by what flashinfer_decode.py says that they compute.
 """
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import flashinfer_decode
 import pytest
 import support
 import torch
+from flashinfer_decode import recorded
 from gpt_oss import ATTENTION, configured, write_checkpoint
 from mxfp4 import dequantize, quantize, rounded
 
@@ -30,7 +35,7 @@ with support.quiet():
         resolve_quantization_config,
     )
     from vllm.model_executor.kernels.linear import MxFp4LinearKernel, MxFp4LinearLayerConfig, register_linear_kernel
-    from vllm.model_executor.layers.linear import LinearBase
+    from vllm.model_executor.layers.linear import LinearBase, RowParallelLinear
     from vllm.model_executor.layers.quantization.mxfp4 import GptOssMxfp4Config
     from vllm.model_executor.layers.quantization.online.base import OnlineQuantizationConfig
     from vllm.model_executor.layers.quantization.online.mxfp4 import Mxfp4OnlineLinearMethod
@@ -46,6 +51,7 @@ with support.quiet():
 
 HEAD = "vllm/quantize-lm-head-at-load.patch"
 EACH = "vllm/take-fp8-or-none-for-each-projection.patch"
+GEMV = "vllm/run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch"
 
 PROVES = {
     HEAD: [
@@ -63,6 +69,15 @@ PROVES = {
         "test_shards_of_a_fused_layer_have_one_format",
         "test_a_format_without_a_kernel_is_refused_with_the_reason",
         "test_an_unknown_name_is_refused_with_those_that_are_known",
+    ],
+    GEMV: [
+        "test_one_switch_decodes_dense_layers_by_the_gemv",
+        "test_the_number_of_tokens_decides",
+        "test_a_large_weight_is_dequantized_in_slices",
+        "test_a_shard_is_multiplied",
+        "test_the_compiler_sees_one_operator",
+        "test_the_gemv_is_refused_with_the_reason",
+        "test_float16_weights_are_refused",
     ],
 }
 UPSTREAM_TESTS = [
@@ -495,3 +510,171 @@ def test_an_unknown_name_is_refused_with_those_that_are_known(arguments: dict[st
         QuantizationConfigArgs(**arguments)
     with pytest.raises(ValueError, match=r"'none'.*'fp8'"):
         QuantizationConfigArgs(**arguments)
+
+
+# FlashInfer's kernels for few tokens
+
+GEMV_SWITCH = ["--linear-backend", "flashinfer_gemv"]
+GEMV_MODULE = "vllm.model_executor.kernels.linear.mxfp4.flashinfer_gemv"
+Calls = list[tuple[str, int]]
+
+
+@pytest.fixture(name="calls")
+def _calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """A FlashInfer that has the kernels; which of them run, and with how many rows."""
+    calls: Calls = []
+    module = importlib.import_module(GEMV_MODULE)
+    monkeypatch.setattr(module, "has_flashinfer_mxfp4_gemv", lambda: True)
+    for name in ("gemv", "weight_quantize", "weight_dequantize"):
+        stand_in = recorded(calls, name, getattr(flashinfer_decode, name))
+        monkeypatch.setattr(module, f"flashinfer_mxfp4_{name}", stand_in)
+    return calls
+
+
+def random_rows(rows: int, columns: int = HIDDEN) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows)).bfloat16()
+
+
+def check_rows(outputs: torch.Tensor, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """The outputs are those of the weight rounded to MXFP4, and not of the weight itself."""
+    added = torch.zeros(len(weight)) if bias is None else bias
+    expected, others = (inputs.double() @ one.double().T + added.double() for one in (rounded(weight), weight))
+    assert outputs.shape == expected.shape
+    assert (outputs - expected).norm() < 0.006 * expected.norm()
+    assert (outputs - others).norm() > 0.02 * expected.norm()
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (12, 1)])
+def test_one_switch_decodes_dense_layers_by_the_gemv(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Calls, capability: tuple[int, int]
+) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: qkv, o and lm_head, from the command line to the products."""
+    weights = write_checkpoint(tmp_path / "model", 192, layers=1, experts=False)
+    monkeypatch.setattr(TransformerBlock, "mlp_cls", NoExperts)
+    config = configure(*GEMV_SWITCH, quantization={"linear": "mxfp4", "lm_head": "mxfp4"})
+    support.fake_gpu(monkeypatch, *capability)
+    monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda: 0)
+    model = get_model(vllm_config=config)
+
+    inputs = hidden_states()
+    for pattern, names in PROJECTIONS.items():
+        weight, bias = (torch.cat([weights[f"{ATTENTION}.{part}.{kind}"] for part in names]) for kind in ("weight", "bias"))
+        check_rows(getattr(model.model.layers[0].attn, pattern[2:])(inputs)[0], inputs, weight, bias)
+    check_rows(model.compute_logits(inputs), inputs, weights["lm_head.weight"], None)
+    assert sorted(calls) == [*[("gemv", 5)] * 3, *(("weight_quantize", rows) for rows in (64, 128, 192))]
+
+
+def multiply(weight: torch.Tensor, inputs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """What the kernel makes of a weight that a checkpoint has in MXFP4."""
+    codes, scales = quantize(weight)
+    return torch.ops.vllm.flashinfer_mxfp4_linear(inputs, codes, scales, bias)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        (1, [("gemv", 1)]),
+        (16, [("gemv", 16)]),
+        (17, [("gemv", 16), ("gemv", 1)]),
+        (64, [("gemv", 16)] * 4),
+        (65, [("weight_dequantize", 40)]),
+    ],
+)
+def test_the_number_of_tokens_decides(calls: Calls, tokens: int, expected: Calls, biased: bool) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: one call, slices, or a dequantized weight."""
+    weight, inputs = random_rows(40), random_rows(tokens)
+    bias = weight[:, 0].clone() if biased else None
+    check_rows(multiply(weight, inputs, bias), inputs, weight, bias)
+    assert calls == expected
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_large_weight_is_dequantized_in_slices(monkeypatch: pytest.MonkeyPatch, calls: Calls, biased: bool) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: so that a head takes no memory of its BF16 size."""
+    module = importlib.import_module(GEMV_MODULE)
+    assert module.MAX_DEQUANTIZED_ROWS == 16384
+    monkeypatch.setattr(module, "MAX_DEQUANTIZED_ROWS", 96)
+    weight, inputs = random_rows(200), random_rows(65)
+    bias = weight[:, 0].clone() if biased else None
+    check_rows(multiply(weight, inputs, bias), inputs, weight, bias)
+    assert calls == [("weight_dequantize", 96), ("weight_dequantize", 96), ("weight_dequantize", 8)]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_shard_is_multiplied(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: Calls, rank: int
+) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: of a projection that ranks share by its columns; inputs of any rank."""
+    write_checkpoint(tmp_path / "model", 192)
+    config = configure(*GEMV_SWITCH, quantization={"linear": "mxfp4"})
+    support.fake_gpu(monkeypatch, 12, 1)
+    for module in ("vllm.model_executor.layers.linear", "vllm.model_executor.parameter"):
+        monkeypatch.setattr(f"{module}.get_tensor_model_parallel_rank", lambda: rank)
+        monkeypatch.setattr(f"{module}.get_tensor_model_parallel_world_size", lambda: 2)
+    layer = RowParallelLinear(
+        2 * HIDDEN,
+        48,
+        bias=False,
+        reduce_results=False,
+        params_dtype=torch.bfloat16,
+        quant_config=config.quant_config,
+        prefix="model.layers.0.attn.o_proj",
+    )
+    weight = random_rows(48, 2 * HIDDEN)
+    layer.weight.weight_loader(layer.weight, weight)
+    finalize_layerwise_processing(layer, config.model_config)
+
+    inputs, part = random_rows(6), slice(HIDDEN * rank, HIDDEN * (rank + 1))
+    outputs = layer(inputs.reshape(2, 3, HIDDEN).transpose(0, 1))[0]
+    assert outputs.shape == (3, 2, 48)
+    check_rows(outputs.transpose(0, 1).reshape(6, 48), inputs, weight[:, part].contiguous(), None)
+    assert calls == [("weight_quantize", 48), ("gemv", 6)]
+
+
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize("tokens", [1, 65])
+def test_the_compiler_sees_one_operator(tokens: int) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: with a schema and a fake that agree with what it does."""
+    codes, scales = quantize(random_rows(40))
+    arguments = (random_rows(tokens), codes, scales, random_rows(40)[:, 0].clone())
+    torch.library.opcheck(torch.ops.vllm.flashinfer_mxfp4_linear.default, arguments)
+
+
+@pytest.mark.usefixtures("calls")
+@pytest.mark.parametrize(
+    ("switch", "capability", "available", "reason"),
+    [
+        (GEMV_SWITCH, (7, 5), True, "FlashInfer's MXFP4 matrix-vector kernel runs from SM80 on"),
+        (GEMV_SWITCH, (12, 1), False, "FlashInfer has no MXFP4 matrix-vector kernel"),
+        ([], (12, 1), True, "FlashInferGemvMxFp4LinearKernel: runs only with --linear-backend flashinfer_gemv"),
+    ],
+)
+def test_the_gemv_is_refused_with_the_reason(
+    configure: Configure,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    switch: list[str],
+    capability: tuple[int, int],
+    available: bool,
+    reason: str,
+) -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: while the model is being built, and nothing else selects it."""
+    module: ModuleType = importlib.import_module(GEMV_MODULE)
+    monkeypatch.setattr(module, "has_flashinfer_mxfp4_gemv", lambda: available)
+    write_checkpoint(tmp_path / "model", 192)
+    configure(*switch)
+    support.fake_gpu(monkeypatch, *capability)
+    kernels = [module.FlashInferGemvMxFp4LinearKernel]
+    assert kernels[0] in linear_kernels._POSSIBLE_MXFP4_KERNELS[PlatformEnum.CUDA]
+    monkeypatch.setitem(linear_kernels._POSSIBLE_MXFP4_KERNELS, PlatformEnum.CUDA, kernels)
+    with pytest.raises(ValueError, match=reason):
+        linear_kernels.init_mxfp4_linear_kernel()
+
+
+@pytest.mark.usefixtures("calls")
+def test_float16_weights_are_refused() -> None:
+    """run-dense-mxfp4-layers-by-flashinfer-s-gemv.patch: the kernels know BF16 alone."""
+    kernel = importlib.import_module(GEMV_MODULE).FlashInferGemvMxFp4LinearKernel
+    with pytest.raises(ValueError, match=r"takes BF16 models, and the weights are torch\.float16"):
+        kernel.quantize_weight(random_rows(32).half())

@@ -3,15 +3,18 @@
 
 Command line, selection, loading, conversion of the weights, routing's inputs and the call of the kernel are the
 upstream's own and run on the CPU, on a faked platform. What stands in for compiled code follows its documentation:
-vLLM's softmax over the chosen experts, FlashInfer's interleaving of scales and its fused MoE.
+vLLM's softmax over the chosen experts, FlashInfer's interleaving of scales, its fused MoE and its decode kernels.
 """
 
+import functools
+import importlib
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +24,8 @@ import mxfp4
 import pytest
 import support
 import torch
-from gpt_oss import MLP, configured, write_checkpoint
+from flashinfer_decode import moe_decode, recorded, swiglu
+from gpt_oss import EXPERTS, MLP, configured, write_checkpoint
 
 with support.quiet():
     import vllm._custom_ops as custom_ops
@@ -39,10 +43,29 @@ with support.quiet():
 
 PADDING = "vllm/round-marlin-experts-up-to-its-tiles-only.patch"
 SWITCH = "vllm/let-flashinfer-cutlass-mean-the-variant-that-runs.patch"
+DECODE = "vllm/run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch"
+ALONE = "vllm/offer-the-mxfp4-decode-kernels-alone-by-name.patch"
 
 PROVES = {
     PADDING: ["test_marlin_takes_gpt_oss_as_it_is", "test_marlin_rounds_up_to_its_tiles_only"],
     SWITCH: ["test_one_switch_runs_the_cutlass_moe", "test_rounding_activations_is_said"],
+    DECODE: [
+        "test_few_tokens_run_the_decode_kernels",
+        "test_a_variable_forces_one_of_them",
+        "test_nothing_is_padded_for_the_decode_kernels",
+        "test_what_is_no_padding_is_read",
+        "test_experts_of_other_ranks_are_left_out",
+        "test_routing_weights_count_once",
+        "test_what_runs_is_said",
+        "test_what_the_decode_kernels_cannot_do_runs_as_before",
+        "test_the_compiler_sees_one_operator",
+    ],
+    ALONE: [
+        "test_the_decode_kernels_run_alone_by_name",
+        "test_nothing_is_rounded_up_for_the_decode_kernels",
+        "test_other_checkpoints_are_laid_out_for_them",
+        "test_the_decode_kernels_alone_are_refused_with_the_reason",
+    ],
 }
 UPSTREAM_TESTS = [
     "tests/kernels/quantization/test_mxfp4_kernel_selection.py",
@@ -163,11 +186,6 @@ def choose_experts(
     experts.copy_(ids)
 
 
-def swiglu(gate: torch.Tensor, up: torch.Tensor, alpha: float, beta: float, limit: float) -> torch.Tensor:
-    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-    return gate * torch.sigmoid(alpha * gate) * (up + beta)
-
-
 def fused_moe(**given: Any) -> None:
     """FlashInfer's cutlass_fused_moe for MXFP8 x MXFP4: rows of the first GEMM are up, then gate."""
     inputs, output, experts = given["input"], given["output"], given["token_selected_experts"]
@@ -177,6 +195,7 @@ def fused_moe(**given: Any) -> None:
     scales = mxfp4.from_tiles(given["input_sf"], len(inputs), inputs.shape[1] // 32).double()
     values = inputs.double() * torch.exp2(scales - 127).repeat_interleave(32, 1)
 
+    @functools.cache
     def matrix(name: str, place: int, expert: int) -> torch.Tensor:
         packed = given[name][expert].view(torch.uint8)
         rows, blocks = packed.shape[0], packed.shape[1] // 16
@@ -202,11 +221,12 @@ def experts_by_the_book(weights: dict[str, torch.Tensor], inputs: torch.Tensor) 
     scores = inputs.double() @ of["router.weight"].double().T + of["router.bias"].double()
     chosen, ids = scores.topk(2)
     outputs = torch.zeros(inputs.shape, dtype=torch.float64)
+    parts = [{name: weights[f"{MLP}.experts.{name}"][expert] for name in PARTS} for expert in range(EXPERTS)]
+    firsts = [mxfp4.dequantize(part["gate_up_proj_blocks"].flatten(1), part["gate_up_proj_scales"]) for part in parts]
+    seconds = [mxfp4.dequantize(part["down_proj_blocks"].flatten(1), part["down_proj_scales"]) for part in parts]
     for token, (shares, experts) in enumerate(zip(chosen.softmax(-1), ids.tolist(), strict=True)):
         for share, expert in zip(shares, experts, strict=True):
-            part = {name: weights[f"{MLP}.experts.{name}"][expert] for name in PARTS}
-            first = mxfp4.dequantize(part["gate_up_proj_blocks"].flatten(1), part["gate_up_proj_scales"])
-            second = mxfp4.dequantize(part["down_proj_blocks"].flatten(1), part["down_proj_scales"])
+            part, first, second = parts[expert], firsts[expert], seconds[expert]
             rows = first @ inputs[token].double() + part["gate_up_proj_bias"].double()
             hidden = swiglu(rows[::2], rows[1::2], 1.702, 1.0, 7.0)
             outputs[token] += share * (second @ hidden + part["down_proj_bias"].double())
@@ -293,3 +313,313 @@ def test_rounding_activations_is_said(
     monkeypatch.setattr(oracle.logger, "warning_once", lambda message, *values: warnings.append(message % values))
     make_experts(configure(*switch, gpu=capability))
     assert any("activations are quantized to MXFP8" in warning for warning in warnings) is said
+
+
+# The decode kernels
+
+CUTLASS = SWITCHES[0]
+Calls = list[tuple[str, int]]
+
+
+@pytest.fixture(name="calls")
+def _calls(kernels: None, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """A FlashInfer that has the decode kernels; which of its kernels run, and with how many tokens."""
+    calls: Calls = []
+    module = importlib.import_module(EXPERTS_MODULE)
+    monkeypatch.setattr(module, "has_flashinfer_mxfp4_moe_decode", lambda: True)
+    monkeypatch.setattr(module, "has_flashinfer_cutlass_fused_moe", lambda: True)
+    monkeypatch.setattr(module, "flashinfer_mxfp4_moe_decode", recorded(calls, "decode", moe_decode))
+    monkeypatch.setattr(cutlass_moe, "flashinfer_cutlass_fused_moe", recorded(calls, "cutlass", fused_moe))
+    return calls
+
+
+EXPERTS_MODULE = "vllm.model_executor.layers.fused_moe.experts.flashinfer_mxfp4_decode_moe"
+
+
+def some_inputs(tokens: int) -> torch.Tensor:
+    """Quarters up to 1, which are MXFP8 as they are."""
+    return torch.randint(-4, 5, (tokens, HIDDEN), generator=torch.Generator().manual_seed(3)).bfloat16() / 4
+
+
+def check_block(block: MLPBlock, config: VllmConfig, weights: dict[str, torch.Tensor], tokens: int) -> None:
+    """A layer gives what the checkpoint says, up to rounding to BF16."""
+    inputs = some_inputs(tokens)
+    with set_forward_context(None, config, num_tokens=tokens):
+        outputs = block(inputs).double()
+    expected = experts_by_the_book(weights, inputs)
+    assert outputs.shape == expected.shape
+    assert (outputs - expected).norm() < 0.01 * expected.norm()
+
+
+def first_block(config: VllmConfig) -> MLPBlock:
+    """The experts of a model that is loaded as vLLM loads it."""
+    return get_model(vllm_config=config).model.layers[0].mlp
+
+
+@pytest.mark.parametrize(("switch", "capability"), [(SWITCHES[0], (12, 0)), (SWITCHES[0], (12, 1)), (SWITCHES[2], (12, 1))])
+def test_few_tokens_run_the_decode_kernels(
+    configure: Configure, weights: dict[str, torch.Tensor], calls: Calls, switch: list[str], capability: tuple[int, int]
+) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: up to 16; both kernels read one copy of the weights."""
+    config = configure(*switch, gpu=capability)
+    block = first_block(config)
+    for tokens in (1, 16, 17):
+        check_block(block, config, weights, tokens)
+    assert calls == [("decode", 1), ("decode", 16), ("cutlass", 17)]
+    assert block.experts.routed_experts.quant_method.mxfp4_backend is Mxfp4MoeBackend.FLASHINFER_CUTLASS_MXFP4_MXFP8
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("decode", [("decode", 1), ("decode", 16), ("decode", 16), ("decode", 3)]),
+        ("prefill", [("cutlass", 1), ("cutlass", 35)]),
+    ],
+)
+def test_a_variable_forces_one_of_them(
+    configure: Configure,
+    weights: dict[str, torch.Tensor],
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
+    expected: Calls,
+) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: for batches of any size."""
+    monkeypatch.setenv("VLLM_MXFP4_MOE_DECODE", value)
+    config = configure(*CUTLASS, gpu=(12, 1))
+    block = first_block(config)
+    for tokens in (1, 35):
+        check_block(block, config, weights, tokens)
+    assert calls == expected
+
+
+def test_an_unknown_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: not taken for auto."""
+    monkeypatch.setenv("VLLM_MXFP4_MOE_DECODE", "both")
+    with pytest.raises(ValueError, match=r"'both' for VLLM_MXFP4_MOE_DECODE.*'auto', 'decode', 'prefill'"):
+        importlib.import_module(EXPERTS_MODULE).experts_for_cutlass_layout()
+
+
+def test_nothing_is_padded_for_the_decode_kernels(configure: Configure, weights: dict[str, torch.Tensor], calls: Calls) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: whatever lies behind the weights, it is not read."""
+    config = configure(*CUTLASS, gpu=(12, 1))
+    block = first_block(config)
+    layer = block.experts.routed_experts
+    assert layer.w13_weight.shape == (EXPERTS, 512, 128)  # both sizes are rounded up to 256 for CUTLASS
+    for rows in (layer.w13_weight[:, :256], layer.w13_weight[:, 256:]):
+        rows[:, INTERMEDIATE:] = rows[:, :, HIDDEN // 2 :] = 0x77
+    layer.w2_weight[:, HIDDEN:] = layer.w2_weight[:, :, INTERMEDIATE // 2 :] = 0x77
+    layer.w2_bias[:, HIDDEN:] = torch.nan
+    for biases in layer.w13_bias.chunk(2, 1):
+        biases[:, INTERMEDIATE:] = 1
+    blocks = mxfp4.places_in_tiles(256, 8)[:, INTERMEDIATE // 32 :].reshape(-1)
+    layer.w2_weight_scale.view(EXPERTS, -1)[:, blocks] = 127
+    for tokens in (1, 16):
+        check_block(block, config, weights, tokens)
+    with pytest.raises(AssertionError):  # so it would be seen
+        check_block(block, config, weights, 17)
+    assert [name for name, _ in calls] == ["decode", "decode", "cutlass"]
+
+
+def test_what_is_no_padding_is_read(configure: Configure, weights: dict[str, torch.Tensor], calls: Calls) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: a rank's share may be wider than the model's size says."""
+    config = configure(*CUTLASS, gpu=(12, 1))
+    block = first_block(config)
+    layer = block.experts.routed_experts
+    experts = layer.quant_method.moe_kernel.fused_experts
+    experts.process_weights_after_loading(layer)
+    assert experts.intermediate_size == INTERMEDIATE
+    layer.w2_weight[-1, -1, -1] = 1
+    experts.process_weights_after_loading(layer)
+    assert experts.intermediate_size == 256
+    check_block(block, config, weights, 1)
+    assert calls == [("decode", 1)]
+
+
+def apply_experts(block: MLPBlock, inputs: torch.Tensor, **given: Any) -> torch.Tensor:
+    """What a layer's experts make of inputs that are routed already: all tokens to the first two, with the same weight."""
+    layer = block.experts.routed_experts
+    experts = layer.quant_method.moe_kernel.fused_experts
+    output, tokens = torch.full_like(inputs, torch.nan), len(inputs)
+    experts.apply(
+        output=output,
+        hidden_states=inputs,
+        w1=layer.w13_weight,
+        w2=layer.w2_weight,
+        topk_weights=torch.full((tokens, 2), 0.5),
+        topk_ids=torch.tensor([[0, 1]] * tokens),
+        activation=layer.activation,
+        global_num_experts=EXPERTS,
+        a1q_scale=None,
+        a2_scale=None,
+        workspace13=None,
+        workspace2=torch.empty(tokens, layer.w2_weight.shape[1], dtype=inputs.dtype),
+        expert_tokens_meta=None,
+        **{"expert_map": None, "apply_router_weight_on_input": False} | given,
+    )
+    return output.double()
+
+
+@pytest.mark.usefixtures("weights", "calls")
+def test_experts_of_other_ranks_are_left_out(configure: Configure) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: an expert map says which are here, and where."""
+    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(3)
+    maps = {name: torch.tensor(places, dtype=torch.int32) for name, places in MAPS.items()}
+    outputs = {name: apply_experts(block, inputs, expert_map=one) for name, one in maps.items()}
+    whole = apply_experts(block, inputs)
+    assert torch.equal(outputs["all"], whole)
+    assert torch.equal(outputs["none"], torch.zeros_like(whole))
+    torch.testing.assert_close(outputs["first"] + outputs["second"], whole, rtol=0.01, atol=0.01 * whole.abs().max().item())
+    assert not torch.allclose(outputs["swapped first"], outputs["first"], rtol=0.1)
+
+
+MAPS = {
+    "all": [0, 1, 2, 3],
+    "none": [-1, -1, 0, 1],
+    "first": [0, -1, -1, -1],
+    "second": [-1, 1, -1, -1],
+    "swapped first": [1, -1, -1, -1],
+}
+
+
+@pytest.mark.usefixtures("weights", "calls")
+@pytest.mark.parametrize("tokens", [3, 17])
+def test_routing_weights_count_once(configure: Configure, tokens: int) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: not again where the inputs were multiplied by them."""
+    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(tokens)
+    weighted, plain = (apply_experts(block, inputs, apply_router_weight_on_input=flag) for flag in (False, True))
+    torch.testing.assert_close(plain, 2 * weighted, rtol=0.02, atol=0.01 * plain.abs().max().item())
+
+
+@pytest.mark.usefixtures("weights", "calls")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            "auto",
+            ["Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of up to 16 tokens, 'flashinfer_cutlass_fused_moe' above."],
+        ),
+        ("decode", ["Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of all batches."]),
+        ("prefill", []),
+    ],
+)
+def test_what_runs_is_said(configure: Configure, monkeypatch: pytest.MonkeyPatch, value: str, said: list[str]) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: once, in words that the validation reads."""
+    monkeypatch.setenv("VLLM_MXFP4_MOE_DECODE", value)
+    lines: list[str] = []
+    logger = importlib.import_module(EXPERTS_MODULE).logger
+    monkeypatch.setattr(logger, "info_once", lambda message, *values, **_: lines.append(message % values))
+    first_block(configure(*CUTLASS, gpu=(12, 1)))
+    assert lines == said
+
+
+@pytest.mark.parametrize(
+    ("missing", "change", "reason"),
+    [
+        ("has_flashinfer_mxfp4_moe_decode", {}, "current device"),
+        (None, {"experts_per_token": 9}, "more than 8 experts per token"),
+        (None, {"hidden_dim_unpadded": 2900}, r"a hidden size \(2900\) that is no multiple of 32"),
+        (None, {"in_dtype": torch.float16}, "float16 activations"),
+    ],
+)
+@pytest.mark.usefixtures("weights", "calls")
+def test_what_the_decode_kernels_cannot_do_runs_as_before(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch, missing: str | None, change: dict[str, Any], reason: str
+) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: by CUTLASS, and where they are forced it is refused."""
+    if missing is not None:
+        monkeypatch.setattr(importlib.import_module(EXPERTS_MODULE), missing, lambda: False)
+    config = configure(*CUTLASS, gpu=(12, 1))
+    moe = replace(MLPBlock(config, 0, "model.layers.0.mlp").experts.routed_experts.moe_config, **change)
+    assert oracle.select_mxfp4_moe_backend(moe)[1] is cutlass_moe.FlashInferExperts
+    monkeypatch.setenv("VLLM_MXFP4_MOE_DECODE", "decode")
+    with pytest.raises(ValueError, match=reason):
+        oracle.select_mxfp4_moe_backend(moe)
+
+
+@pytest.mark.usefixtures("weights", "calls")
+def test_sm100_keeps_cutlass(configure: Configure) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: nobody has compared them there."""
+    block = MLPBlock(configure(*CUTLASS, gpu=(10, 0)), 0, "model.layers.0.mlp")
+    assert block.experts.routed_experts.quant_method.experts_cls is cutlass_moe.FlashInferExperts
+
+
+@pytest.mark.parametrize("tokens", [1, 17])
+def test_the_compiler_sees_one_operator(calls: Calls, tokens: int) -> None:
+    """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: with a schema and a fake that agree with what it does."""
+    experts, hidden, intermediate = 2, 64, 32
+    scales = [torch.full((experts, 512), 120, dtype=torch.uint8) for _ in range(2)]
+    arguments = (
+        torch.empty(tokens, hidden).bfloat16(),
+        some_inputs(tokens)[:, :hidden].contiguous(),
+        torch.full((experts, 2 * intermediate, hidden // 2), 0x21, dtype=torch.uint8),
+        scales[0],
+        torch.full((experts, hidden, intermediate // 2), 0x21, dtype=torch.uint8),
+        scales[1],
+        torch.tensor([[0, 1]] * tokens, dtype=torch.int32),
+        torch.full((tokens, 2), 0.5),
+        torch.zeros(experts, 2 * intermediate).bfloat16(),
+        None,
+        intermediate,
+        1.702,
+        1.0,
+        7.0,
+        None,
+    )
+    torch.library.opcheck(torch.ops.vllm.flashinfer_mxfp4_moe_decode.default, arguments)
+    assert ("decode", min(tokens, 16)) in calls
+
+
+# The decode kernels alone
+
+ALONE_SWITCH = ["--moe-backend", "flashinfer_decode"]
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (12, 1)])
+def test_the_decode_kernels_run_alone_by_name(
+    configure: Configure, weights: dict[str, torch.Tensor], calls: Calls, capability: tuple[int, int]
+) -> None:
+    """offer-the-mxfp4-decode-kernels-alone-by-name.patch: batches of any size, in slices, and no rounding of activations."""
+    config = configure(*ALONE_SWITCH, gpu=capability)
+    block = first_block(config)
+    for tokens in (16, 35):
+        check_block(block, config, weights, tokens)
+    assert calls == [("decode", 16), ("decode", 16), ("decode", 16), ("decode", 3)]
+    assert block.experts.routed_experts.quant_method.mxfp4_backend is Mxfp4MoeBackend.FLASHINFER_DECODE_MXFP4_BF16
+
+
+@pytest.mark.parametrize(("hidden", "intermediate", "expected"), [(2880, 2880, (2880, 2880)), (2880, 720, (2880, 736))])
+def test_nothing_is_rounded_up_for_the_decode_kernels(hidden: int, intermediate: int, expected: tuple[int, int]) -> None:
+    """offer-the-mxfp4-decode-kernels-alone-by-name.patch: but to the blocks of a scale, which a quarter of 2880 is not."""
+    assert rounded(Mxfp4MoeBackend.FLASHINFER_DECODE_MXFP4_BF16, hidden, intermediate) == expected
+
+
+def test_other_checkpoints_are_laid_out_for_them() -> None:
+    """offer-the-mxfp4-decode-kernels-alone-by-name.patch: where rows are gate, then up, as most have it."""
+    generator = torch.Generator().manual_seed(5)
+    w13, w2, s13, s2 = (
+        torch.randint(100, 140, (2, rows, columns), dtype=torch.uint8, generator=generator)
+        for rows, columns in ((2 * 96, 32), (64, 48), (2 * 96, 2), (64, 3))
+    )
+    made = oracle.convert_weight_to_mxfp4_moe_kernel_format(
+        Mxfp4MoeBackend.FLASHINFER_DECODE_MXFP4_BF16, torch.nn.Module(), w13, w2, s13, s2
+    )
+    assert torch.equal(made[0], w13.roll(96, 1))
+    assert torch.equal(made[1], w2)
+    for tiles, scales in zip(made[2:4], (s13.roll(96, 1), s2), strict=True):
+        assert torch.equal(torch.stack([mxfp4.from_tiles(one, *scales.shape[1:]) for one in tiles]), scales)
+
+
+@pytest.mark.usefixtures("weights", "calls")
+@pytest.mark.parametrize(
+    ("capability", "value", "reason"),
+    [((7, 5), "auto", "current device"), ((9, 0), "prefill", "VLLM_MXFP4_MOE_DECODE=prefill leaves it nothing to run")],
+)
+def test_the_decode_kernels_alone_are_refused_with_the_reason(
+    configure: Configure, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], value: str, reason: str
+) -> None:
+    """offer-the-mxfp4-decode-kernels-alone-by-name.patch: what was asked for by name is not replaced in silence."""
+    monkeypatch.setenv("VLLM_MXFP4_MOE_DECODE", value)
+    config = configure(*ALONE_SWITCH, gpu=capability)
+    with pytest.raises(ValueError, match=f"FLASHINFER_DECODE_MXFP4_BF16.*{reason}"):
+        make_experts(config)

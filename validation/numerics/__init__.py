@@ -6,3 +6,9 @@ Nothing here imports the rest of the project: it runs in the environment of the 
 
 OPERATORS = "VALIDATION_VLLM_OPERATORS"
 """The variable that names the folder with vLLM's compiled operators (`_C.abi3.so`, …), or says why there are none."""
+
+EMULATED = "VALIDATION_EMULATED_KERNELS"
+"""The variable that names the library with FlashInfer's kernels built for CPUs (`emulated.building`), or says why there is none."""
+
+ON_CPU = "-emulated/"
+"""What the names of their cases have."""

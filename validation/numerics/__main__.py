@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m validation.numerics list | run | versions [NAME]...`: JSON lines; `run` prints each case as it ends."""
+"""`python -m validation.numerics list | run | touch | versions [NAME]...`: JSON lines; `run` prints each case as it ends.
+
+`touch` runs the kernels of cases in this very process and judges nothing: for what watches a process.
+"""
 
 import argparse
 import importlib.metadata
@@ -18,7 +21,7 @@ _PACKAGES = ("torch", "numpy", "ml_dtypes", "compressed-tensors", "transformers"
 def main() -> int:
     """Run the command line. Exit code 2 for a name that no case has."""
     parser = argparse.ArgumentParser(prog="python -m validation.numerics", description=__doc__)
-    parser.add_argument("verb", choices=["list", "run", "versions"])
+    parser.add_argument("verb", choices=["list", "run", "touch", "versions"])
     parser.add_argument("name", nargs="*", help="a case, with * for any text; all cases where none is named")
     parser.add_argument("--attached", action="store_true", help="end this process group when what started it ends")
     asked = parser.parse_args()
@@ -38,12 +41,15 @@ def main() -> int:
 def _lines(verb: str, cases: tuple[AnyCase, ...]) -> Iterable[Mapping[str, Any]]:
     if verb == "run":
         return running.run(cases)
+    if verb == "touch":
+        running.touch(cases)
+        return []
     if verb == "versions":
-        return [dict(_versions())]
+        return [dict(versions())]
     return [{"name": one.name, "needs": list(one.needs)} for one in cases]
 
 
-def _versions() -> Iterable[tuple[str, str]]:
+def versions() -> Iterable[tuple[str, str]]:
     """What is installed of what the kernels come from."""
     for package in _PACKAGES:
         try:

@@ -27,6 +27,7 @@ from validation.numerics.formats import (
     pack,
     unpack,
 )
+from validation.numerics.kernels.environment import missing
 
 Bits = npt.NDArray[Any]
 """What is compared: integers."""
@@ -43,11 +44,17 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A comparison; `package` is what is compared with."""
+    """A comparison; `package` is what is compared with, or `without` says why there is none. `needs`: what a machine must have."""
 
     name: str
     package: str
     compare: Callable[[], Compared]
+    without: Callable[[], str] | None = None
+    needs: tuple[str, ...] = ("cpu",)
+
+    def lacks(self) -> str:
+        """Why there is nothing to compare with, or nothing."""
+        return self.without() if self.without is not None else missing(self.package)
 
 
 def differing(ours: Bits, theirs: Bits) -> int:

@@ -6,22 +6,29 @@ in rel-L2, and by 4e-3 where what is between two multiplications is rounded, too
 the order of 1e-7. A bar of 1e-2 (1e-5) is at least twice the good kernel's error; every run measures both margins again.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+from validation.numerics import sanitizing
 from validation.numerics.agreement import AGREEMENTS, Agreement
 from validation.numerics.attention import Attention
 from validation.numerics.experts import Experts
-from validation.numerics.kernels import Kernel, cpu, cuda
+from validation.numerics.grouped import Grouped
+from validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, sm120_on_sm90
 from validation.numerics.linear import Linear
+from validation.numerics.sanitizing import Sanitized
+from validation.numerics.sm120_on_sm90 import LIBRARY
 
 SUITE = "kernels"
 
 BFLOAT16_BAR = 1e-2
 FLOAT32_BAR = 1e-5
 MXFP8_BAR = 4e-2
+IDEAL_BAR = 1.05
+"""Times the rel-L2 of a kernel that takes bfloat16, accumulates exactly and rounds what it multiplies and what it returns."""
 
 TOKENS = (1, 2, 4, 8, 33, 128, 1000)
 WINDOW = 128
@@ -36,7 +43,7 @@ class Case:
 
     name: str
     kernel: Kernel[Any]
-    problem: Experts | Attention | Linear
+    problem: Experts | Attention | Linear | Grouped
     bar: float
     reduced: str = ""
 
@@ -58,22 +65,34 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class BesideIdeal(Case):
+    """A kernel that has to be as good as its formats allow: the bar is in units of an ideal kernel's error, computed in the run."""
+
+    problem: Experts | Linear
+
+
+@dataclass(frozen=True, slots=True)
 class Same:
     """Our formats bit for bit against another library's."""
 
     name: str
     agreement: Agreement
-    needs = ("cpu",)
     seconds = 600.0
     alone = False
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What a machine must have."""
+        return self.agreement.needs
 
-AnyCase = Case | Same
+
+AnyCase = Case | Same | Sanitized
 
 
 def declared() -> tuple[AnyCase, ...]:
-    """Every case, the longest of those that run on a CPU first."""
-    return (*_experts(), *_linear(), *_attention(), *_formats(), *_gpu())
+    """Every case, the longest of those that run on a CPU first; those of SM120 on SM90 where they were asked for."""
+    gpu = (*_gpu(), *_decode(), *sanitizing.declared(), *(_grouped() if LIBRARY in os.environ else ()))
+    return (*_experts(), *_emulated(), *_linear(), *_attention(), *_formats(), *gpu)
 
 
 def named(*globs: str) -> tuple[AnyCase, ...]:
@@ -148,6 +167,57 @@ def _attention() -> Iterator[AnyCase]:
     yield Case(_attention_name(sixteen, "long", far), sixteen, far, BFLOAT16_BAR)
 
 
+_FEW_EXPERTS = Experts(8, experts=8, hidden=192, intermediate=160)
+"""Neither size is a whole number of the kernels' steps of 128 columns."""
+_FEW_EXPERTS_SAID = "8 of 128 experts, a fifteenth of the hidden size, an eighteenth of the intermediate size"
+_DECODE_TOKENS = (1, 2, 4, 8, 9, 16)
+_DECODE_EXPERTS = {
+    "one-choice": replace(_FEW_EXPERTS, top=1),
+    "eight-choices": replace(_FEW_EXPERTS, experts=16, top=8),
+    "same-choice-twice": replace(_FEW_EXPERTS, experts=4, tokens=16, twice=True),
+    "most-experts-idle": replace(_FEW_EXPERTS, experts=64, tokens=2),
+    "experts-elsewhere": replace(_FEW_EXPERTS, elsewhere=3),
+    "no-bias": replace(_FEW_EXPERTS, bias=False),
+}
+_DEEP = (Experts(2, experts=8, intermediate=64), Experts(2, experts=8, hidden=64))
+"""One size is gpt-oss's own: more columns than the kernels have under way at a time."""
+
+
+def _emulated() -> Iterator[AnyCase]:
+    """FlashInfer's kernels for few tokens, run on the CPU."""
+    full, kernel = Experts(4, experts=4), emulated.wide(2944, 2944)
+    yield BesideIdeal(_name("moe", kernel, "stored=2944/experts=4", full), kernel, full, IDEAL_BAR, "4 of 128 experts")
+    for name, problem in _DECODE_EXPERTS.items():
+        yield BesideIdeal(
+            _name("moe", emulated.EXPERTS, name, problem), emulated.EXPERTS, problem, IDEAL_BAR, _FEW_EXPERTS_SAID
+        )
+    for tokens in _DECODE_TOKENS:
+        for stored, kernel in (("192x160", emulated.EXPERTS), ("256x288", emulated.wide(256, 288))):
+            few = replace(_FEW_EXPERTS, tokens=tokens)
+            yield BesideIdeal(_name("moe", kernel, f"stored={stored}", few), kernel, few, IDEAL_BAR, _FEW_EXPERTS_SAID)
+    for deep in _DEEP:
+        size = f"hidden={deep.hidden}"
+        reduced = "8 of 128 experts, one of the sizes 64"
+        yield BesideIdeal(_name("moe", emulated.EXPERTS, size, deep), emulated.EXPERTS, deep, IDEAL_BAR, reduced)
+    for name, layer, reduced in _decode_layers():
+        yield BesideIdeal(_name("linear", emulated.DENSE, name, layer), emulated.DENSE, layer, IDEAL_BAR, reduced)
+    for agreement in emulated.agreements():
+        yield Same(f"{SUITE}/quantizer/{agreement.name}", agreement)
+
+
+_MANY_ROWS = Linear(2, 96, 8210, "mxfp4", bias=False)
+"""Above 8192 rows the kernel takes tiles of other sizes; neither size is a whole number of them."""
+_MANY_ROWS_SAID = "a 25th of lm_head's rows, a thirtieth of its columns"
+
+
+def _decode_layers() -> Iterator[tuple[str, Linear, str]]:
+    yield "qkv", Linear(1, 2880, 5120, "mxfp4"), ""
+    yield "o", Linear(8, 4096, 2880, "mxfp4"), ""
+    yield "lm_head", _MANY_ROWS, _MANY_ROWS_SAID
+    for tokens in _DECODE_TOKENS:
+        yield "odd", Linear(tokens, 5152, 56, "mxfp4"), "56 rows and 5152 columns, neither a whole number of steps"
+
+
 def _gpu() -> Iterator[AnyCase]:
     for mixture in cuda.EXPERTS:
         for problem, reduced in _EXPERTS:
@@ -165,6 +235,48 @@ def _gpu() -> Iterator[AnyCase]:
                 for cache in ("bfloat16", "e4m3"):
                     attention = Attention(sequences, window, cache, page=16)
                     yield Case(_attention_name(attends, batch, attention), attends, attention, BFLOAT16_BAR)
+
+
+_DECODED = (
+    (Experts(1), ""),
+    *((Experts(tokens, experts=8), "8 of 128 experts") for tokens in (2, 4, 8, 16)),
+    (Experts(16, experts=8, intermediate=736), "8 of 128 experts, a quarter of the intermediate size"),
+    (Experts(16, experts=8, elsewhere=3), "8 of 128 experts, of which five are here"),
+)
+"""Sizes that are no multiple of 64, all tokens that there may be, and a part of the experts by a map."""
+
+
+def _decode() -> Iterator[AnyCase]:
+    for mixture in decode.EXPERTS:
+        for experts, reduced in _DECODED:
+            name = _name("moe", mixture, f"experts={experts.experts}", experts)
+            name += f"/elsewhere={experts.elsewhere}" if experts.elsewhere else ""
+            yield BesideIdeal(name, mixture, experts, IDEAL_BAR, reduced)
+    for dense in decode.LINEAR:
+        for tokens in (1, 2, 4, 8, 16):
+            for what, inputs, outputs in (("qkv", 2880, 5120), ("o", 4096, 2880)):
+                layer = Linear(tokens, inputs, outputs, "mxfp4")
+                yield BesideIdeal(_name("linear", dense, what, layer), dense, layer, IDEAL_BAR)
+        for tokens in (1, 16):
+            head = Linear(tokens, 2880, 201088, "mxfp4", bias=False)
+            yield BesideIdeal(_name("linear", dense, "lm_head", head), dense, head, IDEAL_BAR)
+            many = replace(_MANY_ROWS, tokens=tokens)
+            name = _name("linear", dense, f"rows={many.outputs}", many)
+            yield BesideIdeal(name, dense, many, IDEAL_BAR, _MANY_ROWS_SAID)
+    for agreement in decode.AGREEMENTS:
+        yield Same(f"{SUITE}/formats/{agreement.name}", agreement)
+
+
+_FEW = (1, 0, 3, 8, 17, 32, 2, 130)
+_MANY = (700, 0, 131, 1)
+
+
+def _grouped() -> Iterator[AnyCase]:
+    for kernel in sm120_on_sm90.GROUPED:
+        for what, tokens, outputs in (("gate_up", _FEW, 5760), ("down", _FEW, 2880), ("down", _MANY, 2880)):
+            problem = Grouped(tokens, 2880, outputs)
+            name = f"{SUITE}/grouped/{kernel.name}/{what}/groups={len(tokens)}/m={problem.tokens}"
+            yield Case(name, kernel, problem, BFLOAT16_BAR, f"{len(tokens)} of 128 experts")
 
 
 def _name(kind: str, kernel: Kernel[Any], what: str, problem: Experts | Linear) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from validation.numerics.blocks import MXFP4, MXFP8, Blocks, Rounding, drawn, quantize
 from validation.numerics.formats import Array, Single, bfloat16
-from validation.numerics.judging import Fault, Rows, Truth
+from validation.numerics.judging import Fault, Rounded, Rows, Truth
 
 ALPHA = 1.702
 LIMIT = 7.0
@@ -39,11 +39,10 @@ class Expert:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What of the tokens goes to one expert: their rows, the places among their four, and the weights there."""
+    """What of the tokens goes to one expert: their rows, and the weights there."""
 
     expert: int
     rows: Rows
-    places: Rows
     weights: Array
 
 
@@ -52,7 +51,8 @@ class Experts:
     """A layer and tokens for it, drawn from a seed. An expert is drawn when it is asked for: all of them would fill the memory.
 
     `activations`: "bfloat16", or "mxfp8" where the kernel quantizes the input of both multiplications on the fly, by the least
-    power of two with which nothing saturates.
+    power of two with which nothing saturates. `top`: how many experts a token has; `twice`: its second is its first once more.
+    `elsewhere`: so many experts, the first ones, are on other machines: what they add is not in the output. `bias`: whether there are any.
     """
 
     tokens: int
@@ -61,6 +61,10 @@ class Experts:
     intermediate: int = 2880
     activations: str = "bfloat16"
     seed: int = 0
+    top: int = TOP
+    twice: bool = False
+    elsewhere: int = 0
+    bias: bool = True
 
     @cached_property
     def inputs(self) -> Single:
@@ -74,35 +78,45 @@ class Experts:
 
     @cached_property
     def route(self) -> tuple[Ids, Single]:
-        """The experts of each token, the best first, and their weights: int32 and float32 [tokens, 4]."""
-        return route(self.logits)
+        """The experts of each token, the best first, and their weights: int32 and float32 [tokens, top]."""
+        ids, weights = route(self.logits, self.top)
+        if self.twice:
+            ids[:, 1] = ids[:, 0]
+        return ids, weights
 
     def expert(self, number: int) -> Expert:
         """An expert, the same at every call."""
         draw = self._draw(number)
-        gate_up = drawn(MXFP4, (2 * self.intermediate, self.hidden), draw, (-8, -5))
+        # Few inputs need larger weights, so that some products are beyond the activation's limit.
+        more = int(np.ceil(np.log2(2880 / self.hidden) / 2))
+        gate_up = drawn(MXFP4, (2 * self.intermediate, self.hidden), draw, (-8 + more, -5 + more))
         down = drawn(MXFP4, (self.hidden, self.intermediate), draw, (-9, -6))
-        biases = (bfloat16(draw.standard_normal(rows)) for rows in (2 * self.intermediate, self.hidden))
+        biases = (bfloat16(self.bias * draw.standard_normal(rows)) for rows in (2 * self.intermediate, self.hidden))
         return Expert(gate_up, next(biases), down, next(biases))
 
     def routed(self) -> Iterator[Routed]:
-        """Every expert that has tokens."""
+        """Every expert that has tokens and is here; of a token that has it twice, the sum of the weights."""
         ids, weights = self.route
-        for number in np.unique(ids):
-            rows, places = np.nonzero(ids == number)
-            yield Routed(int(number), rows, places, weights[rows, places].astype(np.float64))
+        for number in np.unique(ids[ids >= self.elsewhere]):
+            shares = np.where(ids == number, weights.astype(np.float64), 0).sum(axis=1)
+            rows = np.flatnonzero((ids == number).any(axis=1))
+            yield Routed(int(number), rows, shares[rows])
 
     def truth(self) -> Truth:
         """The output [tokens, hidden], and what wrong kernels make of it."""
         return _truth(self)
 
+    def rounded(self, _: Truth) -> Rounded:
+        """The output of a kernel that rounds what it multiplies, and its output, to bfloat16; and of kernels that round more."""
+        return _rounded(self)
+
     def _draw(self, what: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.experts, self.hidden, self.intermediate, what + 2])
 
 
-def route(logits: Single) -> tuple[Ids, Single]:
-    """The four largest logits of each row, the largest first and equal ones in their order, and a softmax over them."""
-    best = np.argsort(-logits, axis=1, kind="stable")[:, :TOP]
+def route(logits: Single, top: int = TOP) -> tuple[Ids, Single]:
+    """The `top` largest logits of each row, the largest first and equal ones in their order, and a softmax over them."""
+    best = np.argsort(-logits, axis=1, kind="stable")[:, :top]
     chosen = np.take_along_axis(logits, best, axis=1).astype(np.float64)
     powers = np.exp(chosen - chosen[:, :1])
     return best.astype(np.int32), (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
@@ -141,6 +155,29 @@ def _truth(layer: Experts) -> Truth:
     return Truth(reference, dict(mutants), faults)
 
 
+def _rounded(layer: Experts) -> Rounded:
+    ideal, *coarser = (np.zeros((layer.tokens, layer.hidden)) for _ in range(3))
+    for one in layer.routed():
+        expert = layer.expert(one.expert)
+        gate_up = layer.inputs[one.rows].astype(np.float64) @ expert.gate_up.values().T + expert.gate_up_bias
+        down = expert.down.values().T
+        share, coarse = (
+            one.weights[:, None] * (bfloat16(swiglu(first)).astype(np.float64) @ down + expert.down_bias)
+            for first in (gate_up, bfloat16(gate_up).astype(np.float64))
+        )
+        for output, added in ((ideal, share), (coarser[0], bfloat16(share)), (coarser[1], coarse)):
+            output[one.rows] += added
+    by_share, by_product = map(_single, coarser)
+    # Where a token has one expert, its share is its output, and rounded by every kernel.
+    shares = {"each expert's share rounded": by_share} if layer.top > 1 else {}
+    return Rounded(_single(ideal), {**shares, "first product rounded": by_product})
+
+
+def _single(numbers: Array) -> Array:
+    """Rounded to bfloat16."""
+    return bfloat16(numbers).astype(np.float64)
+
+
 def _contribution(layer: Experts, expert: Expert, one: Routed) -> tuple[Array, Array, Array]:
     """What an expert adds to its tokens; and on the way the first product with its bias, and the activation."""
     inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64))
@@ -168,8 +205,9 @@ def _wrong(layer: Experts, expert: Expert, one: Routed, gate_up: Array) -> Itera
     yield "gate and up swapped", down(swapped(known))
     yield "activation not limited", down(known, limit=np.inf)
     yield "activation with alpha 1", down(known, alpha=1.0)
-    yield "first bias missing", down(known - expert.gate_up_bias)
-    yield "second bias missing", down(known, bias=np.zeros_like(expert.down_bias))
+    if layer.bias:
+        yield "first bias missing", down(known - expert.gate_up_bias)
+        yield "second bias missing", down(known, bias=np.zeros_like(expert.down_bias))
     for name, change in (
         ("nibbles swapped", Blocks.nibbles_swapped),
         ("scales shifted by a block", Blocks.scales_shifted),

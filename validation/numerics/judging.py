@@ -9,10 +9,13 @@ would drown in the others.
 `lean` is for faults that drown in the rounding of a row, too, such as one block of weights out of a quarter of a million. What such
 a fault adds to the output is known, d, and <out - ref, d> / <d, d> says how much of it is there: 1 with the fault, near 0 without,
 since rounding has no reason to point along d. The bound is a half.
+
+A kernel that loses nothing but what its output's format takes is held against one that is ideal (`beside_ideal`): the bar is that
+one's `rel_l2` times a little, and has to reject kernels that round once more than needed, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +55,14 @@ class Truth:
     reference: Array
     mutants: Mapping[str, Array]
     faults: Sequence[Fault] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rounded:
+    """The output of an ideal kernel, which rounds where it has to, and of kernels that round once more."""
+
+    ideal: Array
+    coarser: Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +121,11 @@ def judge(output: npt.ArrayLike, truth: Truth, bar: float) -> Judgement:
     wrong = {name: measure(one, truth).excess(bar) for name, one in _wrong(truth)}
     through = tuple(name for name, excess in wrong.items() if not excess > 1)
     return Judgement(good, good.excess(bar), wrong, through)
+
+
+def beside_ideal(truth: Truth, rounded: Rounded, times: float) -> tuple[Truth, float]:
+    """The truth with the coarser kernels among its mutants, and the bar: so many times an ideal kernel's rel-L2."""
+    return replace(truth, mutants={**truth.mutants, **rounded.coarser}), times * measure(rounded.ideal, truth).rel_l2
 
 
 def _wrong(truth: Truth) -> Iterable[tuple[str, Array]]:

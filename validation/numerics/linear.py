@@ -12,7 +12,7 @@ import numpy as np
 
 from validation.numerics.blocks import MXFP4, MXFP8, NVFP4, BlockFormat, Blocks, Rounding, drawn, quantize
 from validation.numerics.formats import Array, Single, bfloat16
-from validation.numerics.judging import Fault, Truth
+from validation.numerics.judging import Fault, Rounded, Truth
 
 FORMATS: dict[str, BlockFormat] = {one.name: one for one in (MXFP4, MXFP8, NVFP4)}
 
@@ -76,6 +76,10 @@ class Linear:
         """The output [tokens, outputs], and what wrong kernels make of it."""
         return _truth(self)
 
+    def rounded(self, truth: Truth) -> Rounded:
+        """The output of a kernel that rounds its output to bfloat16 and nothing else; and of kernels that round more."""
+        return _rounded(self, truth)
+
     def _rows(self, rows: slice) -> Blocks | Single:
         draw = self._draw(2 + rows.start)
         shape = (rows.stop - rows.start, self.inputs)
@@ -113,6 +117,17 @@ def _truth(layer: Linear) -> Truth:
         mutants["bias missing"] = reference - layer.added
     mutants["outputs shifted by one"] = np.roll(reference, 1, axis=1)
     return Truth(reference, mutants, faults)
+
+
+def _rounded(layer: Linear, truth: Truth) -> Rounded:
+    x, middle = layer.seen(), layer.inputs // 2
+    split = np.zeros_like(truth.reference)
+    for rows, weight in layer.chunks():
+        known = values(weight)
+        for half in (slice(middle), slice(middle, None)):
+            split[:, rows] += bfloat16(x[:, half] @ known[:, half].T)
+    coarser = {"each half of the inputs rounded": bfloat16(split + layer.added).astype(np.float64)}
+    return Rounded(bfloat16(truth.reference).astype(np.float64), coarser)
 
 
 def _wrong(weight: Blocks | Single) -> Iterator[tuple[str, Array]]:

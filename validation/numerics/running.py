@@ -17,10 +17,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from validation.numerics import sanitizing
 from validation.numerics.agreement import differing
-from validation.numerics.cases import AnyCase, Case, Same, named
-from validation.numerics.judging import Judgement, judge
-from validation.numerics.kernels.environment import capability, missing
+from validation.numerics.cases import AnyCase, BesideIdeal, Case, Same, named
+from validation.numerics.judging import Judgement, beside_ideal, judge
+from validation.numerics.kernels import decode
+from validation.numerics.kernels.environment import capability
+from validation.numerics.sanitizing import Sanitized
 
 _ENDING = 10.0
 """Seconds for a process to end by itself once it has answered."""
@@ -59,7 +62,7 @@ def outcome(case: AnyCase) -> Json:
     """What comes of a case, in this process."""
     began = time.monotonic()
     try:
-        found = _same(case) if isinstance(case, Same) else _held(case)
+        found = _sanitized(case) if isinstance(case, Sanitized) else _same(case) if isinstance(case, Same) else _held(case)
     except Exception as error:  # whatever a kernel raises is its failure, not ours
         found = {"outcome": "failed", "why": _line(f"{type(error).__name__}: {error}")}
     here = capability()
@@ -72,11 +75,15 @@ def _held(case: Case) -> Json:
         return {"outcome": "not-run", "why": lacking}
     # A problem of its own: what a kernel writes over its inputs must not become what it is held against.
     output = case.kernel.run(replace(case.problem))
-    judgement = judge(output, case.problem.truth(), case.bar)
-    return _judged(judgement, case.bar, {"reduced": case.reduced} if case.reduced else {})
+    truth, bar = case.problem.truth(), case.bar
+    more: dict[str, float | str] = {"reduced": case.reduced} if case.reduced else {}
+    if isinstance(case, BesideIdeal):
+        truth, bar = beside_ideal(truth, case.problem.rounded(truth), case.bar)
+        more["rel_l2 of an ideal kernel"] = bar / case.bar
+    return _judged(judge(output, truth, bar), bar, more)
 
 
-def _judged(judgement: Judgement, bar: float, more: Mapping[str, str]) -> Json:
+def _judged(judgement: Judgement, bar: float, more: Mapping[str, float | str]) -> Json:
     nearest, excess = judgement.nearest
     measured = {
         "rel_l2": judgement.good.rel_l2,
@@ -98,8 +105,7 @@ def _judged(judgement: Judgement, bar: float, more: Mapping[str, str]) -> Json:
 
 
 def _same(case: Same) -> Json:
-    package = case.agreement.package
-    if lacking := missing(package):
+    if lacking := case.agreement.lacks():
         return {"outcome": "not-run", "why": lacking}
     compared = case.agreement.compare()
     count = differing(compared.ours, compared.theirs)
@@ -117,6 +123,31 @@ def _same(case: Same) -> Json:
     }
     margins = {"differing in the nearest wrong output": wrong[nearest]}
     return {"outcome": "failed" if why else "passed", "why": why, "measured": measured, "bar": 0, "margins": margins}
+
+
+def _sanitized(case: Sanitized) -> Json:
+    if lacking := sanitizing.lacks():
+        return {"outcome": "not-run", "why": lacking}
+    planted, kernels = sanitizing.run(case)
+    why = sanitizing.why(planted, kernels)
+    margins = {"errors of the planted fault": planted.errors}
+    return {
+        "outcome": "failed" if why else "passed",
+        "why": why,
+        "measured": {"errors": kernels.errors, "planted fault": planted.lines()},
+        "bar": 0,
+        "margins": margins,
+    }
+
+
+def touch(cases: Sequence[AnyCase]) -> None:
+    """Run kernels in this process, twice at most, and look at nothing: somebody else does, and it is slow beneath a tool."""
+    decode.RUNS.set(2)
+    for case in cases:
+        if isinstance(case, Same):
+            case.agreement.compare()
+        elif isinstance(case, Case):
+            case.kernel.run(case.problem)
 
 
 def _json(case: AnyCase, found: Json, seconds: float, needs: list[str] | None = None) -> Json:

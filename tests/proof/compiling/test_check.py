@@ -77,10 +77,20 @@ def test_what_patches_touch_compiles_and_has_its_instructions(checked: Check) ->
     assert (one.state, one.problem, report.sound) == (State.COMPILES, "", True)
     assert one.named == {"LDG.128": 1, "STG.E.128": 1}
     assert one.instructions["EXIT"] == 1
+    (kernel,) = one.kernels
+    assert (kernel.stack, kernel.spills, kernel.wide, kernel.at_once) == (0, 0, 1, 1)
+    assert 8 <= kernel.registers <= 32
     assert one.seconds > 0
     assert 10**7 < one.peak < 10**10
     assert [ref.path for ref in report.idle] == [WORDS]
     assert report.unlisted == {"gen_broken_module": "OSError: no network"}
+
+
+def test_another_gpu_is_compiled_for_by_name(checked: Check) -> None:
+    (one,) = checked(architecture="sm_80").results
+    assert (one.state, one.named, one.kernels[0].wide) == (State.COMPILES, {"LDG.128": 1, "STG.E.128": 1}, 1)
+    (none,) = checked(architecture="sm_20").results
+    assert (none.state, "sm_20" in none.problem or "compute_20" in none.problem) == (State.FAILS, True)
 
 
 def test_the_pristine_tree_lacks_what_the_patch_brings(checked: Check) -> None:
@@ -232,6 +242,10 @@ def test_the_verb(root: Path, cache: Path) -> None:
     (unit,) = answer["units"]
     assert (unit["state"], unit["sass"]) == ("lacks", {"LDG.128": 0, "STG.E.128": 0})
     assert unit["instructions"]["EXIT"] == 1
+    (kernel,) = unit["kernels"]
+    assert (kernel["stack"], kernel["spills"], kernel["wide"], kernel["at_once"]) == (0, 0, 0, 0)
+    odd = CliRunner().invoke(cli, [*ask, "--arch", "90"])
+    assert (odd.exit_code, "--arch 90: a GPU is named as the compiler does: sm_80, sm_90a" in odd.output) == (2, True)
     failed = CliRunner().invoke(cli, [*ask, "--unit", "other/*", "--sass", "LDG.128"])
     assert (failed.exit_code, "no LDG.128 in its code" in failed.output) == (1, True)
 

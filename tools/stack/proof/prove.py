@@ -195,9 +195,14 @@ def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
 
 def run(proof: Proof, python: Path, stores: Stores, tree_id: TreeId, tests: Sequence[str] = ()) -> Run:
     """Run a proof (or only some of its tests, and those whose names begin or end with theirs) on a tree."""
+    return run_in(proof, python, trees.folder(stores.objects(proof.upstream), tree_id, stores.place.cache), tests)
+
+
+def run_in(proof: Proof, python: Path, folder: Path, tests: Sequence[str] = ()) -> Run:
+    """The same on the tree whose files a folder has."""
     # By their names, not as node ids: of those, one that is missing lets pytest run none.
     where = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
-    return _pytest(python, trees.folder(stores.objects(proof.upstream), tree_id, stores.place.cache), proof.path.parent, where)
+    return _pytest(python, folder, proof.path.parent, where)
 
 
 def run_upstream(proof: Proof, python: Path, stores: Stores, tree_id: TreeId) -> Run:

@@ -6,15 +6,17 @@ still looked after: its tests pass at the pins, and fail on an earlier release.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from stack.carry import ladder
 from stack.carry.bases import Stores
+from stack.carry.outcome import Landed
 from stack.model.errors import StackError
-from stack.model.series import PatchRef
+from stack.model.ids import CommitId
+from stack.model.series import PatchRef, Series
 from stack.proof import environment, prove
 from stack.proof.prove import Merged, Proof, Run
 from stack.store.sources import SourceTree
@@ -100,6 +102,15 @@ class Behaviour:
     reason: str = ""
 
 
+def provable(stores: Stores) -> tuple[str, ...]:
+    """The series that name a test module."""
+    return tuple(one.name for one in stores.stack.series if _modules(one))
+
+
+def _modules(one: Series) -> list[str]:
+    return [path for path in one.proves if Path(path).name.startswith("test_") and path.endswith(".py")]
+
+
 def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
     """The proof modules of some series, or of all.
 
@@ -111,7 +122,7 @@ def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
     chosen = [stack.get(name) for name in names] or list(stack.series)
     found: dict[Path, Proof] = {}
     for one in chosen:
-        files = [stack.root / path for path in one.proves if Path(path).name.startswith("test_") and path.endswith(".py")]
+        files = [stack.root / path for path in _modules(one)]
         if names and not files:
             raise StackError(f"series {one.name} names no test module in proves", "a proof is a pytest module, test_*.py")
         found |= {file: prove.load(file, stack) for file in files}
@@ -130,7 +141,7 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
     found: dict[str, tuple[str, ...]] = {}
     for one in onto:
         name, _, tag = one.rpartition("=")
-        pin = stores.stack.pins.get(name or _holder(stores))
+        pin = stores.stack.pins.get(name or holder(stores))
         if pin.upstream in found:
             raise StackError(
                 f"--onto names {pin.upstream} twice: {found[pin.upstream][-1]} and {tag}", "name one release of it"
@@ -151,7 +162,7 @@ def verdicts(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Itera
         trial = _Trial(stores, proof, asked, tell)
         for ref in proof.refs():
             tests = proof.proves[ref.file]
-            here = _result(trial.whole(), tests)
+            here = result(trial.whole(), tests)
             without = trial.without(ref)
             onto, landed = trial.elsewhere(ref)
             yield Verdict(ref, _place(stores, proof), tests, here, without, onto, landed)
@@ -167,7 +178,7 @@ def kept(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
     for proof in proofs(stores, asked.series):
         trial = _Trial(stores, proof, asked, tell)
         for one in proof.merged:
-            here = _result(trial.whole(), one.tests)
+            here = result(trial.whole(), one.tests)
             before, onto = trial.before(one), trial.there(one.tests)
             yield Kept(proof.series, one.address, _place(stores, proof), one.tests, here, one.fails_on, before, onto)
 
@@ -194,6 +205,21 @@ def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iter
         yield Behaviour(ref, tests, last) if needed is None else needed
 
 
+def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, CommitId]]) -> dict[str, Landed]:
+    """What has landed by behaviour, by the patch's path below `stacks/`; `commits` are those of each upstream's releases."""
+    return {
+        one.ref.path: Landed(
+            commits[one.ref.upstream][one.landed],
+            f"{', '.join(one.tests)} pass{'es' if len(one.tests) == 1 else ''} without it",
+            1.0,
+            one.landed,
+            behaviour=True,
+        )
+        for one in found
+        if one.landed is not None
+    }
+
+
 def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behaviour | None:
     """What one proof says of a patch; None where its upstream goes nowhere."""
     onto, landed = trial.elsewhere(ref)
@@ -201,7 +227,7 @@ def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behavi
         return None
     if landed is None:
         return Behaviour(ref, tests, None, f"{onto.state.value}: {onto.reason}")
-    if _result(trial.whole(), tests).state is not State.PASSES or trial.without(ref).state is not State.FAILS:
+    if result(trial.whole(), tests).state is not State.PASSES or trial.without(ref).state is not State.FAILS:
         return Behaviour(ref, tests, None, "the proof does not hold at the pins: see `stack prove`")
     return Behaviour(ref, tests, landed)
 
@@ -237,7 +263,7 @@ class _Trial:
 
     @functools.cached_property
     def _own_python(self) -> Path:
-        return self._python(self._stores.obtain(_holder(self._stores)))
+        return self._python(self._stores.obtain(holder(self._stores)))
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def whole(self) -> Run:
@@ -250,7 +276,7 @@ class _Trial:
         self._tell(f"{self._proof.path.name} without {ref.path}")
         tree = prove.tree_without(self._stores, ref)
         tests = self._proof.proves[ref.file]
-        return _result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
+        return result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def _earlier(self, release: str) -> Run:
@@ -262,7 +288,7 @@ class _Trial:
     def before(self, merged: Merged) -> Result:
         """The tests of a merge on the release before it; that nothing at all passes there may be a broken import."""
         run = self._earlier(merged.fails_on)
-        return _result(run, merged.tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
+        return result(run, merged.tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
 
     def there(self, tests: Sequence[str]) -> Result | None:
         """Some tests where the upstream goes."""
@@ -284,14 +310,14 @@ class _Trial:
             self._tell(f"{self._proof.path.name} on {self._proof.upstream} {tag}")
             self._releases[tag] = self._run(tag)
         run = self._releases[tag]
-        return run if isinstance(run, Result) else _result(run, tests)
+        return run if isinstance(run, Result) else result(run, tests)
 
     def _run(self, tag: str) -> Run | Result:
         """The tests that prove something, all of the module's, on a release as it is."""
         tree = self._stores.obtain(self._proof.upstream, tag)
-        holder = _holder(self._stores)
+        named = holder(self._stores)
         try:
-            python = self._python(tree if self._proof.upstream == holder else self._stores.obtain(holder))
+            python = self._python(tree if self._proof.upstream == named else self._stores.obtain(named))
         except StackError as failed:
             return Result(State.NOT_RUN, failed.problem)
         proving = (*self._proof.proves.values(), *(one.tests for one in self._proof.merged))
@@ -299,7 +325,7 @@ class _Trial:
         return prove.run(self._proof, python, self._stores, tree.tree, tests)
 
     def _python(self, tree: SourceTree) -> Path:
-        return self._asked.python or _python(self._stores, self._proof, tree, self._tell)
+        return self._asked.python or interpreter_for(self._stores, self._proof, tree, self._tell)
 
 
 def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Path:
@@ -309,7 +335,21 @@ def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Pa
         StackError: the environment cannot be made.
 
     """
-    return _python(stores, proof, stores.obtain(_holder(stores)), tell)
+    return interpreter_for(stores, proof, stores.obtain(holder(stores)), tell)
+
+
+def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Tell = lambda _: None) -> Path:
+    """The interpreter of a proof's environment with the torch that a tree names, which is one of `holder`'s.
+
+    Raises:
+        StackError: the environment cannot be made.
+
+    """
+    requirements = proof.path.parent / "requirements.txt"
+    if not requirements.is_file():
+        raise StackError(f"{requirements} is missing", "list what the proofs of that folder import, beside torch")
+    torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
+    return environment.python(torch, requirements, stores.place.cache, tell)
 
 
 def _place(stores: Stores, proof: Proof) -> str:
@@ -328,7 +368,7 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
     return tags[low]
 
 
-def _result(run: Run, tests: Sequence[str]) -> Result:
+def result(run: Run, tests: Sequence[str]) -> Result:
     """What a run says of some tests: they pass if all ran and passed; that they could not run proves nothing."""
     broken = run.broken or _lacking(run, tests)
     if broken:
@@ -347,20 +387,18 @@ def _result(run: Run, tests: Sequence[str]) -> Result:
     return Result(State.FAILS, "the module cannot be imported there", run.output)
 
 
+def worst(results: Iterable[Result]) -> Result | None:
+    """The worst of some results, the first of several that are alike; None of none."""
+    order = (State.FAILS, State.NOT_RUN, State.PASSES)
+    return min(results, key=lambda one: order.index(one.state), default=None)
+
+
 def _lacking(run: Run, tests: Sequence[str]) -> str:
     """What some tests could not import, if anything."""
     ran = {*run.passed, *run.failed, *run.skipped}
     return f"the environment lacks {run.lacks}: name it in requirements.txt" if run.lacks and not {*tests} <= ran else ""
 
 
-def _holder(stores: Stores) -> str:
+def holder(stores: Stores) -> str:
     """The upstream that names the torch of the environment: the first one."""
     return next(pin.upstream for pin in stores.stack.pins if pin.within is None)
-
-
-def _python(stores: Stores, proof: Proof, tree: SourceTree, tell: Tell) -> Path:
-    requirements = proof.path.parent / "requirements.txt"
-    if not requirements.is_file():
-        raise StackError(f"{requirements} is missing", "list what the proofs of that folder import, beside torch")
-    torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
-    return environment.python(torch, requirements, stores.place.cache, tell)

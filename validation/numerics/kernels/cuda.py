@@ -5,7 +5,9 @@ MXFP4 experts go through vLLM's own choice of weight layout, settings and kernel
 under test, too. Nothing here has run on SM121; what has run where says the verdict.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -40,42 +42,102 @@ def _array(tensor: Any) -> npt.NDArray[np.float32]:
     return np.asarray(tensor.float().cpu().numpy())
 
 
-def experts(backend: str, layer: Experts) -> npt.ArrayLike:
-    """vLLM's MXFP4 experts by one of its backends: a name of its Mxfp4MoeBackend."""
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """vLLM's MXFP4 experts with one layer's weights, laid out for a backend. `hidden`: to what that rounds the hidden size up."""
+
+    kernel: Any
+    weights: tuple[Any, Any]
+    hidden: int
+    experts: int
+
+    def __call__(self, x: Any, logits: Any, route: tuple[Any, Any] | None = None) -> Any:
+        """The output [tokens, hidden] of x [tokens, hidden], bfloat16, both with the padding; logits float32 [tokens, experts].
+
+        `route`: ids int32 and weights float32 [tokens, top]; a backend that chooses by itself takes the logits, and no other does.
+        To be called where vLLM has a configuration (`configured`).
+        """
+        from vllm.model_executor.layers.fused_moe.activation import MoEActivation  # noqa: PLC0415
+
+        common = {
+            "hidden_states": x, "w1": self.weights[0], "w2": self.weights[1], "activation": MoEActivation.SWIGLUOAI,
+            "global_num_experts": self.experts, "expert_map": None, "apply_router_weight_on_input": False,
+        }  # fmt: skip
+        if self.kernel.is_monolithic:
+            return self.kernel.apply_monolithic(router_logits=logits, routing_sink=None, **common)
+        ids, weights = route if route is not None else chosen(logits)
+        return self.kernel.apply(topk_weights=weights, topk_ids=ids, **common)
+
+
+def chosen(logits: Any) -> tuple[Any, Any]:
+    """The experts of each token and their weights, by the kernel that vLLM's router takes."""
+    torch = _torch()
+    from vllm import _custom_ops as ops  # noqa: PLC0415
+
+    ids, places = (torch.empty(len(logits), TOP, dtype=torch.int32, device="cuda") for _ in range(2))
+    weights = torch.empty(len(logits), TOP, device="cuda")
+    ops.topk_softmax(weights, ids, places, logits, True)
+    return ids, weights
+
+
+@contextmanager
+def configured() -> Iterator[None]:
+    """Where vLLM's layers find a configuration, and scratch memory on this GPU."""
     torch = _torch()
     from vllm.config import VllmConfig, set_current_vllm_config  # noqa: PLC0415
-    from vllm.model_executor.layers.fused_moe.activation import MoEActivation  # noqa: PLC0415
+    from vllm.v1.worker import workspace  # noqa: PLC0415
+
+    if not workspace.is_workspace_manager_initialized():
+        workspace.init_workspace_manager(torch.device("cuda", torch.cuda.current_device()))
+    with set_current_vllm_config(VllmConfig()):
+        yield
+
+
+def experts(backend: str, layer: Experts) -> npt.ArrayLike:
+    """vLLM's MXFP4 experts by one of its backends: a name of its Mxfp4MoeBackend."""
+    with configured():
+        mixture = mixed(backend, layer, converted(backend, layer, checkpoint(layer)))
+        x = _torch().zeros(layer.tokens, mixture.hidden, dtype=_torch().bfloat16, device="cuda")
+        x[:, : layer.hidden] = _tensor(layer.inputs)
+        ids, weights = layer.route
+        output = mixture(x, _tensor(layer.logits), (_tensor(ids), _tensor(weights)))
+    return _array(output[:, : layer.hidden])
+
+
+def converted(backend: str, layer: Experts, given: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Weights as the checkpoint has them, as vLLM lays them out for a backend: both weights, both scales, both biases."""
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle  # noqa: PLC0415
-    from vllm.v1.worker.workspace import init_workspace_manager  # noqa: PLC0415
+
+    chosen, hidden, intermediate = _rounded(backend, layer)
+    whole = _padded(given, hidden, intermediate)
+    holder = SimpleNamespace(**whole, params_dtype=_torch().bfloat16, num_experts=layer.experts)
+    parts = oracle.convert_gpt_oss_weight_to_mxfp4_moe_kernel_format(
+        chosen, holder, *(whole[name] for name in NAMES), _cache_permute_indices={}
+    )
+    return tuple(parts)
+
+
+def mixed(backend: str, layer: Experts, parts: tuple[Any, ...]) -> Mixture:
+    """vLLM's own choice of settings and kernel for a backend, around weights that are laid out for it."""
+    from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle  # noqa: PLC0415
+
+    chosen, hidden, intermediate = _rounded(backend, layer)
+    first, second, *rest = parts
+    settings = oracle.make_mxfp4_moe_quant_config(
+        chosen, rest[0], rest[1], gemm1_alpha=ALPHA, gemm1_beta=1.0, swiglu_limit=LIMIT, w1_bias=rest[2], w2_bias=rest[3]
+    )
+    kernel = oracle.make_mxfp4_moe_kernel(
+        settings, _moe_config(layer, hidden, intermediate), oracle.backend_to_kernel_cls(chosen)[0], chosen
+    )
+    return Mixture(kernel, (first, second), hidden, layer.experts)
+
+
+def _rounded(backend: str, layer: Experts) -> tuple[Any, int, int]:
+    """The backend, and the hidden and intermediate size to which vLLM pads for it."""
+    from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle  # noqa: PLC0415
 
     chosen = oracle.Mxfp4MoeBackend[backend]
-    init_workspace_manager(torch.device("cuda", torch.cuda.current_device()))
-    hidden, intermediate = oracle.mxfp4_round_up_hidden_size_and_intermediate_size(chosen, layer.hidden, layer.intermediate)
-    with set_current_vllm_config(VllmConfig()):
-        given = _checkpoint(layer, hidden, intermediate)
-        holder = SimpleNamespace(**given, params_dtype=torch.bfloat16, num_experts=layer.experts)
-        names = ("w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale", "w13_bias", "w2_bias")
-        first, second, *rest = oracle.convert_gpt_oss_weight_to_mxfp4_moe_kernel_format(
-            chosen, holder, *(given[name] for name in names), _cache_permute_indices={}
-        )
-        settings = oracle.make_mxfp4_moe_quant_config(
-            chosen, rest[0], rest[1], gemm1_alpha=ALPHA, gemm1_beta=1.0, swiglu_limit=LIMIT, w1_bias=rest[2], w2_bias=rest[3]
-        )
-        kernel = oracle.make_mxfp4_moe_kernel(
-            settings, _moe_config(layer, hidden, intermediate), oracle.backend_to_kernel_cls(chosen)[0], chosen
-        )
-        x = torch.zeros(layer.tokens, hidden, dtype=torch.bfloat16, device="cuda")
-        x[:, : layer.hidden] = _tensor(layer.inputs)
-        common = {
-            "hidden_states": x, "w1": first, "w2": second, "activation": MoEActivation.SWIGLUOAI,
-            "global_num_experts": layer.experts, "expert_map": None, "apply_router_weight_on_input": False,
-        }  # fmt: skip
-        if kernel.is_monolithic:
-            output = kernel.apply_monolithic(router_logits=_tensor(layer.logits), routing_sink=None, **common)
-        else:
-            ids, weights = layer.route
-            output = kernel.apply(topk_weights=_tensor(weights), topk_ids=_tensor(ids), **common)
-    return _array(output[:, : layer.hidden])
+    return chosen, *oracle.mxfp4_round_up_hidden_size_and_intermediate_size(chosen, layer.hidden, layer.intermediate)
 
 
 def _moe_config(layer: Experts, hidden: int, intermediate: int) -> Any:
@@ -96,53 +158,74 @@ def _moe_config(layer: Experts, hidden: int, intermediate: int) -> Any:
     )  # fmt: skip
 
 
-def _checkpoint(layer: Experts, hidden: int, intermediate: int) -> dict[str, Any]:
-    """The weights as the checkpoint has them, with zeros up to the padded sizes."""
+NAMES = ("w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale", "w13_bias", "w2_bias")
+
+
+def checkpoint(layer: Experts) -> dict[str, Any]:
+    """The weights as the checkpoint has them, by vLLM's names: a tensor each with all experts."""
     torch = _torch()
-    count, byte = layer.experts, {"dtype": torch.uint8, "device": "cuda"}
-    padded = {
-        "w13_weight": torch.zeros(count, 2 * intermediate, hidden // 2, **byte),
-        "w2_weight": torch.zeros(count, hidden, intermediate // 2, **byte),
-        "w13_weight_scale": torch.zeros(count, 2 * intermediate, hidden // 32, **byte),
-        "w2_weight_scale": torch.zeros(count, hidden, intermediate // 32, **byte),
-        "w13_bias": torch.zeros(count, 2 * intermediate, dtype=torch.bfloat16, device="cuda"),
-        "w2_bias": torch.zeros(count, hidden, dtype=torch.bfloat16, device="cuda"),
+    count, rows, byte = layer.experts, 2 * layer.intermediate, {"dtype": torch.uint8, "device": "cuda"}
+    whole = {
+        "w13_weight": torch.empty(count, rows, layer.hidden // 2, **byte),
+        "w2_weight": torch.empty(count, layer.hidden, layer.intermediate // 2, **byte),
+        "w13_weight_scale": torch.empty(count, rows, layer.hidden // 32, **byte),
+        "w2_weight_scale": torch.empty(count, layer.hidden, layer.intermediate // 32, **byte),
+        "w13_bias": torch.empty(count, rows, dtype=torch.bfloat16, device="cuda"),
+        "w2_bias": torch.empty(count, layer.hidden, dtype=torch.bfloat16, device="cuda"),
     }
     for number in range(count):
         expert = layer.expert(number)
-        parts: dict[str, npt.NDArray[Any]] = {
-            "w13_weight": expert.gate_up.codes, "w13_weight_scale": expert.gate_up.scales, "w13_bias": expert.gate_up_bias,
-            "w2_weight": expert.down.codes, "w2_weight_scale": expert.down.scales, "w2_bias": expert.down_bias,
-        }  # fmt: skip
-        for name, part in parts.items():
-            padded[name][(number, *map(slice, part.shape))] = _tensor(part)
+        parts: tuple[npt.NDArray[Any], ...] = (
+            expert.gate_up.codes, expert.down.codes, expert.gate_up.scales, expert.down.scales,
+            expert.gate_up_bias, expert.down_bias,
+        )  # fmt: skip
+        for name, part in zip(NAMES, parts, strict=True):
+            whole[name][number] = _tensor(part)
+    return whole
+
+
+def _padded(given: Mapping[str, Any], hidden: int, intermediate: int) -> dict[str, Any]:
+    """A checkpoint's weights with zeros up to the padded sizes."""
+    rows = {"w13": 2 * intermediate, "w2": hidden}
+    columns = {"w13": hidden, "w2": intermediate}
+    per_byte = {"weight": 2, "weight_scale": 32}
+    padded = {}
+    for name, tensor in given.items():
+        which, _, what = name.partition("_")
+        shape = (len(tensor), rows[which], *([columns[which] // per_byte[what]] if what in per_byte else []))
+        padded[name] = tensor.new_zeros(shape)
+        padded[name][tuple(map(slice, tensor.shape))] = tensor
     return padded
+
+
+def four_bits(layer: Linear) -> tuple[Any, Any, Any]:
+    """A layer with its weight in MXFP4: codes and scales as the checkpoint has them, and the bias in bfloat16."""
+    parts = [part for _, part in layer.chunks() if isinstance(part, Blocks)]
+    codes, scales = (np.concatenate([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
+    return _tensor(codes), _tensor(scales), _tensor(layer.added).bfloat16()
+
+
+def marlin_layer(codes: Any, scales: Any, bias: Any) -> Callable[[Any], Any]:
+    """A dense layer by vLLM's Marlin around a weight in MXFP4: [tokens, inputs] to [tokens, outputs], both bfloat16; bias or None."""
+    torch = _torch()
+    from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4 as fp4  # noqa: PLC0415
+
+    outputs, inputs = len(codes), 2 * codes.shape[1]
+    holder = torch.nn.Module()
+    holder.output_size_per_partition, holder.input_size_per_partition = outputs, inputs
+    holder.params_dtype = torch.bfloat16
+    for name, value in (("weight", codes), ("weight_scale", scales), ("bias", bias)):
+        setattr(holder, name, None if value is None else torch.nn.Parameter(value, requires_grad=False))
+    fp4.prepare_fp4_layer_for_marlin(holder)
+    return lambda x: fp4.apply_fp4_marlin_linear(
+        x, holder.weight, holder.weight_scale, None, None, outputs, inputs, bias=holder.bias
+    )
 
 
 def marlin(layer: Linear) -> npt.ArrayLike:
     """vLLM's Marlin with a weight in MXFP4: what the series mxfp4-dense runs on."""
-    torch = _torch()
-    from vllm.config import VllmConfig, set_current_vllm_config  # noqa: PLC0415
-    from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4 as fp4  # noqa: PLC0415
-
-    parts = [part for _, part in layer.chunks() if isinstance(part, Blocks)]
-    holder = torch.nn.Module()
-    holder.output_size_per_partition, holder.input_size_per_partition = layer.outputs, layer.inputs
-    holder.params_dtype = torch.bfloat16
-    given = {
-        "weight": _tensor(np.concatenate([part.codes for part in parts])),
-        "weight_scale": _tensor(np.concatenate([part.scales for part in parts])),
-        "bias": _tensor(layer.added).bfloat16(),
-    }
-    for name, value in given.items():
-        setattr(holder, name, torch.nn.Parameter(value, requires_grad=False))
-    with set_current_vllm_config(VllmConfig()):
-        fp4.prepare_fp4_layer_for_marlin(holder)
-        output = fp4.apply_fp4_marlin_linear(
-            _tensor(layer.x).bfloat16(), holder.weight, holder.weight_scale, None, None,
-            layer.outputs, layer.inputs, bias=holder.bias,
-        )  # fmt: skip
-    return _array(output)
+    with configured():
+        return _array(marlin_layer(*four_bits(layer))(_tensor(layer.x).bfloat16()))
 
 
 def _cached(one: Attention) -> tuple[Any, Any, Any, list[int]]:

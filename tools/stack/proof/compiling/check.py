@@ -13,10 +13,11 @@ from stack.carry.bases import Stores
 from stack.model.errors import StackError
 from stack.model.series import Compiles, PatchRef, Series
 from stack.proof import proving
-from stack.proof.compiling import compiler, instantiations, jobs, layers, listing, sass, touched
+from stack.proof.compiling import compiler, instantiations, jobs, layers, listing, resources, sass, touched
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.instantiations import Instantiation
 from stack.proof.compiling.layers import Layer, Layers
+from stack.proof.compiling.resources import Kernel
 from stack.proof.compiling.selection import Absent, Selection, Wanted
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
@@ -38,7 +39,7 @@ class Asked:
 
     `everything`: all units that they touch, whole; else one instantiation of what a patch names, or of the first that it touches.
     `pristine`: in upstream's own tree. `jobs`: compilers beside each other, else as many as fit. `python`: an interpreter in place
-    of the environment in the cache.
+    of the environment in the cache. `architecture`: for which GPU, of those that a unit is for.
     """
 
     series: tuple[str, ...] = ()
@@ -47,11 +48,15 @@ class Asked:
     unit: Compiles | None = None
     jobs: int | None = None
     python: Path | None = None
+    architecture: str = listing.SASS_ARCHITECTURE
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A unit and what came of it: seconds, peak memory in bytes, how often each named instruction is there, and all of them."""
+    """A unit and what came of it: seconds, peak memory in bytes, how often each named instruction is there, and all of them.
+
+    `kernels`: what each takes.
+    """
 
     unit: str
     patches: tuple[PatchRef, ...]
@@ -62,6 +67,7 @@ class Result:
     peak: int = 0
     named: Mapping[str, int] = field(default_factory=dict)
     instructions: Mapping[str, int] = field(default_factory=dict)
+    kernels: tuple[Kernel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,10 @@ def _results(
     wanted = _merged([one for one in found if isinstance(one, Wanted)])
     pool = ThreadPoolExecutor(asked.jobs or jobs.that_fit())
     try:
-        running = [pool.submit(_compiled, one, toolkit, selection.listing.tree, stores.place.cache) for one in wanted]
+        running = [
+            pool.submit(_compiled, one, toolkit, selection.listing.tree, stores.place.cache, asked.architecture)
+            for one in wanted
+        ]
         for number, (one, each) in enumerate(zip(wanted, running, strict=True), 1):
             stores.tell(f"compiling {number} of {len(wanted)}: {one.unit.source.name}")
             yield each.result()
@@ -159,24 +168,24 @@ def _merged(wanted: Sequence[Wanted]) -> list[Wanted]:
     return list(merged.values())
 
 
-def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path) -> Result:
-    unit, kept = one.unit, one.instantiation
-    source = unit.source if kept is None else _cut(unit.source, kept, cache)
+def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path, architecture: str) -> Result:
+    unit, kept = one.unit.compiled_for(architecture), one.instantiation
+    source = unit.source if kept is None else cut(unit.source, kept, cache)
     with tempfile.TemporaryDirectory(prefix="stack-compile-") as work:
         built = Path(work) / "built.o"
         run = compiler.compile_unit(unit, source, built, toolkit, tree)
-        found = sass.instructions(toolkit, built, listing.SASS_ARCHITECTURE) if unit.is_cuda and not run.error else {}
+        looked_at = unit.is_cuda and not run.error
+        found = sass.instructions(toolkit, built, architecture) if looked_at else {}
+        kernels = resources.kernels(toolkit, built, architecture) if looked_at else ()
     named = {} if run.error else {name: sass.number(found, name) for name in one.sass}
     lacking = [name for name, times in named.items() if not times]
     state = State.FAILS if run.error else State.LACKS if lacking else State.COMPILES
-    problem = (
-        f"no {' and no '.join(lacking)} in its code for {listing.SASS_ARCHITECTURE}" if state is State.LACKS else run.error
-    )
+    problem = f"no {' and no '.join(lacking)} in its code for {architecture}" if state is State.LACKS else run.error
     text = kept.text if kept is not None else None
-    return Result(unit.name, one.patches, state, problem, text, run.seconds, run.peak, named, found)
+    return Result(unit.name, one.patches, state, problem, text, run.seconds, run.peak, named, found, kernels)
 
 
-def _cut(source: Path, kept: Instantiation, cache: Path) -> Path:
+def cut(source: Path, kept: Instantiation, cache: Path) -> Path:
     """The source with one instantiation, in a place that its text names: ccache knows it again, in whatever tree it is."""
     text = instantiations.only(source.read_text(encoding="utf-8"), kept)
     place = cache / "compiling" / "cut" / hashlib.sha256(text.encode()).hexdigest()[:16] / source.name

@@ -5,7 +5,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.model.errors import StackError
@@ -36,6 +36,12 @@ class Unit:
     def is_cuda(self) -> bool:
         """Whether nvcc compiles it; the host's compiler does the rest."""
         return self.source.suffix == ".cu"
+
+    def compiled_for(self, architecture: str) -> "Unit":
+        """The unit with flags for another GPU (`sm_90a`) than those that were listed."""
+        mine, other = (name.removeprefix("sm_") for name in (SASS_ARCHITECTURE, architecture))
+        changed = (flag.replace(f"compute_{mine},code=sm_{mine}", f"compute_{other},code=sm_{other}") for flag in self.flags)
+        return replace(self, flags=tuple(changed))
 
 
 @dataclass(frozen=True, slots=True)

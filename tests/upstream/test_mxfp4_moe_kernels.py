@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The series mxfp4-moe in FlashInfer: the kernels for few tokens.
+
+Their own sources run on this machine's CPU, thread by thread, by a machine that is stricter than a GPU
+(`validation/numerics/emulated`). What they compute is held against float64 beside what wrong kernels compute.
+"""
+
+import importlib
+import os
+
+import on_cpu
+import pytest
+import support
+import torch
+
+from validation.numerics.emulated import Machine
+from validation.numerics.experts import Experts
+from validation.numerics.judging import judge
+from validation.numerics.kernels import emulated
+
+with support.quiet():
+    from flashinfer import fused_moe
+    from flashinfer.jit import env as jit_env
+
+KERNELS = "flashinfer/add-an-mxfp4-moe-for-few-tokens.patch"
+
+PROVES = {
+    KERNELS: [
+        "test_tokens_go_through_their_experts",
+        "test_more_tokens_than_it_takes_are_refused",
+        "test_the_module_has_its_source",
+    ],
+}
+UPSTREAM_TESTS = ["tests/test_env.py"]
+UPSTREAM_ARGS = ["-p", "support"]
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(name="machine", scope="module")
+def _machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """The kernels of this tree, for this machine's CPU."""
+    return on_cpu.machine(tmp_path_factory.mktemp("emulated"))
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 9])
+def test_tokens_go_through_their_experts(tokens: int, machine: Machine) -> None:
+    # Weights are wider than the layer: what is stored beyond it is large, and nobody may read it.
+    layer = Experts(tokens, experts=6, hidden=160, intermediate=96)
+    judgement = judge(emulated.decoded(machine, layer, (192, 128)), layer.truth(), on_cpu.BAR)
+    assert not judgement.why
+
+
+def test_more_tokens_than_it_takes_are_refused() -> None:
+    nothing = torch.empty(0)
+    with pytest.raises(ValueError, match="1 to 16 tokens, not 17"):
+        fused_moe.mxfp4_moe_decode(*[nothing] * 5, torch.zeros(17, 4, dtype=torch.int32), nothing)
+    with pytest.raises(ValueError, match="1 to 8 choices, not 9"):
+        fused_moe.mxfp4_moe_decode(*[nothing] * 5, torch.zeros(16, 9, dtype=torch.int32), nothing)
+
+
+def test_the_module_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Building a wheel copies this folder into the package; a source tree has it beside the package.
+    monkeypatch.setattr(jit_env, "FLASHINFER_CSRC_DIR", on_cpu.TREE / "csrc")
+    spec = importlib.import_module("flashinfer.jit.mxfp4_decode").gen_mxfp4_moe_decode_module()
+    assert [source.exists() for source in spec.sources] == [True]
+    flags = " ".join(spec.extra_cuda_cflags)
+    assert f"sm_{os.environ['FLASHINFER_CUDA_ARCH_LIST'].replace('.', '')}" in flags

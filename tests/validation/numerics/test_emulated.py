@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that runs CUDA kernels on a CPU: what it computes, and every fault that it has to refuse."""
+
+from enum import IntEnum, auto
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from stack.store import cache as places
+from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Kind, Machine, building
+from validation.numerics.emulated.building import CannotBuild
+from validation.numerics.kernels.emulated import in_every_order
+
+BLOCKS, THREADS = 3, 64
+SOURCE = Path(__file__).with_name("faulty.cpp")
+
+
+class Fault(IntEnum):
+    """As in faulty.cpp."""
+
+    NONE = 0
+    NO_SYNC_WARP = auto()
+    NO_SYNC_BLOCK = auto()
+    OVERWRITES_WHAT_IS_READ = auto()
+    TWO_WRITERS = auto()
+    NO_COPY_WAIT = auto()
+    COPIES_LEFT = auto()
+    READS_BEYOND_INPUT = auto()
+    WRITES_BEYOND_OUTPUT = auto()
+    WRITES_INPUT = auto()
+    MISALIGNED_COPY = auto()
+    MISALIGNED_LOAD = auto()
+    READS_UNWRITTEN_SHARED = auto()
+    READS_UNWRITTEN_OUTPUT = auto()
+    BLOCKS_SHARE_OUTPUT = auto()
+    LANE_IS_MISSING = auto()
+    LANES_DIVERGE = auto()
+    READS_BEFORE_WAIT = auto()
+    WRITES_BEFORE_WAIT = auto()
+    NEVER_WAITS = auto()
+    WRONG_BYTE = auto()
+    MATRIX_IN_OUTPUT = auto()
+    OVERWRITES_COPY = auto()
+
+
+NO_BARRIER = r"another thread reads it, and there is no barrier between|thread \d+ wrote it, and there is no barrier between"
+NOT_WAITED = "the kernel before may still use it: it was not waited for"
+REFUSED = {
+    Fault.NO_SYNC_WARP: f"of shared memory: ({NO_BARRIER}|nobody has written it|a copy is on its way)",
+    Fault.NO_SYNC_BLOCK: f"of shared memory: ({NO_BARRIER}|nobody has written it)",
+    Fault.OVERWRITES_WHAT_IS_READ: NO_BARRIER,
+    Fault.TWO_WRITERS: NO_BARRIER,
+    Fault.NO_COPY_WAIT: "of shared memory: a copy is on its way there: it was not waited for",
+    Fault.COPIES_LEFT: "a copy is on its way there: it was not waited for",
+    Fault.READS_BEYOND_INPUT: r"block \(2, 0, 0\), thread 60: reads 16 bytes: outside of every buffer, \+0 bytes from the end of input",
+    Fault.WRITES_BEYOND_OUTPUT: r"another block of this launch uses it, too|outside of every buffer, \+0 bytes from the end of output",
+    Fault.WRITES_INPUT: "of input: it is not to be written",
+    Fault.MISALIGNED_COPY: "of input: misaligned, to copy it",
+    Fault.MISALIGNED_LOAD: "of shared memory: misaligned",
+    Fault.READS_UNWRITTEN_SHARED: "of shared memory: nobody has written it",
+    Fault.READS_UNWRITTEN_OUTPUT: "at 0 of unwritten: nobody has written it",
+    Fault.BLOCKS_SHARE_OUTPUT: "another block of this launch uses it, too",
+    Fault.LANE_IS_MISSING: "comes to sync_warp, lane 8 of its warp to its end|waits at sync_warp without end: thread 40 is at its end",
+    Fault.LANES_DIVERGE: "lane . of its warp to (sync_warp|ballot)",
+    Fault.READS_BEFORE_WAIT: f"of input: {NOT_WAITED}",
+    Fault.WRITES_BEFORE_WAIT: f"of output: {NOT_WAITED}",
+    Fault.NEVER_WAITS: NOT_WAITED,
+    Fault.WRONG_BYTE: "permutes bytes that are not among the eight",
+    Fault.MATRIX_IN_OUTPUT: "loads a matrix from what is not shared memory",
+    Fault.OVERWRITES_COPY: "of shared memory: a copy is on its way there",
+}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    plan = building.plan({}, SOURCE.read_bytes())
+    place = places.root() / "emulated" / plan.name
+    with places.lock(place):
+        return Machine.load(plan.build(place))
+
+
+def turned(machine: Machine, fault: Fault, seed: int = 0, shared: int = 2 * THREADS * 4, threads: int = THREADS) -> np.ndarray:
+    """The output of the kernel; a launch may begin early."""
+    numbers = np.arange(BLOCKS * THREADS, dtype=np.float32)
+    output, unwritten = np.empty_like(numbers), np.empty(1, np.int32)
+    machine.begin(seed)
+    given = machine.give("input", numbers, Kind.INPUT)
+    addresses = [machine.give(name, array, Kind.OUTPUT) for name, array in (("output", output), ("unwritten", unwritten))]
+    machine.call("emulated_turn", int(fault), given, *addresses, BLOCKS, threads, shared, 1)
+    return output
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_kernel_that_is_right_runs_in_any_order(machine: Machine, seed: int) -> None:
+    rows = np.arange(BLOCKS * THREADS, dtype=np.float32).reshape(BLOCKS, THREADS // 32, 32)[:, :, ::-1]
+    expected = rows + np.roll(rows, 1, axis=1)
+    assert np.array_equal(turned(machine, Fault.NONE, seed), expected.ravel())
+    assert (machine.launches, machine.shared, machine.unwritten("output"), machine.unwritten("unwritten")) == (1, 512, 0, 4)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("fault", REFUSED, ids=lambda fault: fault.name.lower())
+def test_a_fault_is_refused_whatever_the_order_of_threads(machine: Machine, fault: Fault, seed: int) -> None:
+    with pytest.raises(KernelFault, match=REFUSED[fault]) as found:
+        turned(machine, fault, seed)
+    assert str(found.value).startswith("turn_kernel, block (")
+    assert "\n" not in str(found.value)
+    turned(machine, Fault.NONE, seed)  # what was left in the middle disturbs nobody
+
+
+def test_outputs_that_depend_on_the_order_or_are_not_all_written_are_refused(machine: Machine) -> None:
+    numbers = np.arange(4, dtype=np.uint16)
+    assert np.array_equal(in_every_order(machine, lambda _: numbers), numbers)
+    with pytest.raises(RuntimeError, match="other bits with threads in another order"):
+        in_every_order(machine, lambda early: numbers + np.uint16(early))
+
+    def leaves_out(_: bool) -> np.ndarray:
+        machine.give("output", numbers, Kind.OUTPUT)
+        return numbers
+
+    with pytest.raises(RuntimeError, match="8 bytes of the output are not written"):
+        in_every_order(machine, leaves_out)
+
+
+def test_every_fault_is_tried() -> None:
+    assert set(REFUSED) == set(Fault) - {Fault.NONE}
+    assert SOURCE.read_text().split("enum Fault {")[1].split("}")[0].count(",") == len(Fault)
+
+
+def test_a_fault_names_its_line(machine: Machine) -> None:
+    with pytest.raises(KernelFault) as found:
+        turned(machine, Fault.WRITES_INPUT)
+    (line,) = [number for number, text in enumerate(SOURCE.read_text().splitlines(), 1) if "if (fault == kWritesInput)" in text]
+    assert str(found.value).endswith(f"(launchers.cpp:{line})")
+
+
+def test_launches_that_no_gpu_takes_are_refused(machine: Machine) -> None:
+    with pytest.raises(KernelFault, match=f"turn_kernel: 101377 bytes of shared memory, there are {SHARED_LIMIT}"):
+        turned(machine, Fault.NONE, shared=SHARED_LIMIT + 1)
+    with pytest.raises(KernelFault, match="48 threads a block are not 1 to 32 whole warps"):
+        turned(machine, Fault.NONE, threads=48)
+    turned(machine, Fault.NONE, shared=SHARED_LIMIT)
+
+
+def bits_of(numbers: np.ndarray) -> np.ndarray:
+    return numbers.astype(ml_dtypes.bfloat16).view(np.uint16)
+
+
+def test_matrices_lie_as_ptx_says(machine: Machine) -> None:
+    """PTX ISA, mma.m16n8k16 with .bf16 and ldmatrix .x4: the fragments by their own formulas there."""
+    draw = np.random.default_rng(0)
+    a, b = (draw.integers(-8, 9, shape).astype(np.float32) for shape in ((16, 16), (16, 8)))
+    of_a, of_b = np.empty((32, 4, 2), np.uint16), np.empty((32, 2, 2), np.uint16)
+    for lane in range(32):
+        group, inside = divmod(lane, 4)
+        for i in range(8):
+            row = group if i in (0, 1, 4, 5) else group + 8
+            of_a[lane, i // 2, i % 2] = bits_of(a[row, inside * 2 + (i & 1) + (8 if i >= 4 else 0)])
+        for i in range(4):
+            of_b[lane, i // 2, i % 2] = bits_of(b[inside * 2 + (i & 1) + (8 if i >= 2 else 0), group])
+    sums, loaded, votes = np.empty((32, 4), np.float32), np.empty((32, 4), np.uint32), np.empty(32, np.uint32)
+    words_a, words_b = of_a.view(np.uint32)[..., 0].copy(), of_b.view(np.uint32)[..., 0].copy()
+    machine.begin(3)
+    given = [machine.give("a", words_a, Kind.INPUT), machine.give("b", words_b, Kind.INPUT)]
+    given += [machine.give(name, array, Kind.OUTPUT) for name, array in (("s", sums), ("l", loaded), ("v", votes))]
+    machine.call("emulated_matrix", *given)
+    product = a @ b + 0.5
+    for lane in range(32):
+        group, inside = divmod(lane, 4)
+        for i in range(4):
+            assert sums[lane, i] == product[group + (8 if i >= 2 else 0), inside * 2 + (i & 1)]
+            assert loaded[lane, i] == words_a[i * 8 + group, inside]  # matrix i, row `group`
+    assert set(votes.tolist()) == {sum(int(words_a.ravel()[lane] & 1) << lane for lane in range(32))}
+
+
+def test_products_and_roundings_are_those_of_bfloat16(machine: Machine) -> None:
+    """Held against float64 and ml_dtypes: all exponents, subnormal products, ties."""
+    draw = np.random.default_rng(1)
+    a, b = (draw.integers(0, 2**32, 2**16, dtype=np.uint32) for _ in range(2))
+    near_one = np.uint32(0x3F803F80)
+    a[: 2**14] &= np.uint32(0x80FF80FF)  # subnormal numbers and the first normal ones
+    b[: 2**14] = b[: 2**14] & np.uint32(0x01FF01FF) | near_one
+    c = draw.integers(0, 2**32, 2**16, dtype=np.uint32)
+    c[: 2**14] = c[: 2**14] & np.uint32(0xFFFF0000) | np.uint32(0x8000)  # ties
+    products, rounded = np.empty_like(a), np.empty(len(c), np.uint16)
+    machine.begin()
+    given = [machine.give(name, array, Kind.INPUT) for name, array in (("a", a), ("b", b), ("c", c))]
+    outputs = [machine.give(name, array, Kind.OUTPUT) for name, array in (("p", products), ("r", rounded))]
+    machine.call("emulated_number", *given, *outputs, len(a))
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        factors = [one.view(np.uint16).view(ml_dtypes.bfloat16).astype(np.float64) for one in (a, b)]
+        exact = factors[0] * factors[1]
+        expected = exact.astype(ml_dtypes.bfloat16)
+        nearest = c.view(np.float32).astype(ml_dtypes.bfloat16)
+    found = products.view(np.uint16).view(ml_dtypes.bfloat16)
+    assert np.count_nonzero((np.abs(exact) > 0) & (np.abs(exact) < 2.0**-126)) > 1000
+    for one, other in ((found, expected), (rounded.view(ml_dtypes.bfloat16), nearest)):
+        nan = np.isnan(other.astype(np.float32))
+        assert np.array_equal(np.isnan(one.astype(np.float32)), nan)
+        assert np.array_equal(one.view(np.uint16)[~nan], other.view(np.uint16)[~nan])
+
+
+def test_without_a_compiler_or_with_kernels_that_do_not_compile_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CannotBuild, match=r"do not compile for this CPU: launchers\.cpp:1:.*warp_size"):
+        building.plan({}, b"int number = warp_size;\n").build(tmp_path / "wrong")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(CannotBuild, match=r"there is no C\+\+ compiler no-such-compiler"):
+        building.plan({})

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building kernels for this machine's CPU: `python -m validation.numerics.emulated.building FLASHINFER` prints the library."""
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+HEADERS = "include/flashinfer/mxfp4"
+"""Where the kernels are in FlashInfer."""
+
+_OURS = Path(__file__).parent
+_LIBRARY = "kernels.so"
+_PART = ".part"
+_COMMON = ("-std=c++17", "-O2", "-fPIC", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-w", "-g1")
+# The compiler tells of each read and write of a kernel; loops that it makes vectors of would be told as fewer, larger ones.
+_KERNELS = ("-fsanitize=thread", "-fno-tree-vectorize")
+_SECONDS = 600
+
+
+class CannotBuild(Exception):
+    """There is no compiler, or it refuses the kernels."""
+
+
+def compiler() -> str:
+    """The C++ compiler: `$CXX`, else c++.
+
+    Raises:
+        CannotBuild: there is none.
+
+    """
+    named = os.environ.get("CXX") or "c++"
+    found = shutil.which(named)
+    if found is None:
+        raise CannotBuild(f"there is no C++ compiler {named}: apt-get install g++")
+    return found
+
+
+def headers(flashinfer: Path) -> dict[str, bytes]:
+    """The kernels of a FlashInfer's source tree, by name; none where it has no such kernels."""
+    return {path.name: path.read_bytes() for path in sorted((flashinfer / HEADERS).glob("*.cuh"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be compiled: files by path, and by which compiler."""
+
+    sources: Mapping[str, bytes]
+    cxx: str
+
+    @property
+    def name(self) -> str:
+        """A name for what comes of it, by all that it is made of."""
+        version = subprocess.run([self.cxx, "--version"], capture_output=True, check=False, timeout=_SECONDS).stdout
+        whole = hashlib.sha256(repr((_COMMON, _KERNELS, platform.machine(), version)).encode())
+        for name, data in sorted(self.sources.items()):
+            whole.update(f"{name} {len(data)}\n".encode() + data)
+        return whole.hexdigest()[:16]
+
+    def build(self, place: Path) -> Path:
+        """The library, in the folder `place`, where it is made unless it is there.
+
+        Raises:
+            CannotBuild: the compiler refuses the kernels.
+
+        """
+        if not (place / _LIBRARY).exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            part = Path(tempfile.mkdtemp(prefix=place.name, suffix=_PART, dir=place.parent))
+            try:
+                _compile(self.cxx, self.sources, part)
+                _switch(part, place)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+        return place / _LIBRARY
+
+
+def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
+    """What compiles kernels with the machine that runs them.
+
+    `kernels`: headers of FlashInfer's folder `flashinfer/mxfp4` by name; of them `primitives.cuh` is not compiled. `launchers`: what
+    Python calls, C++ with C's names, else `launchers.cpp`.
+
+    Raises:
+        CannotBuild: there is no compiler.
+
+    """
+    given = {f"device/flashinfer/mxfp4/{name}": data for name, data in kernels.items()}
+    device = {str(path.relative_to(_OURS)): path.read_bytes() for path in (_OURS / "device").rglob("*") if path.is_file()}
+    own = {name: (_OURS / name).read_bytes() for name in ("machine.cpp", "launchers.cpp")}
+    return Plan(given | device | own | ({"launchers.cpp": launchers} if launchers is not None else {}), compiler())
+
+
+def _compile(cxx: str, sources: Mapping[str, bytes], work: Path) -> None:
+    for name, data in sources.items():
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    objects = ("machine.o", "launchers.o")
+    _run([cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", objects[0]], work)
+    _run([cxx, *_COMMON, *_KERNELS, "-Idevice", "-c", "launchers.cpp", "-o", objects[1]], work)
+    _run([cxx, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", _LIBRARY], work)
+    for name in objects:
+        (work / name).unlink()
+
+
+def _run(command: list[str], work: Path) -> None:
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS)
+    if done.returncode:
+        said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[-300:])
+        raise CannotBuild(f"the kernels do not compile for this CPU: {said}")
+
+
+def _switch(part: Path, place: Path) -> None:
+    """What was built goes where it is looked for; another process may have been there first."""
+    part.chmod(0o755)
+    try:
+        part.rename(place)
+    except OSError:
+        if not (place / _LIBRARY).exists():
+            raise
+
+
+def main() -> int:
+    """Build the kernels of a FlashInfer's source tree. Exit code 2 where that cannot be done."""
+    parser = argparse.ArgumentParser(prog="python -m validation.numerics.emulated.building", description=__doc__)
+    parser.add_argument("flashinfer", type=Path, help="a source tree of FlashInfer")
+    parser.add_argument("--into", type=Path, required=True, help="the folder for what is built")
+    asked = parser.parse_args()
+    found = headers(asked.flashinfer)
+    if not found:
+        parser.error(f"{asked.flashinfer} has no {HEADERS}")
+    try:
+        planned = plan(found)
+        print(planned.build(asked.into / planned.name))
+    except CannotBuild as cannot:
+        parser.error(str(cannot))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of FlashInfer's header of the same name, for kernels that run on a CPU: in its place, they see this one.
+#ifndef FLASHINFER_MXFP4_PRIMITIVES_CUH_
+#define FLASHINFER_MXFP4_PRIMITIVES_CUH_
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <strings.h>
+#include <tuple>
+#include <utility>
+
+#include "machine.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+
+#define threadIdx (::emulated::thread_index())
+#define blockIdx (::emulated::block_index())
+#define blockDim (::emulated::block_size())
+#define gridDim (::emulated::grid_size())
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFailure = 719 };
+using cudaStream_t = void*;
+
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(int bits) { return ffs(bits); }
+
+namespace flashinfer {
+namespace mxfp4 {
+
+inline uint8_t* dynamic_shared() { return emulated::shared_memory(); }
+
+inline void copy_async_16(void* to, void const* from, bool valid) { emulated::copy_begins(to, from, 16, valid ? 16 : 0); }
+
+inline void copy_async_4(void* to, void const* from, int bytes) {
+  if (bytes < 0 || bytes > 4) emulated::fail("copies less than nothing, or more than 4 bytes");
+  emulated::copy_begins(to, from, 4, static_cast<size_t>(bytes));
+}
+
+inline void copy_commit() { emulated::copies_are_a_group(); }
+
+template <int kPending>
+inline void copy_wait() {
+  static_assert(kPending >= 0);
+  emulated::wait_for_copies(kPending);
+}
+
+inline void load_matrix_x4(uint32_t (&words)[4], void const* row) { emulated::load_matrix(words, row); }
+
+inline void mma_m16n8k16(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) { emulated::multiply(sum, a, b); }
+
+inline uint32_t bits_of(float number) {
+  uint32_t bits;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
+inline float from_bf16(uint16_t number) {
+  uint32_t const bits = static_cast<uint32_t>(number) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline uint16_t to_bf16(float number) {
+  if (std::isnan(number)) return 0x7FFF;
+  uint32_t const bits = bits_of(number);
+  return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
+}
+
+/// The product of two BF16 numbers, rounded once: a float32 has its 16 bits, but where it is zero in BF16 anyway.
+inline uint16_t product_of(uint16_t a, uint16_t b) { return to_bf16(from_bf16(a) * from_bf16(b)); }
+
+inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t const low = product_of(static_cast<uint16_t>(a), static_cast<uint16_t>(b));
+  return low | static_cast<uint32_t>(product_of(static_cast<uint16_t>(a >> 16), static_cast<uint16_t>(b >> 16))) << 16;
+}
+
+inline uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+  if (selector & 0xFFFF8888u) emulated::fail("permutes bytes that are not among the eight");
+  uint64_t const bytes = static_cast<uint64_t>(high) << 32 | low;
+  uint32_t chosen = 0;
+  for (int place = 0; place < 4; ++place) {
+    chosen |= static_cast<uint32_t>(bytes >> (selector >> 4 * place & 7) * 8 & 0xFF) << 8 * place;
+  }
+  return chosen;
+}
+
+inline uint4 load_16(void const* from) {
+  emulated::touch(from, sizeof(uint4), false);
+  return *static_cast<uint4 const*>(from);
+}
+
+inline uint32_t ballot(bool one) { return emulated::ballot(one); }
+inline void sync_warp() { emulated::sync_warp(); }
+inline void sync_block() { emulated::sync_block(); }
+inline void wait_for_predecessor() { emulated::wait_for_predecessor(); }
+inline void release_successor() { emulated::release_successor(); }
+
+template <typename... Parameters>
+struct Call {
+  void (*kernel)(Parameters...);
+  std::tuple<Parameters...> arguments;
+
+  static void run(void const* given) {
+    Call const& call = *static_cast<Call const*>(given);
+    std::apply(call.kernel, call.arguments);
+  }
+};
+
+template <typename... Parameters, typename... Arguments>
+inline cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t, bool early,
+                          Arguments&&... arguments) {
+  Call<Parameters...> const call{kernel, {std::forward<Arguments>(arguments)...}};
+  emulated::Launch const launch{
+      reinterpret_cast<void const*>(kernel), &Call<Parameters...>::run, &call, sizeof call, grid, threads, shared_bytes, early};
+  return emulated::launch(launch) ? cudaSuccess : cudaErrorLaunchFailure;
+}
+
+}  // namespace mxfp4
+}  // namespace flashinfer
+
+#endif  // FLASHINFER_MXFP4_PRIMITIVES_CUH_

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What kernels see of the machine that runs them: see machine.cpp.
+#ifndef EMULATED_MACHINE_H_
+#define EMULATED_MACHINE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+namespace emulated {
+
+// Of the thread that asks.
+dim3 thread_index();
+dim3 block_index();
+dim3 block_size();
+dim3 grid_size();
+uint8_t* shared_memory();
+
+void copy_begins(void* to, void const* from, size_t bytes, size_t valid);
+void copies_are_a_group();
+void wait_for_copies(size_t groups_left);
+
+void load_matrix(uint32_t (&words)[4], void const* row);
+void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
+uint32_t ballot(bool one);
+void sync_warp();
+void sync_block();
+void wait_for_predecessor();
+void release_successor();
+
+/// Ends the launch with this as its error.
+[[noreturn]] void fail(char const* problem);
+/// A read or write of this thread: ends the launch where it is not allowed.
+void touch(void const* address, size_t bytes, bool writes);
+
+struct Launch {
+  void const* kernel;      // its address, for its name
+  void (*run)(void const*);  // runs one thread
+  void const* arguments;
+  size_t arguments_bytes;
+  dim3 grid;
+  int threads;
+  int shared_bytes;
+  bool early;
+};
+
+/// Runs all blocks; whether that went well.
+bool launch(Launch const& launch);
+
+}  // namespace emulated
+
+#endif  // EMULATED_MACHINE_H_

@@ -1,0 +1,759 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU's threads on one CPU, strict where a GPU is lenient or random.
+//
+// Each thread of a block is a fiber that runs until it has to meet others; blocks come one after the other. Kernels are compiled
+// with -fsanitize=thread, by which the compiler calls a function before each read and write of memory (the __tsan_... below; nothing
+// of the sanitizer's own library is used). These refuse:
+//
+//   what is outside of the buffers that were named, misaligned, or never written;
+//   what another thread of the block wrote, or writes over what it reads, without sync_warp or sync_block between;
+//   what another block of the same launch wrote;
+//   shared memory that a copy is on its way to: copies arrive when they are waited for, and not before;
+//   what the kernel before this one wrote, in a launch that may begin early and has not waited for it.
+//
+// Whoever waits for a thread that will not come is told so. The order of threads follows from a seed.
+#include "machine.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace emulated {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kMostThreads = 1024;
+constexpr size_t kStack = size_t{1} << 18;
+constexpr uint8_t kPoison = 0xFF;
+constexpr uint16_t kSeveral = 0xFFFF;
+
+/// What is known of one byte that can be written: its last writer and the readers since, in block run `run`.
+struct Byte {
+  uint32_t run = 0;
+  uint16_t block_steps = 0, warp_steps = 0, writer = 0;  // sync_block and sync_warp before it was written
+  uint16_t read_block_steps = 0, read_warp_steps = 0, reader = 0, reading_warp = 0;
+  bool written = false, here = false, under_way = false, read = false;  // here: written in `run`
+};
+
+enum class Kind { kConstant, kInput, kOutput, kShared };
+
+struct Buffer {
+  std::string name;
+  uint8_t* first;
+  size_t bytes;
+  Kind kind;
+  std::vector<Byte> known;
+
+  bool has(uint8_t const* at, size_t count) const { return at >= first && count <= bytes && static_cast<size_t>(at - first) <= bytes - count; }
+};
+
+struct Copy {
+  uint8_t* to;
+  uint8_t const* from;
+  size_t bytes, valid;
+};
+
+enum class Waits { kNot, kLoad, kMultiply, kBallot, kSyncWarp, kSyncBlock, kEnded };
+
+char const* name_of(Waits waits) {
+  switch (waits) {
+    case Waits::kLoad: return "load_matrix";
+    case Waits::kMultiply: return "mma";
+    case Waits::kBallot: return "ballot";
+    case Waits::kSyncWarp: return "sync_warp";
+    case Waits::kSyncBlock: return "sync_block";
+    case Waits::kEnded: return "its end";
+    default: return "nothing";
+  }
+}
+
+/// What a lane brings to its warp and gets from it.
+struct Brought {
+  void* result = nullptr;
+  void const* first = nullptr;
+  void const* second = nullptr;
+  uint32_t number = 0;
+};
+
+struct Thread {
+  jmp_buf here;
+  char* stack = nullptr;
+  bool made = false;
+  int number = 0;
+  Waits waits = Waits::kNot;
+  Brought brought;
+  std::vector<Copy> begun;
+  std::deque<std::vector<Copy>> groups;
+  bool waited = false;
+};
+
+struct Warp {
+  Waits what = Waits::kNot;  // that the lanes meet for
+  int arrived = 0;
+  int apart = 0;  // lanes that have ended, or wait for the block
+  uint16_t steps = 0;
+};
+
+struct Machine {
+  std::deque<Buffer> buffers;
+  std::vector<Thread> threads = std::vector<Thread>(kMostThreads);
+  std::vector<Warp> warps = std::vector<Warp>(kMostThreads / kWarp);
+  std::string problem;
+  uint64_t seed = 0;
+  size_t shared_limit = 0;
+  size_t shared_most = 0;
+  int launches = 0;
+  Launch const* launch = nullptr;
+  dim3 block;
+  uint32_t run = 0, first_run = 0;  // of a block, of this launch's first
+  int alive = 0, arrived = 0;
+  uint16_t block_steps = 0;
+  Buffer shared{"shared memory", nullptr, 0, Kind::kShared, {}};
+  uint8_t* shared_storage = nullptr;
+  bool inputs_there = false;   // an earlier launch waited for whoever wrote the inputs
+  bool released_early = false; // this launch let its successor begin before that
+  bool somebody_waited = false;
+};
+
+Machine machine;
+Thread* current = nullptr;
+jmp_buf scheduler;
+
+// --- what goes wrong -------------------------------------------------------------------------------------------------------------
+
+std::string formatted(char const* form, ...) {
+  char text[1000];
+  va_list values;
+  va_start(values, form);
+  vsnprintf(text, sizeof text, form, values);
+  va_end(values);
+  return text;
+}
+
+std::string kernel_name() {
+  Dl_info found{};
+  if (!dladdr(machine.launch->kernel, &found) || !found.dli_sname) return "a kernel";
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status), std::free);
+  std::string name = status == 0 ? plain.get() : found.dli_sname;
+  name = name.substr(0, name.find_first_of("<("));
+  name = name.substr(name.rfind(' ') + 1);
+  size_t const scope = name.rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
+/// Where in the source a thread is: the library and the place in it, for addr2line.
+std::string place(void const* called_from) {
+  Dl_info found{};
+  if (!called_from || !dladdr(called_from, &found)) return "";
+  return formatted(" [+0x%zx]", static_cast<size_t>(static_cast<char const*>(called_from) - static_cast<char*>(found.dli_fbase)) - 1);
+}
+
+[[noreturn]] void failed(std::string const& problem, void const* called_from) {
+  machine.problem = formatted("%s, block (%u, %u, %u), thread %d: ", kernel_name().c_str(), machine.block.x, machine.block.y,
+                              machine.block.z, current->number) +
+                    problem + place(called_from);
+  _longjmp(scheduler, 1);
+}
+
+// --- fibers ----------------------------------------------------------------------------------------------------------------------
+
+void yield() {
+  Thread& me = *current;
+  if (_setjmp(me.here) == 0) _longjmp(scheduler, 1);
+}
+
+void ended();
+
+void fiber() {
+  for (;;) {
+    machine.launch->run(machine.launch->arguments);
+    ended();
+    yield();
+  }
+}
+
+/// Lets a thread go on until it yields.
+void resume(Thread& thread) {
+  current = &thread;
+  if (_setjmp(scheduler) == 0) {
+    if (thread.made) _longjmp(thread.here, 1);
+    thread.made = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = thread.stack;
+    context.uc_stack.ss_size = kStack;
+    context.uc_link = nullptr;
+    makecontext(&context, fiber, 0);
+    setcontext(&context);
+  }
+  current = nullptr;
+}
+
+void make_stacks(int threads) {
+  size_t const page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (int number = 0; number < threads; ++number) {
+    Thread& thread = machine.threads[number];
+    if (thread.stack) continue;
+    char* const memory = static_cast<char*>(mmap(nullptr, page + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (memory == MAP_FAILED) std::abort();
+    mprotect(memory, page, PROT_NONE);  // who needs more stack ends the process
+    thread.stack = memory + page;
+  }
+}
+
+// --- memory ----------------------------------------------------------------------------------------------------------------------
+
+int warp_of(int thread) { return thread / kWarp; }
+
+/// The next number of a counter of barriers.
+void count_up(uint16_t& steps, void const* called_from) {
+  if (++steps == kSeveral) failed("more barriers than are counted", called_from);
+}
+
+/// Whether what `thread` did after so many barriers is over for the current thread.
+bool is_over(int thread, uint16_t block_steps, uint16_t warp_steps) {
+  if (thread == current->number || block_steps < machine.block_steps) return true;
+  int const warp = warp_of(thread);
+  return warp == warp_of(current->number) && warp_steps < machine.warps[warp].steps;
+}
+
+constexpr char const* kNoBarrier = "another thread wrote it, and there is no barrier between";
+
+/// A byte as this block finds it. Blocks have shared memory of their own, and of the rest nothing that another one of this launch
+/// writes.
+char const* found_by_this_block(Byte& byte, Kind kind, bool writes) {
+  if (byte.run == machine.run) return nullptr;
+  bool const same_launch = byte.run >= machine.first_run;
+  if (kind != Kind::kShared && same_launch && (writes || byte.here)) return "another block of this launch uses it, too";
+  byte.run = machine.run;
+  byte.here = byte.under_way = byte.read = false;
+  byte.written = byte.written && kind != Kind::kShared;
+  return nullptr;
+}
+
+char const* read_of(Byte& byte) {
+  if (byte.under_way) return "a copy is on its way there: it was not waited for";
+  if (!byte.written) return "nobody has written it";
+  if (byte.here && !is_over(byte.writer, byte.block_steps, byte.warp_steps)) return kNoBarrier;
+  uint16_t const number = static_cast<uint16_t>(current->number);
+  uint16_t const warp = static_cast<uint16_t>(warp_of(number));
+  uint16_t const steps = machine.warps[warp].steps;
+  if (!byte.read || byte.read_block_steps != machine.block_steps) {
+    byte.read = true;
+    byte.read_block_steps = machine.block_steps;
+    byte.reading_warp = warp;
+    byte.read_warp_steps = steps;
+    byte.reader = number;
+  } else if (byte.reading_warp != warp) {
+    byte.reading_warp = kSeveral;
+  } else if (byte.read_warp_steps != steps) {  // all lanes have met since: earlier readers are done
+    byte.read_warp_steps = steps;
+    byte.reader = number;
+  } else if (byte.reader != number) {
+    byte.reader = kSeveral;
+  }
+  return nullptr;
+}
+
+char const* write_of(Byte& byte) {
+  if (byte.under_way) return "a copy is on its way there";
+  if (byte.here && !is_over(byte.writer, byte.block_steps, byte.warp_steps)) return kNoBarrier;
+  if (byte.read && byte.read_block_steps == machine.block_steps) {
+    uint16_t const warp = static_cast<uint16_t>(warp_of(current->number));
+    bool const others = byte.reading_warp != warp ||
+                        (byte.reader != current->number && byte.read_warp_steps == machine.warps[warp].steps);
+    if (others) return "another thread reads it, and there is no barrier between";
+  }
+  byte.written = byte.here = true;
+  byte.read = false;
+  byte.block_steps = machine.block_steps;
+  byte.warp_steps = machine.warps[warp_of(current->number)].steps;
+  byte.writer = static_cast<uint16_t>(current->number);
+  return nullptr;
+}
+
+Buffer* buffer_at(uint8_t const* at, size_t bytes) {
+  if (machine.shared.has(at, bytes)) return &machine.shared;
+  for (Buffer& buffer : machine.buffers) {
+    if (buffer.has(at, bytes)) return &buffer;
+  }
+  return nullptr;
+}
+
+std::string outside(uint8_t const* at) {
+  Buffer const* nearest = &machine.shared;
+  auto const beyond = [at](Buffer const& buffer) {
+    return at - buffer.first - (at < buffer.first ? 0 : static_cast<ptrdiff_t>(buffer.bytes));
+  };
+  for (Buffer const& buffer : machine.buffers) {
+    if (std::abs(beyond(buffer)) < std::abs(beyond(*nearest))) nearest = &buffer;
+  }
+  char const* const from = at < nearest->first ? "beginning" : "end";
+  return formatted("outside of every buffer, %+td bytes from the %s of %s", beyond(*nearest), from, nearest->name.c_str());
+}
+
+/// Why this thread may not touch these bytes, or nothing.
+std::string refused(uint8_t const* at, size_t bytes, bool writes) {
+  Buffer* const buffer = buffer_at(at, bytes);
+  if (!buffer) return outside(at);
+  bool const given = buffer->kind == Kind::kConstant || buffer->kind == Kind::kInput;
+  if (writes && given) return "it is not to be written";
+  bool const changing = buffer->kind == Kind::kOutput || (buffer->kind == Kind::kInput && !machine.inputs_there);
+  if (machine.launch->early && !current->waited && changing) return "the kernel before may still use it: it was not waited for";
+  if (given) return "";
+  Byte* const known = buffer->known.data() + (at - buffer->first);
+  for (size_t byte = 0; byte < bytes; ++byte) {
+    char const* problem = found_by_this_block(known[byte], buffer->kind, writes);
+    if (!problem) problem = writes ? write_of(known[byte]) : read_of(known[byte]);
+    if (problem == kNoBarrier) return formatted("thread %d wrote it, and there is no barrier between", known[byte].writer);
+    if (problem) return problem;
+  }
+  return "";
+}
+
+std::string described(uint8_t const* at, size_t bytes, bool writes) {
+  Buffer const* const buffer = buffer_at(at, 1);
+  std::string const where = buffer ? formatted(" at %td of %s", at - buffer->first, buffer->name.c_str()) : "";
+  return formatted("%s %zu bytes%s: ", writes ? "writes" : "reads", bytes, where.c_str());
+}
+
+void check(void const* address, size_t bytes, bool writes, size_t aligned, void const* called_from) {
+  uint8_t const* const at = static_cast<uint8_t const*>(address);
+  if (reinterpret_cast<uintptr_t>(at) % aligned) failed(described(at, bytes, writes) + "misaligned", called_from);
+  std::string const problem = refused(at, bytes, writes);
+  if (!problem.empty()) failed(described(at, bytes, writes) + problem, called_from);
+}
+
+/// A read or write that the compiler has told of: of a thread's own stack all is allowed, and of the arguments to read.
+inline void told(void* address, size_t bytes, bool writes, size_t aligned, void const* called_from) {
+  if (!current) return;
+  char const* const at = static_cast<char const*>(address);
+  if (at >= current->stack && at < current->stack + kStack) return;
+  char const* const arguments = static_cast<char const*>(machine.launch->arguments);
+  if (!writes && at >= arguments && at + bytes <= arguments + machine.launch->arguments_bytes) return;
+  check(address, bytes, writes, aligned, called_from);
+}
+
+/// Marks shared memory that a copy is on its way to.
+void under_way(Copy const& copy, bool is) {
+  Byte* const known = machine.shared.known.data() + (copy.to - machine.shared.first);
+  for (size_t byte = 0; byte < copy.bytes; ++byte) known[byte].under_way = is;
+}
+
+void arrive(Copy const& copy, void const* called_from) {
+  under_way(copy, false);
+  check(copy.to, copy.bytes, true, copy.bytes, called_from);
+  std::memset(copy.to, 0, copy.bytes);
+  std::memcpy(copy.to, copy.from, copy.valid);
+}
+
+// --- threads that meet -----------------------------------------------------------------------------------------------------------
+
+Thread& lane(int warp, int number) { return machine.threads[warp * kWarp + number]; }
+
+/// Every lane has named a row of 16 bytes: row r of matrix m is lane 8 m + r's, and its words go to lanes 4 r .. 4 r + 3.
+void load_all(int warp) {
+  for (int each = 0; each < kWarp; ++each) {
+    uint32_t* const words = static_cast<uint32_t*>(lane(warp, each).brought.result);
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      char const* const row = static_cast<char const*>(lane(warp, matrix * 8 + each / 4).brought.first);
+      std::memcpy(&words[matrix], row + each % 4 * 4, 4);
+    }
+  }
+}
+
+double bf16_of(uint32_t word, int half) {
+  uint32_t const bits = half ? word & 0xFFFF0000u : word << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/// Products are exact, and each is added to the sum in float32, in the order of k.
+void multiply_all(int warp) {
+  double a[16][16], b[16][8];
+  for (int each = 0; each < kWarp; ++each) {
+    uint32_t const* const of_a = static_cast<uint32_t const*>(lane(warp, each).brought.first);
+    uint32_t const* const of_b = static_cast<uint32_t const*>(lane(warp, each).brought.second);
+    for (int word = 0; word < 4; ++word) {
+      for (int half = 0; half < 2; ++half) {
+        a[word / 2 * 8 + each % 4 * 2 + half][word % 2 * 8 + each / 4] = bf16_of(of_a[word], half);
+        if (word < 2) b[word * 8 + each % 4 * 2 + half][each / 4] = bf16_of(of_b[word], half);
+      }
+    }
+  }
+  float sums[16][8];
+  auto const at = [&sums](int each, int place) -> float& { return sums[each / 4 + place / 2 * 8][each % 4 * 2 + place % 2]; };
+  for (int each = 0; each < kWarp; ++each) {
+    float const* const given = static_cast<float const*>(lane(warp, each).brought.result);
+    for (int place = 0; place < 4; ++place) at(each, place) = given[place];
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int k = 0; k < 16; ++k) {
+      for (int column = 0; column < 8; ++column) sums[row][column] = static_cast<float>(sums[row][column] + a[k][row] * b[k][column]);
+    }
+  }
+  for (int each = 0; each < kWarp; ++each) {
+    float* const result = static_cast<float*>(lane(warp, each).brought.result);
+    for (int place = 0; place < 4; ++place) result[place] = at(each, place);
+  }
+}
+
+void vote_all(int warp) {
+  uint32_t votes = 0;
+  for (int each = 0; each < kWarp; ++each) votes |= lane(warp, each).brought.number << each;
+  for (int each = 0; each < kWarp; ++each) *static_cast<uint32_t*>(lane(warp, each).brought.result) = votes;
+}
+
+void perform(int warp, Waits what, void const* called_from) {
+  switch (what) {
+    case Waits::kLoad: return load_all(warp);
+    case Waits::kMultiply: return multiply_all(warp);
+    case Waits::kBallot: return vote_all(warp);
+    default: return count_up(machine.warps[warp].steps, called_from);
+  }
+}
+
+/// The lanes of a warp are at different places.
+[[noreturn]] void diverged(Waits what, int warp, void const* called_from) {
+  auto const agrees = [what](Waits waits) {
+    return waits == Waits::kNot || waits == what || (waits == Waits::kEnded && what == Waits::kSyncBlock);
+  };
+  int other = 0;
+  while (agrees(lane(warp, other).waits)) ++other;
+  failed(formatted("comes to %s, lane %d of its warp to %s", name_of(what), other, name_of(lane(warp, other).waits)), called_from);
+}
+
+/// All lanes of the warp come here with the same; the last one does it for all.
+void meet(Waits what, Brought const& brought, void const* called_from) {
+  Thread& me = *current;
+  int const mine = warp_of(me.number);
+  Warp& warp = machine.warps[mine];
+  if (warp.apart || (warp.arrived && warp.what != what)) diverged(what, mine, called_from);
+  warp.what = what;
+  me.brought = brought;
+  if (++warp.arrived < kWarp) {
+    me.waits = what;
+    return yield();
+  }
+  warp.arrived = 0;
+  perform(mine, what, called_from);
+  for (int each = 0; each < kWarp; ++each) lane(mine, each).waits = Waits::kNot;
+}
+
+/// Lets all go on who wait for the block, once all have come that are left.
+void release_block(void const* called_from) {
+  if (machine.arrived == 0 || machine.arrived < machine.alive) return;
+  machine.arrived = 0;
+  count_up(machine.block_steps, called_from);
+  for (int number = 0; number < machine.launch->threads; ++number) {
+    Thread& thread = machine.threads[number];
+    if (thread.waits != Waits::kSyncBlock) continue;
+    thread.waits = Waits::kNot;
+    --machine.warps[warp_of(number)].apart;
+  }
+}
+
+void ended() {
+  Thread& me = *current;
+  for (auto const& group : me.groups) {
+    if (!group.empty()) failed("ends before its copies have arrived", nullptr);
+  }
+  if (!me.begun.empty()) failed("ends before its copies have arrived", nullptr);
+  if (machine.launch->early && !me.waited) machine.released_early = true;
+  me.waits = Waits::kEnded;
+  ++machine.warps[warp_of(me.number)].apart;
+  --machine.alive;
+  release_block(nullptr);
+}
+
+// --- blocks ----------------------------------------------------------------------------------------------------------------------
+
+void make_ready(Thread& thread, int number) {
+  thread.number = number;
+  thread.waits = Waits::kNot;
+  thread.waited = false;
+  thread.begun.clear();
+  thread.groups.clear();
+}
+
+/// A thread that waits for one that will not come.
+void stuck(std::vector<int> const& order) {
+  auto const waiting = std::find_if(order.begin(), order.end(), [](int number) {
+    Waits const waits = machine.threads[number].waits;
+    return waits != Waits::kNot && waits != Waits::kEnded;
+  });
+  current = &machine.threads[*waiting];
+  std::string missing;
+  int const from = current->waits == Waits::kSyncBlock ? 0 : warp_of(*waiting) * kWarp;
+  int const to = current->waits == Waits::kSyncBlock ? machine.launch->threads : from + kWarp;
+  for (int number = from; number < to && missing.empty(); ++number) {
+    Waits const waits = machine.threads[number].waits;
+    bool const excused = waits == current->waits || (waits == Waits::kEnded && current->waits == Waits::kSyncBlock);
+    if (!excused) missing = formatted(": thread %d is at %s", number, name_of(waits));
+  }
+  machine.problem = formatted("%s, block (%u, %u, %u), thread %d: waits at %s without end", kernel_name().c_str(), machine.block.x,
+                              machine.block.y, machine.block.z, current->number, name_of(current->waits)) +
+                    missing;
+  current = nullptr;
+}
+
+bool run_block(dim3 block, std::mt19937_64& draw) {
+  Launch const& launch = *machine.launch;
+  machine.block = block;
+  ++machine.run;
+  machine.block_steps = 0;
+  machine.arrived = 0;
+  machine.alive = launch.threads;
+  std::fill(machine.warps.begin(), machine.warps.end(), Warp{});
+  std::memset(machine.shared.first, kPoison, machine.shared.bytes);
+  std::vector<int> order;
+  for (int number = 0; number < launch.threads; ++number) {
+    make_ready(machine.threads[number], number);
+    order.push_back(number);
+  }
+  if (machine.seed) std::shuffle(order.begin(), order.end(), draw);
+  while (machine.alive) {
+    bool moved = false;
+    for (int const number : order) {
+      Thread& thread = machine.threads[number];
+      if (thread.waits != Waits::kNot) continue;
+      moved = true;
+      resume(thread);
+      if (!machine.problem.empty()) return false;
+    }
+    if (!moved) {
+      stuck(order);
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string impossible(Launch const& launch) {
+  if (launch.threads < 1 || launch.threads > kMostThreads || launch.threads % kWarp) {
+    return formatted("%d threads a block are not 1 to 32 whole warps", launch.threads);
+  }
+  if (!launch.grid.x || !launch.grid.y || !launch.grid.z || launch.grid.y > 65535 || launch.grid.z > 65535) {
+    return formatted("a grid of %u x %u x %u blocks", launch.grid.x, launch.grid.y, launch.grid.z);
+  }
+  if (launch.shared_bytes < 0 || static_cast<size_t>(launch.shared_bytes) > machine.shared_limit) {
+    return formatted("%d bytes of shared memory, there are %zu", launch.shared_bytes, machine.shared_limit);
+  }
+  return "";
+}
+
+/// Shared memory ends where the launch's does, and begins at a multiple of 128 as the kernels' own declaration says.
+void make_shared(size_t bytes) {
+  if (!machine.shared_storage) machine.shared_storage = static_cast<uint8_t*>(std::aligned_alloc(128, size_t{1} << 20));
+  machine.shared.first = machine.shared_storage;
+  machine.shared.bytes = bytes;
+  machine.shared.known.assign(bytes, Byte{});
+  machine.shared_most = std::max(machine.shared_most, bytes);
+}
+
+/// Threads that were left in the middle begin anew.
+void forget_threads() {
+  for (Thread& thread : machine.threads) thread.made = false;
+}
+
+bool run_all(Launch const& launch) {
+  std::mt19937_64 draw(machine.seed);
+  for (unsigned z = 0; z < launch.grid.z; ++z) {
+    for (unsigned y = 0; y < launch.grid.y; ++y) {
+      for (unsigned x = 0; x < launch.grid.x; ++x) {
+        if (!run_block(dim3(x, y, z), draw)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+// --- what kernels call -----------------------------------------------------------------------------------------------------------
+
+dim3 thread_index() { return dim3(static_cast<unsigned>(current->number), 0, 0); }
+dim3 block_index() { return machine.block; }
+dim3 block_size() { return dim3(static_cast<unsigned>(machine.launch->threads)); }
+dim3 grid_size() { return machine.launch->grid; }
+uint8_t* shared_memory() { return machine.shared.first; }
+
+void fail(char const* problem) { failed(problem, __builtin_return_address(0)); }
+
+void touch(void const* address, size_t bytes, bool writes) { check(address, bytes, writes, bytes, __builtin_return_address(0)); }
+
+void copy_begins(void* to, void const* from, size_t bytes, size_t valid) {
+  void const* const caller = __builtin_return_address(0);
+  Copy const copy{static_cast<uint8_t*>(to), static_cast<uint8_t const*>(from), bytes, valid};
+  if (!machine.shared.has(copy.to, bytes)) failed("copies to what is not shared memory", caller);
+  if (reinterpret_cast<uintptr_t>(from) % bytes) failed(described(copy.from, valid, false) + "misaligned, to copy it", caller);
+  if (valid && machine.shared.has(copy.from, valid)) failed("copies from shared memory", caller);
+  if (valid) check(from, valid, false, 1, caller);
+  check(to, bytes, true, bytes, caller);
+  std::memset(to, kPoison, bytes);
+  under_way(copy, true);
+  current->begun.push_back(copy);
+}
+
+void copies_are_a_group() {
+  current->groups.emplace_back();
+  current->groups.back().swap(current->begun);
+}
+
+void wait_for_copies(size_t groups_left) {
+  while (current->groups.size() > groups_left) {
+    for (Copy const& copy : current->groups.front()) arrive(copy, __builtin_return_address(0));
+    current->groups.pop_front();
+  }
+}
+
+void load_matrix(uint32_t (&words)[4], void const* row) {
+  void const* const caller = __builtin_return_address(0);
+  if (!machine.shared.has(static_cast<uint8_t const*>(row), 16)) failed("loads a matrix from what is not shared memory", caller);
+  check(row, 16, false, 16, caller);
+  meet(Waits::kLoad, {words, row, nullptr, 0}, caller);
+}
+
+void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) {
+  meet(Waits::kMultiply, {sum, a, b, 0}, __builtin_return_address(0));
+}
+
+uint32_t ballot(bool one) {
+  uint32_t votes = 0;
+  meet(Waits::kBallot, {&votes, nullptr, nullptr, one}, __builtin_return_address(0));
+  return votes;
+}
+
+void sync_warp() { meet(Waits::kSyncWarp, {}, __builtin_return_address(0)); }
+
+void sync_block() {
+  Thread& me = *current;
+  Warp& warp = machine.warps[warp_of(me.number)];
+  if (warp.arrived) diverged(Waits::kSyncBlock, warp_of(me.number), __builtin_return_address(0));
+  ++warp.apart;
+  me.waits = Waits::kSyncBlock;
+  ++machine.arrived;
+  release_block(__builtin_return_address(0));
+  if (me.waits == Waits::kSyncBlock) yield();
+}
+
+void wait_for_predecessor() { current->waited = machine.somebody_waited = true; }
+
+void release_successor() {
+  if (machine.launch->early && !current->waited) machine.released_early = true;
+}
+
+bool launch(Launch const& launch) {
+  if (!machine.problem.empty()) return false;
+  machine.launch = &launch;
+  ++machine.launches;
+  machine.problem = impossible(launch);
+  if (!machine.problem.empty()) {
+    machine.problem = kernel_name() + ": " + machine.problem;
+    return false;
+  }
+  make_shared(static_cast<size_t>(launch.shared_bytes));
+  make_stacks(launch.threads);
+  machine.first_run = machine.run + 1;
+  machine.released_early = machine.somebody_waited = false;
+  bool const well = run_all(launch);
+  if (!well) {
+    forget_threads();
+    return false;
+  }
+  if (launch.early && !machine.somebody_waited) {
+    machine.problem = kernel_name() + ": begins early and never waits for the kernel before it";
+    return false;
+  }
+  machine.inputs_there = machine.inputs_there || !machine.released_early;
+  return true;
+}
+
+}  // namespace emulated
+
+// --- what Python calls -----------------------------------------------------------------------------------------------------------
+
+using emulated::machine;
+
+extern "C" {
+
+/// Forgets everything before. `seed`: of the order of threads, which is their own for 0.
+void emulated_begin(uint64_t seed, size_t shared_limit) {
+  machine.buffers.clear();
+  machine.problem.clear();
+  machine.seed = seed;
+  machine.shared_limit = std::min(shared_limit, size_t{1} << 20);
+  machine.shared_most = 0;
+  machine.launches = 0;
+  machine.inputs_there = false;
+}
+
+/// Names memory of kernels: 0 constant, 1 written by whatever ran before, 2 an output, which nobody has written yet.
+void emulated_buffer(char const* name, void* first, size_t bytes, int kind) {
+  machine.buffers.push_back({name, static_cast<uint8_t*>(first), bytes, static_cast<emulated::Kind>(kind), {}});
+  if (kind == 2) {
+    machine.buffers.back().known.resize(bytes);
+    std::memset(first, emulated::kPoison, bytes);
+  }
+}
+
+/// What went wrong since `emulated_begin`, or an empty text.
+char const* emulated_problem() { return machine.problem.c_str(); }
+
+int emulated_launches() { return machine.launches; }
+
+/// The most shared memory that a launch asked for, in bytes.
+size_t emulated_shared() { return machine.shared_most; }
+
+/// How many bytes of a buffer nobody has written.
+size_t emulated_unwritten(char const* name) {
+  for (auto const& buffer : machine.buffers) {
+    if (buffer.name != name) continue;
+    return static_cast<size_t>(std::count_if(buffer.known.begin(), buffer.known.end(), [](auto const& byte) { return !byte.written; }));
+  }
+  return 0;
+}
+
+// What code compiled with -fsanitize=thread calls: the names and their meaning are the compiler's.
+#define TOLD(size)                                                                                                          \
+  void __tsan_read##size(void* at) { emulated::told(at, size, false, size, __builtin_return_address(0)); }                  \
+  void __tsan_write##size(void* at) { emulated::told(at, size, true, size, __builtin_return_address(0)); }                  \
+  void __tsan_unaligned_read##size(void* at) { emulated::told(at, size, false, 1, __builtin_return_address(0)); }           \
+  void __tsan_unaligned_write##size(void* at) { emulated::told(at, size, true, 1, __builtin_return_address(0)); }
+TOLD(1)
+TOLD(2)
+TOLD(4)
+TOLD(8)
+TOLD(16)
+void __tsan_read_range(void* at, size_t bytes) { emulated::told(at, bytes, false, 1, __builtin_return_address(0)); }
+void __tsan_write_range(void* at, size_t bytes) { emulated::told(at, bytes, true, 1, __builtin_return_address(0)); }
+void* __tsan_memcpy(void* to, void const* from, size_t bytes) {
+  __tsan_read_range(const_cast<void*>(from), bytes);
+  __tsan_write_range(to, bytes);
+  return std::memcpy(to, from, bytes);
+}
+void* __tsan_memset(void* to, int value, size_t bytes) {
+  __tsan_write_range(to, bytes);
+  return std::memset(to, value, bytes);
+}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_init() {}
+}
