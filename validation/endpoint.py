@@ -122,6 +122,10 @@ def at(url: str) -> Endpoint:
         known = False
     if not known:
         raise StackError(f"{url!r} is no address of a server", "write it like http://127.0.0.1:8000")
+    if "@" in parts.netloc:  # it would stand in everything that names the server
+        raise StackError(
+            f"the address of {parts.hostname} has a user in it", "leave that out; VLLM_API_KEY is the server's key"
+        )
     plain = url.rstrip("/")
     return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1")
 

@@ -5,9 +5,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 
 from stack.model import document, verdict
 from stack.model.document import Table
@@ -23,12 +24,16 @@ _NEED = r"[a-z][a-z0-9_-]*"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Cases that a gate wants: their names (with * for any text), how many at least, and what has to have been loaded."""
+    """Cases that a gate wants: their names (with * for any text), how many at least, and what has to have been loaded.
+
+    `missed`: they are goals of speed. They have to have run; one that failed counts, and does not fail the gate.
+    """
 
     names: str
     least: int
     needs: str | None = None
     weights: tuple[Weights, ...] = ()
+    missed: bool = False
 
     def takes(self, one: Verdict, case: Case) -> bool:
         """Whether a case of a verdict is one of them."""
@@ -48,10 +53,16 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many different cases have passed of those that a gate wants."""
+    """How many different cases have passed of those that a gate wants, and how many failed of goals that may be missed."""
 
     wanted: Wanted
     passed: int
+    missed: int = 0
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are as many as the gate wants."""
+        return self.passed + self.missed >= self.wanted.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +100,19 @@ def load_all(file: Path) -> dict[str, Gate]:
 
 def digest(gate: Gate) -> Sha256:
     """SHA-256 over what a gate asks for; comments and layout of its file do not count."""
-    wanted = [[one.names, one.least, one.needs, list(one.weights)] for one in gate.wanted]
+    wanted = [[one.names, one.least, one.needs, list(one.weights), *(["missed"] if one.missed else [])] for one in gate.wanted]
     canonical = json.dumps([gate.name, sorted(gate.has), wanted], separators=(",", ":"), ensure_ascii=True)
     return Sha256(hashlib.sha256(canonical.encode("ascii")).hexdigest())
 
 
-def bound(one: Verdict, image: str, gates: Mapping[str, Gate]) -> Verdict:
-    """The verdict of a validation inside the image of that digest, under the gates as they are now."""
-    return replace(one, image=image, gates={name: digest(gate) for name, gate in gates.items()})
+def digests(file: Path) -> Mapping[str, Sha256]:
+    """The digests of all gates of a file, by name.
+
+    Raises:
+        StackError: the file is not as it should be.
+
+    """
+    return MappingProxyType({name: digest(gate) for name, gate in load_all(file).items()})
 
 
 def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None = None) -> Judgement:
@@ -113,13 +129,14 @@ def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None
             problems.append(str(refused))
         else:
             verdicts.append(one)
-            problems += [f"{file}: {problem}" for problem in _contradictions(one)]
+            problems += [f"{file}: {problem}" for problem in _contradictions(gate, one)]
     counts = tuple(_count(wanted, verdicts) for wanted in gate.wanted)
     problems += _missing(gate, verdicts)
     problems += [
-        f"{_said(count.wanted)}: {count.passed} passed, {count.wanted.least} are needed"
+        f"{_said(count.wanted)}: {count.passed + count.missed} {'ran' if count.wanted.missed else 'passed'}, "
+        f"{count.wanted.least} are needed"
         for count in counts
-        if count.passed < count.wanted.least
+        if not count.enough
     ]
     return Judgement(gate, counts, tuple(problems))
 
@@ -136,11 +153,11 @@ def _admitted(file: Path, stack: Sha256, signers: Path | None) -> Verdict:
     return one
 
 
-def _contradictions(one: Verdict) -> Iterator[str]:
-    """What failed, what says that it passed on a GPU that the machine does not have, or by numbers by which it did not."""
+def _contradictions(gate: Gate, one: Verdict) -> Iterator[str]:
+    """What failed but for goals that may be missed; what passed on a GPU that the machine does not have, or by numbers that say no."""
     here = {f"sm{gpu.capability.replace('.', '')}" for gpu in one.machine.gpus}
     for case in one.cases:
-        if case.outcome is Outcome.FAILED:
+        if case.outcome is Outcome.FAILED and not any(each.missed and each.takes(one, case) for each in gate.wanted):
             yield f"{case.name} failed: {case.why.splitlines()[0]}"
         gpus = _gpus(case)
         if case.outcome is Outcome.PASSED and gpus and not gpus & here:
@@ -150,8 +167,10 @@ def _contradictions(one: Verdict) -> Iterator[str]:
 
 
 def _count(wanted: Wanted, verdicts: Sequence[Verdict]) -> Count:
-    passed = {case.name for one in verdicts for case in one.cases if case.outcome is Outcome.PASSED and wanted.takes(one, case)}
-    return Count(wanted, len(passed))
+    taken = [case for one in verdicts for case in one.cases if wanted.takes(one, case)]
+    passed = {case.name for case in taken if case.outcome is Outcome.PASSED}
+    failed = {case.name for case in taken if case.outcome is Outcome.FAILED} - passed
+    return Count(wanted, len(passed), len(failed) if wanted.missed else 0)
 
 
 def _missing(gate: Gate, verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -197,10 +216,11 @@ def _wanted(table: Table) -> Wanted:
     least = table.whole("least")
     needs = table.optional_text("needs", pattern=_NEED, meaning="what a machine has to have, such as sm121")
     weights = table.texts("weights")
+    missed = table.given("missed") and table.flag("missed")
     table.finish()
     if least < 1:
         raise table.error("least", "is 0", "a gate that wants no case stops nothing")
     odd = [one for one in weights if one not in set(Weights)]
     if odd:
         raise table.error("weights", f"names {odd[0]!r}", f"known: {', '.join(Weights)}")
-    return Wanted(names, least, needs, tuple(map(Weights, weights)))
+    return Wanted(names, least, needs, tuple(map(Weights, weights)), missed)

@@ -11,7 +11,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
@@ -29,8 +29,11 @@ from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
 from stack.store.sources import Progress, Source
-from validation import answers
-from validation.numerics import OPERATORS
+from validation import answers, emulation, machine
+from validation.numerics import EMULATED, ON_CPU, OPERATORS
+from validation.numerics.emulated import building
+from validation.numerics.sm120_on_sm90 import LIBRARY
+from validation.packages import Interpreter, Python
 from validation.suite import Job, Subject
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
@@ -40,6 +43,8 @@ _COMPILE = "kernels/compile"
 _LINE = 2**20
 """Bytes of the longest line that a process may hand back: a case takes a thousandth."""
 _CASES = 10_000
+_ENDING = 10.0
+"""Seconds for a process to end when it is told to."""
 
 RELIED_ON: Mapping[str, Compiles] = MappingProxyType(
     {
@@ -59,14 +64,17 @@ class Kernels:
     """How to run the suite.
 
     `source`: where upstream trees come from. `python`: an interpreter with the kernels in it (a stack installed on a GPU machine),
-    in place of the environment in the cache, which has CPU kernels only. `compiling`: compile for SM121, too; this takes minutes.
+    in place of the environment in the cache, which has CPU kernels only; `inside`: other packages with them, those of an image.
+    `compiling`: compile for SM121, too; this takes minutes, and is done outside. `emulate`: run SM120's kernels on SM90, too.
     """
 
     stack: Stack
     cache: Path
     source: Source = "archive"
     python: Path | None = None
+    inside: Python | None = None
     compiling: bool = True
+    emulate: bool = False
 
     def prepare(self, tell: Progress | None = None) -> Subject:
         """Make what the suite runs in; returns what is validated: versions of the packages with the kernels.
@@ -89,19 +97,36 @@ class Kernels:
         return Stores(self.stack, Place(self.cache, self.source, tell))
 
     def _process(self, stores: Stores) -> "Process":
+        process = self._plain(stores)
+        if not self.emulate:
+            return process
+        return replace(process, variables={**process.variables, LIBRARY: for_sm90(stores, self.python)})
+
+    def _plain(self, stores: Stores) -> "Process":
+        if self.inside is not None:
+            return Process(self.inside)
+        return self._outside(stores)
+
+    def _outside(self, stores: Stores) -> "Process":
+        """Where what is of the stack runs, and of no image."""
         if self.python is not None:
-            return Process(self.python)
+            return Process(Interpreter(self.python))
         named = environment.named(REQUIREMENTS)
         assert named is not None, "requirements.txt names torch"
         python = environment.python(named, REQUIREMENTS, self.cache, stores.tell)
-        return Process(python, {OPERATORS: operators(stores)})
+        return Process(Interpreter(python), {OPERATORS: operators(stores)})
 
     def _numerics(self, stores: Stores, job: Job) -> Iterator[Case]:
         process = self._process(stores)
         names = [str(one.get("name")) for one in _asked(process, "list")]
-        wanted = [name for name in names if job.wants(name)]
+        wanted = [name for name in names if job.wants(name) and ON_CPU not in name]
         if wanted:
             yield from ran(process, wanted, job)
+        sources = [name for name in names if job.wants(name) and ON_CPU in name]
+        if sources:
+            outside = self._outside(stores)
+            variables = MappingProxyType({**outside.variables, EMULATED: emulated(stores)})
+            yield from ran(replace(outside, variables=variables), sources, job)
 
     def _compiled(self, stores: Stores, job: Job) -> Iterator[Case]:
         asked = {name: Asked(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
@@ -126,7 +151,7 @@ class Kernels:
 class Process:
     """The numerics in another interpreter, which has this project's `validation` on its path and nothing else of it."""
 
-    python: Path
+    packages: Python
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @contextmanager
@@ -138,20 +163,23 @@ class Process:
 
         """
         with tempfile.TemporaryDirectory(prefix="stack-numerics-") as folder, tempfile.TemporaryFile() as said:
-            (Path(folder) / "validation").symlink_to(Path(__file__).parent)
-            variables = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", **self.variables}
-            command = [str(self.python), "-m", "validation.numerics", "--attached", *arguments]
+            own = Path(__file__).parent
+            Path(folder).chmod(0o755)  # an image's user is another one
+            (Path(folder) / own.name).symlink_to(own)
+            variables = {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", **self.variables}
+            command = ["-m", "validation.numerics", "--attached", *arguments]
+            asked = self.packages.interpreter(command, variables, [Path(folder), own])
             try:
                 process = subprocess.Popen(
-                    command,
+                    asked.command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=said,
-                    env=variables,
+                    env=dict(asked.environment),
                     start_new_session=True,
                 )
             except OSError as failed:
-                raise StackError(f"{self.python} does not start ({failed.strerror})", "name an interpreter") from failed
+                raise StackError(f"{self.packages} does not start ({failed.strerror})", "name an interpreter") from failed
             try:
                 yield process, said
             finally:
@@ -176,6 +204,16 @@ def ran(process: Process, names: Sequence[str], job: Job) -> Iterator[Case]:
             yield Case(name, Outcome.FAILED, f"its process ended before it, with exit code {code}: {_last(said)}")
 
 
+def for_sm90(stores: Stores, python: Path | None = None) -> str:
+    """The library with SM120's kernels for SM90, compiled where there is such a GPU; else why there is none."""
+    if not any(gpu.capability == "9.0" for gpu in machine.here().gpus):
+        return "nothing is compiled for SM90 on a machine without it"
+    try:
+        return str(emulation.library(stores, python))
+    except StackError as cannot:
+        return str(cannot)
+
+
 def operators(stores: Stores) -> str:
     """The folder with vLLM's operators for CPUs, out of the published wheel of the pinned release; else why there are none."""
     pin = stores.stack.pins.get("vllm")
@@ -189,6 +227,31 @@ def operators(stores: Stores) -> str:
     if not fitting:
         return f"{_FAMILY} {pin.archive.version} has no wheel for {platform.machine()}"
     return str(_unpacked(stores, fitting[0]))
+
+
+def emulated(stores: Stores) -> str:
+    """The library with the carried FlashInfer's MXFP4 kernels, built for this machine's CPU in the cache; else why there is none."""
+    if all(pin.upstream != "flashinfer" for pin in stores.stack.pins):
+        return "the stack has no flashinfer"
+    kernels = carried_kernels(stores)
+    if not kernels:
+        return f"the carried flashinfer has no {building.HEADERS}"
+    try:
+        plan = building.plan(kernels)
+        place = stores.place.cache / "emulated" / plan.name
+        with places.lock(place):
+            stores.tell("building FlashInfer's kernels for this CPU")
+            return str(plan.build(place))
+    except building.CannotBuild as cannot:
+        return str(cannot)
+
+
+def carried_kernels(stores: Stores) -> dict[str, bytes]:
+    """The headers of FlashInfer's MXFP4 kernels in the carried tree, by name; none where it has none."""
+    objects = stores.objects("flashinfer")
+    entry = objects.entry(objects.tree_of(stores.tip("flashinfer")), building.HEADERS)
+    found = objects.entries(entry.id) if entry is not None else {}
+    return {name: objects.read(one.id) for name, one in found.items() if name.endswith(".cuh")}
 
 
 def _unpacked(stores: Stores, candidate: Candidate) -> Path:
@@ -257,7 +320,7 @@ def _asked(process: Process, verb: str) -> list[dict[str, Any]]:
         said_so = [verdicts.parse(line, answers.FROM) for line in _lines(running)]
         if running.wait() or not said_so:
             raise StackError(
-                f"the numerics do not run in {process.python}: {_last(said)}", "it needs numpy; see docs/validate.md"
+                f"the numerics do not run in {process.packages}: {_last(said)}", "it needs numpy; see docs/validate.md"
             )
         return said_so
 
@@ -280,9 +343,12 @@ def _last(said: IO[bytes]) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and all of its session."""
+    """End a process and all of its session; what runs in an image is in none of ours, and is ended by what started it."""
     if process.stdout is not None:
         process.stdout.close()
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -13,7 +13,8 @@ from stack.model.verdict import Gpu, Machine
 _QUERY = ("--query-gpu=name,compute_cap,memory.total,driver_version", "--format=csv,noheader,nounits")
 _WAIT = 30.0
 """Seconds that the driver's tool may take: a hung driver is as good as none."""
-_COUNTED = ("**/*.py", "**/requirements*.txt", "recipes/*.toml")
+_SOURCES = ("h", "hpp", "cpp", "cuh")
+_COUNTED = ("**/*.py", "**/requirements*.txt", "recipes/*.toml", *(f"numerics/**/*.{end}" for end in _SOURCES))
 
 
 def here() -> Machine:

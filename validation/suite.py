@@ -13,6 +13,7 @@ from types import MappingProxyType
 import stack
 from stack.model import digest
 from stack.model.errors import StackError
+from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Pinned, Verdict, Weights, load, write
 from stack.store import cache as places
@@ -40,11 +41,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is validated, beside the stack: by which recipe, with which weights, and versions of what runs it."""
+    """What is validated, beside the stack: by which recipe, with which weights, and versions of what runs it.
+
+    Inside an image: the digest of its manifest, and of the gates as they are now, by name.
+    """
 
     recipe: str | None = None
     weights: Weights | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    image: str | None = None
+    gates: Mapping[str, Sha256] = field(default_factory=lambda: MappingProxyType({}))
 
 
 Suite = Callable[[Job], Iterable[Case]]
@@ -60,6 +66,24 @@ class Asked:
     tell: Progress | None = None
 
 
+def begun(carried: Stack, subject: Subject) -> Verdict:
+    """A verdict of a stack on this machine as of now, before its first case: not whole."""
+    versions = {"stack": stack.__version__, "python": platform.python_version(), "validation": machine.code()}
+    return Verdict(
+        stack=digest.of(carried),
+        pins=MappingProxyType({pin.upstream: Pinned(pin.commit, pin.tag) for pin in carried.pins}),
+        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        machine=machine.here(),
+        versions=MappingProxyType(versions | dict(subject.versions)),
+        cases=(),
+        recipe=subject.recipe,
+        weights=subject.weights,
+        whole=False,
+        image=subject.image,
+        gates=subject.gates,
+    )
+
+
 def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict:
     """Run a suite; the verdict is written after each case, so that what is killed can be resumed.
 
@@ -67,7 +91,7 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
         StackError: no case matches, the suite hands a case back twice, or the verdict cannot be written.
 
     """
-    verdict = _begun(carried, subject)
+    verdict = begun(carried, subject)
     known = _known(verdict, asked.out) if asked.resume else {}
     cases = dict(known)
     _look_at(asked.out)
@@ -99,21 +123,6 @@ def _look_at(out: Path) -> None:
         raise StackError(f"no verdict can be written to {out} ({failed.strerror})", "name another file with --out") from failed
     if out.exists() and not out.is_file():
         raise StackError(f"{out} is no file, but something else", "name a file with --out")
-
-
-def _begun(carried: Stack, subject: Subject) -> Verdict:
-    versions = {"stack": stack.__version__, "python": platform.python_version(), "validation": machine.code()}
-    return Verdict(
-        stack=digest.of(carried),
-        pins=MappingProxyType({pin.upstream: Pinned(pin.commit, pin.tag) for pin in carried.pins}),
-        made=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        machine=machine.here(),
-        versions=MappingProxyType(versions | dict(subject.versions)),
-        cases=(),
-        recipe=subject.recipe,
-        weights=subject.weights,
-        whole=False,
-    )
 
 
 def _known(now: Verdict, out: Path) -> dict[str, Case]:

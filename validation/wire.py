@@ -6,12 +6,13 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 import urllib3
+from requests.auth import AuthBase
 
 LARGEST = 256 * 1024 * 1024
 """Bytes of the largest answer that is read."""
@@ -29,9 +30,20 @@ def is_here(address: str) -> bool:
     """Whether an address is of this machine, so that this machine's hardware is what a server there runs on."""
     host = urlsplit(address).hostname or ""
     try:
-        return ip_address(host).is_loopback
+        ip = ip_address(host)
     except ValueError:
         return host in ("localhost", socket.gethostname())
+    return ip.is_loopback or _own(ip)
+
+
+def _own(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether an interface of this machine has the address: no other can be listened at."""
+    try:
+        with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as one:
+            one.bind((str(ip), 0))
+    except OSError:
+        return False
+    return True
 
 
 def why(failed: Exception) -> str:
@@ -40,11 +52,14 @@ def why(failed: Exception) -> str:
 
 
 @contextmanager
-def asked(address: str, content: Mapping[str, Any] | None, seconds: float) -> "Iterator[requests.Response]":
+def asked(
+    address: str, content: Mapping[str, Any] | None, seconds: float, key: str | None = None
+) -> "Iterator[requests.Response]":
     """The answer to a GET, or to a POST of `content` as JSON: its head; its body is read by `pieces` or `whole`.
 
-    Each wait, for the connection and for what comes next, takes `seconds` at most. Nothing is asked where a server sends us on to:
-    what is said would be of another server.
+    `key`: of the API, where the server wants one; what ~/.netrc or the address has for it is not sent in its place. Each wait, for the
+    connection and for what comes next, takes `seconds` at most. Nothing is asked where a server sends us on to: what is said would be
+    of another server.
 
     Raises:
         one of BROKEN: no answer comes.
@@ -53,9 +68,21 @@ def asked(address: str, content: Mapping[str, Any] | None, seconds: float) -> "I
     with requests.Session() as session:
         # No proxy stands between two processes of one machine.
         session.trust_env = not is_here(address)
+        session.auth = _Bearer(key) if key else None
         method = "GET" if content is None else "POST"
         with session.request(method, address, json=content, timeout=seconds, stream=True, allow_redirects=False) as answer:
             yield answer
+
+
+class _Bearer(AuthBase):
+    """Shows a server a key. As a mere header it would be replaced by what ~/.netrc has for that server."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._key}"
+        return request
 
 
 def pieces(answer: requests.Response, seconds: float) -> Iterator[bytes]:

@@ -11,7 +11,21 @@ import pytest
 
 from stack.cli import cli
 
-HEAVY = ("rich", "requests", "pypi_simple", "git", "tomlkit", "pydantic", "hypothesis", "unidiff", "packaging", "urllib3")
+HEAVY = (
+    "rich",
+    "requests",
+    "pypi_simple",
+    "git",
+    "tomlkit",
+    "pydantic",
+    "hypothesis",
+    "unidiff",
+    "packaging",
+    "urllib3",
+    "github",
+    "yaml",
+    "matplotlib",
+)
 
 
 def verbs(command: click.Command, name: str = "stack") -> Iterator[tuple[str, click.Command]]:

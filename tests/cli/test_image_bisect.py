@@ -96,7 +96,7 @@ def test_revisions_of_the_stack(stack: Stack, world: World) -> None:
 @pytest.mark.parametrize(
     ("ends", "run", "said"),
     [
-        (("good", "nowhere"), "true", "nowhere is no folder of a stack, and no revision of"),
+        (("good", "nowhere"), "true", "nowhere is no folder of a stack, no image, and no revision of"),
         (("good", "--output=x"), "true", "No such option"),
         (("good", "good"), "true", "the bad stack is not bad: the command says good"),
         (("good", "good"), "false", "the good stack is not good: the command says bad"),

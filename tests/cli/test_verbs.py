@@ -97,7 +97,7 @@ def test_status(stack: Stack) -> None:
     assert keys(found["pins"][0]) == "upstream tag commit"
     assert keys(found["series"][0]) == "name title state pull needs patches"
     assert found["series"][0]["patches"][1] == {
-        "upstream": "alpha", "file": "alpha/core-switch.patch", "subject": "Core switch", "added": 2, "removed": 1,
+        "upstream": "alpha", "file": "alpha/core-switch.patch", "subject": "Core switch", "added": 2, "removed": 1, "pulls": [],
     }  # fmt: skip
 
 

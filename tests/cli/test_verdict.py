@@ -65,7 +65,7 @@ def test_require(stack: Stack, good: Path) -> None:
     assert (ran.code, ran.out) == (0, "gate cpu: passed\n")
     found = parsed(stack("verdict", "require", "--gate", "cpu", "--json", good))
     assert keys(found) == "gate passed problems cases"
-    assert keys(found["cases"][0]) == "names needs weights least passed"
+    assert keys(found["cases"][0]) == "names needs weights least passed missed"
     good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
     ran = stack("verdict", "require", "--gate", "cpu", good)
     assert ran.code == 1

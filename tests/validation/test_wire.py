@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
 from stack.model.errors import StackError
 from validation import endpoint, wire
-from validation.serve import talk
 from validation.serve.talk import Talk, Wrong
 
 from ..loopback import listening
@@ -25,6 +25,7 @@ def saying(says: Says) -> Iterator[str]:
 
         def do_GET(self) -> None:
             try:
+                self.rfile.read(int(self.headers.get("content-length", 0)))  # what is left unread breaks the connection
                 says(self)
             except OSError:  # whoever asked has gone
                 self.close_connection = True
@@ -72,10 +73,10 @@ ENDLESS: dict[str, tuple[Says, str]] = {
 def test_an_answer_without_an_end_has_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     says, said = ENDLESS[name]
     monkeypatch.setattr(wire, "LARGEST", 2**20)
-    for module, limit in ((endpoint, "LISTED"), (endpoint, "WAIT"), (talk, "LONGEST")):
+    for module, limit in ((endpoint, "LISTED"), (endpoint, "WAIT")):
         monkeypatch.setattr(module, limit, 1.0)
     with saying(says) as url:
-        asked = Talk(url, "tiny")
+        asked = Talk(url, "tiny", 1.0)
         for ask in (lambda: asked.get("/x"), lambda: asked.ask("/x"), lambda: asked.stream("/x")):
             with pytest.raises(Wrong, match=said if name != "nests" else "JSON|nested"):
                 ask()
@@ -113,6 +114,22 @@ def test_no_proxy_stands_before_this_machine(monkeypatch: pytest.MonkeyPatch) ->
 
     with saying(answers) as url:
         assert Talk(url, "tiny").get("/v1/models") == {"data": []}
+
+
+@pytest.mark.parametrize("user", ["", "else:who@"])
+def test_the_key_is_what_a_server_gets(user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login someone password other\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setattr(wire, "is_here", lambda _: False)  # nothing is asked of the environment for servers here
+    shown = []
+
+    def answers(handler: BaseHTTPRequestHandler) -> None:
+        shown.append(handler.headers.get_all("authorization"))
+        head(handler)
+
+    with saying(answers) as url, wire.asked(url.replace("//", f"//{user}"), None, 5, "key") as answer:
+        assert answer.status_code == 200
+    assert shown == [["Bearer key"]]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])

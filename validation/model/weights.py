@@ -87,6 +87,7 @@ def write(folder: Path, *, packed: bool) -> None:
     if not packed:
         weights = dequantised(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # an image's user is another one
 
 
 def made() -> Weights:

@@ -9,14 +9,17 @@ import statistics
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from stack.model.errors import StackError
-from validation.pack import client
+from validation.pack import client, profile
 from validation.pack.recipes import Recipe
 
 MODEL = "gpt-oss-120b"
 RUNS = 5
 _DECODED = 128
+_PROFILED, _MORE = 8, 32
+"""Tokens of the shorter answer beneath the profiler, and how many more the longer one has."""
 _REQUESTS, _AT_ONCE = 200, 12
 _TEXT = 199_998
 """How many tokens of the vocabulary are text."""
@@ -120,6 +123,25 @@ def decode(port: int, context: int) -> Speed:
 def prefill(port: int, length: int) -> Speed:
     """How fast a prompt of so many tokens is read, until its first token is there."""
     return Speed(tuple(_runs(port, length, 1, lambda answer: length / answer.times[0])))
+
+
+def profiled(port: int, folder: Path, context: int) -> Measured:
+    """What the GPU does for a token behind a context of so many tokens: two answers beneath the profiler."""
+    seen: list[bytes] = []
+    for tokens in (_PROFILED, _PROFILED + _MORE):
+        before = profile.traces(folder)
+        _called(port, "/start_profile")
+        client.complete(port, MODEL, _prompt(random.Random(context), context), tokens)  # noqa: S311
+        _called(port, "/stop_profile")
+        seen.append(profile.written(folder, before))
+    short, long = seen
+    return profile.token(short, long, _MORE).measured()
+
+
+def _called(port: int, path: str) -> None:
+    status, said = client.call(port, "POST", path)
+    if status != 200:
+        raise StackError(f"{path} answers {status}: {str(said)[:300]}", "see its log")
 
 
 def _runs(port: int, length: int, tokens: int, rate: Rate) -> list[float]:

@@ -20,7 +20,7 @@ PLUGIN = "stack_dummy_weights"
 _ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = validation.pack.weights:register\n"
 """How vLLM finds our weights: a plugin is found by the entry points of an installed package."""
 _LIBRARIES = (".data/purelib/", ".data/platlib/")
-_OURS = (".py", ".toml", ".txt")
+_OURS = (".py", ".toml", ".txt", ".cu", ".h", ".hpp", ".cpp", ".cuh")
 
 Files = dict[str, bytes]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from stack.carry.bases import Stores
 from stack.model import digest
 from stack.proof import prove
-from validation.pack import archive, contents, extras
+from validation import emulation
+from validation.pack import archive, contents, extras, numerics
 from validation.pack.archive import Packed
 from validation.pack.contents import Files
 from validation.pack.recipes import RECIPES
@@ -34,6 +35,7 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
     more = extras.wheels(target, stores.place.cache, stores.tell)
     files = contents.installed([*wheels, *more], target, lambda done, total: told("reading wheels", done, total))
     files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
+    files[numerics.EMULATED] = emulation.library(stores).read_bytes()
     files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
     about = {
         "schema": 1,

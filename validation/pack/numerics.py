@@ -10,7 +10,11 @@ from pathlib import Path
 
 from stack.model.verdict import Case, Outcome
 from validation import answers
+from validation.numerics.sm120_on_sm90 import LIBRARY
 from validation.pack.contents import SITE
+
+EMULATED = "sm120-on-sm90.so"
+"""The file of the archive with FlashInfer's kernels for SM120, compiled for SM90."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,10 @@ class Numerics:
     def _said(self, *arguments: str) -> Iterator[bytes]:
         path = os.pathsep.join(map(str, (self.root / SITE, self.root)))
         command = [sys.executable, "-m", "validation.numerics", *arguments]
+        variables = os.environ | {"PYTHONPATH": path, LIBRARY: str(self.root / EMULATED)}
         with (
             self._log.open("ab") as log,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=os.environ | {"PYTHONPATH": path}) as process,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=variables) as process,
         ):
             assert process.stdout is not None
             yield from process.stdout

@@ -8,12 +8,17 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: a patch that is left out, by its path."""
+    """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: a patch that is left out, by its path.
+
+    `ready`: seconds until it answers. `profiled`: what a token takes is looked at with the profiler.
+    """
 
     name: str
     arguments: tuple[str, ...]
     log: tuple[str, ...]
     without: str | None = None
+    ready: float = 300.0
+    profiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,11 @@ PADDING = "mxfp4-moe/vllm/round-marlin-experts-up-to-its-tiles-only.patch"
 
 _MARLIN = ("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN")
 _FOUR_BITS = ("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "marlin")
+_QKV_O = ("--quantization-config", '{"linear":"mxfp4"}', "--linear-backend", "marlin")
+_DECODE = (
+    *("--moe-backend", "flashinfer_decode", "--attention-backend", "TRITON_ATTN"),
+    *("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "flashinfer_gemv"),
+)
 _MARLIN_LOG = ("Using 'MARLIN' Mxfp4 MoE backend", "TRITON_ATTN backend", "Using MarlinMxFp4LinearKernel for MXFP4 GEMM")
 
 RECIPES = (
@@ -42,9 +52,26 @@ RECIPES = (
     # What SM121 has by default (Marlin's experts, Triton's attention), all dense layers in 4 bits, with and without padding.
     Recipe("marlin", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG),
     Recipe("marlin-padded", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG, without=PADDING),
+    # What upstream has for SM121: dense layers in BF16; then qkv and o in 4 bits; and the stack's kernels for few tokens, which FlashInfer
+    # compiles when they are first used.
+    Recipe("upstream", _MARLIN, _MARLIN_LOG[:2], without=PADDING, profiled=True),
+    Recipe("upstream-qkv-o", (*_MARLIN, *_QKV_O), _MARLIN_LOG, without=PADDING, profiled=True),
+    Recipe(
+        "decode",
+        _DECODE,
+        (
+            "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of all batches.",
+            "TRITON_ATTN backend",
+            "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
+        ),
+        ready=480.0,
+        profiled=True,
+    ),
 )
 COMPARISONS = (
     # What the series promises: decoding is faster without the padding. Prefill has fewer tiles to choose from then; it may not
     # lose more than a twentieth.
     Comparison("padding", "marlin", "marlin-padded", MappingProxyType({"decode": 1.0, "prefill": 0.95})),
+    # The kernels for few tokens; what they do in prefill, for which they are not meant, is measured and not held against them.
+    Comparison("decode-kernels", "decode", "upstream", MappingProxyType({"decode": 1.5})),
 )

@@ -23,8 +23,6 @@ from validation.pack.checks import MODEL
 from validation.pack.contents import SITE
 from validation.pack.recipes import FORMAT, Recipe
 
-READY = 300.0
-"""Seconds that a server may take until it answers: the first one compiles Marlin's experts from PTX."""
 _GENTLE = 20.0
 """Seconds to end by itself once it is told to."""
 CONFIG: dict[str, Any] = COMMON | {
@@ -43,6 +41,15 @@ _ARGUMENTS = {
     "--max-num-seqs": "32",
     "--max-cudagraph-capture-size": "64",  # twice what runs at once; the default for gpt-oss captures 83 sizes, in half a minute
     "--gpu-memory-utilization": "0.85",
+}
+_PROFILER = {
+    # Kernels only, and of the process that has the GPU only; asleep until it is told to look.
+    "profiler": "torch",
+    "torch_profiler_activities": ["CUDA"],
+    "ignore_frontend": True,
+    "torch_profiler_with_stack": False,
+    "torch_profiler_use_gzip": False,
+    "torch_profiler_dump_cuda_time_total": False,
 }
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -116,6 +123,8 @@ def serving(root: Path, recipe: Recipe, work: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(place), "--served-model-name", MODEL]
     command += ["--load-format", FORMAT, "--host", "127.0.0.1", "--port", str(port), "--no-enable-prefix-caching"]
     command += [*(part for pair in _ARGUMENTS.items() for part in pair), *recipe.arguments]
+    if recipe.profiled:
+        command += ["--profiler-config", json.dumps(_PROFILER | {"torch_profiler_dir": str(traces(work, recipe))})]
     begun = time.monotonic()
     with log.open("wb") as written:
         process = subprocess.Popen(
@@ -127,21 +136,26 @@ def serving(root: Path, recipe: Recipe, work: Path) -> Iterator[Server]:
             preexec_fn=_with_us,  # noqa: PLW1509 - no other thread runs yet
         )
     try:
-        _wait(process, port, log, begun)
+        _wait(process, port, log, begun, recipe.ready)
         yield Server(port, time.monotonic() - begun, log)
     finally:
         _end(process)
 
 
-def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float) -> None:
-    while time.monotonic() - begun < READY:
+def traces(work: Path, recipe: Recipe) -> Path:
+    """Where a recipe's server puts what its profiler sees."""
+    return work.absolute() / f"profile-{recipe.name}"
+
+
+def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float, ready: float) -> None:
+    while time.monotonic() - begun < ready:
         if process.poll() is not None:
             raise NotServing(f"the server ended with {process.returncode}: {_last(log)}", "see its log")
         with contextlib.suppress(OSError):
             if client.call(port, "GET", "/health")[0] == 200:
                 return
         time.sleep(0.5)
-    raise NotServing(f"the server does not answer after {READY:.0f} s: {_last(log)}", "see its log")
+    raise NotServing(f"the server does not answer after {ready:.0f} s: {_last(log)}", "see its log")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -4,13 +4,16 @@
 import argparse
 import importlib.metadata
 import json
+import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from stack.model import digest
 from stack.model import stack as stacks
@@ -18,8 +21,10 @@ from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Weights
 from validation import suite
+from validation.decoding import figures
 from validation.pack import checks, numerics, server
 from validation.pack.checks import Measured, Speed
+from validation.pack.contents import SITE
 from validation.pack.recipes import COMPARISONS, RECIPES, Comparison, Recipe
 from validation.pack.server import Server
 from validation.suite import Job
@@ -27,6 +32,7 @@ from validation.suite import Job
 _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
 _CONTEXTS = (512, 2048)
 _PROMPTS = (512, 2048, 8192)
+_KERNELS = "bench/kernels"
 _LONG = ("kernels/*/flashinfer-*",)
 """What FlashInfer compiles when it is first used, for minutes."""
 
@@ -95,6 +101,7 @@ def _shown(case: Case) -> str:
 
 def _all(run: Run) -> Iterator[Case]:
     yield from _numerics(run)
+    yield from _timed(run)
     patches = {ref.path for ref in run.carried.patches}
     for recipe in RECIPES:
         if recipe.without is None or recipe.without in patches:
@@ -116,6 +123,54 @@ def _numerics(run: Run) -> Iterator[Case]:
         for name in names
         if name not in patient
     )
+
+
+def _timed(run: Run) -> Iterator[Case]:
+    """The goals of the decode kernels, by one run of their benchmark."""
+    names = [f"{_KERNELS}/all", *(_goal(goal.name) for goal in figures.goals((), 1.0))]
+    todo = [name for name in names if run.job.wants(name)]
+    if not todo:
+        return
+    if run.late():
+        yield from (_not_run(run, name, "the time was up before they were timed") for name in todo)
+        return
+    answer = run.work / "decode-kernels.json"
+    answer.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "validation.decoding", "--quick", "--json", str(answer)]
+    path = os.pathsep.join(map(str, (run.root / SITE, run.root / "tools", run.root)))
+    left = None if run.until is None else run.until - time.monotonic()
+    try:
+        with (run.work / "decode-kernels.log").open("wb") as log:
+            environment = os.environ | {"PYTHONPATH": path}
+            ended = subprocess.call(command, stdout=log, stderr=subprocess.STDOUT, env=environment, timeout=left)
+    except subprocess.TimeoutExpired:
+        yield from (_not_run(run, name, f"the time was up while they were timed: see {log.name}") for name in todo)
+        return
+    if ended not in (0, 1) or not answer.exists():
+        yield Case(todo[0], Outcome.FAILED, f"it ended with {ended}: see {log.name}", (run.gpu,))
+        return
+    yield from (case for case in timed(json.loads(answer.read_text()), run.gpu) if case.name in todo)
+
+
+def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
+    """A case a goal of the benchmark of decode kernels, and one for what failed or came out wrong."""
+    failed = [f"{row['part']}, {row['kernel']}, M = {row['tokens']}: {row['why']}" for row in said["rows"] if row["failed"]]
+    about = {str(name): value for name, value in said["about"].items() if isinstance(value, float | str)}
+    yield Case(f"{_KERNELS}/all", Outcome.FAILED if failed else Outcome.PASSED, "; ".join(failed), (gpu,), about)
+    for goal in said["goals"]:
+        name = _goal(goal["name"])
+        if goal["met"] is None:
+            yield Case(name, Outcome.NOT_RUN, f"not measured: see {_KERNELS}/all and the log", (gpu,))
+            continue
+        found, least = float(goal["found"]), float(goal["least"])
+        why = "" if goal["met"] else f"{found:.3f}, and at least {least:.2f} is asked for"
+        outcome = Outcome.FAILED if why else Outcome.PASSED
+        yield Case(name, outcome, why, (gpu,), {"found": found}, least, MappingProxyType({"found": found - least}))
+
+
+def _goal(name: str) -> str:
+    """The case of a goal."""
+    return f"{_KERNELS}/{name.replace(', ', '/').replace(' = ', '=').replace(' ', '-')}"
 
 
 def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
@@ -160,6 +215,9 @@ def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
     for length in _PROMPTS:
         name = f"{bench}/prefill/{length}"
         cases[name] = lambda one, name=name, length=length: keep(name, lambda: checks.prefill(one.port, length))  # type: ignore[misc]
+    if recipe.profiled:
+        folder = server.traces(run.work, recipe)
+        cases[f"{bench}/profile/{_CONTEXTS[0]}"] = lambda one: checks.profiled(one.port, folder, _CONTEXTS[0])
     return cases
 
 
@@ -184,7 +242,7 @@ def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
     kinds = [("decode", context) for context in _CONTEXTS] + [("prefill", length) for length in _PROMPTS]
     for kind, size in kinds:
         name = f"bench/{comparison.name}/{kind}/{size}"
-        if not run.job.wants(name):
+        if kind not in comparison.least or not run.job.wants(name):
             continue
         speeds = [run.speeds.get(f"bench/{recipe}/{kind}/{size}") for recipe in (comparison.one, comparison.other)]
         yield ratio(name, run.gpu, speeds[0], speeds[1], comparison.least[kind])
@@ -197,7 +255,7 @@ def ratio(name: str, gpu: str, one: Speed | None, other: Speed | None, least: fl
     found = one.median / other.median
     measured = {"ratio": found, "tok/s": one.median, "tok/s of the other": other.median}
     measured["spread"] = max((max(speed.runs) - min(speed.runs)) / speed.median for speed in (one, other))
-    failed = "" if found >= least else f"{one.median:.1f} tok/s against {other.median:.1f} without: {found:.3f} times as fast"
+    failed = "" if found >= least else f"{one.median:.1f} tok/s against {other.median:.1f}: {found:.3f} times as fast"
     outcome = Outcome.FAILED if failed else Outcome.PASSED
     return Case(name, outcome, failed, (gpu,), measured, least, MappingProxyType({"ratio": found - least}))
 

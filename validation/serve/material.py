@@ -18,9 +18,9 @@ from stack.model.errors import StackError
 from stack.proof import environment
 from stack.store import cache as places
 from validation.model import said
+from validation.packages import OFFLINE, Installed
 from validation.serve import checks, prompts
 from validation.serve.numbers import ENDS
-from validation.serve.server import OFFLINE, Installed
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "validation/requirements.txt"

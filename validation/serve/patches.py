@@ -2,7 +2,6 @@
 """Which series are in a server, file by file, and a stack without one of them."""
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -13,7 +12,8 @@ from stack.carry.bases import Stores
 from stack.model import diff
 from stack.model.series import Series
 from stack.model.stack import Stack
-from validation.serve.server import Installed
+from validation import packages
+from validation.packages import Packages
 from validation.serve.talk import Wrong
 
 SERVED = "vllm"
@@ -53,25 +53,25 @@ def delivery(stores: Stores, series: Series) -> Delivery:
     return Delivery(MappingProxyType(carried), MappingProxyType(upstream))
 
 
-def check(installed: Installed, environment: Mapping[str, str], wanted: Delivery) -> None:
-    """Ask a server's environment for the hashes of its files.
+def check(served: Packages, wanted: Delivery) -> None:
+    """Ask the packages of a server for the hashes of their files.
 
     Raises:
         Wrong: a file is another, or not there.
 
     """
-    command = [str(installed.python), "-c", _HASH, SERVED]
-    asked = json.dumps(sorted(wanted.carried))
-    done = subprocess.run(
-        command, input=asked, capture_output=True, text=True, check=False, env=installed.environment(environment), cwd="/"
-    )
+    done = packages.run(served, _HASH, SERVED, given=json.dumps(sorted(wanted.carried)))
     if done.returncode:
         raise Wrong("the server's environment cannot be asked", answer=done.stderr[-600:])
-    found = json.loads(done.stdout)
+    try:
+        found = packages.answer(done)
+    except ValueError as odd:
+        raise Wrong("the server's environment says no hashes", answer=done.stdout[-600:]) from odd
     for path, expected in wanted.carried.items():
-        if found[path] != expected:
-            how = "as upstream has it" if found[path] == wanted.upstream[path] else "another"
-            raise Wrong(f"{path} is {how if found[path] else 'not there'}", answer=found[path], expected=expected)
+        there = found.get(path, "")
+        if there != expected:
+            how = "as upstream has it" if there == wanted.upstream[path] else "another"
+            raise Wrong(f"{path} is {how if there else 'not there'}", answer=there, expected=expected)
 
 
 def without(stack: Stack, name: str) -> Stack:

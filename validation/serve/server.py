@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A vLLM server of ours: started on a free port of the loopback interface, waited for, and always ended."""
 
-import os
 import re
 import socket
 import subprocess
@@ -11,49 +10,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-import requests
+from validation import wire
+from validation.packages import Packages, Process
+from validation.serve import keeper, reading
 
-from validation.serve import keeper
-
-OFFLINE = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 NAME = "validated"
 """What the model is called by its clients."""
-_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME")
-"""What a server takes over from our own environment: settings of vLLM that a user has must not decide."""
-_ERROR = re.compile(r"(?:^|ERROR .* )[A-Z]\w*Error: ")
-"""The line of a traceback that names the error."""
 _IDLE = re.compile(r"Route: /|HTTP/1.1\" 200 ")
 LAST = 15
 """Lines of a log that a failure shows."""
 
 
 class NotServing(Exception):
-    """The server did not start; the message says how it ended."""
+    """The server did not start; the message says how it ended and of what, in its first line, then the last lines of its log."""
 
-    @property
-    def cause(self) -> str:
+    def __init__(self, how: str, log: str) -> None:
+        self.log = log
+        """All that it has said."""
+        lines = log.splitlines() or ["it said nothing"]
+        first = reading.read(log).error
+        self.cause = first.text if first is not None else lines[-1]
         """The first error that it has told: what comes after it is mostly its consequences. Its last line where there is none."""
-        lines = str(self).splitlines()
-        return next((line for line in lines if _ERROR.search(line)), lines[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """Where a server's packages are: an interpreter, and folders before its own."""
-
-    python: Path
-    folders: tuple[Path, ...] = ()
-
-    def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a process there."""
-        kept = {name: value for name, value in os.environ.items() if name in _KEPT}
-        return kept | OFFLINE | {"PYTHONPATH": os.pathsep.join(map(str, self.folders))} | dict(extra)
+        super().__init__("\n".join((f"{how}: {self.cause}", *lines[-LAST:])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +54,7 @@ class Running:
 
 @contextmanager
 def serving(
-    installed: Installed,
+    packages: Packages,
     model: Path,
     arguments: Sequence[str],
     environment: Mapping[str, str],
@@ -85,7 +65,7 @@ def serving(
     """A server for as long as the block runs; it is gone afterwards, and also when this process is killed.
 
     Args:
-        installed: where vLLM is.
+        packages: what has vLLM in it.
         model: the folder of the checkpoint.
         arguments: of `vllm serve`, after the model.
         environment: variables for it, beside those that keep it offline.
@@ -99,57 +79,63 @@ def serving(
     """
     port = _free_port()
     said = work / "server.log"
-    # A patched build with the caches of another one loads what was compiled for that.
-    own = {"VLLM_CACHE_ROOT": str(work / "cache"), "HF_HOME": str(work / "hf"), "TMPDIR": str(work)}
-    vllm = ["-m", "vllm.entrypoints.cli.main", "serve", str(model), "--served-model-name", NAME]
-    command = [str(installed.python), *vllm, "--host", "127.0.0.1", "--port", str(port), *arguments]
-    with said.open("wb") as log:
-        kept = subprocess.Popen(
-            [sys.executable, keeper.__file__, *command],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=work,
-            env=installed.environment(own | dict(environment)),
-            start_new_session=True,  # Ctrl-C is for us: we end it
-        )
-    assert kept.stdin is not None
-    try:
+    asked = ["serve", str(model), "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), *arguments]
+    process = packages.server(asked, environment, work, [model])
+    with said.open("wb") as log, kept(process, log, work) as one:
         began = time.monotonic()
         read = lambda: said.read_text(encoding="utf-8", errors="replace")  # noqa: E731
         url = f"http://127.0.0.1:{port}"
-        _wait(kept, url, longest, tell, read)
+        _wait(one, url, longest, tell, read)
         yield Running(url, NAME, read, time.monotonic() - began)
+
+
+@contextmanager
+def kept(process: Process, output: IO[bytes] | int, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A process for as long as the block runs; it and all that it started are gone afterwards, also when this process is killed.
+
+    Args:
+        process: what to start.
+        output: where all that it says goes.
+        folder: where it runs.
+
+    """
+    one = subprocess.Popen(
+        [sys.executable, keeper.__file__, *process.command],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        env=dict(process.environment),
+        start_new_session=True,  # Ctrl-C is for us: we end it
+    )
+    assert one.stdin is not None
+    try:
+        yield one
     finally:
-        kept.stdin.close()
-        kept.wait()
+        one.stdin.close()
+        one.wait()
 
 
 def _wait(
-    kept: subprocess.Popen[bytes], url: str, longest: float, tell: Callable[[str], None], read: Callable[[], str]
+    process: subprocess.Popen[bytes], url: str, longest: float, tell: Callable[[str], None], read: Callable[[], str]
 ) -> None:
     began = time.monotonic()
-    while not _healthy(url):
+    while not healthy(url):
         waited = time.monotonic() - began
-        if kept.poll() is not None:
-            raise NotServing(f"the server ended with {kept.returncode} after {waited:.0f} s:\n{_telling(read())}")
+        if process.poll() is not None:
+            raise NotServing(f"the server ended with {process.returncode} after {waited:.0f} s", read())
         if waited > longest:
-            raise NotServing(f"the server is not ready after {longest:.0f} s:\n{_telling(read())}")
+            raise NotServing(f"the server is not ready after {longest:.0f} s", read())
         tell(f"starting the server, {waited:.0f} s")
         time.sleep(0.5)
 
 
-def _telling(log: str) -> str:
-    """The last lines of a log, with the first error before them: what follows it is mostly its consequences."""
-    lines = log.splitlines()
-    errors = [line for line in lines[:-LAST] if _ERROR.search(line)][:1]
-    return "\n".join((*errors, *lines[-LAST:]))
-
-
-def _healthy(url: str) -> bool:
+def healthy(url: str) -> bool:
+    """Whether the server there says that it is: its front end does so with a dead engine, too."""
     try:
-        return requests.get(f"{url}/health", timeout=5).status_code == 200
-    except requests.RequestException:
+        with wire.asked(f"{url}/health", None, 5) as answer:
+            return answer.status_code == 200
+    except wire.BROKEN:
         return False
 
 

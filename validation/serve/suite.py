@@ -20,13 +20,14 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import proving
 from stack.store import cache as places
-from validation import machine
-from validation.serve import checks, material, numbers, patches, recipes, server
+from validation import machine, packages
+from validation.packages import Packages
+from validation.serve import checks, material, numbers, patches, server
 from validation.serve.checks import Asked, Measured
 from validation.serve.material import Material
 from validation.serve.numbers import Judged
 from validation.serve.recipes import Recipe
-from validation.serve.server import Installed, NotServing, Running
+from validation.serve.server import NotServing, Running
 from validation.serve.talk import Talk, Wrong
 from validation.suite import Job
 
@@ -46,12 +47,14 @@ Wheel = Callable[[Stack], Path]
 class Plan:
     """What is asked for.
 
-    `url`: a server that runs already, in place of one of ours. `ablate`: leave out each series that acts here, and see what it did
+    `url`: a server that runs already, in place of one of ours. `inside`: what has the stack's packages (an image), in place of the
+    validation's own environment with a wheel of the stack; not with `ablate`. `ablate`: leave out each series that acts here, and see what it did
     missed. `prove`: run the proofs of all series.
     """
 
     recipes: tuple[Recipe, ...]
     url: str | None = None
+    inside: Packages | None = None
     ablate: bool = False
     prove: bool = True
 
@@ -82,6 +85,8 @@ def versions(stack: Stack, plan: Plan) -> dict[str, str]:
     archives = {pin.upstream: pin.archive for pin in stack.pins if pin.archive is not None}
     if plan.url is not None or patches.SERVED not in archives:
         return {}
+    if plan.inside is not None:
+        return packages.versions(plan.inside, "torch", patches.SERVED)
     return {"torch": material.torch(), patches.SERVED: archives[patches.SERVED].version}
 
 
@@ -91,7 +96,7 @@ class _Suite:
     def __init__(self, job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> None:
         self._job, self._stores, self._wheel, self._plan = job, stores, wheel, plan
         self._flags = frozenset(machine.here().flags)
-        self._packages: dict[str, Installed] = {}
+        self._packages: dict[str, Packages] = {}
 
     def recipe(self, recipe: Recipe) -> Iterator[Case]:
         """The cases of one recipe: a server is started if one of them is wanted."""
@@ -135,7 +140,7 @@ class _Suite:
 
     def _names(self, recipe: Recipe) -> list[str]:
         """The cases of a recipe: of a server that is not ours, neither its start nor its log is seen."""
-        if recipe.model == recipes.GIVEN:
+        if not recipe.is_ours:
             return list(checks.GENERAL)
         if self._plan.url is not None:
             return [*(name for name in checks.CHECKS if name != "backends"), *NUMBERS]
@@ -155,7 +160,7 @@ class _Suite:
     def _measured(self, name: str, asked: Asked) -> Measured | Judged:
         if name in NUMBERS:
             return _taken(functools.partial(NUMBERS[name], reference=self._reference), asked)
-        return _taken((checks.GENERAL if asked.recipe.model == recipes.GIVEN else checks.CHECKS)[name], asked)
+        return _taken((checks.GENERAL if not asked.recipe.is_ours else checks.CHECKS)[name], asked)
 
     def _case(self, name: str, recipe: Recipe, running: Running, run: Callable[[], Measured | Judged]) -> Case:
         began = time.monotonic()
@@ -195,7 +200,7 @@ class _Suite:
             return Case(name, Outcome.NOT_RUN, "a CPU's server does not load what its patches change", ("sm121",))
         began = time.monotonic()
         try:
-            patches.check(self._installed(self._stores.stack), {}, wanted)
+            patches.check(self._installed(self._stores.stack), wanted)
         except Wrong as wrong:
             return Case(name, Outcome.FAILED, str(wrong), (_HERE,), seconds=time.monotonic() - began)
         return Case(name, Outcome.PASSED, "", (_HERE,), {"files": float(len(wanted.carried))}, seconds=time.monotonic() - began)
@@ -283,7 +288,9 @@ class _Suite:
             with server.serving(installed, model, recipe.arguments, recipe.environment, Path(work), LONGEST, tell) as running:
                 yield running
 
-    def _installed(self, stack: Stack) -> Installed:
+    def _installed(self, stack: Stack) -> Packages:
+        if self._plan.inside is not None:
+            return self._plan.inside
         known = digest.of(stack)
         if known not in self._packages:
             self._packages[known] = self._material.installed(self._wheel(stack))
@@ -347,7 +354,7 @@ def _effect(series: str, name: str) -> str:
 
 
 def _needs(recipe: Recipe) -> tuple[str, ...]:
-    return () if recipe.model == recipes.GIVEN else (_HERE, *recipe.flags)
+    return () if not recipe.is_ours else (_HERE, *recipe.flags)
 
 
 def _not_run(name: str, why: str, recipe: Recipe) -> Case:

@@ -3,6 +3,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -35,11 +36,12 @@ class Wrong(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request with its answer: the JSON of a whole one, or of each event of a stream."""
+    """A request with its answer: the JSON of a whole one, or of each event of a stream and the second at which it came."""
 
     path: str
     body: Mapping[str, Any]
     events: Sequence[Json]
+    times: Sequence[float] = ()
 
     @property
     def answer(self) -> Json:
@@ -81,10 +83,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Where a server is, and what it calls its model."""
+    """Where a server is, and what it calls its model; seconds that an answer may take, and the key that it wants to see."""
 
     url: str
     model: str
+    longest: float = LONGEST
+    key: str | None = field(default=None, repr=False)
     _last: threading.local = field(default_factory=threading.local, compare=False, repr=False)
     """What was exchanged last, by each thread."""
 
@@ -97,8 +101,8 @@ class Talk:
         """
         self._last.exchange = None
         try:
-            with wire.asked(self.url + path, None, LONGEST) as answer:
-                data = wire.whole(answer, LONGEST)
+            with wire.asked(self.url + path, None, self.longest, self.key) as answer:
+                data = wire.whole(answer, self.longest)
                 if answer.status_code != 200:
                     raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=_text(data))
                 return wire.parsed(data)
@@ -118,7 +122,7 @@ class Talk:
         nothing = Exchange(path, asked, [])
         try:
             with self._posted(path, asked) as answer:
-                value = wire.parsed(wire.whole(answer, LONGEST))
+                value = wire.parsed(wire.whole(answer, self.longest))
         except wire.BROKEN as failed:
             raise nothing.wrong(f"no answer comes back: {wire.why(failed)}") from failed
         except ValueError as failed:
@@ -134,16 +138,19 @@ class Talk:
         """
         asked = {"model": self.model, "stream": True, **body}
         events: list[Json] = []
+        times: list[float] = []
         try:
             with self._posted(path, asked) as answer:
                 kind = answer.headers.get("content-type", "")
                 if not kind.startswith("text/event-stream"):
                     raise Exchange(path, asked, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
-                events.extend(_events(answer))
+                for event in _events(answer, self.longest):
+                    events.append(event)
+                    times.append(time.monotonic())
         except (*wire.BROKEN, ValueError) as failed:
             why = str(failed) if isinstance(failed, ValueError) else wire.why(failed)
             raise Exchange(path, asked, events).wrong(f"the stream breaks off: {why}") from failed
-        return self._exchanged(path, asked, events)
+        return self._exchanged(path, asked, events, times)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -160,24 +167,24 @@ class Talk:
             last: Exchange | None = getattr(self._last, "exchange", None)
             raise last.wrong(problem) if last is not None else Wrong(problem) from odd
 
-    def _exchanged(self, path: str, asked: Json, events: Sequence[Json]) -> Exchange:
-        exchange = Exchange(path, asked, events)
+    def _exchanged(self, path: str, asked: Json, events: Sequence[Json], times: Sequence[float] = ()) -> Exchange:
+        exchange = Exchange(path, asked, events, times)
         self._last.exchange = exchange
         return exchange
 
     @contextmanager
     def _posted(self, path: str, asked: Json) -> Iterator[requests.Response]:
-        with wire.asked(self.url + path, asked, LONGEST) as answer:
+        with wire.asked(self.url + path, asked, self.longest, self.key) as answer:
             if answer.status_code != 200:
-                said = _text(wire.whole(answer, LONGEST))
+                said = _text(wire.whole(answer, self.longest))
                 raise Exchange(path, asked, [{"error": said}]).wrong(f"it answers {answer.status_code}")
             yield answer
 
 
-def _events(answer: requests.Response) -> Iterator[Json]:
+def _events(answer: requests.Response, longest: float) -> Iterator[Json]:
     """The data of each event. A chat stream ends with [DONE]; one of responses with response.completed or its like."""
     ended = False
-    for line in wire.lines(answer, LONGEST):
+    for line in wire.lines(answer, longest):
         if not line.startswith(b"data:"):
             continue
         data = line.removeprefix(b"data:").strip()

@@ -2,15 +2,18 @@
 """Whether a file is the carried one is asked of the environment that a server runs in."""
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from stack.model.errors import StackError
+from validation import packages
+from validation.packages import Installed
 from validation.serve import patches
 from validation.serve.patches import Delivery
-from validation.serve.server import Installed
 from validation.serve.talk import Wrong
 
 CARRIED, UPSTREAM = b"answer = 42\n", b"answer = 41\n"
@@ -27,7 +30,7 @@ def installed(tmp_path: Path) -> Installed:
 
 
 def test_delivered(installed: Installed) -> None:
-    patches.check(installed, {}, WANTED)
+    patches.check(installed, WANTED)
 
 
 @pytest.mark.parametrize(
@@ -41,9 +44,18 @@ def test_not_delivered(installed: Installed, data: bytes | None, said: str) -> N
     else:
         file.write_bytes(data)
     with pytest.raises(Wrong, match=f"{FILE} {said}"):
-        patches.check(installed, {}, WANTED)
+        patches.check(installed, WANTED)
 
 
 def test_an_environment_without_the_package(installed: Installed) -> None:
     with pytest.raises(Wrong, match="cannot be asked"):
-        patches.check(replace(installed, folders=()), {}, WANTED)
+        patches.check(replace(installed, folders=()), WANTED)
+
+
+@pytest.mark.parametrize("said", ["", "[]", "{}", '{"vllm/answer.py": 1}', "[" * 5000, "hello"])
+def test_an_environment_that_says_what_it_likes(installed: Installed, said: str) -> None:
+    (installed.folders[0] / "sitecustomize.py").write_text(f"import os\nprint({said!r}, flush=True)\nos._exit(0)\n")
+    with pytest.raises(Wrong, match=r"says no hashes|is not there"):
+        patches.check(installed, WANTED)
+    with pytest.raises(StackError, match=r"prints .* where versions are asked") if said != "{}" else nullcontext():
+        assert packages.versions(installed, "vllm") == {}

@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 import requests
 
+from validation.packages import Installed
 from validation.serve import server
-from validation.serve.server import Installed, NotServing, Running
+from validation.serve.server import NotServing, Running
 
 # In place of vLLM's command line: a front end with an engine, a process of its own.
 FRONT_END = """
@@ -36,8 +38,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])
 OWNER = """
 import sys, time
 from pathlib import Path
+from validation import packages
 from validation.serve import server
-installed = server.Installed(Path(sys.executable), (Path(sys.argv[1]),))
+installed = packages.Installed(Path(sys.executable), (Path(sys.argv[1]),))
 with server.serving(installed, Path("model"), [], {"NOTE": sys.argv[2]}, Path(sys.argv[3]), 60):
     print("ready", flush=True)
     time.sleep(600)
@@ -59,7 +62,10 @@ def note(tmp_path: Path) -> Path:
 
 
 def gone(note: Path) -> bool:
-    pids = [int(pid) for pid in note.with_name("note.pids").read_text().split()]
+    return gone_pids([int(pid) for pid in note.with_name("note.pids").read_text().split()])
+
+
+def gone_pids(pids: Sequence[int]) -> bool:
     until = time.monotonic() + 30
     while time.monotonic() < until:
         if not any(_alive(pid) for pid in pids):
@@ -120,10 +126,13 @@ def test_it_is_gone_when_its_owner_is_killed(installed: Installed, note: Path, k
 def test_one_that_dies_says_why(installed: Installed, note: Path) -> None:
     with pytest.raises(NotServing) as failed, start(installed, note, "dies"):
         pass
-    assert "ended with 3" in str(failed.value)
+    first = str(failed.value).partition("\n")[0]
+    assert first.startswith("the server ended with 3 after ")
+    assert first.endswith(f" s: {failed.value.cause}")
     assert "Engine core initialization failed" in str(failed.value)
     assert failed.value.cause == "RuntimeError: Engine core initialization failed"
-    assert NotServing("it ended:\nand then some").cause == "and then some"
+    assert str(NotServing("it ended", "some\nand then some")) == "it ended: and then some\nsome\nand then some"
+    assert NotServing("it ended", "").cause == "it said nothing"
 
 
 def test_one_that_is_never_ready_is_given_up(installed: Installed, note: Path) -> None:

@@ -18,9 +18,9 @@ from stack.model.verdict import Case, Outcome
 from stack.proof import proving
 from stack.proof.proving import Result, State
 from validation.model import said
+from validation.packages import Installed
 from validation.serve import checks, material, recipes, suite
 from validation.serve.recipes import Bar, Recipe
-from validation.serve.server import Installed
 from validation.suite import Job
 
 from ...model.making import FILES, write

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack doctor` as a user runs it: on files, servers and this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stack.doctor.finding import Severity
+
+from ..doctor import servers
+from ..doctor.cases import LOGS
+from .conftest import SCRIPT, Ran
+
+ROOT = Path(__file__).parents[2]
+
+
+def doctor(*args: object, env: dict[str, str] | None = None) -> Ran:
+    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), "doctor", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | (env or {}))
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(name="served", scope="module")
+def _served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A script that is in order without a word from the pinned sources."""
+    file = tmp_path_factory.mktemp("doctor") / "ok.env"
+    file.write_text("MAX_JOBS=4\n")
+    return file
+
+
+def test_this_machine_is_looked_at_unless_something_else_is_named(served: Path) -> None:
+    assert doctor("--python", sys.executable).out.startswith("this machine\n")
+    assert "this machine" not in doctor("--script", served).out
+    both = doctor("--machine", "--python", sys.executable, "--script", served).out
+    assert "this machine" in both
+    assert str(served) in both
+
+
+def test_a_log_with_a_fault() -> None:
+    file = LOGS / "made-spark-compose.log"
+    found = doctor("--log", file, "--recipe", "gpt-oss-120b-spark")
+    assert (found.code, found.err) == (1, "")
+    assert (
+        f"  ✗ {file}:4: VLLM_MXFP4_BACKEND is set, and vLLM does not read it [unknown-variables]\n    fix: take it out; use "
+        in found.out
+    )
+    assert "MARLIN" not in found.out.replace("marlin", "")
+    last = found.out.splitlines()[-1]
+    assert last.startswith("1 wrong, ")
+    assert last.endswith(" fine")
+
+
+def test_all_is_shown_where_that_is_wanted() -> None:
+    found = doctor("--log", LOGS / "made-spark-compose.log", "--verbose")
+    assert "✓" in found.out
+    assert ":9: MoE: MARLIN for Mxfp4 [backends]" in found.out
+
+
+def test_nothing_wrong_is_no_error(served: Path) -> None:
+    found = doctor("--script", served)
+    assert (found.code, found.err) == (0, "")
+    assert "wrong" not in found.out
+
+
+def test_a_server(served: Path) -> None:
+    with servers.serving(servers.Manner(chat=servers.endless)) as url:
+        found = doctor("--url", f"{url}/v1", "--json")
+    assert found.code == 1
+    said = json.loads(found.out)
+    assert (said["healthy"], said["counts"]["wrong"]) == (False, sum(one["severity"] == "wrong" for one in said["findings"]))
+    assert {*said["counts"]} == {*map(str, Severity)}
+    (loop,) = (one for one in said["findings"] if one["check"] == "repetition")
+    assert {*loop} == {"check", "severity", "where", "line", "what", "fix"}
+    assert (loop["severity"], loop["where"], loop["line"]) == ("wrong", url, None)
+
+
+def test_the_key_is_shown_to_the_server_and_to_nobody_else() -> None:
+    with servers.serving(servers.Manner(), key="k3y") as url:
+        without, with_it = doctor("--url", url), doctor("--url", url, "-v", env={"VLLM_API_KEY": "k3y"})
+    assert "it wants a key" in without.out
+    assert "it serves openai/gpt-oss-120b" in with_it.out
+    assert "k3y" not in with_it.out + with_it.err
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--log", "/nowhere/x.log"], "/nowhere/x.log cannot be read"),
+        (["--script", "/nowhere/x.sh"], "/nowhere/x.sh cannot be read"),
+        (["--url", "nonsense"], "is no address of a server"),
+        (["--recipe", "nonsense"], "unknown recipe 'nonsense'"),
+        (["--python", "/nowhere/python"], "/nowhere/python cannot be run"),
+    ],
+)
+def test_wrong_usage_is_one_line(args: list[str], said: str) -> None:
+    assert said in doctor(*args).refused()
+
+
+def test_nothing_in_a_file_steers_the_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "x\x1b[31m.log"
+    file.write_text("█  version 0.32.0\nRuntimeError: CUDA out of memory\x1b[2J\x07\n")
+    found = doctor("--log", file)
+    assert found.code == 1
+    assert all(letter.isprintable() or letter == "\n" for letter in found.out)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers are asked over the wire; those that lie, hang or answer garbage give findings."""
+
+import time
+
+import pytest
+
+from stack.doctor import running
+from stack.doctor.finding import Finding, Severity
+from stack.doctor.loops import loop
+from validation.serve import recipes
+
+from . import servers
+from .servers import Case, Manner
+
+SPARK = recipes.load("gpt-oss-120b-spark")
+LIMIT = 97.0
+CASES = [
+    pytest.param(name, case, id=f"{name}-{place}") for name, found in servers.LOUD.items() for place, case in enumerate(found)
+]
+
+
+def ask(manner: Manner, longest: float = 3.0) -> list[Finding]:
+    with servers.serving(manner) as url:
+        return [*running.look(url, None, SPARK, LIMIT, key=None, longest=longest)]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_it_speaks(name: str, case: Case) -> None:
+    found = [one for one in ask(case.manner) if one.check == name]
+    fitting = [one for one in found if one.severity is case.severity and case.what in one.found.what]
+    assert fitting, [(one.severity, one.found.what) for one in found]
+    assert case.fix in fitting[0].found.fix
+    assert all(letter.isprintable() for letter in fitting[0].found.what)
+    assert len(fitting[0].found.what) < 1000
+    if case.severity is Severity.WRONG:
+        assert fitting[0].found.fix
+
+
+def test_it_is_quiet() -> None:
+    # 85 tokens a second at most, and 45 would do: a machine that is busy may be late with each.
+    found = ask(Manner(pause=1 / 85), longest=30)
+    assert {one.severity for one in found} == {Severity.FINE}, found
+    assert [one.check for one in found] == [one.name for one in running.CHECKS]
+
+
+def test_speed_stands_beside_expectation_and_limit() -> None:
+    (speed,) = (one.found.what for one in ask(Manner(pause=1 / 85), longest=30) if one.check == "speed")
+    assert "60 are expected (the fork's container" in speed
+    assert "the memory allows 97" in speed
+    assert 0 < float(speed.split()[0]) < 86
+
+
+def test_nothing_is_asked_of_a_server_that_does_not_answer() -> None:
+    began = time.monotonic()
+    found = ask(Manner(late=2), longest=1)
+    assert time.monotonic() - began < 60
+    assert [one.severity for one in found] == [Severity.WRONG, *[Severity.UNKNOWN] * 5]
+
+
+def test_a_server_that_hangs_is_asked_once() -> None:
+    def hang(body: servers.Json) -> servers.Json:
+        time.sleep(1.5)
+        return servers.answered(body)
+
+    found = ask(Manner(chat=hang), longest=1)
+    assert [one.severity.value for one in found[2:]] == ["wrong", *["could not tell"] * 3]
+
+
+def test_nobody_is_there() -> None:
+    found = [*running.look("http://127.0.0.1:9", None, None, None, key=None, longest=2)]
+    assert found[0].severity is Severity.WRONG
+    assert "nothing answers" in found[0].found.what
+
+
+@pytest.mark.parametrize(
+    ("text", "repeats"),
+    [
+        (servers.PROSE, None),
+        ("", None),
+        ("one two", None),
+        ("-" * 500, None),
+        ("| a | b |\n" + "|---|---|\n" + "| 1 | 2 |\n" * 3, None),
+        ("So: " + "I think that " * 30, "I think that"),
+        ("好的好的好的" * 20, "好的"),
+        (" ".join(f"the {number % 3} thing is" for number in range(200)), "the"),
+    ],
+)
+def test_loops(text: str, repeats: str | None) -> None:
+    found = loop(text)
+    assert (found is None) is (repeats is None)
+    assert found is None or (repeats or "") in found
+
+
+def test_long_texts_take_no_time() -> None:
+    began = time.monotonic()
+    assert loop(" ".join(str(number * number) for number in range(100_000))) is None
+    assert time.monotonic() - began < 60

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts as the community has them, and what this repository serves with, held against the pinned sources by `stack doctor`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.serving import command
+from validation.serve import recipes
+
+from ..cli.conftest import SCRIPT
+
+ROOT = Path(__file__).parents[2]
+COMMUNITY = """\
+#!/bin/bash
+# gpt-oss on a Spark
+rm -rf ~/.cache/flashinfer/*
+export VLLM_MXFP4_BACKEND=CUTLASS
+export VLLM_LOGING_LEVEL=DEBUG
+export FLASHINFER_CUDA_ARCH_LIST=12.1
+export VLLM_USE_FLASHINFER_SAMPLER=1
+UTIL=${UTIL:-0.95}
+IMAGE=vllm/vllm-openai:latest
+docker run --rm -it --privileged --gpus all -p 8000:8000 \\
+  -v ~/.cache/huggingface:/root/.cache/huggingface \\
+  -e MAX_JOBS=32 \\
+  --entrypoint bash $IMAGE -c "vllm serve openai/gpt-oss-120b \\
+    --enforce-eager \\
+    --mxfp4-backend CUTLASS --mxfp4-layers moe,qkv,o,lm_head \\
+    --max-modle-len 131072 \\
+    --reasoning-parser deepseek_r1 \\
+    --gpu-memory-utilization $UTIL"
+"""
+
+
+def doctor(*args: object) -> dict[str, Any]:
+    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), "doctor", "--json", *map(str, args)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if said["healthy"] else 1), done.stderr
+    return said
+
+
+def test_a_script_of_the_community(tmp_path: Path) -> None:
+    file = tmp_path / "serve.sh"
+    file.write_text(COMMUNITY)
+    found = doctor("--script", file, "--recipe", "gpt-oss-120b-spark")["findings"]
+    wrong = {(one["check"], one["line"]) for one in found if one["severity"] == "wrong"}
+    assert wrong == {
+        ("caches-deleted", 3),
+        ("variables", 4),
+        ("variables", 5),
+        ("privileged", 10),
+        ("exposed", 10),
+        ("jobs", 12),
+        ("eager", 14),
+        ("flags", 15),
+        ("flags", 16),
+        ("reasoning-parser", 17),
+        ("memory", 18),
+    }
+    assert ("architectures", "worth knowing", 6) in {(one["check"], one["severity"], one["line"]) for one in found}
+    fixes = {(one["check"], one["line"]): one["fix"] for one in found}
+    assert fixes["variables", 5] == "write VLLM_LOGGING_LEVEL, or take it out"
+    assert fixes["flags", 16] == "write --max-model-len, or take it out"
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.known() if recipes.load(name).hardware is not None])
+def test_what_a_recipe_stands_for_is_in_order(tmp_path: Path, name: str) -> None:
+    recipe = recipes.load(name)
+    said = command.command(recipe, dict.fromkeys(recipe.variables, "0"))
+    file = tmp_path / "serve.sh"
+    file.write_text(f"#!/bin/sh\n{said}\n")
+    found = doctor("--script", file, "--recipe", name)["findings"]
+    assert [one for one in found if one["severity"] != "fine"] == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [*sorted((ROOT / "docker").glob("*.yml")), ROOT / "docker/Dockerfile", ROOT / "docker/entrypoint.sh"],
+    ids=lambda file: file.name,
+)
+def test_what_images_are_made_and_started_with_is_in_order(file: Path) -> None:
+    found = doctor("--script", file, "--recipe", "gpt-oss-120b-spark")["findings"]
+    assert [one for one in found if one["severity"] == "wrong"] == []

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recipes and compose files name, against the pinned sources with the stack's patches, and its own parser of arguments."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stack.carry.bases import Place, Stores
+from stack.carry.drift import check_settings
+from stack.carry.drift.choices import check_values, declared
+from stack.carry.drift.tree import Files
+from stack.cli.validating.served import wheel
+from stack.model.ids import CommitId
+from stack.model.stack import load
+from stack.serving.checking import check, given
+from stack.serving.command import command
+from stack.store import cache
+from validation import gone, packages
+from validation.serve import material, recipes
+
+ROOT = Path(__file__).parents[2]
+WRONG = {
+    "--nnodez=2": "the nearest is --nnodes",
+    "--moe-backend=marlim": "the nearest is marlin",
+    "--attention-backend=FLASHINFR": "the nearest is FLASHINFER",
+    "--kv-cache-dtype=fp8_e4m4": "the nearest is fp8_e4m3",
+    "--tool-call-parser=openapi": "the nearest is openai",
+    "--reasoning-parser=openai_gpt": "the nearest is openai_gptoss",
+    '--quantization-config={"linear":"mxfp4","lmhead":"mxfp4"}': "no key lmhead: the nearest is lm_head",
+    "--mxfp4-backend=CUTLASS": "use --moe-backend=marlin or --moe-backend=flashinfer_cutlass_afp8",
+    "VLLM_HOST_IPS": "the nearest is VLLM_HOST_IP",
+    "FLASHINFER_CUDA_ARCHS_LIST": "the nearest is FLASHINFER_CUDA_ARCH_LIST",
+    "VLLM_NVFP4_GEMM_BACKEND": "gone since vLLM 0.24.0; use --linear-backend=",
+    "MAX_JOB": "no pinned source reads the environment variable MAX_JOB",
+    "NCCL_SOCKET_IFNAMES": "no pinned source reads",
+}
+"""Settings that nothing takes, and what is said of them."""
+
+
+@pytest.fixture(name="stores", scope="module")
+def _stores() -> Iterator[Stores]:
+    with Stores(load(ROOT), Place(cache.root())) as stores:
+        yield stores
+
+
+def unknown(stores: Stores, settings: list[str], commit: CommitId | None = None) -> list[str]:
+    """Those that a vLLM, ours at the pins unless given, does not know, the values of flags included."""
+    objects = stores.objects("vllm")
+    tree = objects.tree_of(commit or stores.tip("vllm"))
+    flags = [one for one in settings if one.startswith("-")]
+    values = check_values(objects, tree, given(flags))
+    settled = check_settings(objects, tree, {*settings} - {*flags}, flags)
+    return [one.name for one in (*settled, *values.values())]
+
+
+def names(one: gone.Gone) -> list[str]:
+    """The names that a pattern stands for."""
+    meant = {
+        "VLLM_USE_FLASHINFER_MOE_MXFP4_*": ["VLLM_USE_FLASHINFER_MOE_MXFP4_BF16"],
+        "VLLM_USE_FLASHINFER_MOE_FP*": [f"VLLM_USE_FLASHINFER_MOE_FP{bits}" for bits in (16, 4, 8)],
+    }
+    return meant.get(one.name, [one.name])
+
+
+def test_what_is_gone_is_gone_and_what_does_the_same_is_there(stores: Stores) -> None:
+    asked = [name for one in gone.known() for name in names(one)]
+    assert sorted(unknown(stores, asked)) == sorted(asked)
+    assert unknown(stores, [argument for one in gone.known() for argument in one.by]) == []
+
+
+def test_what_was_there_was_there_before(stores: Stores) -> None:
+    """vLLM 0.17.1, on which the early forks stood, declares what is said to be gone since a later release, and nothing else of it."""
+    asked = [(name, one.since is None) for one in gone.known() for name in names(one)]
+    found = unknown(stores, [name for name, _ in asked], stores.obtain("vllm", "v0.17.1").commit)
+    assert sorted(found) == sorted(name for name, never in asked if never)
+
+
+def test_the_recipes_name_nothing_that_is_not_there(stores: Stores) -> None:
+    assert check(stores, map(recipes.load, recipes.known())) == ()
+
+
+def test_what_is_not_there_is_named(stores: Stores) -> None:
+    good = recipes.load("gpt-oss-120b-2-sparks")
+    bad = [
+        replace(good, name=setting, arguments=(*good.arguments, setting))
+        if setting.startswith("-")
+        else replace(good, name=setting, environment={**good.environment, setting: "1"})
+        for setting in WRONG
+    ]
+    found = {one.recipe: one for one in check(stores, [good, *bad])}
+    assert found.keys() == WRONG.keys()
+    for name, one in found.items():
+        assert one.setting == name.partition("=")[0]
+        assert WRONG[name] in one.problem
+
+
+def test_what_the_series_add_is_not_there_without_them(stores: Stores) -> None:
+    """Two names of backends and a key: the check looks at the patched source, and would miss them in the release."""
+    added = ["--moe-backend=flashinfer_cutlass_afp8", '--quantization-config={"lm_head":"mxfp4"}']
+    assert unknown(stores, added) == []
+    assert unknown(stores, added, stores.base("vllm")) == ["--moe-backend", "--quantization-config"]
+
+
+PARSE = """
+import json, sys
+from vllm.entrypoints.cli.serve import ServeSubcommand
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+parser = FlexibleArgumentParser()
+serve = ServeSubcommand().subparser_init(parser.add_subparsers())
+choices = {flag: list(one.choices) for one in serve._actions if one.choices for flag in one.option_strings}
+taken = []
+for name, arguments in json.load(sys.stdin):
+    try:
+        parsed = parser.parse_args(arguments)
+        taken.append([name, parsed.revision, parsed.tensor_parallel_size, parsed.nnodes, parsed.node_rank, parsed.headless])
+    except SystemExit:
+        taken.append([name])
+print(json.dumps([taken, choices]))
+"""
+
+
+@pytest.mark.slow
+def test_the_patched_vllm_parses_every_command(stores: Stores, tmp_path: Path) -> None:
+    """What vLLM itself makes of the arguments, those of each node, and of two that are wrong."""
+    asked, expected = [], []
+    for recipe in map(recipes.load, recipes.known()):
+        published = recipe.hardware is not None
+        nodes = recipe.hardware.nodes if recipe.hardware is not None else 1
+        for rank in range(nodes):
+            variables = dict.fromkeys(recipe.variables, "10.0.0.1") | ({"NODE_RANK": str(rank)} if nodes > 1 else {})
+            made = command(recipe, variables, model_path=None if published else Path("/model"))
+            asked.append((recipe.name, made.arguments[1:]))
+            revision = made.arguments[made.arguments.index("--revision") + 1] if published else None
+            expected.append([recipe.name, revision, nodes, nodes, rank, rank > 0])
+    wrong = [("no flag", ("serve", "m", "--nnodez", "2")), ("no value", ("serve", "m", "--moe-backend", "marlim"))]
+    kept = material.prepare(cache.root(), lambda _: None)
+    done = packages.run(kept.installed(wheel(stores.stack, stores.place, tmp_path)), PARSE, given=json.dumps([*asked, *wrong]))
+    assert done.returncode == 0, done.stderr
+    taken, choices = json.loads(done.stdout.splitlines()[-1])
+    assert taken == [*expected, ["no flag"], ["no value"]]
+    # No value that the parser takes is one that the check would name: it may let more pass.
+    read = declared(Files(stores.objects("vllm"), stores.objects("vllm").tree_of(stores.tip("vllm"))))
+    both = {flag: read[flag].values for flag in choices if flag in read}
+    more = {flag: {*choices[flag]} - {None, *(values or ())} for flag, values in both.items()}
+    assert more == {flag: set() for flag in both}
+    for flag in ("--moe-backend", "--linear-backend", "--kv-cache-dtype"):
+        assert both[flag] == frozenset(choices[flag])

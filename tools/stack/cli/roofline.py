@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack roofline`: how fast a recipe can be at most, by what the memory has to deliver for a token."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from stack.serving.measured import Measured
+    from stack.serving.roofline import Point, Roofline
+    from validation.hardware import Profile
+
+
+@click.command("roofline")
+@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE...")
+@click.option("--hardware", metavar="NAME", help="Another machine than the recipe's own, such as spark or h200.")
+@click.option(
+    "--context", "contexts", multiple=True, type=int, metavar="N", help="Tokens of context. Default: 512, 2048, 8192."
+)
+@click.option("--batch", "batches", multiple=True, type=int, metavar="M", help="Requests that are decoded at once. Default: 1.")
+@click.option("--config", type=click.Path(path_type=Path), help="The config.json of another gpt-oss than the recipe's.")
+@click.option(
+    "--bandwidth", type=float, metavar="GB/s", help="The memory's, in 10^9 bytes a second, in place of the data sheet's."
+)
+@click.option(
+    "--steps", is_flag=True, help="Also the way there: the release at the pin, then one format or padding after the other."
+)
+@click.option(
+    "--png",
+    "plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw it, too; an SVG where FILE ends in .svg. Needs matplotlib (the extra `plot`).",
+)
+@json_option
+def command(
+    recipes: tuple[str, ...],
+    hardware: str | None,
+    contexts: tuple[int, ...],
+    batches: tuple[int, ...],
+    config: Path | None,
+    bandwidth: float | None,
+    steps: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Say how many tokens a second the memory allows with RECIPEs, component by component, and what was measured.
+
+    Every byte that a token needs is read once, at the full bandwidth: computing, launches and the network between nodes are taken
+    to cost nothing, so a server can only be slower. With several requests at once, each token's experts are taken to be random.
+    What was measured had the formats of its source, which may be others.
+    """
+    from stack.serving import roofline  # noqa: PLC0415
+    from validation.serve import recipes as known  # noqa: PLC0415
+
+    found = [
+        roofline.of(
+            recipe,
+            roofline.machine(recipe, hardware, bandwidth),
+            contexts=contexts or roofline.CONTEXTS,
+            batches=batches or (1,),
+            config=config,
+        )
+        for recipe in map(known.load, dict.fromkeys(recipes))
+    ]
+    if plot is not None:
+        from stack.serving import plot as drawing  # noqa: PLC0415
+
+        drawing.draw(found, plot, steps=steps)
+    if as_json:
+        print_json({"rooflines": [_json(one, steps=steps) for one in found]})
+        return
+    for one in found:
+        _print_components(one)
+    _print_limits(found)
+    for one in found if steps else ():
+        _print_steps(one)
+
+
+def _print_components(one: "Roofline") -> None:
+    """A table for each number of requests: weights are the same at any context, the cache is not."""
+    for batch in dict.fromkeys(point.batch for point in one.points):
+        points = [point for point in one.points if point.batch == batch]
+        together = "" if batch == 1 else f", {batch} requests at once"
+        click.echo(f"{one.recipe.name}: {one.model} on {_where(one.machine, one.layout.nodes)}{together}")
+        *weights, _ = points[0].components
+        rows = [
+            (part.name, part.form, *_cost(part.size, points[0]), *(f"{part.size / point.size:.1%}" for point in points))
+            for part in weights
+        ]
+        for place, point in enumerate(points):
+            cache = point.components[-1]
+            shares = ["" for _ in points]
+            shares[place] = f"{cache.size / point.size:.1%}"
+            rows.append((f"{cache.name}, {point.context}", cache.form, *_cost(cache.size, point), *shares))
+        print_table(("component", "format", "GB", "ms", *(f"of {point.context}" for point in points)), rows)
+        click.echo()
+
+
+def _where(machine: "Profile", nodes: int) -> str:
+    bandwidth = f"{machine.bandwidth:g} GB/s ({machine.source})"
+    if nodes == 1:
+        return f"{machine.title}, {bandwidth}"
+    return f"{nodes} x {machine.title}, each {bandwidth}; bytes are one's, the network costs nothing"
+
+
+def _print_limits(found: "Sequence[Roofline]") -> None:
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        for place, point in enumerate(one.points):
+            start = (one.recipe.name, str(point.context), str(point.batch), *_cost(point.size, point), f"{point.limit:.1f}")
+            said = [
+                (f"{each.decode:.1f}", f"{each.decode / point.limit:.0%}", _source(each))
+                for each in point.measured
+                if each.context is not None or place == 0
+            ]
+            rows.append((*start, *(said[0] if said else ("", "", ""))))
+            rows += [("",) * len(start) + more for more in said[1:]]
+    print_table(
+        (
+            "recipe",
+            "context",
+            "requests",
+            "GB",
+            "ms",
+            "tok/s at most",
+            "measured",
+            "of that",
+            "by whom, with formats of their own unless it says these",
+        ),
+        rows,
+    )
+
+
+def _print_steps(one: "Roofline") -> None:
+    batch = one.steps[0].points[0].batch
+    together = "" if batch == 1 else f", {batch} requests at once"
+    click.echo(f"\n{one.recipe.name}, one change at a time{together}: tokens a second at most")
+    rows = [
+        (
+            f"{'' if place == 0 else '+ '}{step.title}",
+            *_cost(step.points[0].weights, step.points[0]),
+            f"{batch * step.points[0].bandwidth / step.points[0].weights:.1f}",
+            *(f"{point.limit:.1f}" for point in step.points),
+        )
+        for place, step in enumerate(one.steps)
+    ]
+    print_table(("", "GB of weights", "ms", "weights only", *(f"at {point.context}" for point in one.steps[0].points)), rows)
+
+
+def _cost(size: float, point: "Point") -> tuple[str, str]:
+    return f"{size / 1e9:.3f}", f"{size / point.bandwidth * 1e3:.2f}"
+
+
+def _source(one: "Measured") -> str:
+    stated = "" if one.context is not None else " (context not stated)"
+    return f"{one.source}{stated}{', these formats' if one.alike else ''}"
+
+
+def _json(one: "Roofline", *, steps: bool) -> dict[str, object]:
+    return {
+        "recipe": one.recipe.name,
+        "model": one.model,
+        "hardware": one.machine.name,
+        "bandwidth": one.machine.bandwidth * 1e9,
+        "nodes": one.layout.nodes,
+        "moe": one.layout.moe,
+        "points": [_point_json(point) for point in one.points],
+        "steps": [
+            {"title": step.title, "weights": step.points[0].weights, "points": [_point_json(point) for point in step.points]}
+            for step in one.steps
+        ]
+        if steps
+        else None,
+    }
+
+
+def _point_json(point: "Point") -> dict[str, object]:
+    return {
+        "context": point.context,
+        "batch": point.batch,
+        "bytes": point.size,
+        "seconds": point.seconds,
+        "limit": point.limit,
+        "components": [
+            {"name": part.name, "format": part.form, "bytes": part.size, "seconds": part.size / point.bandwidth}
+            for part in point.components
+        ],
+        "measured": [
+            {
+                "context": each.context,
+                "decode": each.decode,
+                "share": each.decode / point.limit,
+                "source": each.source,
+                "alike": each.alike,
+            }
+            for each in point.measured
+        ],
+    }

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack serve`: a recipe's server, and what really runs in it."""
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from stack.cli.common import interpreter, json_option, one_line, print_json, progress
+from stack.model.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.serving.start import Start, Tell, Up
+    from validation.packages import Process
+    from validation.serve.reading import Mismatch
+    from validation.serve.server import NotServing
+
+
+@click.command("serve")
+@click.argument("recipe")
+@click.argument("extra", nargs=-1, type=click.UNPROCESSED, metavar="[-- FLAGS...]")
+@click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of the checkpoint. Default: the published one, which the server downloads; a tiny recipe has its own.",
+)
+@click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the recipe; repeatable.")
+@click.option(
+    "--image",
+    metavar="REF|oci:DIR",
+    help="Serve in a container of this image, which reads --model and gets this machine's GPUs.",
+)
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path),
+    callback=interpreter,
+    help="An interpreter that has vLLM. Default: the vllm on PATH; of a tiny recipe this stack's own wheel.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond this machine only with VLLM_API_KEY set."
+)
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="The port there.")
+@click.option("--allow-fallback", is_flag=True, help="Serve with other backends than the recipe expects, and on other GPUs.")
+@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log there, not to stderr.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds to wait for the first answer."
+)
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    recipe: str,
+    extra: tuple[str, ...],
+    dry_run: bool,
+    model: Path | None,
+    variables: tuple[str, ...],
+    image: str | None,
+    python: Path | None,
+    host: str,
+    port: int,
+    allow_fallback: bool,
+    log: Path | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Serve a model as RECIPE says, and say which kernels really run.
+
+    It waits until the server has answered once, reads in its log which backends it has chosen, and says so in one line. Where they
+    are not what the recipe expects, the server is ended, and what its log says about why is shown: exit code 1, unless
+    --allow-fallback. Then it stays as long as the server does; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
+
+    \b
+    stack serve gpt-oss-120b-spark --dry-run                    what would run, to be copied
+    stack serve gpt-oss-120b-spark --model models/gpt-oss-120b
+    stack serve cpu-mxfp4                                       a tiny model and this stack's own wheel: 5 GB of memory
+    """
+    from stack.cli import starting  # noqa: PLC0415
+    from stack.serving import demands  # noqa: PLC0415
+    from stack.serving.command import HEAD, pairs  # noqa: PLC0415
+    from stack.serving.command import command as of  # noqa: PLC0415
+    from stack.serving.start import Start  # noqa: PLC0415
+    from validation import machine  # noqa: PLC0415
+    from validation.serve import recipes  # noqa: PLC0415
+
+    if image is not None and python is not None:
+        raise click.UsageError("--image has its own packages: leave --python out")
+    chosen, values = recipes.load(recipe), pairs(variables)
+    headless = "--headless" in extra or values.get(recipes.RANK, HEAD) != HEAD
+    demands.demand_flags(extra)
+    if model is not None:
+        demands.demand_model(model)
+    if not dry_run:
+        demands.demand_machine(chosen, machine.here(), fallback=allow_fallback)
+    if not dry_run and not headless:
+        demands.demand_key(host, os.environ, contained=image is not None)
+        demands.demand_port(host, port)
+    asked = starting.Asked(
+        chosen,
+        lambda folder: of(chosen, values, host=host, port=port, model_path=folder, extra=extra),
+        model=model,
+        image=image,
+        python=python,
+        dry=dry_run,
+    )
+    with contextlib.ExitStack() as held, contextlib.ExitStack() as shown:
+        tell = shown.enter_context(progress()) or (lambda _step, _done, _total: None)
+        made = held.enter_context(starting.made(context.obj, asked, tell))
+        if dry_run:
+            shown.close()
+            _print_dry(made.process, made.before, as_json=as_json)
+            return
+        url = None if headless else demands.address(host, port)
+        start = Start(chosen, made.process, made.folder, url, os.environ.get(demands.KEY), timeout)
+        out = held.enter_context(_out(log))
+        context.exit(_serve(start, out, tell, shown, fallback=allow_fallback, as_json=as_json))
+
+
+def _serve(start: "Start", out: "_Out", tell: "Tell", shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
+    """Serve until the server ends, or is to end; the exit code. `shown`: the progress on the terminal."""
+    from stack.serving.start import started  # noqa: PLC0415
+    from validation.serve.server import NotServing  # noqa: PLC0415
+
+    with _ended_politely(), contextlib.ExitStack() as held:
+        try:
+            up = held.enter_context(started(start, out.take, tell))
+        except NotServing as failed:
+            shown.close()
+            return _say_failed(failed, out, as_json=as_json)
+        shown.close()
+        if up.mismatches and not fallback:
+            held.close()  # what is said stands at the end, behind the log
+            _say_mismatches(up.mismatches)
+            _say(up, as_json=as_json, serves=False)
+            return 1
+        try:
+            _say_mismatches(up.mismatches)
+            _say(up, as_json=as_json, serves=True)
+            out.follow()
+            code = up.wait()
+        except KeyboardInterrupt:
+            held.close()
+            click.echo("the server has ended, as it was told to", err=True)
+            return 0
+        click.echo(f"stack: the server ended by itself, with {code}", err=True)
+        return 1
+
+
+class _Out:
+    """Where the log goes: into a file; else to stderr, from the start in a pipe, and on a terminal behind the progress."""
+
+    def __init__(self, file: BinaryIO | None) -> None:
+        self._file = file
+        self._follows = not sys.stderr.isatty()
+
+    @property
+    def shown(self) -> bool:
+        """Whether the user has seen the log so far, or has it in a file."""
+        return self._follows or self._file is not None
+
+    def follow(self) -> None:
+        """Show from now on what is said."""
+        self._follows = True
+
+    def take(self, piece: bytes) -> None:
+        """What a server says."""
+        if self._file is not None:
+            try:
+                self._file.write(piece)
+                return
+            except OSError as failed:
+                self._file, self._follows = None, True
+                click.echo(f"stack: the log cannot be written any more ({failed.strerror}): it goes on here", err=True)
+        if self._follows:
+            sys.stderr.write(piece.decode("utf-8", "replace"))
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _out(file: Path | None) -> Iterator[_Out]:
+    if file is None:
+        yield _Out(None)
+        return
+    try:
+        opened = file.open("wb", buffering=0)
+    except OSError as failed:
+        raise StackError(f"{file} cannot be written ({failed.strerror})", "name another file with --log") from failed
+    with opened:
+        yield _Out(opened)
+
+
+@contextlib.contextmanager
+def _ended_politely() -> Iterator[None]:
+    """SIGTERM, by which supervisors end what they run, does what Ctrl-C does: the server is gone before this process is."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # A shell's background has taken SIGINT away; Python leaves it so.
+    before = {kind: signal.signal(kind, end) for kind in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def _say(up: "Up", *, as_json: bool, serves: bool) -> None:
+    from stack.serving import summary  # noqa: PLC0415
+
+    if as_json:
+        told = summary.as_json(up.reading, up.mismatches)
+        print_json({"serves": serves, "url": up.url, "model": up.model, "seconds": round(up.seconds, 1), "error": None, **told})
+    elif serves:
+        click.echo(summary.line(up))
+    sys.stdout.flush()
+
+
+def _say_mismatches(found: "Sequence[Mismatch]") -> None:
+    from stack.serving import summary  # noqa: PLC0415
+
+    for one in found:
+        click.echo(f"stack: {one_line(summary.mismatch(one))}", err=True)
+
+
+def _say_failed(failed: "NotServing", out: _Out, *, as_json: bool) -> int:
+    from stack.serving import summary  # noqa: PLC0415
+    from validation.serve import reading  # noqa: PLC0415
+
+    told = reading.read(failed.log)
+    first, *last = str(failed).splitlines()
+    if not out.shown:
+        for line in last:
+            click.echo(line, err=True)
+    click.echo(f"stack: {one_line(first)}", err=True)
+    for one in told.refused:
+        click.echo(f"stack: {one.part} {one.name} was refused: {one_line(one.why)}", err=True)
+    if as_json:
+        nothing = {"serves": False, "url": None, "model": None, "seconds": None, "error": first}
+        print_json({**nothing, **summary.as_json(told, ())})
+    return 1
+
+
+def _print_dry(process: "Process", before: "Sequence[Sequence[str]]", *, as_json: bool) -> None:
+    from stack.serving import summary  # noqa: PLC0415
+
+    line = summary.shell(process, os.environ)
+    if as_json:
+        words = {"before": [list(one) for one in before], "command": list(process.command)}
+        print_json({**words, "environment": summary.own(process, os.environ), "line": line})
+        return
+    for one in (*map(shlex.join, before), line):
+        click.echo(one)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the server of `stack serve` comes from: the user's own vLLM, this stack's wheel, or an image; serving knows no wheels."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stack.cli.common import Options
+from stack.model.errors import StackError
+
+_GPUS = "nvidia.com/gpu=all"
+"""All GPUs of a machine, by the name that the container device interface gives them."""
+_PURPOSE = "serve"
+
+if TYPE_CHECKING:
+    from stack.serving.command import Command
+    from stack.serving.start import Tell
+    from validation.packages import Process
+    from validation.serve.material import Material
+    from validation.serve.recipes import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to start: a recipe, the command for a folder with the model (None: the published one), and what the options name."""
+
+    recipe: "Recipe"
+    command: "Callable[[Path | None], Command]"
+    model: Path | None
+    image: str | None
+    python: Path | None
+    dry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What starts the server, the folder that it runs in, and the commands that come before it (done already unless it is dry)."""
+
+    process: "Process"
+    folder: Path
+    before: tuple[tuple[str, ...], ...] = ()
+
+
+@contextlib.contextmanager
+def made(options: Options, asked: Asked, tell: "Tell") -> "Iterator[Made]":
+    """What starts the server, for as long as it is needed.
+
+    Raises:
+        StackError: vLLM or the model cannot be had.
+
+    """
+    from validation.packages import Interpreter, Process  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
+        work, here = Path(folder), Path.cwd()
+        kitchen = _Kitchen(options, asked, work, tell)
+        if asked.image is not None:
+            with kitchen.in_image(asked.image) as found:
+                yield found
+        elif asked.python is not None:
+            command = asked.command(kitchen.model())
+            yield Made(Interpreter(asked.python).server(command.arguments[1:], command.environment, work), here)
+        elif asked.recipe.is_ours:
+            yield Made(kitchen.own(), work, (("mkdir", "-p", str(work)),))
+        else:
+            command = asked.command(kitchen.model())
+            program = "vllm" if asked.dry else _program()
+            yield Made(Process((program, *command.arguments[1:]), {**os.environ, **command.environment}), here)
+
+
+def _program() -> str:
+    found = shutil.which("vllm")
+    if found is None:
+        raise StackError("no vllm is on PATH", "name an interpreter that has it with --python, or an image with --image")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Kitchen:
+    """What is made of the stack at hand."""
+
+    options: Options
+    asked: Asked
+    work: Path
+    tell: "Tell"
+
+    def model(self) -> Path | None:
+        """The folder of the model; None for a published one."""
+        if self.asked.model is not None:
+            return self.asked.model.absolute()
+        return self._material().model(self.asked.recipe.model) if self.asked.recipe.is_ours else None
+
+    def own(self) -> "Process":
+        """A server with this stack's wheel and the validation's environment."""
+        from stack.carry.bases import Place  # noqa: PLC0415
+        from stack.cli.validating import served  # noqa: PLC0415
+        from stack.serving.demands import KEY  # noqa: PLC0415
+        from stack.store import cache  # noqa: PLC0415
+
+        self._say("building the stack's wheel")
+        wheel = served.wheel(self.options.load(), Place(cache.root(self.options.cache)), self.work)
+        model = self.model()
+        assert model is not None
+        command = self.asked.command(model)
+        key = {KEY: os.environ[KEY]} if os.environ.get(KEY) else {}
+        return self._material().installed(wheel).server(command.arguments[1:], {**command.environment, **key}, self.work)
+
+    @contextlib.contextmanager
+    def in_image(self, named: str) -> "Iterator[Made]":
+        """A server in a container of an image, which has no other network than this machine's own."""
+        from stack.images import engine as engines  # noqa: PLC0415
+        from stack.images import image, inside, pulling, reference  # noqa: PLC0415
+        from stack.store import cache  # noqa: PLC0415
+        from validation import machine  # noqa: PLC0415
+        from validation.packages import Process  # noqa: PLC0415
+
+        model = self.model()
+        if model is None:
+            raise StackError("an image is served without network", "name the folder of the checkpoint with --model")
+        where = reference.parse(named)
+        if not where.layout and self.asked.dry:
+            raise StackError(f"{where.shown} is not here yet", "name an image that is, as oci:DIR, or leave --dry-run out")
+        if not where.layout:
+            self._say(f"fetching {where.shown}")
+            where = pulling.pull(where, self.work / "image")
+        found = image.read(where)
+        if len(found.platforms) != 1:
+            raise StackError(f"{where.shown} is of {len(found.platforms)} platforms", "name the image of one")
+        (platform,) = found.platforms
+        engine, place = engines.found(), cache.root(self.options.cache)
+        devices = (_GPUS,) if machine.here().gpus else ()
+        command = self.asked.command(model)
+        arguments, variables = command.arguments[1:], command.environment
+        if self.asked.dry:
+            planned = inside.planned(engine, platform, place, devices, _PURPOSE)
+            before = (
+                engine.loading(str(where), planned.container.image, platform.name),
+                engine.creating(planned.container),
+            )
+            yield Made(Process(planned.serving(arguments, variables, [model]), dict(os.environ)), self.work, before)
+            return
+        with inside.entered(engine, where, platform, place, devices, self._say, _PURPOSE) as container:
+            yield Made(container.server(arguments, variables, self.work, [model]), self.work)
+
+    def _material(self) -> "Material":
+        from stack.store import cache  # noqa: PLC0415
+        from validation.serve import material  # noqa: PLC0415
+
+        return material.prepare(cache.root(self.options.cache), self._say)
+
+    def _say(self, step: str) -> None:
+        self.tell(step, 0, None)

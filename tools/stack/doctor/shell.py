@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of shell commands, each with its line: enough of a shell's grammar for scripts that start servers.
+
+Nothing is run. Words are taken apart as a shell does (quotes, escapes, continued lines, comments), variables are filled in where the
+script itself sets them to something plain.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_PIECE = re.compile(
+    r"(?P<blank>[ \t\r]+|\\\r?\n)"
+    r"|(?P<comment>\#[^\n]*)"
+    r"|(?P<end>\n|;;?|&&|\|\|?|&(?!>)|[(){}](?=[\s;]|$)|\)|(?<==)\()"
+    r"|(?P<redirect>[0-9]*(?:<<<|<<-?|[<>]{1,2}&?|&>>?))"
+    r"|(?P<word>(?:\\[\s\S]|'[^']*'|\"(?:\\[\s\S]|[^\"\\])*\"|\$\((?:[^()\n]|\([^()\n]{0,400}\)){0,400}\)|\$\{[^}\n]{0,400}\}|[^\s\\'\"|&;()<>])+)"
+    r"|(?P<odd>[\s\S])"
+)
+_PART = re.compile(r"\\\r?\n|\\([\s\S])|'([^']*)'|\"((?:\\[\s\S]|[^\"\\])*)\"|([^\\'\"]+)|([\s\S])")
+_VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
+_BEFORE = frozenset({"export", "local", "readonly", "declare", "env", "sudo"})
+_KNOWN = 1024
+"""Characters of a value that is filled in: A=$A$A doubles."""
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=([\s\S]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word without its quotes, and its line, counted from 1."""
+
+    text: str
+    line: int
+
+
+Command = tuple[Word, ...]
+
+
+def commands(text: str, first: int = 1) -> Iterator[Command]:
+    """The simple commands of a script, from its line `first` on; of `NAME=(words)` the first word is `NAME=(`.
+
+    Where their output goes is no word of theirs; the lines of a here-document are commands like others.
+    """
+    line, words, known, aside = first, list[Word](), dict[str, str](), False
+    for piece in _PIECE.finditer(text):
+        kind, said = piece.lastgroup, piece[0]
+        listing = bool(words) and words[0].text.endswith("=(")
+        dropped, aside = aside, kind == "redirect" or (aside and kind == "blank")
+        if kind == "word" and not dropped:
+            # Within single quotes, too: what is there is mostly a command of its own.
+            whole = filled(_plain(said), known)
+            # What a variable without quotes holds is taken apart, too.
+            parts = whole.split() if _VARIABLE.fullmatch(said) else (whole,)
+            words += (Word(part, line) for part in parts)
+        elif kind == "end" and said == "(" and words and words[-1].text.endswith("="):
+            words = [Word(f"{words[-1].text}(", line)]
+        elif kind == "end" and words and not (listing and said != ")"):
+            yield _known(tuple(words), known)
+            words = []
+        line += said.count("\n")
+    if words:
+        yield _known(tuple(words), known)
+
+
+def _known(command: Command, known: dict[str, str]) -> Command:
+    """A command; what it assigns is known to those behind it."""
+    for word in command:
+        if word.text in _BEFORE:
+            continue
+        assigned = _ASSIGNED.fullmatch(word.text)
+        if assigned is None:
+            break
+        known.pop(assigned[1], None)
+        if len(assigned[2]) <= _KNOWN:
+            known[assigned[1]] = assigned[2]
+    return command
+
+
+def filled(text: str, known: Mapping[str, str]) -> str:
+    """A word with the variables that are known; one with a default of its own has that."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        return known.get(name, match[2] if match[2] is not None else match[0])
+
+    return _VARIABLE.sub(value, text)
+
+
+def _plain(word: str) -> str:
+    return "".join(_part(part) for part in _PART.finditer(word))
+
+
+def _part(part: re.Match[str]) -> str:
+    escaped, single, double, plain, odd = part.groups()
+    if single is not None:
+        return single
+    if double is not None:
+        # A continued line stays one: what is in there may be a command of its own, whose lines count.
+        return re.sub(r'\\([$`"\\])', r"\1", double)
+    return escaped or plain or odd or ""
+
+
+def assignments(command: Command) -> Iterator[tuple[str, Word, bool]]:
+    """What a command sets: names, their values with their lines, and whether what is started gets to see them."""
+    rest = list(command)
+    seen = any(_ASSIGNED.fullmatch(word.text) is None for word in rest)
+    while rest and (rest[0].text in _BEFORE or "=" in rest[0].text):
+        word = rest.pop(0)
+        if (assigned := _ASSIGNED.fullmatch(word.text)) and not assigned[2].startswith("("):
+            yield assigned[1], Word(assigned[2], word.line), seen
+
+
+def exported(command: Command) -> frozenset[str]:
+    """The names that a command hands on to whatever is started behind it; `*`: all of them."""
+    texts = [word.text for word in command]
+    if texts in (["set", "-a"], ["set", "-o", "allexport"]):
+        return frozenset("*")
+    return frozenset(texts[1:] if texts[0] == "export" else ())

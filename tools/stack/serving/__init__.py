@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serving by recipes: the commands that start servers, and the compose files that do."""

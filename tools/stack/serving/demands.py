@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be so before a server is started: a start takes minutes, and what it says of the cause comes late."""
+
+import errno
+import socket
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+
+from stack.model.errors import StackError
+from stack.model.verdict import Gpu, Machine
+from validation import hardware
+from validation.serve.recipes import Recipe
+
+KEY = "VLLM_API_KEY"
+"""The environment variable that a server takes its API key from; it stands in no command line, and no log names it."""
+_OURS = {
+    "--host": "give --host before the --",
+    "--port": "give --port before the --",
+    "--uds": "this command asks by an address: leave it out",
+    "--no-headless": "leave it out: it takes --headless back",
+}
+_TINY = 5.0
+"""10^9 bytes that a server with one of the validation's own models takes: 4.4 to 4.9, measured."""
+
+
+def address(host: str, port: int) -> str:
+    """Where a server that listens there can be asked from this machine."""
+    named = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (nothing is bound to it here)
+    return f"http://{f'[{named}]' if ':' in named else named}:{port}"
+
+
+def demand_flags(extra: Sequence[str]) -> None:
+    """Refuse flags that say what options of ours say: this command would look for the server elsewhere.
+
+    Raises:
+        StackError: one does, or names an API key.
+
+    """
+    for flag in extra:
+        name = flag.partition("=")[0].replace("_", "-")
+        # vLLM's argparse takes the beginning of a flag for the flag.
+        meant = next((one for one in (*_OURS, "--api-key") if one.startswith(name) and len(name) > len("--")), None)
+        if meant == "--api-key":
+            raise StackError("an API key on a command line is seen by everybody on the machine", f"set {KEY}")
+        if meant is not None:
+            raise StackError(f"{name} among the extra flags", _OURS[meant])
+
+
+def demand_key(host: str, environment: Mapping[str, str], *, contained: bool = False) -> None:
+    """Refuse to listen for other machines without an API key, and from a container, whose command line would show it.
+
+    Raises:
+        StackError: there is no host or no key, or it is a container's.
+
+    """
+    if not host:
+        raise StackError("--host is empty", "name an address, such as 127.0.0.1")
+    if contained and not _loopback(host):
+        raise StackError(f"{host} can be reached from other machines", "stay at 127.0.0.1, or see stack recipe compose")
+    if not _loopback(host) and not environment.get(KEY):
+        raise StackError(f"{host} can be reached from other machines, and {KEY} is not set", "set it, or stay at 127.0.0.1")
+
+
+def demand_port(host: str, port: int) -> None:
+    """Refuse a port that somebody listens at.
+
+    Raises:
+        StackError: it is taken, or there is no such address on this machine.
+
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with socket.socket(family, kind, protocol) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
+            one.bind(address)
+    except OSError as taken:
+        if taken.errno == errno.EADDRINUSE:
+            raise StackError(
+                f"port {port} of {host} is taken", "end what listens there, or name another one with --port"
+            ) from taken
+        raise StackError(f"nothing can listen at {host} port {port} ({taken.strerror or taken})", "correct --host") from taken
+
+
+def demand_model(folder: Path) -> None:
+    """Refuse a folder that is no checkpoint.
+
+    Raises:
+        StackError: it has no config.json.
+
+    """
+    if not (folder / "config.json").is_file():
+        raise StackError(f"{folder} has no config.json", "name the folder of a checkpoint with --model")
+
+
+def demand_machine(recipe: Recipe, machine: Machine, *, fallback: bool) -> None:
+    """Refuse a machine that is not what a recipe is for: other GPUs (unless `fallback`), or too little memory.
+
+    Raises:
+        StackError: it is not.
+
+    """
+    if missing := sorted({*recipe.flags} - {*machine.flags}):
+        raise StackError(f"recipe {recipe.name} needs a CPU with {' and '.join(missing)}", "take another recipe")
+    if recipe.hardware is None:
+        if recipe.is_ours:
+            _demand_memory(recipe, _TINY, machine.memory, "this machine")
+        return
+    profile = hardware.load(recipe.hardware.name)
+    fitting = [gpu for gpu in machine.gpus if gpu.capability == profile.capability]
+    if not fitting and not fallback:
+        there = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in machine.gpus) or "no NVIDIA GPU"
+        raise StackError(
+            f"recipe {recipe.name} is for {profile.title}, compute capability {profile.capability}; here is {there}",
+            "take a recipe for this machine, or --allow-fallback",
+        )
+    for gpu in fitting or machine.gpus[:1]:
+        _demand_memory(recipe, recipe.hardware.memory, *_memory(gpu, machine))
+
+
+def _demand_memory(recipe: Recipe, needed: float, there: int, where: str) -> None:
+    if there < needed * 1e9:
+        raise StackError(
+            f"recipe {recipe.name} takes {needed:g} GB, {where} has {there / 1e9:.0f}",
+            "take a smaller model, or a recipe for this machine",
+        )
+
+
+def _memory(gpu: Gpu, machine: Machine) -> tuple[int, str]:
+    """What a GPU has; one that shares the machine's memory says nothing of its own."""
+    return (gpu.memory, gpu.name) if gpu.memory is not None else (machine.memory, f"this machine with its {gpu.name}")
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
