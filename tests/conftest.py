@@ -2,6 +2,10 @@
 """Property tests draw the same examples in every run, so that a run can be repeated; STACK_TEST_RANDOM=1 draws new ones."""
 
 import os
+import signal
+
+# What a shell starts in its background ignores Ctrl-C, and so does all that it starts: here it is pressed by tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Proofs run under the upstream's own pytest, which has no hypothesis and needs none.
 if "STACK_PROOF_TREE" not in os.environ:

@@ -7,6 +7,32 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+class Patient(BaseHTTPRequestHandler):
+    """The server's side of connections that last, with bodies in one piece or in chunks; whoever asks may be killed meanwhile."""
+
+    protocol_version = "HTTP/1.1"
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except OSError:  # whoever asked was killed
+            self.close_connection = True
+
+    def sent(self) -> bytes:
+        """The body of a request."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
 def listening(
     handler: type[BaseHTTPRequestHandler], prepare: Callable[[ThreadingHTTPServer], None] = lambda _: None

@@ -12,6 +12,7 @@ import sys
 PACKAGES = {
     "buildah": "buildah",
     "mmdebstrap": "mmdebstrap",
+    "podman": "podman",
     "runc": "runc",
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",

@@ -28,6 +28,9 @@ flags = [
     "--no-such-flag",
 ]
 other = "--neither"
+arguments = [
+    "--one", '{"linear":"mxfp4"}',
+]
 env = { VLLM_USE_IT = "1" }
 """
 COMPOSE = """\
@@ -51,7 +54,8 @@ def test_what_recipes_and_compose_files_name() -> None:
     assert [(one.line, one.name) for one in named("r.toml", RECIPE)] == [
         (4, "--kv-cache-dtype"),
         (5, "--no-such-flag"),
-        (8, "VLLM_USE_IT"),
+        (9, "--one"),
+        (11, "VLLM_USE_IT"),
     ]
     assert [(one.line, one.name) for one in named("c.yaml", COMPOSE)] == [
         (4, "--port"),

@@ -288,3 +288,22 @@ def test_the_stack_on_no_patches(world: World) -> None:
     assert done.legs[0].carry.tip == CommitId(done.legs[0].carry.onto)
     assert conclude(done, allow_mismatch=True) is Conclusion.SWITCHED
     assert len(world.load().patches) == len(PATCHES) - len(GAMMA_PATCHES)
+
+
+def test_a_patch_is_looked_for_by_its_own_pull_requests_and_its_series(world: World) -> None:
+    address = "https://github.com/up/gamma/pull"
+    world.edit(
+        "stacks/one/series.toml", 'file = "gamma/hook-main.patch"', f'file = "gamma/hook-main.patch"\npull = "{address}/7"'
+    )
+    world.edit("stacks/one/series.toml", 'state = "pending"', f'state = "submitted"\npull = "{address}/9"')
+    world.edit(
+        "stacks/two/series.toml",
+        'file = "beta/wide-load.patch"',
+        f'file = "beta/wide-load.patch"\npull = ["{address}/1", "{address}/2"]',
+    )
+    assert rebase._pulls(world.load()) == {
+        "one/gamma/hook-main.patch": {7, 9},
+        "one/alpha/core-switch.patch": {9},
+        "one/gamma/tool-flag.patch": {9},
+        "two/beta/wide-load.patch": {1, 2},
+    }

@@ -39,7 +39,12 @@ def linked(name: str, target: str) -> bytes:
 
 
 def manifest(
-    folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes], architecture: str = "amd64", docker: bool = False
+    folder: Path,
+    labels: Mapping[str, str],
+    files: Mapping[str, bytes],
+    architecture: str = "amd64",
+    docker: bool = False,
+    entry: object = None,
 ) -> layout.Descriptor:
     """An image of one layer, added to a layout; returns its descriptor."""
     content = layer(files)
@@ -47,7 +52,7 @@ def manifest(
         "architecture": architecture,
         "os": "linux",
         "created": CREATED,
-        "config": {"Labels": dict(labels)},
+        "config": {"Labels": dict(labels), "Entrypoint": entry},
         "rootfs": {"type": "layers", "diff_ids": [digest(content)]},
     }
     packed = gzip.compress(content, mtime=0)

@@ -6,11 +6,11 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from tests.images.registry import Registry, trusting
-from tests.loopback import listening
+from tests.loopback import Patient, listening
 
 _OF_THE_CONNECTION = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
@@ -36,15 +36,7 @@ def standing(registry: Registry, folder: Path, between: Between) -> Iterator[Bet
     served.load_cert_chain(folder / "proxy.pem")
     trusted = trusting(registry.authority)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except OSError:  # the publisher was killed
-                self.close_connection = True
-
+    class Handler(Patient):
         def pass_on(self) -> None:
             body = self.sent()
             between.seen.append((self.command, self.path))
@@ -72,20 +64,7 @@ def standing(registry: Registry, folder: Path, between: Between) -> Iterator[Bet
             if self.command != "HEAD":
                 self.wfile.write(data)
 
-        def sent(self) -> bytes:
-            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            parts = []
-            while size := int(self.rfile.readline(), 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-
         do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on
-
-        def log_message(self, *args: object) -> None:
-            pass
 
     def secured(server: ThreadingHTTPServer) -> None:
         server.socket = served.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

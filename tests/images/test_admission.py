@@ -2,7 +2,7 @@
 """What must not be published, and is refused before any registry is asked: there is none at the other end."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,7 +80,7 @@ def test_a_verdict_by_nobody_who_counts_is_refused(offline: World, key: str | No
 
 def test_a_gate_that_was_weakened_after_the_verdict_lets_nothing_out(offline: World) -> None:
     made = offline.image()
-    bare = gates.bound(offline_verdict(offline, passed("kernels/one"), passed("serve/chat")), made, gates_of(offline))
+    bare = replace(offline_verdict(offline, passed("kernels/one"), passed("serve/chat")), image=made, gates=gates_of(offline))
     path = offline.written(bare)
     assert "kernels/*: 1 passed, 2 are needed" in refusal(offline, path)[0]
     (offline.root / gates.FILE).write_text(GATES.replace("least = 2", "least = 1"))
@@ -90,14 +90,15 @@ def test_a_gate_that_was_weakened_after_the_verdict_lets_nothing_out(offline: Wo
 def test_a_failed_case_stops_an_image(offline: World) -> None:
     made = offline.image()
     one = offline_verdict(offline, *world.GOOD, failed("serve/tools"))
-    assert "serve/tools failed" in refusal(offline, offline.written(gates.bound(one, made, gates_of(offline))))[0]
+    assert "serve/tools failed" in refusal(offline, offline.written(replace(one, image=made, gates=gates_of(offline))))[0]
 
 
 def test_a_verdict_of_another_stack_is_refused(offline: World) -> None:
     made = offline.image()
     other = replace(offline_verdict(offline, *world.GOOD), stack=Sha256("e" * 64))
     assert any(
-        "is of the stack" in one for one in refusal(offline, offline.written(gates.bound(other, made, gates_of(offline))))
+        "is of the stack" in one
+        for one in refusal(offline, offline.written(replace(other, image=made, gates=gates_of(offline))))
     )
 
 
@@ -180,8 +181,8 @@ def test_a_bill_of_materials_that_is_none_is_refused(offline: World) -> None:
             statement.bom(offline.root / "bom.json")
 
 
-def gates_of(offline: World) -> dict[str, gates.Gate]:
-    return gates.load_all(offline.root / gates.FILE)
+def gates_of(offline: World) -> Mapping[str, Sha256]:
+    return gates.digests(offline.root / gates.FILE)
 
 
 def offline_verdict(offline: World, *cases: world.Case) -> world.Verdict:

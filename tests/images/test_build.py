@@ -144,6 +144,12 @@ def test_what_it_builds_is_what_the_stack_carries(stack: Stack, ready: World, ba
     assert "gamma/main.py is not what was installed" in ran.stderr
     ran = inside(image, "env", "STACK_UNCHECKED=1", "/opt/stack/entrypoint.sh", "echo", "serves", tampered=broken)
     assert (ran.returncode, ran.stdout) == (0, "serves\n")
+    bad = ("env", "TIKTOKEN_ENCODINGS_BASE=/nowhere", "/opt/stack/entrypoint.sh", "echo", "serves")
+    ran = inside(image, *bad)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "TIKTOKEN_ENCODINGS_BASE" in ran.stderr
+    assert "stack doctor finds that something is wrong: mend it, or set STACK_UNCHECKED=1 to serve all the same\n" in ran.stderr
+    assert inside(image, "env", "STACK_UNCHECKED=1", *bad[1:]).stdout == "serves\n"
     # Without a command it serves; this small world has no vLLM.
     assert "vllm" in inside(image, "/opt/stack/entrypoint.sh", "--model", "x").stderr
 
@@ -159,7 +165,7 @@ def test_two_builds_are_one_image_and_another_stack_is_another(
             for name, value in {**variables, "TMPDIR": str(elsewhere), "TZ": "Asia/Tokyo", "LANG": "tr_TR.UTF-8"}.items():
                 patched.setenv(name, value)
             patched.setattr(tempfile, "tempdir", None)
-            second = build(stack, base, tmp_path / "second")
+            second = build(stack, base, tmp_path / "second", "--engine", "podman")
     finally:
         os.umask(before)
         tempfile.tempdir = None
@@ -176,6 +182,12 @@ def test_two_builds_are_one_image_and_another_stack_is_another(
     text = inside(third["id"], "sh", "-c", SHOW).stdout
     assert text == GAMMA_PATCHES["one/gamma/hook-main.patch"][1]["gamma/main.py"].decode()
     assert skopeo.digest(skopeo.raw(f"oci:{tmp_path / 'first'}")) == third["digest"]
+
+    # Both bring the stack that they were built of.
+    ends = [f"oci:{tmp_path / name}" for name in ("second", "first")]
+    ran = stack("image", "bisect", *ends, "--run", "test -e $STACK_ROOT/stacks/two/gamma/fix-limit.patch")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[-1] == "the first bad one: two/gamma/fix-limit.patch dropped"
 
 
 def test_mounted_sources_run_in_the_image_for_development(stack: Stack, ready: World, base: str, tmp_path: Path) -> None:

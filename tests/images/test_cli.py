@@ -64,6 +64,7 @@ def test_an_image_is_published_listed_promoted_and_rolled_back(world: World, run
     assert verified["digest"] == second
     assert verified["names"] == [f"{name}:1.1"]
     assert said(run("verify", f"oci:{tmp_path / 'kept'}:image", *key, "--json"))["verified"]
+    assert said(run("verify", f"oci:{tmp_path / 'kept'}", *key, "--json"))["verified"]
     assert run("verify", f"{name}:1.1")[0] == 1  # who has said it?
     assert run("verify", f"{name}:1.1", *key, "--gate", "spark")[0] == 1
 

@@ -13,7 +13,7 @@ from stack.images.publish import NotAdmittedError, publish
 from stack.images.reference import Reference
 from stack.model.errors import StackError
 
-from . import cosign, making
+from . import making, newer
 from .world import World
 
 KINDS = (statement.PROVENANCE, statement.SUMMARY, statement.CYCLONEDX, statement.VERDICT)
@@ -26,7 +26,7 @@ def key(world: World, name: str = "release") -> "envelope.SSlibKey":
 def cosigned(world: World, name: str, kind: str, pem: str = "release.pub.pem") -> subprocess.CompletedProcess[str]:
     """cosign's word on an attestation; there is no transparency log here."""
     options = ["--key", str(world.root / pem), "--type", kind, "--insecure-ignore-tlog=true"]
-    command = [str(cosign.program()), "verify-attestation", *options, f"{world.host}/{name}"]
+    command = [str(newer.program("cosign") / "usr/bin/cosign"), "verify-attestation", *options, f"{world.host}/{name}"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

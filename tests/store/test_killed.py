@@ -15,42 +15,21 @@ from .making import Remote, run_python, sdist, sha256
 # Runs `obtain` in forked children that die by SIGKILL: after a number of calls inside the store's code, or after some time;
 # with or without the git that they had started. Then runs it again in the same cache and looks at what is left.
 DRIVER = """
-import json, os, shutil, signal, subprocess, sys, time
+import json, shutil, sys, time
 from pathlib import Path
 from stack.model.pins import Archive, Pin, Within
 from stack.store import cache, git, registry, remote, repository, sources
+from tests.store import killing
 
 sys.executable = "/a/python/without/pip"  # pip's start is not what is measured
 order = json.loads(sys.argv[1])
 pin = Pin("up", order["git"], order["commit"], "v1.0", Archive("pkg", "1.0", order["sha256"]))
 vendored = [Pin("lib", order["lib"], order["inside"], within=Within("up", "lib"))]
 home = Path(order["cache"])
+CODE = "/stack/store/"
 
 def obtain():
     return sources.obtain(pin, cache=home, source=order["source"], vendored=vendored)
-
-def counted(limit):
-    calls = 0
-    def profile(frame, event, arg):
-        nonlocal calls
-        if event == "call" and "/stack/store/" in frame.f_code.co_filename:
-            calls += 1
-            if calls == limit:
-                os.kill(os.getpid(), signal.SIGKILL)
-    sys.setprofile(profile)
-    obtain()
-    sys.setprofile(None)
-    return calls
-
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return pid
 
 def check(why):
     found = obtain()
@@ -73,24 +52,17 @@ started = afresh()
 order["tree"] = obtain().tree
 whole = time.monotonic() - started
 afresh()
-total = counted(-1)
+total = killing.counted(obtain, CODE)
 check("undisturbed")
 kills = 0
 for number in range(order["calls"]):
     limit = 1 + number * (total - 1) // (order["calls"] - 1)
     afresh()
-    _, status = os.waitpid(child(lambda: counted(limit)), 0)
-    kills += os.WIFSIGNALED(status)
+    kills += killing.at_call(obtain, CODE, limit)
     check(f"call {limit} of {total}")
 for number in range(order["times"]):
     afresh()
-    pid = child(obtain)
-    time.sleep(whole * (number + 0.5) / order["times"])
-    if number % 2:
-        os.killpg(pid, signal.SIGKILL)
-    else:
-        os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    killing.at_time(obtain, whole * (number + 0.5) / order["times"], together=number % 2 == 1)
     check(f"time {number} of {order['times']}")
 print(json.dumps({"kills": kills, "calls": total}))
 """

@@ -15,7 +15,7 @@ from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
 from stack.carry.place import Judge
 from stack.carry.way import Way
-from stack.model.diff import parse, places
+from stack.model.diff import counts, parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import Objects
@@ -491,7 +491,7 @@ def _placed(row: Carried, hint: tuple[Landed, str] | None, exported: Mapping[str
 
 
 def _size(diff: bytes) -> int:
-    return sum(file_line[:1] in (b"+", b"-") for file in parse(diff) for hunk in file.hunks for file_line in hunk.lines)
+    return sum(counts(parse(diff)))
 
 
 def _shift(was: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> str:

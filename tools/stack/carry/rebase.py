@@ -19,7 +19,7 @@ from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
-from stack.model.series import PatchRef
+from stack.model.series import PatchRef, Series
 from stack.model.stack import FOLDER, RESOLUTIONS, Stack
 from stack.store import git, remote
 from stack.store.sources import SourceTree
@@ -141,8 +141,8 @@ def rebase(stores: Stores, request: Request) -> Rebase:
     legs: list[Leg] = []
     for name in stack.pins.names():
         if name in targets:
-            legs.append(_released(stores, name, targets[name], request))
-            legs += [_vendored(stores, inner, legs[-1], targets[name], request) for inner in stack.pins.vendored_in(name)]
+            legs.append(released(stores, name, targets[name], request))
+            legs += [vendored(stores, inner, legs[-1], targets[name], request) for inner in stack.pins.vendored_in(name)]
     new_pins = stack.pins.replaced(*(leg.new for leg in legs))
     return Rebase(stack, request, tuple(legs), required.unmet(stated, new_pins))
 
@@ -283,7 +283,13 @@ def _needs(stores: Stores, pin: Pin, tree: SourceTree) -> tuple[Need, ...]:
     return required.needs(stores.objects(pin.upstream), tree.tree, pin, tree.tag, stores.stack.pins)
 
 
-def _released(stores: Stores, name: str, target: SourceTree, request: Request) -> Leg:
+def released(stores: Stores, name: str, target: SourceTree, request: Request) -> Leg:
+    """One upstream's leg of a rebase: its patches carried to another release.
+
+    Raises:
+        StackError: a source cannot be had, or a patch does not even apply to its own pin.
+
+    """
     pin = stores.stack.pins.get(name)
     way = [*_through(stores, pin, target, request), target]
     base = stores.obtain(name)
@@ -308,8 +314,13 @@ def _past(tree: SourceTree) -> CommitId:
     return CommitId(tree.names_commit) if tree.source == "git" and tree.names_commit is not None else tree.commit
 
 
-def _vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, request: Request) -> Leg:
-    """A vendored upstream's leg: its patches go below the folder, after the holder's own."""
+def vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, request: Request) -> Leg:
+    """A vendored upstream's leg: its patches go below the folder, after the holder's own.
+
+    Raises:
+        StackError: as `released`; or another commit is vendored there, and only an archive is at hand.
+
+    """
     objects = stores.objects(pin.upstream)
     base = bases.vendored_base(objects, pin, holder.carry.source_tip)
     onto = bases.vendored_base(objects, pin, holder.carry.tip)
@@ -347,14 +358,15 @@ def _carried(
 
 
 def _pulls(stack: Stack) -> dict[str, frozenset[int]]:
-    """The pull request of every series that has one, by the paths of its patches."""
-    numbers = {one.name: landing.pull_number(one.pull) for one in stack.series if one.pull}
-    return {
-        ref.path: frozenset({number})
-        for one in stack.series
-        for ref in one.patches
-        if (number := numbers.get(one.name)) is not None
-    }
+    """The pull requests of every patch that has some, by its path."""
+    return {ref.path: numbers for one in stack.series for ref in one.patches if (numbers := _numbers(one, ref))}
+
+
+def _numbers(series: Series, ref: PatchRef) -> frozenset[int]:
+    """The numbers of a patch's own pull requests and of its series'."""
+    addresses = [series.pull, *(one.address for one in series.pulls if one.ref == ref)]
+    numbers = (landing.pull_number(address) for address in addresses if address)
+    return frozenset(number for number in numbers if number is not None)
 
 
 def _pinned(pin: Pin, target: SourceTree) -> Pin:

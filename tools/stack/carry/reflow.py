@@ -8,7 +8,7 @@ from stack.carry.history import Index, Line, Step
 from stack.model.diff import FileDiff
 from stack.store.objects import Objects
 
-_SHORT = 8
+SHORT = 8
 """A line with fewer letters says nothing without its line breaks."""
 _NO_QUOTES = bytes.maketrans(b"'", b'"')
 # What a formatter adds where it splits, after blanks are gone.
@@ -24,19 +24,19 @@ def there(
         touch = next((one for one in index.touching(file.path) if one.step == step), None)
         if touch is None or all(path != file.path for path, _ in missing):
             continue
-        before, after = (_joined(objects.read(blob)) if blob is not None else b"" for blob in (touch.was, touch.blob))
+        before, after = (joined(objects.read(blob)) if blob is not None else b"" for blob in (touch.was, touch.blob))
         for line in (line for hunk in file.hunks for line in hunk.lines):
             told = history.telling(line)
             if told is None or (file.path, told) not in missing:
                 continue
-            text = _joined(line[1:]).rstrip(b",")
+            text = joined(line[1:]).rstrip(b",")
             was, now = (before, after) if told[0] > 0 else (after, before)
-            if len(text) >= _SHORT and text in now and text not in was:
+            if len(text) >= SHORT and text in now and text not in was:
                 found.add((file.path, told))
     return found
 
 
-def _joined(data: bytes) -> bytes:
+def joined(data: bytes) -> bytes:
     """Text on one line, without blanks and what only goes with line breaks."""
     data = data.translate(_NO_QUOTES, b" \t\r\f\v")
     for old, new in _ADDED:

@@ -70,7 +70,7 @@ def _is_brought(file: FileDiff, hunk: Hunk, left: Counter[Place]) -> bool:
 
 def _with(data: bytes, hunks: Sequence[Hunk]) -> bytes:
     """A file with some hunks without context applied."""
-    lines = _split(data)
+    lines = split(data)
     result: list[bytes] = []
     done = 0
     for hunk in hunks:
@@ -83,8 +83,8 @@ def _with(data: bytes, hunks: Sequence[Hunk]) -> bytes:
     return b"".join(result + lines[done:])
 
 
-def _split(data: bytes) -> list[bytes]:
-    """Lines with their ends; only a line feed ends one."""
+def split(data: bytes) -> list[bytes]:
+    """The lines of a file with their ends; only a line feed ends one."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]

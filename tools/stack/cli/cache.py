@@ -18,6 +18,7 @@ HOLDS = {
     "archives": "source archives of the registry",
     "compilers": "CUDA's compiler, disassembler and headers",
     "compiling": "what compile-check has listed and compiled",
+    "emulated": "CUDA kernels built for CPUs, with the machine that runs them",
     "environments": "Python environments of proofs, builds and validations",
     "images": "base images for tests, requirements of images, and the wheels that they lock",
     "landing": "what upstream changed between two releases, indexed",

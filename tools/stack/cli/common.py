@@ -116,17 +116,44 @@ def progress() -> "Iterator[Progress | None]":
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar, _shown(bar):
         tasks: dict[str, Any] = {}
 
         def tell(step: str, done: int, total: int | None) -> None:
             if step not in tasks:
-                for task in tasks.values():
-                    bar.update(task, visible=False)
                 tasks[step] = bar.add_task(step, total=total)
+            for task in tasks.values():
+                bar.update(task, visible=task == tasks[step])
             bar.update(tasks[step], completed=done, total=total)
 
         yield tell
+
+
+_bars: "list[Any]" = []
+"""The bar that is on the terminal."""
+
+
+@contextlib.contextmanager
+def _shown(bar: Any) -> Iterator[None]:
+    _bars.append(bar)
+    try:
+        yield
+    finally:
+        _bars.remove(bar)
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Take the bar off the terminal as long as that is somebody else's: a question's, an editor's."""
+    for bar in _bars:
+        bar.stop()
+    try:
+        yield
+    finally:
+        for bar in _bars:
+            for task in bar.tasks:
+                bar.update(task.id, visible=False)
+            bar.start()
 
 
 def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:

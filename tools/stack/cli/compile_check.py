@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack compile-check`: does what a series touches compile for SM121, and are the instructions there that it is about?"""
 
+import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from stack.proof.compiling.check import Report, Result
 
 _COLOURS = {"compiles": "green"}
+_KERNELS = 16
+"""Kernels of a unit that are listed."""
 
 
 @click.command("compile-check")
@@ -26,6 +30,9 @@ _COLOURS = {"compiles": "green"}
 @click.option("--instantiation", metavar="WORDS", help="With --unit: the template instantiation with these words.")
 @click.option(
     "--sass", metavar="NAME", multiple=True, help="With --unit: an instruction that has to be there, such as QMMA.SF."
+)
+@click.option(
+    "--arch", default="sm_121a", metavar="NAME", show_default=True, help="For another GPU of those that a unit is for: sm_90a."
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Compilers beside each other. Default: as many as fit into memory.")
 @click.option(
@@ -45,6 +52,7 @@ def command(
     unit: str | None,
     instantiation: str | None,
     sass: tuple[str, ...],
+    arch: str,
     jobs: int | None,
     python: Path | None,
     as_json: bool,
@@ -64,10 +72,12 @@ def command(
         raise click.UsageError("--instantiation and --sass go with --unit")
     if unit is not None and series:
         raise click.UsageError("--unit stands in place of SERIES")
+    if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):
+        raise click.UsageError(f"--arch {arch}: a GPU is named as the compiler does: sm_80, sm_90a")
     wanted = _wanted(unit, instantiation, sass) if unit is not None else None
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        report = check.check(stores, check.Asked(series, everything, pristine, wanted, jobs, python))
+        report = check.check(stores, check.Asked(series, everything, pristine, wanted, jobs, python, arch))
     if as_json:
         print_json(_as_json(report))
     else:
@@ -76,8 +86,6 @@ def command(
 
 
 def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> "Compiles":
-    import re  # noqa: PLC0415
-
     from stack.model.series import SASS, Compiles  # noqa: PLC0415
 
     odd = [name for name in sass if not re.fullmatch(SASS, name)]
@@ -109,6 +117,10 @@ def _lines(one: "Result") -> Iterator[str]:
         yield one.instantiation
     if one.named:
         yield ", ".join(f"{times} {name}" for name, times in one.named.items())
+    if len(one.kernels) <= _KERNELS:
+        yield from map(str, one.kernels)
+    else:
+        yield f"{len(one.kernels)} kernels: --json says what each takes"
     yield from (ref.path for ref in one.patches)
 
 
@@ -127,6 +139,7 @@ def _as_json(report: "Report") -> dict[str, object]:
                 "peak": one.peak,
                 "sass": dict(one.named),
                 "instructions": dict(sorted(one.instructions.items())),
+                "kernels": [asdict(kernel) for kernel in one.kernels],
             }
             for one in report.results
         ],

@@ -3,7 +3,7 @@
 
 import click
 
-from stack.cli.imaging import bisect, build, listing, promote, publish, rollback, verify
+from stack.cli.imaging import bisect, build, listing, promote, publish, rollback, validate, verify
 
 
 @click.group("image")
@@ -11,5 +11,5 @@ def command() -> None:
     """Images of a stack: built, published, verified, found again; and which change broke one."""
 
 
-for verb in (build, publish, verify, listing, promote, rollback, bisect):
+for verb in (build, validate, publish, verify, listing, promote, rollback, bisect):
     command.add_command(verb.command)

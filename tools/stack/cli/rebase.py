@@ -146,20 +146,16 @@ def command(
 
 def _proved(stores: "Stores", work: "Rebase", python: Path | None) -> "Rebase":
     """The rebase with what the proofs say of the new releases."""
-    from stack.carry.outcome import Landed  # noqa: PLC0415
     from stack.carry.rebase import rebase  # noqa: PLC0415
     from stack.proof import proving  # noqa: PLC0415
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
     asked = proving.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
-    behaviour = {}
-    for one in proving.behaviour(stores, asked, stores.tell):
-        if one.landed is not None:
-            subject = f"{', '.join(one.tests)} pass{'es' if len(one.tests) == 1 else ''} without it"
-            commit = rungs[one.ref.upstream][one.landed]
-            behaviour[one.ref.path] = Landed(commit, subject, 1.0, one.landed, behaviour=True)
-        elif not one.reason.startswith("fails: test"):
+    found = list(proving.behaviour(stores, asked, stores.tell))
+    for one in found:
+        if one.landed is None and not one.reason.startswith("fails: test"):
             click.echo(f"{one.ref.path}: whether it has landed by behaviour is not known: {one.reason}", err=True)
+    behaviour = proving.landings(found, rungs)
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
 

@@ -13,15 +13,10 @@ def command(options: Options, as_json: bool) -> None:
     """Show pins, series, patches and their states. Needs no network."""
     from stack.carry.apply import files  # noqa: PLC0415
     from stack.model import digest  # noqa: PLC0415
+    from stack.model.diff import counts  # noqa: PLC0415
 
     stack = options.load()
-    sizes = {
-        ref: tuple(
-            sum(line[:1] == sign for file in files(patch) for hunk in file.hunks for line in hunk.lines)
-            for sign in (b"+", b"-")
-        )
-        for ref, patch in stack.patches.items()
-    }
+    sizes = {ref: counts(files(patch)) for ref, patch in stack.patches.items()}
     if as_json:
         print_json(
             {
@@ -41,6 +36,7 @@ def command(options: Options, as_json: bool) -> None:
                                 "subject": stack.patches[ref].subject,
                                 "added": sizes[ref][0],
                                 "removed": sizes[ref][1],
+                                "pulls": [pulled.address for pulled in one.pulls if pulled.ref == ref],
                             }
                             for ref in one.patches
                         ],

@@ -225,6 +225,9 @@ def require(context: click.Context, files: tuple[Path, ...], gate: str, signers:
     else:
         for problem in found.problems:
             click.echo(problem)
+        for count in found.counts:
+            if count.missed:
+                click.echo(f"{count.wanted.names}: goals of speed that were missed, which fails no gate: {count.missed}")
         click.echo(f"gate {gate}: {'not passed' if found.problems else 'passed'}")
     context.exit(1 if found.problems else 0)
 
@@ -241,6 +244,7 @@ def _judgement_json(found: "Judgement") -> dict[str, object]:
                 "weights": [each.value for each in one.wanted.weights],
                 "least": one.wanted.least,
                 "passed": one.passed,
+                "missed": one.missed,
             }
             for one in found.counts
         ],

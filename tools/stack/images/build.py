@@ -18,7 +18,8 @@ from stack.carry.bases import Stores
 from stack.images import labels, locking, own, saving, sbom, tools
 from stack.images.base import BaseImage
 from stack.images.engine import Engine, Step
-from stack.model import digest
+from stack.model import digest, pins, series
+from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.store import cache
@@ -79,7 +80,7 @@ def build(stores: Stores, order: Order, tell: Callable[[str], None]) -> Image:
     with cache.lock(log, lambda: tell("waiting for another build")), tempfile.TemporaryDirectory(prefix="stack-image-") as name:
         log.write_text("")
         context = Path(name)
-        _write(context, files)
+        _write(context, files | _sources(stores.stack))
         tell(f"base image {order.base.name}@{order.base.digest[:19]}")
         base = order.base.pulled(engine, order.platform)
         given = {"BASE_IMAGE": base, "SYSTEM_CONTENT": _hash(context / "system")}
@@ -128,12 +129,20 @@ def _files(root: Path) -> dict[str, bytes]:
         ) from missing
 
 
+def _sources(stack: Stack) -> dict[str, bytes]:
+    """The stack itself, without the conflicts that it once resolved: they make no difference to what is built."""
+    names = [pins.FILE, f"{stacks.FOLDER}/{stacks.FILE}"]
+    for one in stack.series:
+        names += [f"{stacks.FOLDER}/{one.name}/{series.FILE}", *(f"{stacks.FOLDER}/{ref.path}" for ref in one.patches)]
+    return {f"{labels.SOURCES.name}/{name}": (stack.root / name).read_bytes() for name in names}
+
+
 def _write(context: Path, files: dict[str, bytes]) -> None:
     """The context: always with the same rights, whatever the user's umask."""
     (context / "wheels").mkdir()
     for name, data in files.items():
         path = context / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     for path in context.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)

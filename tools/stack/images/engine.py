@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builds images: buildah."""
+"""What builds and runs images: buildah, or podman, which has buildah inside and containers of its own."""
 
 import os
 import shutil
@@ -10,9 +10,19 @@ from pathlib import Path
 
 from stack.model.errors import StackError
 
-ENGINES = ("buildah",)
+ENGINES = ("buildah", "podman")
 """In the order in which they are tried."""
 _SHOWN = 300
+_SHARED = "2g"
+"""Of /dev/shm: the processes of a server share memory, and 64 MB, the usual size, are too few."""
+CACHE = "/home/stack/.cache"
+"""Where an image keeps what it compiles."""
+_LABEL = "stack.container"
+_ROOTS_HOME = Path("/root")
+"""Images close it to everybody but root; a superuser's caches lie below it, by the same path."""
+_RUN = ("run", "--rm", "--interactive", "--pull=never", "--entrypoint=")
+_CLOSED = "--http-proxy=false"
+"""Engines hand on the proxies of their user, whose addresses may have passwords."""
 _UMASK = 0o022
 """Rights of files in images are not those that a user likes for files of their own."""
 _FORMAT = "docker"
@@ -35,8 +45,22 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """A place to run commands in, of an image of the local storage.
+
+    `home`: an empty folder, open to everybody, that lies over root's own in the image where something below that is lent. A file
+    system in memory would not do: runc gives it the rights of what it covers.
+    """
+
+    name: str
+    image: str
+    devices: tuple[str, ...] = ()
+    home: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
-    """A program that builds images, by name."""
+    """A program that builds images, by name; as buildah does it."""
 
     name: str
 
@@ -56,10 +80,15 @@ class Engine:
             StackError: it cannot be read.
 
         """
+        _ran(*self.loading(layout, name, platform))
+        return name
+
+    @staticmethod
+    def loading(layout: str, name: str, platform: str | None) -> tuple[str, ...]:
+        """The command that does so."""
         system, _, machine = (platform or "").partition("/")
         wanted = [f"--override-os={system}", f"--override-arch={machine}"] if platform is not None else []
-        _ran("skopeo", *wanted, "copy", "--quiet", "--", layout, f"containers-storage:{name}")
-        return name
+        return ("skopeo", *wanted, "copy", "--quiet", "--", layout, f"containers-storage:{name}")
 
     def build(self, step: Step, log: Path, tell: Callable[[str], None]) -> str:
         """The id of the image that a step makes; `tell` gets a line an instruction, `log` all that is said.
@@ -121,6 +150,43 @@ class Engine:
         finally:
             self._run("rm", container)
 
+    def manifest(self, name: str) -> bytes:
+        """The manifest of an image in the local storage.
+
+        Raises:
+            StackError: there is none of that name.
+
+        """
+        return _ran("skopeo", "inspect", "--raw", "--", f"containers-storage:{name}").encode()
+
+    def create(self, image: str, name: str, devices: Sequence[str] = (), home: Path | None = None) -> Container:
+        """A new container of an image, in place of an older one of that name.
+
+        Raises:
+            StackError: a device is not there, or the image.
+
+        """
+        made = Container(name, image, tuple(devices), home)
+        self.remove(made)
+        _ran(*self.creating(made))
+        return made
+
+    def creating(self, container: Container) -> tuple[str, ...]:
+        """The command that makes a container."""
+        lent = [f"--device={one}" for one in container.devices]
+        made = (f"--name={container.name}", f"--shm-size={_SHARED}", _CLOSED, *lent)
+        return (self.name, "from", "--pull-never", *made, "--", container.image)
+
+    def inside(
+        self, container: Container, command: Sequence[str], variables: Mapping[str, str], folders: Sequence[Path], network: bool
+    ) -> tuple[str, ...]:
+        """The command that runs another one in a container as the image's user; it reads `folders` of this machine as they are here."""
+        return (self.name, "run", *_apart(network), *_lent(variables, folders, container.home), "--", container.name, *command)
+
+    def remove(self, container: Container) -> None:
+        """Remove a container, if it is there."""
+        self._tried("rm", container.name)
+
     def save(self, image: str, folder: Path) -> None:
         """Write an image into a folder as files: `manifest.json`, and blobs by their hashes.
 
@@ -128,10 +194,74 @@ class Engine:
             StackError: it cannot be written.
 
         """
-        self._run("push", "--quiet", "--format=v2s2", "--compression-format=gzip", "--", image, f"dir:{folder}")
+        self._run("push", "--quiet", *self._packed(), "--", image, f"dir:{folder}")
+
+    def _packed(self) -> Sequence[str]:
+        """How layers are written; the same bytes whoever writes them."""
+        return ("--format=v2s2", "--compression-format=gzip")
 
     def _run(self, *arguments: str) -> str:
         return _ran(self.name, *arguments)
+
+    def _tried(self, *arguments: str) -> str:
+        """What a command says, whether it failed or not."""
+        command = [self.name, *arguments]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
+
+
+class Podman(Engine):
+    """podman: each command has a container of its own; what is compiled in one is kept for the next in a volume."""
+
+    __slots__ = ()
+
+    def ask(self, image: str, *command: str) -> str:
+        """What a command of root says in an image, without network.
+
+        Raises:
+            StackError: it failed.
+
+        """
+        return self._run(*_RUN, *_isolated(network=False), "--user=0", image, *command)
+
+    def create(self, image: str, name: str, devices: Sequence[str] = (), home: Path | None = None) -> Container:
+        """A place for containers of an image; what an earlier one of that name left is removed.
+
+        Raises:
+            StackError: a device is not there, or the image.
+
+        """
+        made = Container(name, image, tuple(devices), home)
+        self.remove(made)
+        _ran(*self.creating(made))
+        return made
+
+    def creating(self, container: Container) -> tuple[str, ...]:
+        """The command that sees that a container can be had: each command has one of its own."""
+        return (self.name, *self._first(container), *_isolated(network=False), container.image, "true")
+
+    def inside(
+        self, container: Container, command: Sequence[str], variables: Mapping[str, str], folders: Sequence[Path], network: bool
+    ) -> tuple[str, ...]:
+        """The command that runs another one in a container as the image's user; it reads `folders` of this machine as they are here."""
+        own = (*self._first(container), *_isolated(network), *_lent(variables, folders, container.home))
+        return (self.name, *own, container.image, *command)
+
+    def remove(self, container: Container) -> None:
+        """Remove what was started, if it is there, and what it kept."""
+        left = self._tried("ps", "--all", "--quiet", f"--filter=label={_LABEL}={container.name}").split()
+        if left:
+            self._tried("rm", "--force", "--time=0", *left)
+        self._tried("volume", "rm", "--force", container.name)
+
+    def _packed(self) -> Sequence[str]:
+        # Into a folder it packs nothing unless it is told to.
+        return ("--format=v2s2", "--compress", "--compression-format=gzip")
+
+    @staticmethod
+    def _first(container: Container) -> Sequence[str]:
+        lent = [f"--device={one}" for one in container.devices]
+        kept = f"--volume={container.name}:{CACHE}"
+        return (*_RUN, f"--label={_LABEL}={container.name}", f"--shm-size={_SHARED}", _CLOSED, kept, *lent)
 
 
 def _ran(program: str, *arguments: str) -> str:
@@ -162,7 +292,7 @@ def found(name: str | None = None) -> Engine:
     for one in [name] if name is not None else ENGINES:
         problem = _problem(one)
         if problem is None:
-            return Engine(one)
+            return Podman(one) if one == "podman" else Engine(one)
         said.append(f"{one}: {problem}")
     raise StackError(f"nothing here builds images ({'; '.join(said)})", "apt-get install buildah runc skopeo")
 
@@ -182,6 +312,21 @@ def _apart(network: bool) -> Sequence[str]:
     # crun, the other runtime, fails on machines with hybrid control groups.
     runtime = [f"--runtime={found}"] if (found := _runtime()) else []
     return (*isolation, *runtime, "--network=host" if network else "--network=none")
+
+
+def _isolated(network: bool) -> Sequence[str]:
+    """As `_apart`, for podman's containers, which are always isolated."""
+    return [one for one in _apart(network) if not one.startswith("--isolation")]
+
+
+def _lent(variables: Mapping[str, str], folders: Sequence[Path], home: Path | None) -> Sequence[str]:
+    given = [f"--env={name}={value}" for name, value in variables.items()]
+    opened = (
+        [f"--volume={home}:{_ROOTS_HOME}"]
+        if home is not None and any(one.is_relative_to(_ROOTS_HOME) for one in folders)
+        else []
+    )
+    return (*given, *opened, *(f"--volume={folder.resolve()}:{folder}:ro" for folder in folders))
 
 
 def _runtime() -> str | None:

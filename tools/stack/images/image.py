@@ -32,13 +32,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The image of one platform (`linux/arm64`)."""
+    """The image of one platform (`linux/arm64`); `entry` is what it starts before every command."""
 
     digest: str
     name: str
     labels: Mapping[str, str]
     created: str
     layers: tuple[Layer, ...]
+    entry: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,8 @@ def _image(where: Reference, digest: str, raw: bytes, tls: bool) -> Platform:
     config = layout.blob(Path(where.place), config_digest) if where.layout else skopeo.config(where.at(digest), tls=tls)
     if skopeo.digest(config) != config_digest:
         raise StackError(f"the configuration of {where.shown} is not what its manifest names", "do not use this image")
-    said = Table(_object(config, where), file=Path(where.shown))
+    whole = _object(config, where)
+    said = Table(whole, file=Path(where.shown))
     inner = said.optional_table("config")
     labels = inner.optional_table("Labels") if inner is not None and inner.given("Labels") else None
     return Platform(
@@ -128,7 +130,16 @@ def _image(where: Reference, digest: str, raw: bytes, tls: bool) -> Platform:
             Layer(one.text("digest", pattern=DIGEST, meaning="a digest"), one.whole("size"), one.text("mediaType"))
             for one in manifest.tables("layers")
         ),
+        entry=_entry(whole.get("config") or {}, where),
     )
+
+
+def _entry(config: Mapping[str, Any], where: Reference) -> tuple[str, ...]:
+    """What an image starts before every command; its arguments may be alike, and empty."""
+    said = config.get("Entrypoint") or []
+    if not isinstance(said, list) or not all(isinstance(one, str) and "\0" not in one for one in said):
+        raise StackError(f"the entry point of {where.shown} is no list of words", "do not use this image")
+    return tuple(said)
 
 
 def _kind(top: Mapping[str, Any], where: Reference) -> str:

@@ -3,11 +3,14 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from stack.model import digest
 from stack.model.stack import Stack
 
+SOURCES = PurePosixPath("/opt/stack/share/stack")
+"""Where an image has the stack that it was built of."""
 STACK = "stack.digest"
 PINS = "stack.pins"
 BASE_DIGEST = "org.opencontainers.image.base.digest"

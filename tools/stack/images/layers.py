@@ -4,14 +4,18 @@
 import hashlib
 import tarfile
 import zlib
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
 from stack.images import layout
-from stack.images.image import Image, Layer
+from stack.images.image import Image, Layer, Platform
 from stack.model.errors import StackError
 
 _CHUNK = 1 << 20
+_MOST, _LARGEST = 10_000, 64 << 20
+"""Files of a stack's source, and their bytes."""
 _MODES: dict[str, Literal["r|", "r|gz"]] = {
     "application/vnd.oci.image.layer.v1.tar": "r|",
     "application/vnd.oci.image.layer.v1.tar+gzip": "r|gz",
@@ -31,10 +35,38 @@ def check(image: Image) -> None:
     for layer in (layer for platform in image.platforms for layer in platform.layers):
         if layer.digest not in seen:
             seen.add(layer.digest)
-            _check(Path(image.reference.place), layer)
+            with _opened(Path(image.reference.place), layer) as archive:
+                for _ in _inside(layer, archive):
+                    pass
 
 
-def _check(folder: Path, layer: Layer) -> None:
+def read(folder: Path, platform: Platform, below: PurePosixPath) -> dict[PurePosixPath, bytes]:
+    """The files below a folder of an image in a layout, by their paths there.
+
+    Raises:
+        StackError: a layer is not what it should be, or the files are more than the source of a stack.
+
+    """
+    found: dict[PurePosixPath, bytes] = {}
+    left = _LARGEST
+    for layer in platform.layers:
+        with _opened(folder, layer) as archive:
+            for member in _inside(layer, archive):
+                path = PurePosixPath("/", member.name)
+                if member.isfile() and path.is_relative_to(below):
+                    opened = archive.extractfile(member)
+                    assert opened is not None
+                    data = opened.read(left + 1)
+                    found[path.relative_to(below)] = data
+                    left -= len(data)
+                    if len(found) > _MOST or left < 0:
+                        raise StackError(f"{below} of oci:{folder} is too much for a stack", "do not use this image")
+    return found
+
+
+@contextmanager
+def _opened(folder: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
+    """A layer as an archive, once it is known to be what its digest says."""
     mode = _MODES.get(layer.media_type)
     if mode is None:
         raise StackError(
@@ -44,9 +76,12 @@ def _check(folder: Path, layer: Layer) -> None:
         with layout.place(folder, layer.digest).open("rb") as file:
             _demand_digest(folder, layer, file)
             file.seek(0)
-            _demand_inside(layer, file, mode)
+            with tarfile.open(fileobj=file, mode=mode) as archive:
+                yield archive
     except OSError as failed:
         raise StackError(f"oci:{folder} lacks the layer {layer.digest} ({failed.strerror})", "copy the image again") from failed
+    except (tarfile.TarError, zlib.error, EOFError, ValueError) as bad:
+        raise StackError(f"the layer {layer.digest} is no whole archive ({bad})", "build the image again") from bad
 
 
 def _demand_digest(folder: Path, layer: Layer, file: IO[bytes]) -> None:
@@ -58,13 +93,11 @@ def _demand_digest(folder: Path, layer: Layer, file: IO[bytes]) -> None:
         raise StackError(f"oci:{folder}: the layer {layer.digest} is not what its name says", "copy the image again")
 
 
-def _demand_inside(layer: Layer, file: IO[bytes], mode: Literal["r|", "r|gz"]) -> None:
-    try:
-        with tarfile.open(fileobj=file, mode=mode) as archive:
-            for member in archive:
-                # A symbolic link is resolved inside the container; a hard link when the layer is unpacked.
-                for name in (member.name, member.linkname if member.islnk() else ""):
-                    if name.startswith("/") or ".." in name.split("/"):
-                        raise StackError(f"the layer {layer.digest} writes outside the image ({name!r:.100})", "do not use it")
-    except (tarfile.TarError, zlib.error, EOFError) as bad:
-        raise StackError(f"the layer {layer.digest} is no whole archive ({bad})", "build the image again") from bad
+def _inside(layer: Layer, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members of a layer, each once it is known to stay in the image."""
+    for member in archive:
+        # A symbolic link is resolved inside the container; a hard link when the layer is unpacked.
+        for name in (member.name, member.linkname if member.islnk() else ""):
+            if name.startswith("/") or ".." in name.split("/"):
+                raise StackError(f"the layer {layer.digest} writes outside the image ({name!r:.100})", "do not use it")
+        yield member

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stack.images import reference
 from stack.images.reference import DIGEST
 from stack.images.skopeo import Absent, digest
 from stack.model.errors import StackError
@@ -60,7 +61,7 @@ def blob(folder: Path, blob_digest: str) -> bytes:
 
 
 def manifest(folder: Path, tag: str | None) -> bytes:
-    """The manifest or index that a tag names in a layout; without a tag its only one.
+    """The manifest or index that a tag names in a layout; without a tag its only one, beside what is attested of it.
 
     skopeo 1.9 finds none of Docker's kind under a tag.
 
@@ -70,7 +71,13 @@ def manifest(folder: Path, tag: str | None) -> bytes:
 
     """
     entries = listed(folder)
-    fitting = entries if tag is None else [one for one in entries if (one.get("annotations") or {}).get(NAME) == tag]
+    named = [((one.get("annotations") or {}).get(NAME), one) for one in entries]
+    attested = tag is None and len(entries) > 1
+    fitting = [
+        one
+        for name, one in named
+        if (name == tag if tag is not None else not (attested and str(name).startswith(reference.ATTESTED)))
+    ]
     if not fitting:
         raise Absent(f"oci:{folder}{f':{tag}' if tag else ''} does not exist", "check the name")
     if len(fitting) > 1:

@@ -8,6 +8,8 @@ from stack.model.errors import StackError
 
 DIGEST = r"sha256:[0-9a-f]{64}"
 TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+ATTESTED = "sha256-"
+"""How names of attestations begin."""
 BEFORE = ".previous"
 """What the name of a tag has more that keeps where another one pointed before it was moved."""
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
@@ -77,7 +79,7 @@ def tag(text: str) -> str:
     """
     if not re.fullmatch(TAG, text):
         raise StackError(f"{text!r:.200} is no tag", "use letters, digits, '.', '_' and '-', at most 128")
-    if text.startswith("sha256-"):
+    if text.startswith(ATTESTED):
         raise StackError(f"{text} is a name for attestations", "take another tag")
     if text.endswith(BEFORE):
         raise StackError(f"{text} is a name for what a moving tag was before", "take another tag")

@@ -128,8 +128,9 @@ def run(
     env: Mapping[str, str] | None = None,
     user_config: bool = False,
     accept: Sequence[int] = (0,),
+    held: Sequence[int] = (),
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `git ARGS` in `cwd` and return the finished process.
+    """Run `git ARGS` in `cwd` and return the finished process; it inherits the locks `held`, and holds them if it outlives us.
 
     Raises:
         GitError: the exit code is not in `accept`.
@@ -149,6 +150,7 @@ def run(
                 stderr=said,
                 env=environment(user_config=user_config, extra=env),
                 check=False,
+                pass_fds=held,
             )
         except FileNotFoundError as missing:
             if cwd is not None and not cwd.is_dir():

@@ -20,8 +20,13 @@ from stack.store.addresses import redacted
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"
+_NOBODY = "stack@localhost"
 
 REMOTE = "upstream"
+HEAD = "refs/remotes/upstream/HEAD"
+"""The upstream's default branch, as it was when it was last asked."""
+OWN = ("refs/remotes/upstream", "refs/stack/git")
+"""Below these stand commits of the upstream's own history, and nothing else."""
 _SHOWN = 5
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FULL = 40
@@ -31,7 +36,7 @@ _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenanc
 
 
 def fetch(store: Path, url: str, wanted: str) -> CommitId:
-    """Bring a tag (or a commit) and the default branch into the store, with full history but without file contents.
+    """Bring a tag (or a commit, or `HEAD` alone) and the default branch into the store, with full history but without file contents.
 
     Raises:
         StackError: the remote cannot be reached, or has no such tag or commit.
@@ -42,8 +47,10 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
         refs = _advertised(place, url)
         register(store, url)  # an address that answers: what is missing later comes from there
         ref = f"refs/tags/{wanted}"
-        specs = ["+HEAD:refs/remotes/upstream/HEAD"] if "HEAD" in refs else []
-        if ref in refs:
+        specs = [f"+HEAD:{HEAD}"] if "HEAD" in refs else []
+        if wanted == "HEAD" and wanted in refs:
+            ref = HEAD
+        elif ref in refs:
             specs.append(f"+{ref}:{ref}")
         elif _COMMIT.fullmatch(wanted):
             ref = wanted
@@ -145,10 +152,37 @@ def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: boo
             )
     changes = {path: Entry(FOLDER, _vendored_tree(store, pin.git, named)) for path, (pin, named) in found.items()}
     lines = [_trailer(path, named) for path, (_, named) in sorted(found.items())]
-    who = Identity("stack", "stack@localhost", committer[1].decode() if committer else "0 +0000")
+    who = Identity("stack", _NOBODY, committer[1].decode() if committer else "0 +0000")
     with Objects(store) as objects:
         grafted = objects.replaced(tree, changes)
         return objects.write_commit(grafted, (commit,), "\n".join([_SUBJECT, "", *lines, ""]), who)
+
+
+def ungrafted(objects: Objects, commit: CommitId) -> CommitId:
+    """The commit that `graft` made another one of; itself where it did not."""
+    head, _, message = objects.read(commit).partition(b"\n\n")
+    parents = re.findall(rb"^parent ([0-9a-f]{40})$", head, re.MULTILINE)
+    if len(parents) != 1 or not message.startswith(_SUBJECT.encode() + b"\n\nGrafted: ") or _NOBODY.encode() not in head:
+        return commit
+    return CommitId(parents[0].decode())
+
+
+def is_own(store: Path, commit: CommitId) -> bool:
+    """Whether a commit is of the upstream's own history, as far as that was fetched: others have it, too."""
+    return bool(_text(store, ["for-each-ref", "--count=1", f"--contains={commit}", *OWN]))
+
+
+def behind(store: Path, url: str, commit: CommitId) -> int:
+    """How many commits the upstream's default branch has now that `commit` does not stand on. Call it under the store's lock.
+
+    Raises:
+        StackError: the remote cannot be reached.
+
+    """
+    tip = branch(store, url, "HEAD")
+    if tip != _text(store, ["for-each-ref", "--format=%(objectname)", HEAD]):
+        tip = fetch(store, url, "HEAD")
+    return int(_text(store, ["rev-list", "--count", f"{commit}..{tip}"]))
 
 
 def is_grafted(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: bool) -> bool:

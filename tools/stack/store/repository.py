@@ -130,14 +130,16 @@ def adopt(store: Path, packs: Path, refs: Mapping[str, str]) -> None:
     set_refs(store, refs)
 
 
-def set_refs(store: Path, refs: Mapping[str, str]) -> None:
-    """Point refs at commits, all or none.
+def set_refs(store: Path, refs: Mapping[str, str | None]) -> None:
+    """Point refs at commits (None removes one), all or none.
 
     Raises:
         GitError: git refuses, or an object is missing.
 
     """
-    orders = "".join(f"update {ref}\0{target}\0\0" for ref, target in sorted(refs.items()))
+    orders = "".join(
+        f"update {ref}\0{target}\0\0" if target is not None else f"delete {ref}\0\0" for ref, target in sorted(refs.items())
+    )
     git.run(["update-ref", "--stdin", "-z"], cwd=store, stdin=orders.encode(), env={"GIT_DIR": str(store)})
 
 

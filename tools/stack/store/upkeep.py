@@ -16,6 +16,7 @@ ENTRIES = {
     "archives": ("*/*",),
     "compilers": ("*",),
     "compiling": ("*",),
+    "emulated": ("*",),
     "environments": ("*",),
     "images": ("*", "locks/*", "packages/*"),
     "landing": ("*",),

@@ -13,7 +13,7 @@ _NAMES = re.compile(r"^(?:Dockerfile|Containerfile|compose)\b|^\.env")
 _VARIABLE = re.compile(r"\b(?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9]\b")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[\w.]+)?(?=[\s=\"',\]]|$)")
 _SERVE = re.compile(r"\bvllm[\"',\s]+serve\b")
-_COMMAND = re.compile(r"^(\s*)(?:-\s+)?[\"']?(?:command|args|serve|flags)[\"']?\s*[:=]")
+_COMMAND = re.compile(r"^(\s*)(?:-\s+)?[\"']?(?:command|args|arguments|serve|flags)[\"']?\s*[:=]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,14 +121,14 @@ def known(files: Files) -> list[str]:
     if owner is None or files.promised:
         return []
     prefix = next(prefix for prefix, name in OWNERS.items() if name == owner)
-    done = _grep(files, ["-h", "-o", "-w", "-E", "-e", f"{prefix}[A-Z0-9_]+"], ["*.py"])
+    done = grep(files, ["-h", "-o", "-w", "-E", "-e", f"{prefix}[A-Z0-9_]+"], ["*.py"])
     return sorted({line for line in done.splitlines() if line.startswith(prefix)})
 
 
 def find(files: Files, names: list[str]) -> dict[str, list[Occurrence]]:
     """Where names stand in a tree, prose left out."""
     skipped = [f":(exclude)*{suffix}" for suffix in _PROSE]
-    said = _grep(files, ["-n", "-z", "-w", "-F", *(word for name in names for word in ("-e", name))], ["*", *skipped])
+    said = grep(files, ["-n", "-z", "-w", "-F", *(word for name in names for word in ("-e", name))], ["*", *skipped])
     wanted = set(names)
     found: dict[str, list[Occurrence]] = {}
     for line in said.split("\n"):
@@ -140,7 +140,13 @@ def find(files: Files, names: list[str]) -> dict[str, list[Occurrence]]:
     return found
 
 
-def _grep(files: Files, what: list[str], where: list[str]) -> str:
+def grep(files: Files, what: list[str], where: list[str]) -> str:
+    """What `git grep` says of some of a tree's files.
+
+    Raises:
+        GitError: the tree cannot be searched.
+
+    """
     env = {"GIT_DIR": str(files.objects.repository)}
     if files.promised:
         # Contents that are still at the remote come at once this way; `git grep` fetches them one by one.

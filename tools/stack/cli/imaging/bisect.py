@@ -43,10 +43,10 @@ def command(
 ) -> None:
     """Find the upstream release or the patch that made BAD bad.
 
-    GOOD and BAD are folders of stacks, or git revisions of the stack at hand. The stacks between them are halved: first GOOD's
-    patches are carried from release to release, then they become BAD's, one by one. CMD runs in a shell for each, with
-    $STACK_ROOT, the folder of that stack, and $STACK_DIGEST. A stack that cannot be made, since patches conflict there, is
-    skipped; where that hides the first bad one, all that it may be are named.
+    GOOD and BAD are images (HOST/NAME:TAG, HOST/NAME@DIGEST, oci:DIR), folders of stacks, or git revisions of the stack at hand.
+    The stacks between them are halved: first GOOD's patches are carried from release to release, then they become BAD's, one by
+    one. CMD runs in a shell for each, with $STACK_ROOT, the folder of that stack, and $STACK_DIGEST. A stack that cannot be made,
+    since patches conflict there, is skipped; where that hides the first bad one, all that it may be are named.
     """
     from stack.images.bisecting import between, ends  # noqa: PLC0415
     from stack.images.bisecting.search import Search, Trial  # noqa: PLC0415

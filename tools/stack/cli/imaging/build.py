@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
+from stack.images import engine as engines
 from stack.model.errors import StackError
 
 
@@ -21,7 +22,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
 
 @click.command("build")
 @click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...")
-@click.option("--engine", type=click.Choice(["buildah"]), help="What builds it. Default: the first that works.")
+@click.option("--engine", type=click.Choice(engines.ENGINES), help="What builds it. Default: the first that works.")
 @click.option("--platform", metavar="OS/ARCH", help="Such as linux/arm64. Default: this machine's.")
 @click.option(
     "--base", metavar="IMAGE@DIGEST", help="Another base image than that of pins.toml; oci:DIR@sha256:… for one in a layout."
@@ -32,7 +33,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
     type=click.Choice(["serve", "development"]),
     default="serve",
     show_default=True,
-    help="development: for docker/compose.dev.yaml, which mounts the sources.",
+    help="development: for docker/compose.dev.yml, which mounts the sources.",
 )
 @click.option(
     "--requirements",
@@ -68,7 +69,6 @@ def command(
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.images import base as bases  # noqa: PLC0415
     from stack.images import build  # noqa: PLC0415
-    from stack.images import engine as engines  # noqa: PLC0415
 
     stack = options.load()
     chosen = bases.given(base) if base is not None else bases.pinned(stack.pins.base)

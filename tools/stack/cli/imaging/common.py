@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stack.model.errors import StackError
+
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
 
     from stack.images.moving import Move
+    from stack.images.reference import Reference
 
+IMAGES = Path(".stack/images")
+"""Where images lie unless something else is named, below the stack."""
 file_path = click.Path(path_type=Path, exists=True, dir_okay=False)
 insecure_option = click.option(
     "--tls/--no-tls", default=True, help="Whether registries have to have a trusted certificate.", show_default=True
@@ -22,6 +27,33 @@ public_option = click.option(
 required_key_option = click.option(
     "--key", type=file_path, required=True, help="The publisher's public key (PEM); what others signed counts for nothing."
 )
+
+
+def layout(named: str | None, root: Path) -> "Reference":
+    """The image that `--image` names, or the only one that the stack in `root` has.
+
+    Raises:
+        StackError: it is no layout; there is none, or more than one.
+
+    """
+    from stack.images import reference  # noqa: PLC0415
+
+    if named is None:
+        return _only(root / IMAGES)
+    found = reference.parse(named)
+    if not found.layout:
+        raise StackError(f"{found.shown} is no OCI layout", "name one with --image oci:DIR; stack image build writes it")
+    return found
+
+
+def _only(folder: Path) -> "Reference":
+    from stack.images.reference import Reference  # noqa: PLC0415
+
+    found = sorted(place.parent for place in folder.glob("*/oci-layout"))
+    if len(found) != 1:
+        names = ", ".join(f"oci:{one}" for one in found) or "stack image build writes one"
+        raise StackError(f"{folder} has {len(found)} images", f"name one with --image ({names})")
+    return Reference(str(found[0]), layout=True)
 
 
 def public(key: Path | None) -> "SSlibKey | None":

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from stack.cli.common import Options, json_option, print_json
-from stack.cli.imaging.common import file_path, insecure_option, move_json, move_words, step
+from stack.cli.imaging.common import IMAGES, file_path, insecure_option, layout, move_json, move_words, step
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.images.reference import Reference
 
 SIGNERS = Path("validation/allowed_signers")
-IMAGES = Path(".stack/images")
 _BOMS = ("*.cdx.json", "*.spdx.json")
 
 
@@ -71,10 +70,7 @@ def command(
 
     options: Options = context.obj
     stack = options.load()
-    images = [reference.parse(one) for one in sources] or [_only(stack.root / IMAGES)]
-    for image in images:
-        if not image.layout:
-            raise StackError(f"{image.shown} is no OCI layout", "name one with --image oci:DIR; stack image build writes it")
+    images = [layout(one, stack.root) for one in sources or (None,)]
     trusted = signers or stack.root / SIGNERS
     if not trusted.is_file():
         raise StackError(f"{trusted} is missing", "name with --signers the file that says whose verdicts count")
@@ -114,19 +110,3 @@ def _one(images: "Sequence[Reference]") -> "Iterator[Reference]":
     # Beside the first, so that files can be linked.
     with tempfile.TemporaryDirectory(prefix=".index-", dir=Path(images[0].place).absolute().parent) as folder:
         yield combining.combine(images, Path(folder) / "image")
-
-
-def _only(folder: Path) -> "Reference":
-    """The only layout in a folder.
-
-    Raises:
-        StackError: there is none, or more than one.
-
-    """
-    from stack.images.reference import Reference  # noqa: PLC0415
-
-    found = sorted(place.parent for place in folder.glob("*/oci-layout"))
-    if len(found) != 1:
-        names = ", ".join(f"oci:{one}" for one in found) or "stack image build writes one"
-        raise StackError(f"{folder} has {len(found)} images", f"name one with --image ({names})")
-    return Reference(str(found[0]), layout=True)

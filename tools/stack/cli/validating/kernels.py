@@ -23,10 +23,17 @@ if TYPE_CHECKING:
     callback=interpreter,
     help="Run the kernels that are installed for this interpreter, such as the stack's on a GPU machine; no environment is made.",
 )
+@click.option(
+    "--emulate",
+    type=click.Choice(["sm120"]),
+    help="Run FlashInfer's grouped MXFP8 x MXFP4 kernels for SM120 on a GPU of SM90, too; compiling them takes ten minutes once.",
+)
 @source_option
 @suite_options
 @click.pass_context
-def command(context: click.Context, /, compiling: bool, python: Path | None, source: str, **common: Any) -> None:
+def command(
+    context: click.Context, /, compiling: bool, python: Path | None, emulate: str | None, source: str, **common: Any
+) -> None:
     """Hold kernels against references in float64, and every bar against wrong outputs that it has to reject.
 
     The first run makes an environment with torch for CPUs, in the cache, and takes vLLM's operators out of its wheel for CPUs.
@@ -38,6 +45,8 @@ def command(context: click.Context, /, compiling: bool, python: Path | None, sou
     options: Options = context.obj
     with progress() as tell:
         trees: Source = "git" if source == "git" else "archive"
-        suite = Kernels(options.load(), cache.root(options.cache), trees, python, compiling)
+        suite = Kernels(
+            options.load(), cache.root(options.cache), trees, python, compiling=compiling, emulate=emulate is not None
+        )
         subject = suite.prepare(tell)
     conclude(context, suite, "kernels", subject=subject, **common)

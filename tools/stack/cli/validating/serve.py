@@ -57,7 +57,7 @@ def command(
 
     options: Options = context.obj
     chosen = tuple(map(kitchen.load, recipes or kitchen.ours()))
-    given = any(one.model == kitchen.GIVEN for one in chosen)
+    given = any(not one.is_ours for one in chosen)
     if url is not None and (len(chosen) != 1 or ablate):
         raise click.UsageError("--url goes with one --recipe, and without --ablate")
     if given and (url is None or weights is None):
@@ -66,7 +66,7 @@ def command(
         )
     if weights is not None and not given:
         raise click.UsageError("--weights goes with --recipe gpt-oss: the other recipes have models of our own")
-    plan = suite.Plan(chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate, not no_prove)
+    plan = suite.Plan(chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove)
     loaded = Weights(weights) if weights else Weights.TINY
     place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:

@@ -44,11 +44,7 @@ def servable(name: str) -> "Recipe":
     from validation import machine  # noqa: PLC0415
     from validation.serve import recipes  # noqa: PLC0415
 
-    recipe = recipes.load(name)
-    if recipe.model == recipes.GIVEN:
-        raise StackError(
-            f"recipe {name} has no model of ours", f"name your server with --url, or take {', '.join(recipes.ours())}"
-        )
+    recipe = recipes.servable(name, "name your server with --url")
     missing = sorted({*recipe.flags} - {*machine.here().flags})
     if missing:
         raise StackError(f"the CPU has no {' and no '.join(missing)}", f"take another recipe: {', '.join(recipes.ours())}")

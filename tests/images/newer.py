@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cosign, from a newer Debian suite on the mirror that the machine's apt uses: unpacked into the cache, never into the system.
+"""Programs of a newer Debian suite, on the mirror that the machine's apt uses: unpacked into the cache, never into the system.
 
 apt itself fetches it, with lists and sources of its own, so that signatures and hashes are checked as they always are.
 """
@@ -18,20 +18,20 @@ _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _SOURCE = "Types: deb\nURIs: {site}\nSuites: {suite}\nComponents: main\nSigned-By: {keyring}\n"
 
 
-def program() -> Path:
-    """cosign; without it the test is skipped, with STACK_CI=1 it fails."""
-    target = cache.root() / "images" / f"cosign-{SUITE}"
+def program(package: str) -> Path:
+    """The folder of an unpacked package; without it the test is skipped, with STACK_CI=1 it fails."""
+    target = cache.root() / "images" / f"{package}-{SUITE}"
     with cache.lock(target):
         if not target.exists():
             try:
-                _unpack(target)
+                _unpack(package, target)
             except (OSError, subprocess.CalledProcessError, LookupError) as failed:
-                _missing(failed)
-    return target / "usr/bin/cosign"
+                _missing(package, failed)
+    return target
 
 
-def _unpack(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=".cosign-", dir=target.parent) as name:
+def _unpack(package: str, target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix=f".{package}-", dir=target.parent) as name:
         folder = Path(name)
         for place in ("lists/partial", "cache/archives/partial", "new"):
             (folder / place).mkdir(parents=True)
@@ -46,10 +46,10 @@ def _unpack(target: Path) -> None:
         }
         options = [part for key, value in own.items() for part in ("-o", f"{key}={value}")]
         for step in ("update", "download"):
-            what = ["cosign"] if step == "download" else []
+            what = [package] if step == "download" else []
             subprocess.run(["apt-get", *options, "-qq", step, *what], cwd=folder, check=True, capture_output=True)
-        (package,) = folder.glob("cosign_*.deb")
-        subprocess.run(["dpkg", "-x", package, folder / "new"], check=True, capture_output=True)
+        (file,) = folder.glob(f"{package}_*.deb")
+        subprocess.run(["dpkg", "-x", file, folder / "new"], check=True, capture_output=True)
         (folder / "new").rename(target)
 
 
@@ -67,8 +67,9 @@ def _site() -> str:
     return next(line.split()[0] for line in lines if line.split()[1:2] == ["main"])
 
 
-def _missing(failed: Exception) -> None:
-    said = f"cosign is not to be had from Debian's {SUITE} by this machine's apt ({type(failed).__name__}); `apt-get update` as root may help"
+def _missing(package: str, failed: Exception) -> None:
+    how = "`apt-get update` as root may help"
+    said = f"{package} is not to be had from Debian's {SUITE} by this machine's apt ({type(failed).__name__}); {how}"
     if os.environ.get("STACK_CI") == "1":
         pytest.fail(said, pytrace=False)
     pytest.skip(said)

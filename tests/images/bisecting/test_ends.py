@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of a bisection that are images: each brings the stack that it was built of."""
+
+from pathlib import Path
+
+import pytest
+
+from stack.images import labels, pulling, reference, skopeo
+from stack.images.bisecting import ends
+from stack.model import digest
+from stack.model.errors import StackError
+
+from ..world import World
+
+
+def sources(world: World) -> dict[str, bytes]:
+    """The files of a stack as its image has them."""
+    below = str(labels.SOURCES).lstrip("/")
+    named = ["pins.toml", *(str(file.relative_to(world.root)) for file in (world.root / "stacks").rglob("*") if file.is_file())]
+    return {f"{below}/{name}": (world.root / name).read_bytes() for name in named}
+
+
+def test_an_image_brings_its_stack(world: World, tmp_path: Path) -> None:
+    world.image({"usr/bin/serve": b"", **sources(world)})
+    found = ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")
+    assert digest.of(found) == digest.of(world.stack)
+    assert found.root == tmp_path / "found"
+    skopeo.copy(f"oci:{world.layout}", reference.parse(f"{world.host}/ends:1"))
+    again = ends.load(f"{world.host}/ends:1", world.root, tmp_path / "again")
+    assert digest.of(again) == digest.of(world.stack)
+
+
+@pytest.mark.parametrize("name", ["host/name:1", "host:5000/name@sha256:" + "0" * 64, "oci:folder", "docker://host/name:1"])
+def test_what_is_an_image(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "pull", lambda *_: (_ for _ in ()).throw(StackError("asked for")))
+    with pytest.raises(StackError, match=r"asked for|oci:folder"):
+        ends.load(name, tmp_path, tmp_path / "found")
+
+
+@pytest.mark.parametrize("name", ["main", "origin/main", "v1.0", "feature/one@{1}", "HEAD~3"])
+def test_what_is_a_revision(name: str, tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="no folder of a stack, no image, and no revision"):
+        ends.load(name, tmp_path, tmp_path / "found")
+
+
+def test_an_image_that_brings_none_or_another_one(world: World, tmp_path: Path) -> None:
+    world.image()
+    with pytest.raises(StackError, match="does not bring the stack"):
+        ends.load(f"oci:{world.layout}", world.root, tmp_path / "none")
+    world.image(sources(world), **{labels.STACK: "0" * 64})
+    with pytest.raises(StackError, match="brings another stack than its label names"):
+        ends.load(f"oci:{world.layout}", world.root, tmp_path / "other")
+
+
+def test_a_layer_that_writes_elsewhere(world: World, tmp_path: Path) -> None:
+    world.image({f"{str(labels.SOURCES).lstrip('/')}/../../../../../escaped": b"mine", **sources(world)})
+    with pytest.raises(StackError, match="writes outside the image"):
+        ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")
+    assert not (tmp_path / "found").exists()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"": b"", "pins.toml": b""},
+        {"pins.toml": b"", "pins.toml/inner": b""},
+        {"a" * 300: b""},
+        {"a\x01" + "/b" * 3000: b""},
+    ],
+)
+def test_sources_that_no_folder_can_have(world: World, tmp_path: Path, files: dict[str, bytes]) -> None:
+    below = str(labels.SOURCES).lstrip("/")
+    world.image({f"{below}/{name}".rstrip("/"): data for name, data in files.items()})
+    with pytest.raises(StackError, match=r"cannot be unpacked .*do not use this image"):
+        ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")
+
+
+def test_sources_that_fill_the_memory(world: World, tmp_path: Path) -> None:
+    below = str(labels.SOURCES).lstrip("/")
+    world.image({f"{below}/{number}": bytes(30 << 20) for number in range(3)})
+    with pytest.raises(StackError, match="is too much for a stack"):
+        ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack image validate`: the suites of `stack validate` in the image that shall be published."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.imaging.common import file_path
+from stack.cli.imaging.common import layout as layout_of
+from stack.cli.validating import FOLDER
+from stack.cli.verdict import print_cases
+from stack.images import engine as engines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stack.images.validating import Checkpoint
+    from stack.model.verdict import Verdict
+    from validation.gates import Judgement
+
+_SUITES = ("kernels", "serve", "bench")
+"""`stack.images.validating.SUITES`, whose import is too slow for `--help`."""
+
+
+@click.command("validate")
+@click.argument("suites", nargs=-1, type=click.Choice(_SUITES), metavar="[kernels] [serve] [bench]")
+@click.option(
+    "--gate",
+    metavar="NAME",
+    help="Run what this gate of validation/gates.toml asks for, unless suites are named, and judge by it.",
+)
+@click.option(
+    "--image", "source_image", metavar="oci:DIR", help="Which image. Default: the only one in the stack's .stack/images."
+)
+@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="How to serve the tiny models; repeatable.")
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Serve this gpt-oss in place of the tiny models: a folder on this machine, which the image reads.",
+)
+@click.option("--weights", type=click.Choice(["real", "dummy"]), help="With --model: what is in it.")
+@click.option("--flags", default="", metavar="TEXT", help="With --model: arguments of `vllm serve`, quoted as in a shell.")
+@click.option(
+    "--device", "devices", multiple=True, help="A device for the container, as the engine names it: nvidia.com/gpu=all."
+)
+@click.option("--engine", type=click.Choice(engines.ENGINES), help="What runs it. Default: the first that works.")
+@click.option("--compile/--no-compile", "compiling", default=True, help="Compile for SM121, too, outside the image: minutes.")
+@click.option("--no-prove", is_flag=True, help="Leave out the proofs of the series: `stack prove` runs them.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times.")
+@click.option("--resume", is_flag=True, help="Keep what an earlier run of the same image on this machine has finished.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help=f"The folder of the verdicts. Default: {FOLDER}/DIGEST, by the digest of the image.",
+)
+@click.option("--sign", "key", type=file_path, help="Sign the verdicts with this SSH key, as `stack verdict sign` does.")
+@json_option
+@source_option
+@click.pass_context
+def command(
+    context: click.Context,
+    suites: tuple[str, ...],
+    gate: str | None,
+    source_image: str | None,
+    recipes: tuple[str, ...],
+    model: Path | None,
+    weights: str | None,
+    flags: str,
+    devices: tuple[str, ...],
+    engine: str | None,
+    compiling: bool,
+    no_prove: bool,
+    only: tuple[str, ...],
+    resume: bool,
+    out: Path | None,
+    key: Path | None,
+    as_json: bool,
+    source: str,
+) -> None:
+    """Validate the image that shall be published, on the hardware at hand.
+
+    Kernels and servers run in a container of this very image, as its own user; a server is started by the image's entry point. The
+    validation itself is the one at hand, not one that the image brings. The verdicts name the image's digest and the gates as
+    they are now: `stack image publish` takes no others. Exit code 1 where a case failed, or the gate is not passed.
+    """
+    from stack.carry.bases import Stores  # noqa: PLC0415
+    from stack.images import validating  # noqa: PLC0415
+    from stack.model import digest as digests  # noqa: PLC0415
+    from stack.model.verdict import Outcome  # noqa: PLC0415
+    from validation import gates, signing  # noqa: PLC0415
+
+    if model is not None and recipes:
+        raise click.UsageError("--recipe serves the tiny models, --model another one: name one of them")
+    options: Options = context.obj
+    stack = options.load()
+    asked = gates.load(stack.root / gates.FILE, gate) if gate is not None else None
+    layout = layout_of(source_image, stack.root)
+    digest = validating.of(layout, stack).digest
+    order = validating.Order(
+        engine=engines.found(engine),
+        layout=layout,
+        suites=suites or (validating.needed(asked) if asked is not None else validating.SUITES),
+        out=out or stack.root / FOLDER / digest.removeprefix("sha256:")[:12],
+        recipes=recipes,
+        checkpoint=_checkpoint(model, weights, flags),
+        devices=devices,
+        compiling=compiling,
+        prove=not no_prove,
+        only=only,
+        resume=resume,
+    )
+    done: list[tuple[Path, Verdict]] = []
+    with options.place(source) as place, Stores(stack, place) as stores:
+        for file, verdict in validating.validate(order, stores):
+            if key is not None:
+                signing.sign(file, key)
+            done.append((file, verdict))
+    judged = gates.judge(asked, digests.of(stack), [file for file, _ in done]) if asked is not None else None
+    if as_json:
+        print_json(_json(digest, done, judged))
+    else:
+        _print(digest, done, judged)
+    failed = any(one.outcome is Outcome.FAILED for _, verdict in done for one in verdict.cases)
+    context.exit(1 if failed or (judged is not None and judged.problems) else 0)
+
+
+def _checkpoint(model: Path | None, weights: str | None, flags: str) -> "Checkpoint | None":
+    from stack.images.validating import Checkpoint  # noqa: PLC0415
+    from stack.model.verdict import Weights  # noqa: PLC0415
+
+    if model is None:
+        if weights is not None or flags:
+            raise click.UsageError("--weights and --flags go with --model")
+        return None
+    if weights is None:
+        raise click.UsageError("--model goes with --weights: real or dummy")
+    try:
+        return Checkpoint(model.resolve(), Weights(weights), tuple(shlex.split(flags)))
+    except ValueError as odd:
+        raise click.UsageError(f"--flags {flags!r} cannot be read ({odd})") from odd
+
+
+def _print(digest: str, done: "Sequence[tuple[Path, Verdict]]", judged: "Judgement | None") -> None:
+    click.echo(f"image {digest}")
+    for file, verdict in done:
+        click.echo()
+        print_cases(verdict.cases)
+        click.echo(f"verdict: {file}")
+    if judged is not None:
+        click.echo()
+        for problem in judged.problems:
+            click.echo(problem)
+        click.echo(f"gate {judged.gate.name}: {'not passed' if judged.problems else 'passed'}")
+
+
+def _json(digest: str, done: "Sequence[tuple[Path, Verdict]]", judged: "Judgement | None") -> dict[str, object]:
+    from stack.model import verdict as verdicts  # noqa: PLC0415
+
+    gate = {"gate": {"name": judged.gate.name, "problems": list(judged.problems)}} if judged is not None else {}
+    return {"image": digest, "verdicts": [{"file": str(file), **verdicts.as_json(one)} for file, one in done], **gate}
