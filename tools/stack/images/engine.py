@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.model.errors import StackError
+from stack.model.text import shortened
 
 ENGINES = ("buildah", "podman")
 """In the order in which they are tried."""
@@ -134,7 +135,7 @@ class Engine:
                 if "STEP " in line:
                     tell(_words(line))
         if process.returncode:
-            raise StackError(f"{self.name} could not build the stage {step.target}: {last[:_SHOWN]}", f"see {log}")
+            raise StackError(f"{self.name} could not build the stage {step.target}: {shortened(last, _SHOWN)}", f"see {log}")
         return id_file.read_text().strip().removeprefix("sha256:")
 
     def ask(self, image: str, *command: str) -> str:
@@ -344,4 +345,4 @@ def _words(line: str) -> str:
 
 def _last(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1][:_SHOWN] if lines else "it said nothing"
+    return shortened(lines[-1], _SHOWN) if lines else "it said nothing"

@@ -5,3 +5,11 @@
 def printable(text: str, instead: str = "?", kept: str = "") -> str:
     """A text in which nothing moves the cursor or changes the colour: `instead` stands for each such letter that is not `kept`."""
     return "".join(letter if letter.isprintable() or letter in kept else instead for letter in text)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many letters, from 5 on: of a longer one a third of its beginning and more of its end, where errors have causes."""
+    if len(text) <= most:
+        return text
+    first = most // 3
+    return f"{text[:first]} … {text[len(text) - (most - first - 3) :]}"
