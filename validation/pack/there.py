@@ -170,7 +170,7 @@ def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
 
 def _goal(name: str) -> str:
     """The case of a goal."""
-    return f"{_KERNELS}/{name.replace(', ', '/').replace(' = ', '=').replace(' ', '-')}"
+    return f"{_KERNELS}/{name.replace(', ', '/').replace(' = ', '=').replace(' ', '-').replace("'", '')}"
 
 
 def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
