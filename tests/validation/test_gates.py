@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
 import subprocess
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -9,7 +10,7 @@ import pytest
 from stack.model import stack
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from stack.model.verdict import Verdict, Weights, write
+from stack.model.verdict import NAME, Verdict, Weights, write
 from validation import gates, signing
 from validation.decoding import figures
 from validation.kernels import RELIED_ON
@@ -97,6 +98,7 @@ def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
 def test_of_the_decode_kernels_goals_the_gate_wants_all_that_one_run_measures() -> None:
     gate = gates.load(Path(__file__).parents[2] / gates.FILE, "sm90")
     names = ["bench/kernels/all", *(there._goal(goal.name) for goal in figures.goals((), 1.0))]
+    assert [name for name in names if not re.fullmatch(NAME, name)] == []
     measured = [name for name in names if not name.endswith("-flashinfer-sm90")]
     wanted = [one for one in gate.wanted if one.names.startswith("bench/kernels/")]
     for one in wanted:
