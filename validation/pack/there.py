@@ -170,7 +170,8 @@ def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
 
 def _goal(name: str) -> str:
     """The case of a goal."""
-    return f"{_KERNELS}/{name.replace(', ', '/').replace(' = ', '=').replace(' ', '-').replace("'", '')}"
+    plain = name.replace(", ", "/").replace(" = ", "=").replace(" ", "-").replace("'", "")
+    return f"{_KERNELS}/{plain}"
 
 
 def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
