@@ -37,8 +37,7 @@ LAYER = Linear(9, 5152, 56, "mxfp4")
 BROAD = Linear(9, 1312, 244, "mxfp4")
 NARROW = Linear(9, 160, 56, "mxfp4")
 SHAPES = ((LAYER, 48), (BROAD, 4), (BROAD, 1), (NARROW, 48))
-"""Layers, and the multiprocessors with which their blocks are of 16 rows and ten warps, 32 rows and eight, 32 rows and four; and one that
-has columns for two warps only."""
+"""Layers, and multiprocessors: so many that blocks have 16 rows, 32 rows, 32 rows and few warps. The last has columns for two warps only."""
 
 pytestmark = pytest.mark.slow
 
@@ -177,7 +176,8 @@ FAULTS = [
     ("an entry is before itself", MOE, "((1u << entry % kWarp) - 1u)", "((2u << entry % kWarp) - 1u)", "nobody has written it"),
     ("entries are counted by 32", MOE, "ranks[word] = before + ", "ranks[word] = ", "no barrier between|nobody has written it|another block"),
     ("entries that are not there", MOE, "other < moe.entries() ? expert_of(moe, other) : kNobody", "expert_of(moe, other)", OUTSIDE),
-    ("lanes vote that have left", MOE, "if (expert == kNobody) return kNobody;", "if (experts[0] == kNobody) return kNobody;", "of its warp to|waits at ballot"),
+    ("lanes vote that have left", MOE, "if (expert == kNobody) return kNobody;", "if (experts[0] == kNobody) return kNobody;",
+     "of its warp to|waits at ballot"),
     ("warps that are not whole", MOE, "uniform(threadIdx.x / kWarp)", "uniform(threadIdx.x / 16)", "comes to uniform with"),
     ("a group is read before it is there", MOE, SYNC + "\n  return expert;", "  return expert;", NO_BARRIER),
     ("experts are read before they are there", MOE, SYNC + "\n  int rank = 0;", "  int rank = 0;", NO_BARRIER),
