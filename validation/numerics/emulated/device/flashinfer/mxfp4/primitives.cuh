@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <strings.h>
 #include <tuple>
 #include <utility>
 
@@ -32,7 +31,6 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFa
 using cudaStream_t = void*;
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-inline int __ffs(int bits) { return ffs(bits); }
 
 namespace flashinfer {
 namespace mxfp4 {
