@@ -40,10 +40,11 @@ def _machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return on_cpu.machine(tmp_path_factory.mktemp("emulated"))
 
 
-@pytest.mark.parametrize(("tokens", "inputs", "outputs"), [(1, 96, 70), (9, 160, 33)])
-def test_tokens_are_multiplied(tokens: int, inputs: int, outputs: int, machine: Machine) -> None:
+@pytest.mark.parametrize(("tokens", "inputs", "outputs", "processors"), [(1, 96, 70, 48), (9, 160, 33, 2), (3, 672, 230, 1)])
+def test_tokens_are_multiplied(tokens: int, inputs: int, outputs: int, processors: int, machine: Machine) -> None:
+    # As many rows for the GPU's multiprocessors as make each of the three shapes of blocks.
     layer = Linear(tokens, inputs, outputs, "mxfp4")
-    assert not judge(emulated.multiplied(machine, layer), layer.truth(), on_cpu.BAR).why
+    assert not judge(emulated.multiplied(machine, layer, processors), layer.truth(), on_cpu.BAR).why
 
 
 @pytest.mark.parametrize("rounding", [Rounding.EVEN, Rounding.FLOOR])

@@ -180,7 +180,7 @@ _DECODE_EXPERTS = {
     "no-bias": replace(_FEW_EXPERTS, bias=False),
 }
 _DEEP = (Experts(2, experts=8, intermediate=64), Experts(2, experts=8, hidden=64))
-"""One size is gpt-oss's own: more columns than the kernels have under way at a time."""
+"""One size is gpt-oss's own: more columns than the kernels have in registers at a time."""
 
 
 def _emulated() -> Iterator[AnyCase]:
@@ -205,9 +205,12 @@ def _emulated() -> Iterator[AnyCase]:
         yield Same(f"{SUITE}/quantizer/{agreement.name}", agreement)
 
 
-_MANY_ROWS = Linear(2, 96, 8210, "mxfp4", bias=False)
-"""Above 8192 rows the kernel takes tiles of other sizes; neither size is a whole number of them."""
-_MANY_ROWS_SAID = "a 25th of lm_head's rows, a thirtieth of its columns"
+_MANY_ROWS = Linear(2, 160, 33810, "mxfp4", bias=False)
+"""The kernel's blocks are smaller where they are many for the GPU's multiprocessors, 48 or 132; neither size is a whole number of them."""
+_MANY_ROWS_SAID = "a sixth of lm_head's rows, an 18th of its columns"
+_FEW_ROWS = Linear(2, 5152, 56, "mxfp4")
+"""And others where they are fewer than those; more columns than are in registers at a time."""
+_FEW_ROWS_SAID = "56 rows and 5152 columns, neither a whole number of steps"
 
 
 def _decode_layers() -> Iterator[tuple[str, Linear, str]]:
@@ -215,7 +218,7 @@ def _decode_layers() -> Iterator[tuple[str, Linear, str]]:
     yield "o", Linear(8, 4096, 2880, "mxfp4"), ""
     yield "lm_head", _MANY_ROWS, _MANY_ROWS_SAID
     for tokens in _DECODE_TOKENS:
-        yield "odd", Linear(tokens, 5152, 56, "mxfp4"), "56 rows and 5152 columns, neither a whole number of steps"
+        yield "odd", replace(_FEW_ROWS, tokens=tokens), _FEW_ROWS_SAID
 
 
 def _gpu() -> Iterator[AnyCase]:
@@ -260,9 +263,10 @@ def _decode() -> Iterator[AnyCase]:
         for tokens in (1, 16):
             head = Linear(tokens, 2880, 201088, "mxfp4", bias=False)
             yield BesideIdeal(_name("linear", dense, "lm_head", head), dense, head, IDEAL_BAR)
-            many = replace(_MANY_ROWS, tokens=tokens)
-            name = _name("linear", dense, f"rows={many.outputs}", many)
-            yield BesideIdeal(name, dense, many, IDEAL_BAR, _MANY_ROWS_SAID)
+            for rows, reduced in ((_FEW_ROWS, _FEW_ROWS_SAID), (_MANY_ROWS, _MANY_ROWS_SAID)):
+                layer = replace(rows, tokens=tokens)
+                name = _name("linear", dense, f"rows={layer.outputs}", layer)
+                yield BesideIdeal(name, dense, layer, IDEAL_BAR, reduced)
     for agreement in decode.AGREEMENTS:
         yield Same(f"{SUITE}/formats/{agreement.name}", agreement)
 

@@ -6,94 +6,113 @@ using namespace flashinfer::mxfp4;
 
 enum Fault {
   kNone,
-  kNoSyncWarp,
   kNoSyncBlock,
+  kNoSecondSyncBlock,
+  kBallotForSyncBlock,
   kOverwritesWhatIsRead,
   kTwoWriters,
-  kNoCopyWait,
-  kCopiesLeft,
   kReadsBeyondInput,
+  kReadsBeyondWeights,
+  kReadsBeyondScales,
   kWritesBeyondOutput,
   kWritesInput,
-  kMisalignedCopy,
   kMisalignedLoad,
+  kMisalignedLoadOnce,
   kReadsUnwrittenShared,
   kReadsUnwrittenOutput,
   kBlocksShareOutput,
   kLaneIsMissing,
   kLanesDiverge,
+  kNotUniform,
+  kLastLaneNotUniform,
   kReadsBeforeWait,
+  kByteBeforeWait,
   kWritesBeforeWait,
   kNeverWaits,
+  kInputOnce,
+  kByteOfInputOnce,
+  kSharedOnce,
+  kOutputOnce,
   kWrongByte,
-  kMatrixInOutput,
-  kOverwritesCopy,
 };
 
-/// Each warp copies 32 numbers to shared memory, turns them round, and adds those of the warp before.
-__global__ void turn_kernel(Fault fault, float const* input, float* output, int* unwritten) {
+/// Each warp brings 32 numbers to shared memory, turns them round, and adds those of the warp before. The numbers are the input and a
+/// weight, times the block's scale.
+__global__ void turn_kernel(Fault fault, float const* input, float const* weights, uint8_t const* scales, float* output, int* unwritten) {
   float* const shared = reinterpret_cast<float*>(dynamic_shared());
   int const thread = threadIdx.x;
   int const lane = thread % 32;
-  int const warp = thread / 32;
+  if (fault == kLaneIsMissing && thread == 40) return;
+  if (fault == kLanesDiverge && thread == 41) ballot(true);
+  int const warp = uniform(fault == kNotUniform ? thread / 16 : fault == kLastLaneNotUniform ? (thread + 1) / 32 : thread / 32);
   int const threads = blockDim.x;
-  float const* const mine = input + blockIdx.x * threads;
+  bool const last = blockIdx.x == gridDim.x - 1;
+  float const* const mine = keep(input + blockIdx.x * threads);
   float* const turned = shared + threads;
+  uint4 weight{};
+  if (lane % 4 == 0) {
+    int const beyond = fault == kReadsBeyondWeights && last ? 4 : 0;
+    weight = load_once_16(weights + blockIdx.x * threads + thread + beyond + (fault == kMisalignedLoadOnce));
+  }
+  uint32_t const scale = load_byte(scales + blockIdx.x + (fault == kReadsBeyondScales));
   if (fault == kReadsBeforeWait && mine[thread] == 1e30f) return;
+  if (fault == kByteBeforeWait && load_byte(mine) == 77) return;
   if (fault == kWritesBeforeWait) output[blockIdx.x * threads + thread] = 0.0f;
   if (fault != kNeverWaits) wait_for_predecessor();
   release_successor();
+  if (fault == kInputOnce) load_once_16(mine + thread / 4 * 4);
+  if (fault == kByteOfInputOnce) load_byte(mine);
   if (fault == kReadsUnwrittenShared && turned[thread] == 1e30f) return;
   if (fault == kReadsUnwrittenOutput && unwritten[0] == 7) return;
   if (lane % 4 == 0) {
-    int const beyond = fault == kReadsBeyondInput && blockIdx.x == gridDim.x - 1 ? 4 : 0;
-    copy_async_16(shared + thread, mine + thread + beyond + (fault == kMisalignedCopy), true);
+    int const beyond = fault == kReadsBeyondInput && last ? 4 : 0;
+    uint4 const given = load_16(mine + thread + beyond + (fault == kMisalignedLoad));
+    float numbers[4], added[4];
+    __builtin_memcpy(numbers, &given, sizeof given);
+    __builtin_memcpy(added, &weight, sizeof weight);
+    for (int each = 0; each < 4; ++each) shared[thread + each] = (numbers[each] + added[each]) * scale;
   }
-  if (fault != kCopiesLeft) copy_commit();
-  if (fault == kOverwritesCopy && lane == 0) shared[thread + 1] = 0.0f;
-  if (fault != kNoCopyWait) copy_wait<0>();
-  if (fault == kLaneIsMissing && thread == 40) return;
-  if (fault == kLanesDiverge && thread == 41) ballot(true);
-  if (fault != kNoSyncWarp) sync_warp();
+  if (fault == kBallotForSyncBlock) ballot(true);
+  if (fault != kNoSyncBlock && fault != kBallotForSyncBlock) sync_block();
   float const number = shared[warp * 32 + 31 - lane];
   if (fault == kOverwritesWhatIsRead && lane == 0) shared[thread] = 1.0f;
   turned[fault == kTwoWriters ? warp * 32 : thread] = number;
   if (fault == kTwoWriters) turned[thread] = number;
-  if (fault != kNoSyncBlock) sync_block();
+  if (fault != kNoSecondSyncBlock) sync_block();
+  if (fault == kSharedOnce) load_once_16(shared + lane / 4 * 4);
   float const other = turned[(thread + threads - 32) % threads];
   int const block = fault == kBlocksShareOutput ? 0 : blockIdx.x;
   int const place = fault == kWritesBeyondOutput ? thread + 1 : thread;
   output[block * threads + place] = number + other;
+  if (fault == kOutputOnce) load_byte(output + blockIdx.x * threads + thread);
   if (fault == kWritesInput) const_cast<float*>(mine)[thread] = 0.0f;
-  if (fault == kMisalignedLoad) {
-    uint32_t words[4];
-    load_matrix_x4(words, reinterpret_cast<uint8_t*>(shared) + 8);
-  }
-  if (fault == kMatrixInOutput) {
-    uint32_t words[4];
-    load_matrix_x4(words, output + blockIdx.x * threads + thread / 4 * 4);
-  }
   if (fault == kWrongByte) permute_bytes(1, 2, 0x3218u);
 }
 
-extern "C" int emulated_turn(int fault, void const* input, void* output, void* unwritten, int blocks, int threads,
-                             int shared_bytes, int early) {
+extern "C" int emulated_turn(int fault, void const* input, void const* weights, void const* scales, void* output, void* unwritten,
+                             int blocks, int threads, int shared_bytes, int early) {
   return launch(turn_kernel, dim3(blocks), threads, shared_bytes, nullptr, early != 0, static_cast<Fault>(fault),
-                static_cast<float const*>(input), static_cast<float*>(output), static_cast<int*>(unwritten));
+                static_cast<float const*>(input), static_cast<float const*>(weights), static_cast<uint8_t const*>(scales),
+                static_cast<float*>(output), static_cast<int*>(unwritten));
+}
+
+/// Reads what was there before the launch, after it has waited for whoever wrote it.
+__global__ void once_kernel(uint32_t const* input, uint32_t* output) {
+  wait_for_predecessor();
+  release_successor();
+  if (threadIdx.x < 8) output[threadIdx.x] = load_once_16(input + threadIdx.x * 4).x;
+}
+
+extern "C" int emulated_once(void const* input, void* output, int early) {
+  return launch(once_kernel, dim3(1), 32, 0, nullptr, early != 0, static_cast<uint32_t const*>(input), static_cast<uint32_t*>(output));
 }
 
 /// Each lane's words through the matrix instructions, as the device has them.
-__global__ void matrix_kernel(uint32_t const* a, uint32_t const* b, float* sums, uint32_t* loaded, uint32_t* votes) {
-  uint32_t* const shared = reinterpret_cast<uint32_t*>(dynamic_shared());
+__global__ void matrix_kernel(uint32_t const* a, uint32_t const* b, float* sums, uint32_t* votes) {
   int const lane = threadIdx.x;
-  for (int word = 0; word < 4; ++word) shared[lane * 4 + word] = a[lane * 4 + word];
-  sync_warp();
-  uint32_t words[4];
-  load_matrix_x4(words, shared + lane * 4);
   uint32_t of_a[4], of_b[2];
   float sum[4];
   for (int word = 0; word < 4; ++word) {
-    loaded[lane * 4 + word] = words[word];
     of_a[word] = a[lane * 4 + word];
     sum[word] = 0.5f;
   }
@@ -103,10 +122,9 @@ __global__ void matrix_kernel(uint32_t const* a, uint32_t const* b, float* sums,
   votes[lane] = ballot(a[lane] & 1u);
 }
 
-extern "C" int emulated_matrix(void const* a, void const* b, void* sums, void* loaded, void* votes) {
-  return launch(matrix_kernel, dim3(1), 32, 512, nullptr, false, static_cast<uint32_t const*>(a),
-                static_cast<uint32_t const*>(b), static_cast<float*>(sums), static_cast<uint32_t*>(loaded),
-                static_cast<uint32_t*>(votes));
+extern "C" int emulated_matrix(void const* a, void const* b, void* sums, void* votes) {
+  return launch(matrix_kernel, dim3(1), 32, 0, nullptr, false, static_cast<uint32_t const*>(a), static_cast<uint32_t const*>(b),
+                static_cast<float*>(sums), static_cast<uint32_t*>(votes));
 }
 
 __global__ void number_kernel(uint32_t const* a, uint32_t const* b, float const* c, uint32_t* products, uint16_t* rounded, int count) {

@@ -14,6 +14,9 @@ from validation.numerics.emulated.building import CannotBuild
 from validation.numerics.kernels.emulated import in_every_order
 
 BLOCKS, THREADS = 3, 64
+NUMBERS = np.arange(BLOCKS * THREADS, dtype=np.float32)
+WEIGHTS = 1000 * NUMBERS[::-1].copy()
+SCALES = np.array([1, 200, 3], np.uint8)
 SOURCE = Path(__file__).with_name("faulty.cpp")
 
 
@@ -21,55 +24,70 @@ class Fault(IntEnum):
     """As in faulty.cpp."""
 
     NONE = 0
-    NO_SYNC_WARP = auto()
     NO_SYNC_BLOCK = auto()
+    NO_SECOND_SYNC_BLOCK = auto()
+    BALLOT_FOR_SYNC_BLOCK = auto()
     OVERWRITES_WHAT_IS_READ = auto()
     TWO_WRITERS = auto()
-    NO_COPY_WAIT = auto()
-    COPIES_LEFT = auto()
     READS_BEYOND_INPUT = auto()
+    READS_BEYOND_WEIGHTS = auto()
+    READS_BEYOND_SCALES = auto()
     WRITES_BEYOND_OUTPUT = auto()
     WRITES_INPUT = auto()
-    MISALIGNED_COPY = auto()
     MISALIGNED_LOAD = auto()
+    MISALIGNED_LOAD_ONCE = auto()
     READS_UNWRITTEN_SHARED = auto()
     READS_UNWRITTEN_OUTPUT = auto()
     BLOCKS_SHARE_OUTPUT = auto()
     LANE_IS_MISSING = auto()
     LANES_DIVERGE = auto()
+    NOT_UNIFORM = auto()
+    LAST_LANE_NOT_UNIFORM = auto()
     READS_BEFORE_WAIT = auto()
+    BYTE_BEFORE_WAIT = auto()
     WRITES_BEFORE_WAIT = auto()
     NEVER_WAITS = auto()
+    INPUT_ONCE = auto()
+    BYTE_OF_INPUT_ONCE = auto()
+    SHARED_ONCE = auto()
+    OUTPUT_ONCE = auto()
     WRONG_BYTE = auto()
-    MATRIX_IN_OUTPUT = auto()
-    OVERWRITES_COPY = auto()
 
 
 NO_BARRIER = r"another thread reads it, and there is no barrier between|thread \d+ wrote it, and there is no barrier between"
 NOT_WAITED = "the kernel before may still use it: it was not waited for"
+STILL_WRITTEN = "the kernel before may still write it when this one begins, and it is loaded as what is only read"
+WRITTEN = "kernels write it, and it is loaded as what is only read"
+BEYOND = "outside of every buffer, \\+0 bytes from the end of"
 REFUSED = {
-    Fault.NO_SYNC_WARP: f"of shared memory: ({NO_BARRIER}|nobody has written it|a copy is on its way)",
     Fault.NO_SYNC_BLOCK: f"of shared memory: ({NO_BARRIER}|nobody has written it)",
+    Fault.NO_SECOND_SYNC_BLOCK: f"of shared memory: ({NO_BARRIER}|nobody has written it)",
+    Fault.BALLOT_FOR_SYNC_BLOCK: f"of shared memory: ({NO_BARRIER})",
     Fault.OVERWRITES_WHAT_IS_READ: NO_BARRIER,
     Fault.TWO_WRITERS: NO_BARRIER,
-    Fault.NO_COPY_WAIT: "of shared memory: a copy is on its way there: it was not waited for",
-    Fault.COPIES_LEFT: "a copy is on its way there: it was not waited for",
-    Fault.READS_BEYOND_INPUT: r"block \(2, 0, 0\), thread 60: reads 16 bytes: outside of every buffer, \+0 bytes from the end of input",
-    Fault.WRITES_BEYOND_OUTPUT: r"another block of this launch uses it, too|outside of every buffer, \+0 bytes from the end of output",
+    Fault.READS_BEYOND_INPUT: rf"block \(2, 0, 0\), thread 60: reads 16 bytes: {BEYOND} input",
+    Fault.READS_BEYOND_WEIGHTS: rf"block \(2, 0, 0\), thread 60: reads 16 bytes: {BEYOND} weights",
+    Fault.READS_BEYOND_SCALES: rf"block \(2, 0, 0\), thread \d+: reads 1 bytes: {BEYOND} scales",
+    Fault.WRITES_BEYOND_OUTPUT: f"another block of this launch uses it, too|{BEYOND} output",
     Fault.WRITES_INPUT: "of input: it is not to be written",
-    Fault.MISALIGNED_COPY: "of input: misaligned, to copy it",
-    Fault.MISALIGNED_LOAD: "of shared memory: misaligned",
+    Fault.MISALIGNED_LOAD: "of input: misaligned",
+    Fault.MISALIGNED_LOAD_ONCE: "of weights: misaligned",
     Fault.READS_UNWRITTEN_SHARED: "of shared memory: nobody has written it",
     Fault.READS_UNWRITTEN_OUTPUT: "at 0 of unwritten: nobody has written it",
     Fault.BLOCKS_SHARE_OUTPUT: "another block of this launch uses it, too",
-    Fault.LANE_IS_MISSING: "comes to sync_warp, lane 8 of its warp to its end|waits at sync_warp without end: thread 40 is at its end",
-    Fault.LANES_DIVERGE: "lane . of its warp to (sync_warp|ballot)",
+    Fault.LANE_IS_MISSING: "comes to uniform, lane 8 of its warp to its end|waits at uniform without end: thread 40 is at its end",
+    Fault.LANES_DIVERGE: "lane . of its warp to (uniform|ballot)",
+    Fault.NOT_UNIFORM: "comes to uniform with [02] in lane 0 and [13] in lane 16",
+    Fault.LAST_LANE_NOT_UNIFORM: "comes to uniform with [01] in lane 0 and [12] in lane 31",
     Fault.READS_BEFORE_WAIT: f"of input: {NOT_WAITED}",
+    Fault.BYTE_BEFORE_WAIT: f"of input: {NOT_WAITED}",
     Fault.WRITES_BEFORE_WAIT: f"of output: {NOT_WAITED}",
     Fault.NEVER_WAITS: NOT_WAITED,
+    Fault.INPUT_ONCE: f"reads 16 bytes at .* of input: {STILL_WRITTEN}",
+    Fault.BYTE_OF_INPUT_ONCE: f"reads 1 bytes at 0 of input: {STILL_WRITTEN}",
+    Fault.SHARED_ONCE: f"of shared memory: {WRITTEN}",
+    Fault.OUTPUT_ONCE: f"of output: {WRITTEN}",
     Fault.WRONG_BYTE: "permutes bytes that are not among the eight",
-    Fault.MATRIX_IN_OUTPUT: "loads a matrix from what is not shared memory",
-    Fault.OVERWRITES_COPY: "of shared memory: a copy is on its way there",
 }
 
 
@@ -83,18 +101,23 @@ def machine() -> Machine:
 
 def turned(machine: Machine, fault: Fault, seed: int = 0, shared: int = 2 * THREADS * 4, threads: int = THREADS) -> np.ndarray:
     """The output of the kernel; a launch may begin early."""
-    numbers = np.arange(BLOCKS * THREADS, dtype=np.float32)
-    output, unwritten = np.empty_like(numbers), np.empty(1, np.int32)
+    output, unwritten = np.empty_like(NUMBERS), np.empty(1, np.int32)
     machine.begin(seed)
-    given = machine.give("input", numbers, Kind.INPUT)
-    addresses = [machine.give(name, array, Kind.OUTPUT) for name, array in (("output", output), ("unwritten", unwritten))]
-    machine.call("emulated_turn", int(fault), given, *addresses, BLOCKS, threads, shared, 1)
+    addresses = [
+        machine.give("input", NUMBERS, Kind.INPUT),
+        machine.give("weights", WEIGHTS, Kind.CONSTANT),
+        machine.give("scales", SCALES, Kind.CONSTANT),
+        machine.give("output", output, Kind.OUTPUT),
+        machine.give("unwritten", unwritten, Kind.OUTPUT),
+    ]
+    machine.call("emulated_turn", int(fault), *addresses, BLOCKS, threads, shared, 1)
     return output
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_kernel_that_is_right_runs_in_any_order(machine: Machine, seed: int) -> None:
-    rows = np.arange(BLOCKS * THREADS, dtype=np.float32).reshape(BLOCKS, THREADS // 32, 32)[:, :, ::-1]
+    numbers = (NUMBERS + WEIGHTS) * SCALES.repeat(THREADS)
+    rows = numbers.reshape(BLOCKS, THREADS // 32, 32)[:, :, ::-1]
     expected = rows + np.roll(rows, 1, axis=1)
     assert np.array_equal(turned(machine, Fault.NONE, seed), expected.ravel())
     assert (machine.launches, machine.shared, machine.unwritten("output"), machine.unwritten("unwritten")) == (1, 512, 0, 4)
@@ -144,12 +167,25 @@ def test_launches_that_no_gpu_takes_are_refused(machine: Machine) -> None:
     turned(machine, Fault.NONE, shared=SHARED_LIMIT)
 
 
+def test_what_is_only_read_may_be_of_an_earlier_kernel_that_has_ended(machine: Machine) -> None:
+    numbers = np.arange(32, dtype=np.uint32)
+    output = np.empty((2, 8), np.uint32)
+    machine.begin()
+    given = machine.give("input", numbers, Kind.INPUT)
+    addresses = [machine.give(f"output {number}", row, Kind.OUTPUT) for number, row in enumerate(output)]
+    machine.call("emulated_once", given, addresses[0], 0)
+    machine.call("emulated_once", given, addresses[1], 1)  # its predecessor waited for whoever wrote the input
+    assert np.array_equal(output, [numbers[::4]] * 2)
+    with pytest.raises(KernelFault, match=f"of output 1: {WRITTEN}"):
+        machine.call("emulated_once", addresses[1], addresses[0], 0)
+
+
 def bits_of(numbers: np.ndarray) -> np.ndarray:
     return numbers.astype(ml_dtypes.bfloat16).view(np.uint16)
 
 
 def test_matrices_lie_as_ptx_says(machine: Machine) -> None:
-    """PTX ISA, mma.m16n8k16 with .bf16 and ldmatrix .x4: the fragments by their own formulas there."""
+    """PTX ISA, mma.m16n8k16 with .bf16: the fragments by their own formulas there."""
     draw = np.random.default_rng(0)
     a, b = (draw.integers(-8, 9, shape).astype(np.float32) for shape in ((16, 16), (16, 8)))
     of_a, of_b = np.empty((32, 4, 2), np.uint16), np.empty((32, 2, 2), np.uint16)
@@ -160,18 +196,17 @@ def test_matrices_lie_as_ptx_says(machine: Machine) -> None:
             of_a[lane, i // 2, i % 2] = bits_of(a[row, inside * 2 + (i & 1) + (8 if i >= 4 else 0)])
         for i in range(4):
             of_b[lane, i // 2, i % 2] = bits_of(b[inside * 2 + (i & 1) + (8 if i >= 2 else 0), group])
-    sums, loaded, votes = np.empty((32, 4), np.float32), np.empty((32, 4), np.uint32), np.empty(32, np.uint32)
+    sums, votes = np.empty((32, 4), np.float32), np.empty(32, np.uint32)
     words_a, words_b = of_a.view(np.uint32)[..., 0].copy(), of_b.view(np.uint32)[..., 0].copy()
     machine.begin(3)
     given = [machine.give("a", words_a, Kind.INPUT), machine.give("b", words_b, Kind.INPUT)]
-    given += [machine.give(name, array, Kind.OUTPUT) for name, array in (("s", sums), ("l", loaded), ("v", votes))]
+    given += [machine.give(name, array, Kind.OUTPUT) for name, array in (("s", sums), ("v", votes))]
     machine.call("emulated_matrix", *given)
     product = a @ b + 0.5
     for lane in range(32):
         group, inside = divmod(lane, 4)
         for i in range(4):
             assert sums[lane, i] == product[group + (8 if i >= 2 else 0), inside * 2 + (i & 1)]
-            assert loaded[lane, i] == words_a[i * 8 + group, inside]  # matrix i, row `group`
     assert set(votes.tolist()) == {sum(int(words_a.ravel()[lane] & 1) << lane for lane in range(32))}
 
 

@@ -101,14 +101,12 @@ def test_every_decode_kernel_runs_beneath_it() -> None:
         8,
         16,
     }
-    # Above 8192 rows and above 8 tokens there are other instantiations of one kernel.
+    # For few rows, for many, and above 8 tokens there are other instantiations of one kernel, whether a GPU has 48 or 132 multiprocessors.
     dense = [one.problem for one in touched if isinstance(one, Case) and isinstance(one.problem, Linear)]
-    assert {(one.outputs > 8192, one.tokens > 8) for one in dense} == {
-        (False, False),
-        (False, True),
-        (True, False),
-        (True, True),
-    }
+    for processors in (48, 132):
+        blocks = [(-(-one.outputs // 32), one.tokens > 8) for one in dense]
+        shapes = {((rows >= processors) + (rows >= 8 * processors), many) for rows, many in blocks}
+        assert shapes == {(0, False), (0, True), (1, False), (1, True), (2, False), (2, True)}
     assert all(named(glob) for glob in sanitizing.CASES)
     assert len([one for one in touched if not isinstance(one, Case)]) == 3
     assert all(one.needs == decode.CAPABLE for one in touched)

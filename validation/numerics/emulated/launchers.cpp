@@ -40,7 +40,7 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
 #include "flashinfer/mxfp4/gemv.cuh"
 
 extern "C" int emulated_gemv(void const* input, void const* codes, void const* scales, void const* bias, void* output, int tokens,
-                             int rows, int columns, int early) {
+                             int rows, int columns, int processors, int early) {
   flashinfer::mxfp4::Gemv gemv{};
   gemv.input = static_cast<uint16_t const*>(input);
   gemv.codes = static_cast<uint8_t const*>(codes);
@@ -50,7 +50,7 @@ extern "C" int emulated_gemv(void const* input, void const* codes, void const* s
   gemv.tokens = tokens;
   gemv.rows = rows;
   gemv.columns = columns;
-  return flashinfer::mxfp4::gemv(gemv, nullptr, early != 0);
+  return flashinfer::mxfp4::gemv(gemv, nullptr, early != 0, processors);
 }
 #endif
 

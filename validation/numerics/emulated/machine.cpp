@@ -6,10 +6,11 @@
 // of the sanitizer's own library is used). These refuse:
 //
 //   what is outside of the buffers that were named, misaligned, or never written;
-//   what another thread of the block wrote, or writes over what it reads, without sync_warp or sync_block between;
+//   what another thread of the block wrote, or writes over what it reads, without sync_block between;
 //   what another block of the same launch wrote;
-//   shared memory that a copy is on its way to: copies arrive when they are waited for, and not before;
-//   what the kernel before this one wrote, in a launch that may begin early and has not waited for it.
+//   what the kernel before this one wrote, in a launch that may begin early and has not waited for it;
+//   to load as what is only read what a kernel writes, or what may still be written when the launch begins;
+//   a number that is said to be the same in all lanes of a warp and is not.
 //
 // Whoever waits for a thread that will not come is told so. The order of threads follows from a seed.
 #include "machine.h"
@@ -45,9 +46,9 @@ constexpr uint16_t kSeveral = 0xFFFF;
 /// What is known of one byte that can be written: its last writer and the readers since, in block run `run`.
 struct Byte {
   uint32_t run = 0;
-  uint16_t block_steps = 0, warp_steps = 0, writer = 0;  // sync_block and sync_warp before it was written
-  uint16_t read_block_steps = 0, read_warp_steps = 0, reader = 0, reading_warp = 0;
-  bool written = false, here = false, under_way = false, read = false;  // here: written in `run`
+  uint16_t steps = 0, writer = 0;  // steps: how many sync_block there were before it was written
+  uint16_t read_steps = 0, reader = 0;
+  bool written = false, here = false, read = false;  // here: written in `run`
 };
 
 enum class Kind { kConstant, kInput, kOutput, kShared };
@@ -62,20 +63,13 @@ struct Buffer {
   bool has(uint8_t const* at, size_t count) const { return at >= first && count <= bytes && static_cast<size_t>(at - first) <= bytes - count; }
 };
 
-struct Copy {
-  uint8_t* to;
-  uint8_t const* from;
-  size_t bytes, valid;
-};
-
-enum class Waits { kNot, kLoad, kMultiply, kBallot, kSyncWarp, kSyncBlock, kEnded };
+enum class Waits { kNot, kMultiply, kBallot, kUniform, kSyncBlock, kEnded };
 
 char const* name_of(Waits waits) {
   switch (waits) {
-    case Waits::kLoad: return "load_matrix";
     case Waits::kMultiply: return "mma";
     case Waits::kBallot: return "ballot";
-    case Waits::kSyncWarp: return "sync_warp";
+    case Waits::kUniform: return "uniform";
     case Waits::kSyncBlock: return "sync_block";
     case Waits::kEnded: return "its end";
     default: return "nothing";
@@ -97,8 +91,6 @@ struct Thread {
   int number = 0;
   Waits waits = Waits::kNot;
   Brought brought;
-  std::vector<Copy> begun;
-  std::deque<std::vector<Copy>> groups;
   bool waited = false;
 };
 
@@ -106,7 +98,6 @@ struct Warp {
   Waits what = Waits::kNot;  // that the lanes meet for
   int arrived = 0;
   int apart = 0;  // lanes that have ended, or wait for the block
-  uint16_t steps = 0;
 };
 
 struct Machine {
@@ -122,7 +113,7 @@ struct Machine {
   dim3 block;
   uint32_t run = 0, first_run = 0;  // of a block, of this launch's first
   int alive = 0, arrived = 0;
-  uint16_t block_steps = 0;
+  uint16_t steps = 0;  // how many sync_block there were
   Buffer shared{"shared memory", nullptr, 0, Kind::kShared, {}};
   uint8_t* shared_storage = nullptr;
   bool inputs_there = false;   // an earlier launch waited for whoever wrote the inputs
@@ -221,17 +212,8 @@ void make_stacks(int threads) {
 
 int warp_of(int thread) { return thread / kWarp; }
 
-/// The next number of a counter of barriers.
-void count_up(uint16_t& steps, void const* called_from) {
-  if (++steps == kSeveral) failed("more barriers than are counted", called_from);
-}
-
-/// Whether what `thread` did after so many barriers is over for the current thread.
-bool is_over(int thread, uint16_t block_steps, uint16_t warp_steps) {
-  if (thread == current->number || block_steps < machine.block_steps) return true;
-  int const warp = warp_of(thread);
-  return warp == warp_of(current->number) && warp_steps < machine.warps[warp].steps;
-}
+/// Whether another thread did this, and no sync_block has come since.
+bool at_once(int thread, uint16_t steps) { return thread != current->number && steps == machine.steps; }
 
 constexpr char const* kNoBarrier = "another thread wrote it, and there is no barrier between";
 
@@ -242,48 +224,28 @@ char const* found_by_this_block(Byte& byte, Kind kind, bool writes) {
   bool const same_launch = byte.run >= machine.first_run;
   if (kind != Kind::kShared && same_launch && (writes || byte.here)) return "another block of this launch uses it, too";
   byte.run = machine.run;
-  byte.here = byte.under_way = byte.read = false;
+  byte.here = byte.read = false;
   byte.written = byte.written && kind != Kind::kShared;
   return nullptr;
 }
 
 char const* read_of(Byte& byte) {
-  if (byte.under_way) return "a copy is on its way there: it was not waited for";
   if (!byte.written) return "nobody has written it";
-  if (byte.here && !is_over(byte.writer, byte.block_steps, byte.warp_steps)) return kNoBarrier;
+  if (byte.here && at_once(byte.writer, byte.steps)) return kNoBarrier;
   uint16_t const number = static_cast<uint16_t>(current->number);
-  uint16_t const warp = static_cast<uint16_t>(warp_of(number));
-  uint16_t const steps = machine.warps[warp].steps;
-  if (!byte.read || byte.read_block_steps != machine.block_steps) {
-    byte.read = true;
-    byte.read_block_steps = machine.block_steps;
-    byte.reading_warp = warp;
-    byte.read_warp_steps = steps;
-    byte.reader = number;
-  } else if (byte.reading_warp != warp) {
-    byte.reading_warp = kSeveral;
-  } else if (byte.read_warp_steps != steps) {  // all lanes have met since: earlier readers are done
-    byte.read_warp_steps = steps;
-    byte.reader = number;
-  } else if (byte.reader != number) {
-    byte.reader = kSeveral;
-  }
+  bool const others = byte.read && byte.reader != number && byte.read_steps == machine.steps;
+  byte.read = true;
+  byte.read_steps = machine.steps;
+  byte.reader = others ? kSeveral : number;
   return nullptr;
 }
 
 char const* write_of(Byte& byte) {
-  if (byte.under_way) return "a copy is on its way there";
-  if (byte.here && !is_over(byte.writer, byte.block_steps, byte.warp_steps)) return kNoBarrier;
-  if (byte.read && byte.read_block_steps == machine.block_steps) {
-    uint16_t const warp = static_cast<uint16_t>(warp_of(current->number));
-    bool const others = byte.reading_warp != warp ||
-                        (byte.reader != current->number && byte.read_warp_steps == machine.warps[warp].steps);
-    if (others) return "another thread reads it, and there is no barrier between";
-  }
+  if (byte.here && at_once(byte.writer, byte.steps)) return kNoBarrier;
+  if (byte.read && at_once(byte.reader, byte.read_steps)) return "another thread reads it, and there is no barrier between";
   byte.written = byte.here = true;
   byte.read = false;
-  byte.block_steps = machine.block_steps;
-  byte.warp_steps = machine.warps[warp_of(current->number)].steps;
+  byte.steps = machine.steps;
   byte.writer = static_cast<uint16_t>(current->number);
   return nullptr;
 }
@@ -350,33 +312,20 @@ inline void told(void* address, size_t bytes, bool writes, size_t aligned, void 
   check(address, bytes, writes, aligned, called_from);
 }
 
-/// Marks shared memory that a copy is on its way to.
-void under_way(Copy const& copy, bool is) {
-  Byte* const known = machine.shared.known.data() + (copy.to - machine.shared.first);
-  for (size_t byte = 0; byte < copy.bytes; ++byte) known[byte].under_way = is;
-}
-
-void arrive(Copy const& copy, void const* called_from) {
-  under_way(copy, false);
-  check(copy.to, copy.bytes, true, copy.bytes, called_from);
-  std::memset(copy.to, 0, copy.bytes);
-  std::memcpy(copy.to, copy.from, copy.valid);
+/// What is only read is so for as long as the launch runs, which may be longer than after its wait.
+void check_only_read(uint8_t const* at, size_t bytes, void const* called_from) {
+  Buffer const* const buffer = buffer_at(at, bytes);
+  if (!buffer || buffer->kind == Kind::kConstant) return;
+  std::string const what = described(at, bytes, false);
+  if (buffer->kind != Kind::kInput) failed(what + "kernels write it, and it is loaded as what is only read", called_from);
+  if (machine.launch->early && !machine.inputs_there) {
+    failed(what + "the kernel before may still write it when this one begins, and it is loaded as what is only read", called_from);
+  }
 }
 
 // --- threads that meet -----------------------------------------------------------------------------------------------------------
 
 Thread& lane(int warp, int number) { return machine.threads[warp * kWarp + number]; }
-
-/// Every lane has named a row of 16 bytes: row r of matrix m is lane 8 m + r's, and its words go to lanes 4 r .. 4 r + 3.
-void load_all(int warp) {
-  for (int each = 0; each < kWarp; ++each) {
-    uint32_t* const words = static_cast<uint32_t*>(lane(warp, each).brought.result);
-    for (int matrix = 0; matrix < 4; ++matrix) {
-      char const* const row = static_cast<char const*>(lane(warp, matrix * 8 + each / 4).brought.first);
-      std::memcpy(&words[matrix], row + each % 4 * 4, 4);
-    }
-  }
-}
 
 double bf16_of(uint32_t word, int half) {
   uint32_t const bits = half ? word & 0xFFFF0000u : word << 16;
@@ -421,12 +370,19 @@ void vote_all(int warp) {
   for (int each = 0; each < kWarp; ++each) *static_cast<uint32_t*>(lane(warp, each).brought.result) = votes;
 }
 
+void compare_all(int warp, void const* called_from) {
+  int const first = static_cast<int>(lane(warp, 0).brought.number);
+  for (int each = 1; each < kWarp; ++each) {
+    int const other = static_cast<int>(lane(warp, each).brought.number);
+    if (other != first) failed(formatted("comes to uniform with %d in lane 0 and %d in lane %d", first, other, each), called_from);
+  }
+}
+
 void perform(int warp, Waits what, void const* called_from) {
   switch (what) {
-    case Waits::kLoad: return load_all(warp);
     case Waits::kMultiply: return multiply_all(warp);
     case Waits::kBallot: return vote_all(warp);
-    default: return count_up(machine.warps[warp].steps, called_from);
+    default: return compare_all(warp, called_from);
   }
 }
 
@@ -461,7 +417,7 @@ void meet(Waits what, Brought const& brought, void const* called_from) {
 void release_block(void const* called_from) {
   if (machine.arrived == 0 || machine.arrived < machine.alive) return;
   machine.arrived = 0;
-  count_up(machine.block_steps, called_from);
+  if (++machine.steps == kSeveral) failed("more barriers than are counted", called_from);
   for (int number = 0; number < machine.launch->threads; ++number) {
     Thread& thread = machine.threads[number];
     if (thread.waits != Waits::kSyncBlock) continue;
@@ -472,10 +428,6 @@ void release_block(void const* called_from) {
 
 void ended() {
   Thread& me = *current;
-  for (auto const& group : me.groups) {
-    if (!group.empty()) failed("ends before its copies have arrived", nullptr);
-  }
-  if (!me.begun.empty()) failed("ends before its copies have arrived", nullptr);
   if (machine.launch->early && !me.waited) machine.released_early = true;
   me.waits = Waits::kEnded;
   ++machine.warps[warp_of(me.number)].apart;
@@ -489,8 +441,6 @@ void make_ready(Thread& thread, int number) {
   thread.number = number;
   thread.waits = Waits::kNot;
   thread.waited = false;
-  thread.begun.clear();
-  thread.groups.clear();
 }
 
 /// A thread that waits for one that will not come.
@@ -518,7 +468,7 @@ bool run_block(dim3 block, std::mt19937_64& draw) {
   Launch const& launch = *machine.launch;
   machine.block = block;
   ++machine.run;
-  machine.block_steps = 0;
+  machine.steps = 0;
   machine.arrived = 0;
   machine.alive = launch.threads;
   std::fill(machine.warps.begin(), machine.warps.end(), Warp{});
@@ -599,36 +549,10 @@ void fail(char const* problem) { failed(problem, __builtin_return_address(0)); }
 
 void touch(void const* address, size_t bytes, bool writes) { check(address, bytes, writes, bytes, __builtin_return_address(0)); }
 
-void copy_begins(void* to, void const* from, size_t bytes, size_t valid) {
+void touch_only_read(void const* address, size_t bytes) {
   void const* const caller = __builtin_return_address(0);
-  Copy const copy{static_cast<uint8_t*>(to), static_cast<uint8_t const*>(from), bytes, valid};
-  if (!machine.shared.has(copy.to, bytes)) failed("copies to what is not shared memory", caller);
-  if (reinterpret_cast<uintptr_t>(from) % bytes) failed(described(copy.from, valid, false) + "misaligned, to copy it", caller);
-  if (valid && machine.shared.has(copy.from, valid)) failed("copies from shared memory", caller);
-  if (valid) check(from, valid, false, 1, caller);
-  check(to, bytes, true, bytes, caller);
-  std::memset(to, kPoison, bytes);
-  under_way(copy, true);
-  current->begun.push_back(copy);
-}
-
-void copies_are_a_group() {
-  current->groups.emplace_back();
-  current->groups.back().swap(current->begun);
-}
-
-void wait_for_copies(size_t groups_left) {
-  while (current->groups.size() > groups_left) {
-    for (Copy const& copy : current->groups.front()) arrive(copy, __builtin_return_address(0));
-    current->groups.pop_front();
-  }
-}
-
-void load_matrix(uint32_t (&words)[4], void const* row) {
-  void const* const caller = __builtin_return_address(0);
-  if (!machine.shared.has(static_cast<uint8_t const*>(row), 16)) failed("loads a matrix from what is not shared memory", caller);
-  check(row, 16, false, 16, caller);
-  meet(Waits::kLoad, {words, row, nullptr, 0}, caller);
+  check(address, bytes, false, bytes, caller);
+  check_only_read(static_cast<uint8_t const*>(address), bytes, caller);
 }
 
 void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) {
@@ -641,7 +565,10 @@ uint32_t ballot(bool one) {
   return votes;
 }
 
-void sync_warp() { meet(Waits::kSyncWarp, {}, __builtin_return_address(0)); }
+int uniform(int number) {
+  meet(Waits::kUniform, {nullptr, nullptr, nullptr, static_cast<uint32_t>(number)}, __builtin_return_address(0));
+  return number;
+}
 
 void sync_block() {
   Thread& me = *current;

@@ -32,6 +32,9 @@ _UNREAD_SCALE = 0xA0
 _ORDERS = ((0, True), (7, False))
 """Seeds of the order of threads, and whether kernels may begin before the one before them has ended."""
 
+PROCESSORS = 48
+"""Multiprocessors of a GB10: the dense kernel has blocks of another shape by how many of them there are."""
+
 Sizes = tuple[int, int]
 
 
@@ -164,8 +167,8 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes) -> Single:
     return from_bfloat16_bits(in_every_order(cpu, once))
 
 
-def multiplied(cpu: Machine, layer: Linear) -> Single:
-    """As `dense`, by this machine."""
+def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS) -> Single:
+    """As `dense`, by this machine, as if it had so many multiprocessors."""
     parts = [part for _, part in layer.chunks() if isinstance(part, Blocks)]
     codes, scales = (np.concatenate([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
     inputs, bias = bfloat16_bits(layer.x), bfloat16_bits(layer.added) if layer.bias else None
@@ -179,7 +182,7 @@ def multiplied(cpu: Machine, layer: Linear) -> Single:
             cpu.give("bias", bias, Kind.CONSTANT),
             cpu.give("output", output, Kind.OUTPUT),
         ]
-        cpu.call("emulated_gemv", *addresses, layer.tokens, layer.outputs, layer.inputs, int(early))
+        cpu.call("emulated_gemv", *addresses, layer.tokens, layer.outputs, layer.inputs, processors, int(early))
         return output
 
     return from_bfloat16_bits(in_every_order(cpu, once))

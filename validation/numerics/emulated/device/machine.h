@@ -20,14 +20,10 @@ dim3 block_size();
 dim3 grid_size();
 uint8_t* shared_memory();
 
-void copy_begins(void* to, void const* from, size_t bytes, size_t valid);
-void copies_are_a_group();
-void wait_for_copies(size_t groups_left);
-
-void load_matrix(uint32_t (&words)[4], void const* row);
 void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
 uint32_t ballot(bool one);
-void sync_warp();
+/// The number, which all lanes of the warp have to have.
+int uniform(int number);
 void sync_block();
 void wait_for_predecessor();
 void release_successor();
@@ -36,6 +32,8 @@ void release_successor();
 [[noreturn]] void fail(char const* problem);
 /// A read or write of this thread: ends the launch where it is not allowed.
 void touch(void const* address, size_t bytes, bool writes);
+/// A read of what nobody writes while the launch runs.
+void touch_only_read(void const* address, size_t bytes);
 
 struct Launch {
   void const* kernel;      // its address, for its name

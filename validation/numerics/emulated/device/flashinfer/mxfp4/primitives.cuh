@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <strings.h>
 #include <tuple>
 #include <utility>
 
@@ -32,29 +31,28 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFa
 using cudaStream_t = void*;
 
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-inline int __ffs(int bits) { return ffs(bits); }
 
 namespace flashinfer {
 namespace mxfp4 {
 
 inline uint8_t* dynamic_shared() { return emulated::shared_memory(); }
 
-inline void copy_async_16(void* to, void const* from, bool valid) { emulated::copy_begins(to, from, 16, valid ? 16 : 0); }
-
-inline void copy_async_4(void* to, void const* from, int bytes) {
-  if (bytes < 0 || bytes > 4) emulated::fail("copies less than nothing, or more than 4 bytes");
-  emulated::copy_begins(to, from, 4, static_cast<size_t>(bytes));
+inline uint4 load_once_16(void const* from) {
+  emulated::touch_only_read(from, sizeof(uint4));
+  return *static_cast<uint4 const*>(from);
 }
 
-inline void copy_commit() { emulated::copies_are_a_group(); }
-
-template <int kPending>
-inline void copy_wait() {
-  static_assert(kPending >= 0);
-  emulated::wait_for_copies(kPending);
+inline uint32_t load_byte(void const* from) {
+  emulated::touch_only_read(from, 1);
+  return *static_cast<uint8_t const*>(from);
 }
 
-inline void load_matrix_x4(uint32_t (&words)[4], void const* row) { emulated::load_matrix(words, row); }
+template <typename Type>
+inline Type* keep(Type* pointer) {
+  return pointer;
+}
+
+inline int uniform(int number) { return emulated::uniform(number); }
 
 inline void mma_m16n8k16(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) { emulated::multiply(sum, a, b); }
 
@@ -101,7 +99,6 @@ inline uint4 load_16(void const* from) {
 }
 
 inline uint32_t ballot(bool one) { return emulated::ballot(one); }
-inline void sync_warp() { emulated::sync_warp(); }
 inline void sync_block() { emulated::sync_block(); }
 inline void wait_for_predecessor() { emulated::wait_for_predecessor(); }
 inline void release_successor() { emulated::release_successor(); }
