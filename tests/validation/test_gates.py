@@ -227,6 +227,15 @@ def test_none_that_a_cpu_can_run_may_be_left_out() -> None:
     }
 
 
+def test_of_the_kernels_on_a_gpu_each_gate_wants_every_case() -> None:
+    for name in ("sm90", "sm121"):
+        for one in gates.load(Path(__file__).parents[2] / gates.FILE, name).wanted:
+            declared = [case for case in cases.declared() if fnmatchcase(case.name, one.names) and one.needs in case.needs]
+            # SM120's kernels emulated are declared where their library is.
+            if one.names.startswith("kernels/") and one.names != "kernels/grouped/*":
+                assert one.least == len(declared) > 0, (name, one.names)
+
+
 def key(folder: Path, name: str) -> Path:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name], check=True)
     return folder / name
