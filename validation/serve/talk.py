@@ -11,6 +11,7 @@ from typing import Any
 
 import requests
 
+from stack.model.text import shortened
 from validation import wire
 
 LONGEST = 300.0
@@ -206,4 +207,4 @@ def _text(data: bytes) -> str:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]} … {text[-SHOWN // 2 :]}"
+    return shortened(text, SHOWN)

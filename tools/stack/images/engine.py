@@ -161,7 +161,7 @@ class Engine:
         return _ran("skopeo", "inspect", "--raw", "--", f"containers-storage:{name}").encode()
 
     def create(self, image: str, name: str, devices: Sequence[str] = (), home: Path | None = None) -> Container:
-        """A new container of an image, in place of an older one of that name.
+        """A place to run commands of an image in; what an older one of that name left is removed.
 
         Raises:
             StackError: a device is not there, or the image.
@@ -223,18 +223,6 @@ class Podman(Engine):
 
         """
         return self._run(*_RUN, *_isolated(network=False), "--user=0", image, *command)
-
-    def create(self, image: str, name: str, devices: Sequence[str] = (), home: Path | None = None) -> Container:
-        """A place for containers of an image; what an earlier one of that name left is removed.
-
-        Raises:
-            StackError: a device is not there, or the image.
-
-        """
-        made = Container(name, image, tuple(devices), home)
-        self.remove(made)
-        _ran(*self.creating(made))
-        return made
 
     def creating(self, container: Container) -> tuple[str, ...]:
         """The command that sees that a container can be had: each command has one of its own."""

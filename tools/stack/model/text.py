@@ -8,8 +8,8 @@ def printable(text: str, instead: str = "?", kept: str = "") -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many letters, from 5 on: of a longer one a third of its beginning and more of its end, where errors have causes."""
+    """A text of at most so many letters, from 5 on: of a longer one its beginning and as much of its end, where errors have causes."""
     if len(text) <= most:
         return text
-    first = most // 3
+    first = (most - 3) // 2
     return f"{text[:first]} … {text[len(text) - (most - first - 3) :]}"
