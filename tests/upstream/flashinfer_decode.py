@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's kernels for few tokens and MXFP4 weights, as its documentation says what they compute, without a GPU.
+"""FlashInfer's kernels for few tokens, as its documentation says what they compute, without a GPU.
 
 They stand in for compiled functions that vLLM calls: what these would refuse is refused, and of padded weights only what belongs
 to the model is read. Sums are in double precision.
@@ -142,6 +142,33 @@ def weight_dequantize(codes: torch.Tensor, scales: torch.Tensor, out: torch.Tens
     assert out.shape == values.shape
     assert out.is_contiguous()
     return out.copy_(values)
+
+
+def tinygemm(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    use_pdl: bool = False,
+) -> None:
+    """flashinfer.gemm.tinygemm_bf16: weights in BF16; with use_pdl it hangs, unless all kernels before it have it, too."""
+    for one, shape in ((input, input.shape), (weight, weight.shape), (out, (len(input), len(weight)))):
+        assert one.dtype is torch.bfloat16
+        assert one.dim() == 2
+        assert one.shape == shape
+        assert one.is_contiguous()
+    assert len(input) > 0
+    assert input.shape[1] == weight.shape[1]
+    assert input.shape[1] % 64 == 0
+    assert len(weight) % 16 == 0
+    assert not use_pdl
+    values = input.double() @ weight.double().T
+    if bias is not None:
+        assert bias.dtype is torch.bfloat16
+        assert bias.shape == weight.shape[:1]
+        assert bias.is_contiguous()
+        values += bias.double()
+    out.copy_(values)
 
 
 def check_weight(codes: torch.Tensor, scales: torch.Tensor) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The series mxfp4-moe: which kernels run MXFP4 experts, the sizes that they get, and their tiles.
+"""The series mxfp4-moe: which kernels run MXFP4 experts, the sizes that they get, their tiles, and what runs the router.
 
 Command line, selection, loading, conversion of the weights, routing's inputs and the call of the kernel are the
 upstream's own and run on the CPU, on a faked platform. What stands in for compiled code follows its documentation:
-vLLM's softmax over the chosen experts, FlashInfer's interleaving of scales, its fused MoE and its decode kernels.
+vLLM's softmax over the chosen experts, FlashInfer's interleaving of scales, its fused MoE, its decode kernels and its
+small GEMM.
 """
 
 import functools
@@ -17,20 +18,22 @@ from contextlib import ExitStack
 from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import mxfp4
 import pytest
 import support
 import torch
-from flashinfer_decode import moe_decode, recorded, swiglu
+from flashinfer_decode import moe_decode, recorded, swiglu, tinygemm
 from gpt_oss import EXPERTS, MLP, configured, write_checkpoint
 
 with support.quiet():
     import vllm._custom_ops as custom_ops
     import vllm.model_executor.layers.fused_moe.experts.flashinfer_cutlass_moe as cutlass_moe
     import vllm.model_executor.layers.fused_moe.oracle.mxfp4 as oracle
+    import vllm.model_executor.layers.linear as linear
+    import vllm.utils.flashinfer as vllm_flashinfer
     import vllm.v1.worker.workspace as workspace
     from vllm.config import VllmConfig
     from vllm.forward_context import set_forward_context
@@ -38,13 +41,17 @@ with support.quiet():
         Mxfp4MoeBackend,
         mxfp4_round_up_hidden_size_and_intermediate_size,
     )
+    from vllm.model_executor.layers.fused_moe.router.gate_linear import GateLinear
+    from vllm.model_executor.layers.linear import LinearMethodBase, UnquantizedLinearMethod
     from vllm.model_executor.model_loader import get_model
     from vllm.model_executor.models.gpt_oss import MLPBlock
+    from vllm.utils.torch_utils import set_default_torch_dtype
 
 PADDING = "vllm/round-marlin-experts-up-to-its-tiles-only.patch"
 SWITCH = "vllm/let-flashinfer-cutlass-mean-the-variant-that-runs.patch"
 DECODE = "vllm/run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch"
 ALONE = "vllm/offer-the-mxfp4-decode-kernels-alone-by-name.patch"
+ROUTER = "vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch"
 
 PROVES = {
     PADDING: ["test_marlin_takes_gpt_oss_as_it_is", "test_marlin_rounds_up_to_its_tiles_only"],
@@ -66,10 +73,25 @@ PROVES = {
         "test_other_checkpoints_are_laid_out_for_them",
         "test_the_decode_kernels_alone_are_refused_with_the_reason",
     ],
+    ROUTER: [
+        "test_few_tokens_of_a_gate_run_the_small_gemm",
+        "test_the_router_of_gpt_oss_runs_it",
+        "test_what_else_a_gate_may_give_stays",
+        "test_the_small_gemm_is_said",
+        "test_other_gates_run_as_before",
+        "test_a_quantized_gate_runs_as_before",
+        "test_a_gemm_for_all_layers_runs_the_gate",
+        "test_batches_stay_invariant",
+        "test_a_gate_may_get_its_type_later",
+        "test_the_small_gemm_is_there_where_it_can_be_compiled",
+        "test_flashinfer_is_called_by_its_name",
+        "test_the_compiler_sees_one_operator_of_the_gate",
+    ],
 }
 UPSTREAM_TESTS = [
     "tests/kernels/quantization/test_mxfp4_kernel_selection.py",
     "tests/kernels/moe/test_ocp_mx_moe.py",
+    "tests/kernels/test_gate_linear_rocm_dispatch.py",
 ]
 UPSTREAM_ARGS = ["-p", "support"]
 
@@ -623,3 +645,242 @@ def test_the_decode_kernels_alone_are_refused_with_the_reason(
     config = configure(*ALONE_SWITCH, gpu=capability)
     with pytest.raises(ValueError, match=f"FLASHINFER_DECODE_MXFP4_BF16.*{reason}"):
         make_experts(config)
+
+
+# The router
+
+GATE_MODULE = "vllm.model_executor.layers.fused_moe.router.tinygemm_router"
+SAID = "Using 'flashinfer_tinygemm_bf16' for the MoE router of up to 16 tokens."
+FROM_SM90 = [(9, 0), (10, 0), (11, 0), (12, 0), (12, 1)]
+
+
+@pytest.fixture(name="gemms")
+def _gemms(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """A FlashInfer that has the small GEMM; with how many tokens it runs."""
+    gemms: Calls = []
+    module = importlib.import_module(GATE_MODULE)
+    monkeypatch.setattr(module, "has_flashinfer_tinygemm", lambda: True)
+    monkeypatch.setattr(module, "flashinfer_tinygemm_bf16", recorded(gemms, "tinygemm", tinygemm))
+    return gemms
+
+
+@pytest.fixture(name="said")
+def _said(gemms: Calls, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the log says of the gate, once or as often as there are gates."""
+    said: list[str] = []
+    logger = importlib.import_module(GATE_MODULE).logger
+    monkeypatch.setattr(logger, "info_once", lambda message, *values, **_: said.append(message % values))
+    return said
+
+
+def filled(gate: GateLinear) -> GateLinear:
+    """The gate, with random weights."""
+    generator = torch.Generator().manual_seed(11)
+    for one in gate.parameters():
+        one.data.copy_(torch.randn(one.shape, generator=generator))
+    return gate
+
+
+def make_gate(inputs: int = HIDDEN, outputs: int = 16, *, dtype: torch.dtype = torch.bfloat16, **given: Any) -> GateLinear:
+    """A gate in a model of this type, made as gpt-oss makes its router."""
+    with set_default_torch_dtype(dtype):
+        return filled(GateLinear(inputs, outputs, **{"bias": True, "return_bias": False} | given))
+
+
+def gate_inputs(gate: GateLinear, tokens: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(tokens)
+    return torch.randn(tokens, gate.input_size, generator=generator).to(gate.weight.dtype)
+
+
+def logits_by_the_book(gate: GateLinear, inputs: torch.Tensor) -> torch.Tensor:
+    bias = 0 if gate.bias is None or gate.skip_bias_add else gate.bias.double()
+    return inputs.double() @ gate.weight.double().T + bias
+
+
+def check_gate(gate: GateLinear, tokens: int) -> None:
+    """It gives what its weights say, up to rounding."""
+    inputs = gate_inputs(gate, tokens)
+    logits = gate(inputs)
+    assert logits.dtype is (gate.out_dtype or inputs.dtype)
+    assert logits.is_contiguous()
+    torch.testing.assert_close(logits.double(), logits_by_the_book(gate, inputs), rtol=0.01, atol=0.05)
+
+
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize("capability", FROM_SM90)
+@pytest.mark.parametrize("given", [{}, {"out_dtype": torch.bfloat16}])
+def test_few_tokens_of_a_gate_run_the_small_gemm(
+    configure: Configure, gemms: Calls, capability: tuple[int, int], given: dict[str, Any]
+) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: up to 16 and not none; more are cuBLAS's."""
+    configure(gpu=capability)
+    gate = make_gate(**given)
+    for tokens in (0, 1, 16, 17):
+        check_gate(gate, tokens)
+    assert gemms == [("tinygemm", 1), ("tinygemm", 16)]
+    inputs = gate_inputs(gate, 17)
+    assert torch.equal(gate(inputs), torch.nn.functional.linear(inputs, gate.weight, gate.bias))
+
+
+def test_the_router_of_gpt_oss_runs_it(tmp_path: Path, configure: Configure, gemms: Calls) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: as its own layer makes it and calls it."""
+    write_checkpoint(tmp_path / "model", 128, hidden=HIDDEN, intermediate=INTERMEDIATE, num_local_experts=32)
+    config = configure(gpu=(12, 1))
+    with set_default_torch_dtype(torch.bfloat16):
+        router = filled(MLPBlock(config, 0, "model.layers.0.mlp").router)
+    assert router.weight.shape == (32, HIDDEN)
+    check_gate(router, 3)
+    assert gemms == [("tinygemm", 3)]
+
+
+@pytest.mark.usefixtures("weights")
+def test_what_else_a_gate_may_give_stays(configure: Configure, gemms: Calls) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: a pair where it is asked for; inputs of any layout."""
+    configure(gpu=(12, 1))
+    gate = make_gate(return_bias=True, out_dtype=torch.bfloat16)
+    wide = torch.randn(3, 2 * HIDDEN).bfloat16()
+    inputs = wide[:, HIDDEN:]
+    logits, bias = gate(inputs)
+    assert bias is None
+    assert gemms == [("tinygemm", 3)]
+    torch.testing.assert_close(logits.double(), logits_by_the_book(gate, inputs), rtol=0.01, atol=0.05)
+    # What the kernel does not take, the layer has always taken.
+    for other in (inputs.float(), inputs[None]):
+        torch.testing.assert_close(gate(other)[0].reshape(3, -1), logits, rtol=0.02, atol=0.1)
+    assert gemms == [("tinygemm", 3)]
+
+
+@pytest.mark.usefixtures("weights")
+def test_the_small_gemm_is_said(configure: Configure, said: list[str]) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: where it runs, in one line, by what says it once."""
+    configure(gpu=(12, 1))
+    make_gate()
+    assert said == [SAID]
+
+
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize(
+    ("capability", "given"),
+    [
+        ((8, 0), {}),
+        ((8, 9), {}),
+        ((12, 1), {"bias": False}),
+        ((12, 1), {"skip_bias_add": True}),
+        ((12, 1), {"dtype": torch.float16}),
+        ((12, 1), {"dtype": torch.float32}),
+        ((12, 1), {"params_dtype": torch.float32}),
+        ((12, 1), {"out_dtype": torch.float32}),
+        ((12, 1), {"inputs": 160}),
+        ((12, 1), {"outputs": 20}),
+    ],
+)
+def test_other_gates_run_as_before(
+    configure: Configure, gemms: Calls, said: list[str], capability: tuple[int, int], given: dict[str, Any]
+) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: older GPUs, other types and sizes, no bias to add."""
+    configure(gpu=capability)
+    check_gate(make_gate(**given), 3)
+    assert (gemms, said) == ([], [])
+
+
+class Quantized(LinearMethodBase):
+    """A method that has a plain weight, too, and makes of it what it likes: here what is expected."""
+
+    create_weights = UnquantizedLinearMethod.create_weights
+
+    def apply(self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.nn.functional.linear(x, layer.weight, bias)
+
+
+@pytest.mark.usefixtures("weights")
+def test_a_quantized_gate_runs_as_before(configure: Configure, gemms: Calls, said: list[str]) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: also where it has a weight in BF16."""
+    configure(gpu=(12, 1))
+    quantizing = SimpleNamespace(online_quantization_config=None, get_quant_method=lambda *_, **__: Quantized())
+    check_gate(make_gate(quant_config=quantizing), 3)
+    assert (gemms, said) == ([], [])
+
+
+@pytest.mark.usefixtures("weights")
+def test_a_gemm_for_all_layers_runs_the_gate(
+    configure: Configure, gemms: Calls, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: what --linear-backend chose is not replaced."""
+    configure(gpu=(12, 1))
+    chosen: Calls = []
+
+    def linear_of_layer(_: torch.nn.Module, x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        return recorded(chosen, "chosen", torch.nn.functional.linear)(x, *weights)
+
+    monkeypatch.setattr(linear, "dispatch_unquantized_gemm", lambda _: linear_of_layer)
+    check_gate(make_gate(), 3)
+    assert (gemms, said, chosen) == ([], [], [("chosen", 3)])
+
+
+@pytest.mark.usefixtures("weights")
+def test_batches_stay_invariant(configure: Configure, gemms: Calls, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: the same kernel for 16 and for 17 tokens."""
+    configure(gpu=(12, 1))
+    invariant: Calls = []
+    monkeypatch.setenv("VLLM_BATCH_INVARIANT", "1")
+    monkeypatch.setattr(linear, "linear_batch_invariant", recorded(invariant, "invariant", torch.nn.functional.linear))
+    gate = make_gate()
+    for tokens in (16, 17):
+        check_gate(gate, tokens)
+    assert (gemms, said, invariant) == ([], [], [("invariant", 16), ("invariant", 17)])
+
+
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize(("later", "expected"), [(torch.bfloat16, [("tinygemm", 3)]), (torch.float32, [])])
+def test_a_gate_may_get_its_type_later(configure: Configure, gemms: Calls, later: torch.dtype, expected: Calls) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: after it was made, as some models do it."""
+    configure(gpu=(12, 1))
+    gate = make_gate()
+    gate.set_out_dtype(later)
+    check_gate(gate, 3)
+    assert gemms == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "tools", "expected"),
+    [
+        (["tinygemm_bf16"], ["nvcc", "ninja"], True),
+        (["mm_bf16"], ["nvcc", "ninja"], False),
+        (["tinygemm_bf16"], ["ninja"], False),
+        (["tinygemm_bf16"], ["nvcc"], False),
+        (None, ["nvcc", "ninja"], False),
+    ],
+)
+def test_the_small_gemm_is_there_where_it_can_be_compiled(
+    monkeypatch: pytest.MonkeyPatch, names: list[str] | None, tools: list[str], expected: bool
+) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: FlashInfer, its function, and what compiles it."""
+    stand_in_for_flashinfer(monkeypatch, dict.fromkeys(names or ["tinygemm_bf16"], tinygemm))
+    monkeypatch.setattr(vllm_flashinfer, "has_flashinfer", lambda: names is not None)
+    monkeypatch.setattr(vllm_flashinfer, "_flashinfer_nvcc_path", lambda: "nvcc" if "nvcc" in tools else None)
+    monkeypatch.setattr(vllm_flashinfer.shutil, "which", lambda name: name if name in tools else None)
+    assert vllm_flashinfer.has_flashinfer_tinygemm.__wrapped__() is expected
+
+
+def stand_in_for_flashinfer(monkeypatch: pytest.MonkeyPatch, functions: dict[str, Any]) -> None:
+    """A package flashinfer whose module gemm has these."""
+    modules = {name: ModuleType(name) for name in ("flashinfer", "flashinfer.gemm")}
+    vars(modules["flashinfer.gemm"]).update(functions)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_flashinfer_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: through vLLM's own wrapper."""
+    stand_in_for_flashinfer(monkeypatch, {"tinygemm_bf16": tinygemm})
+    monkeypatch.setattr(vllm_flashinfer, "has_flashinfer", lambda: True)
+    inputs, weight, bias = torch.ones(2, 64).bfloat16(), torch.ones(16, 64).bfloat16(), torch.ones(16).bfloat16()
+    assert torch.equal(torch.ops.vllm.tinygemm_router(inputs, weight, bias), torch.full((2, 16), 65).bfloat16())
+
+
+@pytest.mark.parametrize("tokens", [0, 1, 16, 17])
+def test_the_compiler_sees_one_operator_of_the_gate(gemms: Calls, tokens: int) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: with a schema and a fake that agree with what it does."""
+    arguments = (torch.randn(tokens, 64).bfloat16(), torch.randn(16, 64).bfloat16(), torch.randn(16).bfloat16())
+    torch.library.opcheck(torch.ops.vllm.tinygemm_router.default, arguments)
+    assert set(gemms) == ({("tinygemm", tokens)} if 0 < tokens <= 16 else set())
