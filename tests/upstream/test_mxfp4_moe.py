@@ -79,6 +79,7 @@ PROVES = {
         "test_what_else_a_gate_may_give_stays",
         "test_the_small_gemm_is_said",
         "test_other_gates_run_as_before",
+        "test_without_the_small_gemm_gates_run_as_before",
         "test_a_quantized_gate_runs_as_before",
         "test_a_gemm_for_all_layers_runs_the_gate",
         "test_batches_stay_invariant",
@@ -780,6 +781,17 @@ def test_other_gates_run_as_before(
     """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: older GPUs, other types and sizes, no bias to add."""
     configure(gpu=capability)
     check_gate(make_gate(**given), 3)
+    assert (gemms, said) == ([], [])
+
+
+@pytest.mark.usefixtures("weights")
+def test_without_the_small_gemm_gates_run_as_before(
+    configure: Configure, gemms: Calls, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: where FlashInfer lacks it, or is not there."""
+    monkeypatch.setattr(importlib.import_module(GATE_MODULE), "has_flashinfer_tinygemm", lambda: False)
+    configure(gpu=(12, 1))
+    check_gate(make_gate(), 3)
     assert (gemms, said) == ([], [])
 
 
