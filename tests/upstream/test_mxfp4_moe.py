@@ -92,7 +92,6 @@ PROVES = {
 UPSTREAM_TESTS = [
     "tests/kernels/quantization/test_mxfp4_kernel_selection.py",
     "tests/kernels/moe/test_ocp_mx_moe.py",
-    "tests/kernels/test_gate_linear_rocm_dispatch.py",
 ]
 UPSTREAM_ARGS = ["-p", "support"]
 
