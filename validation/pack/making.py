@@ -6,6 +6,8 @@ from pathlib import Path
 
 from stack.carry.bases import Stores
 from stack.model import digest
+from stack.model.errors import StackError
+from stack.model.series import PatchRef
 from stack.proof import prove
 from validation import emulation
 from validation.pack import archive, contents, extras, numerics
@@ -52,21 +54,32 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
 
 
 def lacking(stores: Stores) -> Files:
-    """What each recipe that leaves a patch out has otherwise: files of vLLM; the patches that the stack no longer has are none.
+    """What each recipe that leaves patches out has otherwise: files of vLLM; the patches that the stack no longer has are none.
 
     Raises:
-        StackError: the patch cannot be left out alone.
+        StackError: a patch cannot be left out alone, or two of a recipe are in one file.
 
     """
     files: Files = {}
     refs = {ref.path: ref for ref in stores.stack.patches}
     for recipe in RECIPES:
-        if recipe.without in refs:
-            ref = refs[recipe.without]
-            objects = stores.objects(ref.upstream)
-            whole, less = prove.tree(stores, ref.upstream), prove.tree(stores, ref.upstream, without=ref)
-            for path, _, now in objects.difference(whole, less):
-                if path.startswith(f"{ref.upstream}/"):
-                    assert now is not None, "a patch that adds a file is not left out by putting another in its place"
-                    files[f"{WITHOUT}/{recipe.name}/{path}"] = objects.read(now.id)
+        for ref in (refs[path] for path in recipe.without if path in refs):
+            for path, data in _left_out(stores, ref).items():
+                place = f"{WITHOUT}/{recipe.name}/{path}"
+                if place in files:
+                    raise StackError(
+                        f"{ref.path} and another patch that {recipe.name} leaves out are in {path}", "leave one of them in"
+                    )
+                files[place] = data
     return files
+
+
+def _left_out(stores: Stores, ref: PatchRef) -> Files:
+    """The files of the package that a patch changes, as they are without it. A file that it adds stays: nothing names it then."""
+    objects = stores.objects(ref.upstream)
+    whole, less = prove.tree(stores, ref.upstream), prove.tree(stores, ref.upstream, without=ref)
+    return {
+        path: objects.read(now.id)
+        for path, _, now in objects.difference(whole, less)
+        if now is not None and path.startswith(f"{ref.upstream}/")
+    }

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: a patch that is left out, by its path.
+    """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: patches that are left out, by their paths.
 
     `ready`: seconds until it answers. `profiled`: what a token takes is looked at with the profiler.
     """
@@ -16,7 +16,7 @@ class Recipe:
     name: str
     arguments: tuple[str, ...]
     log: tuple[str, ...]
-    without: str | None = None
+    without: tuple[str, ...] = ()
     ready: float = 300.0
     profiled: bool = False
 
@@ -36,6 +36,8 @@ FORMAT = "stack-dummy"
 
 PADDING = "mxfp4-moe/vllm/round-marlin-experts-up-to-its-tiles-only.patch"
 """Without it Marlin's experts have their hidden size rounded up from 2880 to 3072."""
+ROUTER = "mxfp4-moe/vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch"
+"""Without it the router is cuBLAS', whatever runs the experts."""
 
 _MARLIN = ("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN")
 _FOUR_BITS = ("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "marlin")
@@ -51,11 +53,11 @@ RECIPES = (
     Recipe("default", (), ("Using 'TRITON' Mxfp4 MoE backend", "Using FLASH_ATTN attention backend")),
     # What SM121 has by default (Marlin's experts, Triton's attention), all dense layers in 4 bits, with and without padding.
     Recipe("marlin", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG),
-    Recipe("marlin-padded", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG, without=PADDING),
+    Recipe("marlin-padded", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG, without=(PADDING,)),
     # What upstream has for SM121: dense layers in BF16; then qkv and o in 4 bits; and the stack's kernels for few tokens, which FlashInfer
     # compiles when they are first used.
-    Recipe("upstream", _MARLIN, _MARLIN_LOG[:2], without=PADDING, profiled=True),
-    Recipe("upstream-qkv-o", (*_MARLIN, *_QKV_O), _MARLIN_LOG, without=PADDING, profiled=True),
+    Recipe("upstream", _MARLIN, _MARLIN_LOG[:2], without=(PADDING, ROUTER), profiled=True),
+    Recipe("upstream-qkv-o", (*_MARLIN, *_QKV_O), _MARLIN_LOG, without=(PADDING, ROUTER), profiled=True),
     Recipe(
         "decode",
         _DECODE,
@@ -63,6 +65,7 @@ RECIPES = (
             "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of all batches.",
             "TRITON_ATTN backend",
             "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
+            "Using 'flashinfer_tinygemm_bf16' for the MoE router of up to 16 tokens.",
         ),
         ready=480.0,
         profiled=True,

@@ -90,11 +90,11 @@ def model(folder: Path) -> Path:
 
 
 def python_path(root: Path, recipe: Recipe, work: Path) -> str:
-    """Python's path for a recipe: where it leaves a patch out, with a copy of vLLM that lacks it."""
+    """Python's path for a recipe: where it leaves patches out, with a copy of vLLM that lacks them."""
     lacking = root / "without" / recipe.name
     site = root / SITE
     places = [root / "tools", root]
-    if recipe.without is not None:
+    if recipe.without:
         copy = work / f"{SITE}-{recipe.name}"
         if not copy.exists():
             shutil.copytree(site / "vllm", copy / "vllm", copy_function=os.link)

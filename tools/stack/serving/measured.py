@@ -98,5 +98,5 @@ def _layout(server: str, recipe: Recipe, machine: Profile, lies: Layout) -> Layo
         if one.name == server:
             served = replace(recipe, arguments=one.arguments, backends=Backends())
             found = layout.of(served, lies.shape, machine.capability)
-            return replace(found, rounding=layout.rounding(found.moe, released=one.without == pack.PADDING))
+            return replace(found, rounding=layout.rounding(found.moe, released=pack.PADDING in one.without))
     return None

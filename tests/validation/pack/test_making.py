@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recipe that leaves patches out gets in place of vLLM's files, of the carried patches."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stack.carry.bases import Place, Stores
+from stack.model.errors import StackError
+from stack.model.stack import load
+from stack.store import cache
+from validation.pack import making
+from validation.pack.recipes import PADDING, RECIPES, ROUTER
+
+ROOT = Path(__file__).parents[3]
+GATE = "vllm/model_executor/layers/fused_moe/router/gate_linear.py"
+
+
+@pytest.fixture(name="stores", scope="module")
+def _stores() -> Iterator[Stores]:
+    with Stores(load(ROOT), Place(cache.root())) as stores:
+        yield stores
+
+
+def test_recipes_leave_out_patches_that_are_carried(stores: Stores) -> None:
+    carried = {ref.path for ref in stores.stack.patches}
+    assert {path for recipe in RECIPES for path in recipe.without} == {PADDING, ROUTER}
+    assert {PADDING, ROUTER} <= carried
+
+
+def test_upstreams_servers_have_upstreams_router(stores: Stores) -> None:
+    files = making.lacking(stores)
+    for recipe in ("upstream", "upstream-qkv-o"):
+        gate = files[f"without/{recipe}/{GATE}"].decode()
+        assert "class GateLinear" in gate
+        assert "tinygemm" not in gate
+        assert f"without/{recipe}/vllm/model_executor/layers/fused_moe/oracle/mxfp4.py" in files
+        assert not [path for path in files if path.endswith("tinygemm_router.py")]
+    assert f"without/marlin-padded/{GATE}" not in files
+
+
+def test_two_patches_of_one_file_are_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    [upstream] = [recipe for recipe in RECIPES if recipe.name == "upstream"]
+    monkeypatch.setattr(making, "RECIPES", (replace(upstream, without=(ROUTER, ROUTER)),))
+    with pytest.raises(StackError, match=r"and another patch that upstream leaves out are in vllm/.*gate_linear\.py"):
+        making.lacking(stores)
