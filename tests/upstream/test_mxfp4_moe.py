@@ -86,6 +86,7 @@ PROVES = {
         "test_a_gate_may_get_its_type_later",
         "test_the_small_gemm_is_there_where_it_can_be_compiled",
         "test_flashinfer_is_called_by_its_name",
+        "test_a_graph_of_a_machine_that_has_the_small_gemm_runs_without_it",
         "test_the_compiler_sees_one_operator_of_the_gate",
     ],
 }
@@ -883,10 +884,21 @@ def stand_in_for_flashinfer(monkeypatch: pytest.MonkeyPatch, functions: dict[str
 
 def test_flashinfer_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: through vLLM's own wrapper."""
-    stand_in_for_flashinfer(monkeypatch, {"tinygemm_bf16": tinygemm})
+    called: Calls = []
+    stand_in_for_flashinfer(monkeypatch, {"tinygemm_bf16": recorded(called, "tinygemm", tinygemm)})
     monkeypatch.setattr(vllm_flashinfer, "has_flashinfer", lambda: True)
+    monkeypatch.setattr(importlib.import_module(GATE_MODULE), "has_flashinfer_tinygemm", lambda: True)
     inputs, weight, bias = torch.ones(2, 64).bfloat16(), torch.ones(16, 64).bfloat16(), torch.ones(16).bfloat16()
     assert torch.equal(torch.ops.vllm.tinygemm_router(inputs, weight, bias), torch.full((2, 16), 65).bfloat16())
+    assert called == [("tinygemm", 2)]
+
+
+def test_a_graph_of_a_machine_that_has_the_small_gemm_runs_without_it(gemms: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch: a compiled graph may come from a cache."""
+    monkeypatch.setattr(importlib.import_module(GATE_MODULE), "has_flashinfer_tinygemm", lambda: False)
+    inputs, weight, bias = torch.ones(2, 64).bfloat16(), torch.ones(16, 64).bfloat16(), torch.ones(16).bfloat16()
+    assert torch.equal(torch.ops.vllm.tinygemm_router(inputs, weight, bias), torch.full((2, 16), 65).bfloat16())
+    assert gemms == []
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 16, 17])

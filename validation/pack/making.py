@@ -57,7 +57,7 @@ def lacking(stores: Stores) -> Files:
     """What each recipe that leaves patches out has otherwise: files of vLLM; the patches that the stack no longer has are none.
 
     Raises:
-        StackError: a patch cannot be left out alone, or two of a recipe are in one file.
+        StackError: a patch cannot be left out alone, changes more than Python, or is in one file with another of the recipe.
 
     """
     files: Files = {}
@@ -75,11 +75,13 @@ def lacking(stores: Stores) -> Files:
 
 
 def _left_out(stores: Stores, ref: PatchRef) -> Files:
-    """The files of the package that a patch changes, as they are without it. A file that it adds stays: nothing names it then."""
+    """The modules of the package that a patch changes, as they are without it. A module that it adds stays: nobody imports it then."""
     objects = stores.objects(ref.upstream)
     whole, less = prove.tree(stores, ref.upstream), prove.tree(stores, ref.upstream, without=ref)
-    return {
-        path: objects.read(now.id)
-        for path, _, now in objects.difference(whole, less)
-        if now is not None and path.startswith(f"{ref.upstream}/")
-    }
+    changed = [(path, now) for path, _, now in objects.difference(whole, less) if path.startswith(f"{ref.upstream}/")]
+    for path, _ in changed:
+        if not path.endswith(".py"):
+            raise StackError(
+                f"{ref.path} cannot be left out on another machine: it changes {path}", "leave out patches of Python only"
+            )
+    return {path: objects.read(now.id) for path, now in changed if now is not None}

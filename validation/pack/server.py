@@ -100,7 +100,8 @@ def python_path(root: Path, recipe: Recipe, work: Path) -> str:
             shutil.copytree(site / "vllm", copy / "vllm", copy_function=os.link)
             for path in sorted(lacking.rglob("*.py")):
                 place = copy / path.relative_to(lacking)
-                place.unlink()
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.unlink(missing_ok=True)
                 shutil.copyfile(path, place)
         return os.pathsep.join(map(str, (copy, site, *places)))
     return os.pathsep.join(map(str, (site, *places)))
