@@ -60,15 +60,16 @@ def lacking(stores: Stores) -> Files:
         StackError: a patch cannot be left out alone, changes more than Python, or is in one file with another of the recipe.
 
     """
+    named = {path for recipe in RECIPES for path in recipe.without}
+    left_out = {ref.path: _left_out(stores, ref) for ref in stores.stack.patches if ref.path in named}
     files: Files = {}
-    refs = {ref.path: ref for ref in stores.stack.patches}
     for recipe in RECIPES:
-        for ref in (refs[path] for path in recipe.without if path in refs):
-            for path, data in _left_out(stores, ref).items():
+        for patch in recipe.without:
+            for path, data in left_out.get(patch, {}).items():
                 place = f"{WITHOUT}/{recipe.name}/{path}"
                 if place in files:
                     raise StackError(
-                        f"{ref.path} and another patch that {recipe.name} leaves out are in {path}", "leave one of them in"
+                        f"{patch} and another patch that {recipe.name} leaves out are in {path}", "leave one of them in"
                     )
                 files[place] = data
     return files
