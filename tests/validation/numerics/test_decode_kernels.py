@@ -205,7 +205,7 @@ FAULTS = [
     ("columns in several slices", MOE, "int step() const { return slices; }", "int step() const { return 1; }", FAR),
     ("three launches", MOE, "cudaError_t const failed = moe_decode_up", "(void)moe_decode_up<kTokenTiles>(moe, stream, early);\n"
      "  cudaError_t const failed = moe_decode_up", "3 launches, 2 are allowed"),
-    ("rows beyond the weight", GEMV, "first + place < gemv.rows ? first + place : -1", "first + place", OUTSIDE + "|" + NOT_WAITED),
+    ("rows beyond the weight", GEMV, "first + place < gemv.rows ? first + place : -1", "first + place", OUTSIDE),
     ("rows beyond the output", GEMV, "if (row >= gemv.rows) continue;", "", OUTSIDE + "|another block|no barrier"),
     ("bias missing", GEMV, "if (gemv.bias != nullptr)", "if (false)", FAR),
     ("the last warp's part missing", GEMV, "other < kWarps &&", "other < kWarps - 1 &&", FAR),

@@ -10,7 +10,7 @@ import ctypes
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,19 @@ class KernelFault(RuntimeError):
     """A kernel did what it must not: which one, its block and thread, what, and where in its source."""
 
 
+_APART = 1 << 20
+"""Bytes between two inputs, at least: more than a kernel of the tests reads beyond one."""
+_ALIGNED = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A library that was built by `building.build`."""
 
     library: ctypes.CDLL
     path: Path
+    copies: list[npt.NDArray[np.uint8]] = field(default_factory=list)
+    """Of what kernels only read, until they are forgotten."""
 
     @classmethod
     def load(cls, path: Path) -> "Machine":
@@ -65,19 +72,29 @@ class Machine:
 
     def begin(self, seed: int = 0, shared_limit: int = SHARED_LIMIT) -> None:
         """Forget all buffers and faults. `seed`: of the order of threads, their own for 0; `shared_limit` in bytes."""
+        self.copies.clear()
         self.library.emulated_begin(seed, shared_limit)
 
     def give(self, name: str, array: npt.NDArray[Any] | None, kind: Kind) -> ctypes.c_void_p:
         """The address of an array for kernels, which they may touch from now on; an output's bytes become 0xFF.
 
-        None stays none. The array has to live, and to be contiguous.
+        None stays none. The array has to be contiguous, and an output to live; of the others it is a copy.
         """
         if array is None:
             return ctypes.c_void_p(None)
         assert array.flags.c_contiguous, name
-        address = ctypes.c_void_p(array.ctypes.data)
+        place = array.ctypes.data if kind is Kind.OUTPUT else self._alone(array)
+        address = ctypes.c_void_p(place)
         self.library.emulated_buffer(name.encode(), address, array.nbytes, kind)
         return address
+
+    def _alone(self, array: npt.NDArray[Any]) -> int:
+        """The address of a copy, aligned as the array is, with nothing beside it: what is read beyond it is in no other buffer."""
+        room = np.empty(array.nbytes + 2 * _APART + _ALIGNED, np.uint8)
+        self.copies.append(room)
+        offset = _APART + (array.ctypes.data - room.ctypes.data - _APART) % _ALIGNED
+        room[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+        return int(room.ctypes.data + offset)
 
     def call(self, launcher: str, *arguments: Any) -> None:
         """Call a launcher.
