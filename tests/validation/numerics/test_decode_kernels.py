@@ -119,11 +119,11 @@ FAR = "as far from the reference as allowed"
 OUTSIDE = "outside of every buffer"
 NO_BARRIER = "no barrier between|nobody has written it"
 NOT_WAITED = "it was not waited for"
-UP = "stream<kUpTiles, kTokenTiles, false>(TiledScales{moe.stored_hidden / kBlockColumns}, work, lane);\n"
-DOWN = "stream<1, kTokenTiles, true>(TiledScales{moe.stored_intermediate / kBlockColumns}, work, lane);\n"
+UP = "stream<kUpTiles, 1, false>(TiledScales{moe.stored_hidden / kBlockColumns}, work, lane);\n"
+DOWN = "stream<1, 1, true>(TiledScales{moe.stored_intermediate / kBlockColumns}, work, lane);\n"
 DENSE = "stream<kRowTiles, kTokenTiles, false>(RowScales{gemv.columns / kBlockColumns}, work, lane);\n"
 SYNC = "  sync_block();"
-MEMBERS = "before - rank < most ? before - rank : most"
+MEMBERS = "before - rank < kGroup ? before - rank : kGroup"
 FAULTS = [
     ("nibbles in another order", STREAM, "kPair ? 0x00F000F0u : 0x000F000Fu", "kPair ? 0x000F000Fu : 0x00F000F0u", FAR),
     ("the second half of a word is its first", STREAM, ">> (second ? 8 : 0)", ">> (second ? 4 : 0)", FAR),
@@ -167,12 +167,12 @@ FAULTS = [
     ("weights of the router missing", MOE, "moe.router_weights[entry] * product", "product", FAR),
     ("a map is not followed", MOE, "moe.expert_map[expert] : kNobody", "expert : kNobody", FAR),
     ("another token", MOE, "entry / moe.choices", "entry % moe.tokens", FAR),
-    ("groups take one entry too few", MOE, "&& members < most", "&& members < most - 1", FAR + "|not written|nobody has written it"),
-    ("groups count one entry too few", MOE, MEMBERS, "before - rank - 1 < most ? before - rank - 1 : most", "nobody has written it"),
-    ("groups count those before them", MOE, MEMBERS, "before < most ? before : most", "nobody has written it|another block"),
-    ("groups without their first", MOE, "place >= 0 && place < most", "place > 0 && place < most", "nobody has written it"),
-    ("groups without an end", MOE, "place >= 0 && place < most", "place >= 0", "another block|no barrier|nobody"),
-    ("everybody leads", MOE, "if (rank % most != 0) return kNobody;", "", "another block of this launch uses it"),
+    ("groups take one entry too few", MOE, "&& members < kGroup", "&& members < kGroup - 1", FAR + "|not written|nobody has written it"),
+    ("groups count one entry too few", MOE, MEMBERS, "before - rank - 1 < kGroup ? before - rank - 1 : kGroup", "nobody has written it"),
+    ("groups count those before them", MOE, MEMBERS, "before < kGroup ? before : kGroup", "nobody has written it|another block"),
+    ("groups without their first", MOE, "place >= 0 && place < kGroup", "place > 0 && place < kGroup", "nobody has written it"),
+    ("groups without an end", MOE, "place >= 0 && place < kGroup", "place >= 0", OUTSIDE),
+    ("everybody leads", MOE, "if (rank % kGroup != 0) return kNobody;", "", "another block of this launch uses it"),
     ("an entry is before itself", MOE, "((1u << entry % kWarp) - 1u)", "((2u << entry % kWarp) - 1u)", "nobody has written it"),
     ("entries are counted by 32", MOE, "ranks[word] = before + ", "ranks[word] = ", "no barrier between|nobody has written it|another block"),
     ("entries that are not there", MOE, "other < moe.entries() ? expert_of(moe, other) : kNobody", "expert_of(moe, other)", OUTSIDE),
@@ -186,7 +186,7 @@ FAULTS = [
     ("groups are read before they are there", MOE, SYNC + "\n  return leaders_before", "  return leaders_before", NO_BARRIER),
     ("warps do not meet before they add", MOE, UP + SYNC, UP, NO_BARRIER),
     ("nor in the second launch", MOE, DOWN + SYNC, DOWN, NO_BARRIER),
-    ("warps share their sums", MOE, "partial + warp * kPartial}", "partial}", "no barrier between"),
+    ("warps share their sums", MOE, "partial + warp * kUpPartial}", "partial}", "no barrier between"),
     ("sums of warps that have none", MOE, "other < kUpWarps && other < work.stages()", "other < kUpWarps", "nobody has written it"),
     ("the last warp's part missing", MOE, "other < kUpWarps &&", "other < kUpWarps - 1 &&", FAR),
     ("shared memory without the group", MOE, "sizeof(Group));", "sizeof(Group)) * 0;", OUTSIDE),
@@ -200,10 +200,10 @@ FAULTS = [
     ("rows beyond the output", MOE, "row >= moe.hidden ?", "row >= moe.stored_hidden ?", OUTSIDE + "|another block|no barrier"),
     ("rows of up where those of gate are", MOE, "place % 16 < 8 ? row", "place < 16 ? row", FAR),
     ("columns are not paired", MOE, "+ paired(row)]", "+ row]", FAR),
-    ("nor read so", MOE, "stream<1, kTokenTiles, true>", "stream<1, kTokenTiles, false>", FAR),
+    ("nor read so", MOE, "stream<1, 1, true>", "stream<1, 1, false>", FAR),
     ("one slice only", MOE, "slice < slices; ++slice", "slice < 1; ++slice", FAR),
     ("columns in several slices", MOE, "int step() const { return slices; }", "int step() const { return 1; }", FAR),
-    ("three launches", MOE, "cudaError_t const failed = moe_decode_up", "(void)moe_decode_up<kTokenTiles>(moe, stream, early);\n"
+    ("three launches", MOE, "cudaError_t const failed = moe_decode_up", "(void)moe_decode_up(moe, stream, early);\n"
      "  cudaError_t const failed = moe_decode_up", "3 launches, 2 are allowed"),
     ("rows beyond the weight", GEMV, "first + place < gemv.rows ? first + place : -1", "first + place", OUTSIDE),
     ("rows beyond the output", GEMV, "if (row >= gemv.rows) continue;", "", OUTSIDE + "|another block|no barrier"),
@@ -299,7 +299,7 @@ def test_what_a_case_says_of_its_experts_is_so() -> None:
     assert CROWDED.route[0].shape == (16, 4)
     assert np.array_equal(CROWDED.route[0][:, 0], CROWDED.route[0][:, 1])
     most = max(np.count_nonzero(CROWDED.route[0] == expert) for expert in range(4))
-    assert most > 16  # more than are multiplied together
+    assert most > 16  # more than two groups of those that are multiplied together
     assert (EXPERTS.route[0] < EXPERTS.elsewhere).any()
     few = replace(EXPERTS, experts=64)
     assert len({one.expert for one in few.routed()}) < 63
