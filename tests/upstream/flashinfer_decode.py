@@ -42,15 +42,35 @@ def check_inputs(inputs: torch.Tensor) -> None:
     assert inputs.shape[1] % 32 == 0
 
 
+def choices(
+    ids: torch.Tensor | None, weights: torch.Tensor | None, logits: torch.Tensor | None, top: int | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and weights that are given, or those of the largest logits, of equal ones the first."""
+    if logits is None:
+        assert ids is not None
+        assert weights is not None
+        assert top is None
+        return ids, weights
+    assert ids is None
+    assert weights is None
+    assert top is not None
+    assert logits.dtype is torch.bfloat16
+    assert logits.is_contiguous()
+    order = logits.float().sort(dim=1, descending=True, stable=True)
+    return order.indices[:, :top].int().contiguous(), order.values[:, :top].softmax(-1)
+
+
 def moe_decode(
     hidden_states: torch.Tensor,
     w13: torch.Tensor,
     w13_scale: torch.Tensor,
     w2: torch.Tensor,
     w2_scale: torch.Tensor,
-    topk_ids: torch.Tensor,
-    topk_weights: torch.Tensor,
+    topk_ids: torch.Tensor | None = None,
+    topk_weights: torch.Tensor | None = None,
     *,
+    routing_logits: torch.Tensor | None = None,
+    top_k: int | None = None,
     w13_bias: torch.Tensor | None = None,
     w2_bias: torch.Tensor | None = None,
     intermediate_size: int | None = None,
@@ -63,6 +83,7 @@ def moe_decode(
     """flashinfer.fused_moe.mxfp4_moe_decode: rows of the first weight are up, then gate; scales are in the 128x4 layout."""
     check_inputs(hidden_states)
     assert w13.dtype is w13_scale.dtype is w2.dtype is w2_scale.dtype is torch.uint8
+    topk_ids, topk_weights = choices(topk_ids, topk_weights, routing_logits, top_k)
     assert topk_ids.dtype is torch.int32
     assert topk_weights.dtype is torch.float32
     assert all(one.is_contiguous() for one in (w13, w13_scale, w2, w2_scale, topk_ids, topk_weights))

@@ -37,6 +37,7 @@ with support.quiet():
     import vllm.v1.worker.workspace as workspace
     from vllm.config import VllmConfig
     from vllm.forward_context import set_forward_context
+    from vllm.model_executor.layers.fused_moe.config import RoutingMethodType
     from vllm.model_executor.layers.fused_moe.oracle.mxfp4 import (
         Mxfp4MoeBackend,
         mxfp4_round_up_hidden_size_and_intermediate_size,
@@ -52,6 +53,7 @@ SWITCH = "vllm/let-flashinfer-cutlass-mean-the-variant-that-runs.patch"
 DECODE = "vllm/run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch"
 ALONE = "vllm/offer-the-mxfp4-decode-kernels-alone-by-name.patch"
 ROUTER = "vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch"
+CHOICE = "vllm/let-few-tokens-choose-experts-in-the-decode-kernels.patch"
 
 PROVES = {
     PADDING: ["test_marlin_takes_gpt_oss_as_it_is", "test_marlin_rounds_up_to_its_tiles_only"],
@@ -88,6 +90,13 @@ PROVES = {
         "test_flashinfer_is_called_by_its_name",
         "test_a_graph_of_a_machine_that_has_the_small_gemm_runs_without_it",
         "test_the_compiler_sees_one_operator_of_the_gate",
+    ],
+    CHOICE: [
+        "test_few_tokens_choose_in_the_decode_kernels",
+        "test_who_asks_for_the_choices_gets_them",
+        "test_experts_that_are_chosen_may_be_elsewhere",
+        "test_who_chooses_is_said",
+        "test_the_compiler_sees_the_choice_in_the_operator",
     ],
 }
 UPSTREAM_TESTS = [
@@ -449,20 +458,26 @@ def test_what_is_no_padding_is_read(configure: Configure, weights: dict[str, tor
     config = configure(*CUTLASS, gpu=(12, 1))
     block = first_block(config)
     layer = block.experts.routed_experts
-    experts = layer.quant_method.moe_kernel.fused_experts
-    experts.process_weights_after_loading(layer)
+    experts = experts_by_ids(block)
+    layer.quant_method.moe_kernel.fused_experts.process_weights_after_loading(layer)
     assert experts.intermediate_size == INTERMEDIATE
     layer.w2_weight[-1, -1, -1] = 1
-    experts.process_weights_after_loading(layer)
+    layer.quant_method.moe_kernel.fused_experts.process_weights_after_loading(layer)
     assert experts.intermediate_size == 256
     check_block(block, config, weights, 1)
     assert calls == [("decode", 1)]
 
 
+def experts_by_ids(block: MLPBlock) -> Any:
+    """A layer's experts that take ids, by themselves or within those that take logits."""
+    experts = block.experts.routed_experts.quant_method.moe_kernel.fused_experts
+    return getattr(experts, "by_ids", experts)
+
+
 def apply_experts(block: MLPBlock, inputs: torch.Tensor, **given: Any) -> torch.Tensor:
     """What a layer's experts make of inputs that are routed already: all tokens to the first two, with the same weight."""
     layer = block.experts.routed_experts
-    experts = layer.quant_method.moe_kernel.fused_experts
+    experts = experts_by_ids(block)
     output, tokens = torch.full_like(inputs, torch.nan), len(inputs)
     experts.apply(
         output=output,
@@ -533,7 +548,7 @@ def test_what_runs_is_said(configure: Configure, monkeypatch: pytest.MonkeyPatch
     logger = importlib.import_module(EXPERTS_MODULE).logger
     monkeypatch.setattr(logger, "info_once", lambda message, *values, **_: lines.append(message % values))
     first_block(configure(*CUTLASS, gpu=(12, 1)))
-    assert lines == said
+    assert [line for line in lines if "choice" not in line] == said
 
 
 @pytest.mark.parametrize(
@@ -570,17 +585,24 @@ def test_sm100_keeps_cutlass(configure: Configure) -> None:
 @pytest.mark.parametrize("tokens", [1, 17])
 def test_the_compiler_sees_one_operator(calls: Calls, tokens: int) -> None:
     """run-few-tokens-of-mxfp4-experts-by-decode-kernels.patch: with a schema and a fake that agree with what it does."""
-    experts, hidden, intermediate = 2, 64, 32
+    arguments = operands(tokens, torch.tensor([[0, 1]] * tokens, dtype=torch.int32), torch.full((tokens, 2), 0.5))
+    torch.library.opcheck(torch.ops.vllm.flashinfer_mxfp4_moe_decode.default, arguments)
+    assert ("decode", min(tokens, 16)) in calls
+
+
+def operands(tokens: int, ids: torch.Tensor | None, shares: torch.Tensor | None) -> tuple[Any, ...]:
+    """What the operator takes, of a small layer."""
+    experts, hidden, intermediate = 4, 64, 32
     scales = [torch.full((experts, 512), 120, dtype=torch.uint8) for _ in range(2)]
-    arguments = (
+    return (
         torch.empty(tokens, hidden).bfloat16(),
         some_inputs(tokens)[:, :hidden].contiguous(),
         torch.full((experts, 2 * intermediate, hidden // 2), 0x21, dtype=torch.uint8),
         scales[0],
         torch.full((experts, hidden, intermediate // 2), 0x21, dtype=torch.uint8),
         scales[1],
-        torch.tensor([[0, 1]] * tokens, dtype=torch.int32),
-        torch.full((tokens, 2), 0.5),
+        ids,
+        shares,
         torch.zeros(experts, 2 * intermediate).bfloat16(),
         None,
         intermediate,
@@ -589,8 +611,6 @@ def test_the_compiler_sees_one_operator(calls: Calls, tokens: int) -> None:
         7.0,
         None,
     )
-    torch.library.opcheck(torch.ops.vllm.flashinfer_mxfp4_moe_decode.default, arguments)
-    assert ("decode", min(tokens, 16)) in calls
 
 
 # The decode kernels alone
@@ -646,6 +666,124 @@ def test_the_decode_kernels_alone_are_refused_with_the_reason(
     config = configure(*ALONE_SWITCH, gpu=capability)
     with pytest.raises(ValueError, match=f"FLASHINFER_DECODE_MXFP4_BF16.*{reason}"):
         make_experts(config)
+
+
+# The choice of experts
+
+
+@pytest.fixture(name="choices")
+def _choices(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Who chooses experts, and for how many tokens: the decode kernels, or vLLM's kernel for that."""
+    choices: Calls = []
+    module = importlib.import_module(EXPERTS_MODULE)
+    decode, before = module.flashinfer_mxfp4_moe_decode, module.fused_topk
+
+    def decoded(*given: Any, **named: Any) -> torch.Tensor:
+        if named["routing_logits"] is not None:
+            choices.append(("decode", len(given[0])))
+        return decode(*given, **named)
+
+    monkeypatch.setattr(module, "flashinfer_mxfp4_moe_decode", decoded)
+    monkeypatch.setattr(module, "fused_topk", recorded(choices, "before", before))
+    return choices
+
+
+@pytest.mark.parametrize(("switch", "capability"), [(CUTLASS, (12, 1)), (ALONE_SWITCH, (9, 0))])
+def test_few_tokens_choose_in_the_decode_kernels(
+    configure: Configure, weights: dict[str, torch.Tensor], choices: Calls, switch: list[str], capability: tuple[int, int]
+) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: up to 4; for more it is done once and not by each block."""
+    config = configure(*switch, gpu=capability)
+    block = first_block(config)
+    for tokens in (1, 4, 5, 17):
+        check_block(block, config, weights, tokens)
+    assert choices == [("decode", 1), ("decode", 4), ("before", 5), ("before", 17)]
+
+
+def apply_by_logits(block: MLPBlock, inputs: torch.Tensor, logits: torch.Tensor, **given: Any) -> torch.Tensor:
+    """What a layer's experts make of inputs with these logits."""
+    layer = block.experts.routed_experts
+    common = {"expert_map": None, "a1q_scale": None, "apply_router_weight_on_input": False, "routing_replay_out": None}
+    return layer.quant_method.moe_kernel.fused_experts.apply(
+        hidden_states=inputs,
+        w1=layer.w13_weight,
+        w2=layer.w2_weight,
+        router_logits=logits,
+        activation=layer.activation,
+        global_num_experts=EXPERTS,
+        **common | given,
+    ).double()
+
+
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_who_asks_for_the_choices_gets_them(configure: Configure, choices: Calls, tokens: int) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: by vLLM's kernel, with the same result."""
+    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(tokens)
+    logits = torch.randn(tokens, EXPERTS, generator=torch.Generator().manual_seed(7)).bfloat16()
+    asked = torch.full((tokens, 2), -1, dtype=torch.int16)
+    assert block.experts.routed_experts.quant_method.moe_kernel.fused_experts.supports_routing_replay_capture()
+    with_ids = apply_by_logits(block, inputs, logits, routing_replay_out=asked)
+    assert choices == [("before", tokens)]
+    assert torch.equal(asked.long(), logits.topk(2).indices)
+    torch.testing.assert_close(apply_by_logits(block, inputs, logits), with_ids, rtol=0.01, atol=0.01)
+
+
+@pytest.mark.usefixtures("weights", "choices")
+def test_experts_that_are_chosen_may_be_elsewhere(configure: Configure) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: what is here adds up to the whole."""
+    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(3)
+    logits = torch.randn(3, EXPERTS, generator=torch.Generator().manual_seed(7)).bfloat16()
+    parts = [torch.tensor(places, dtype=torch.int32) for places in ([0, -1, 2, -1], [-1, 1, -1, 3])]
+    found = [apply_by_logits(block, inputs, logits, expert_map=one) for one in parts]
+    assert all(one.any() for one in found)
+    whole = apply_by_logits(block, inputs, logits)
+    torch.testing.assert_close(sum(found), whole, rtol=0.01, atol=0.01 * whole.abs().max().item())
+
+
+@pytest.mark.usefixtures("weights", "calls")
+@pytest.mark.parametrize(
+    ("change", "parallel", "chooses"),
+    [
+        ({}, {}, True),
+        ({"routing_method": RoutingMethodType.Renormalize}, {}, True),
+        ({"routing_method": RoutingMethodType.Default}, {}, False),
+        ({"routing_method": RoutingMethodType.Simulated}, {}, False),
+        ({"router_logits_dtype": torch.float32}, {}, False),
+        ({}, {"enable_eplb": True}, False),
+        ({}, {"dp_size": 2}, False),
+        ({}, {"dp_size": 2, "use_ep": True, "all2all_backend": "deepep_high_throughput"}, False),
+    ],
+)
+def test_who_chooses_otherwise_gets_the_experts_that_take_ids(
+    configure: Configure, change: dict[str, Any], parallel: dict[str, Any], chooses: bool
+) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: the same kernels, as before."""
+    moe = MLPBlock(configure(*CUTLASS, gpu=(12, 1)), 0, "model.layers.0.mlp").experts.routed_experts.moe_config
+    asked = replace(moe, moe_parallel_config=replace(moe.moe_parallel_config, **parallel), **change)
+    name = oracle.select_mxfp4_moe_backend(asked)[1].__name__
+    assert name == ("FlashInferMxfp4DecodeExpertsMonolithic" if chooses else "FlashInferMxfp4DecodeExperts")
+
+
+@pytest.mark.usefixtures("weights", "calls")
+def test_who_chooses_is_said(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: once."""
+    lines: list[str] = []
+    logger = importlib.import_module(EXPERTS_MODULE).logger
+    monkeypatch.setattr(logger, "info_once", lambda message, *values, **_: lines.append(message % values))
+    first_block(configure(*CUTLASS, gpu=(12, 1)))
+    assert [line for line in lines if "choice" in line] == [CHOICE_SAID]
+
+
+CHOICE_SAID = "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 4 tokens."
+
+
+@pytest.mark.parametrize("tokens", [1, 17])
+def test_the_compiler_sees_the_choice_in_the_operator(calls: Calls, tokens: int) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: with the same schema for ids and for logits."""
+    arguments = (*operands(tokens, None, None), torch.tensor([[1, 2, 0, -1]] * tokens).bfloat16(), 2)
+    torch.library.opcheck(torch.ops.vllm.flashinfer_mxfp4_moe_decode.default, arguments)
+    assert ("decode", min(tokens, 16)) in calls
 
 
 # The router

@@ -28,6 +28,8 @@ PROVES = {
     KERNELS: [
         "test_tokens_go_through_their_experts",
         "test_more_tokens_than_it_takes_are_refused",
+        "test_tokens_choose_their_experts",
+        "test_experts_are_given_or_chosen",
         "test_the_module_has_its_source",
     ],
 }
@@ -52,11 +54,27 @@ def test_tokens_go_through_their_experts(tokens: int, machine: Machine) -> None:
 
 
 def test_more_tokens_than_it_takes_are_refused() -> None:
-    nothing = torch.empty(0)
+    nothing = [torch.empty(0)] * 4
     with pytest.raises(ValueError, match="1 to 16 tokens, not 17"):
-        fused_moe.mxfp4_moe_decode(*[nothing] * 5, torch.zeros(17, 4, dtype=torch.int32), nothing)
+        fused_moe.mxfp4_moe_decode(torch.empty(17, 32), *nothing, torch.empty(17, 4), torch.empty(17, 4))
     with pytest.raises(ValueError, match="1 to 8 choices, not 9"):
-        fused_moe.mxfp4_moe_decode(*[nothing] * 5, torch.zeros(16, 9, dtype=torch.int32), nothing)
+        fused_moe.mxfp4_moe_decode(torch.empty(16, 32), *nothing, torch.empty(16, 9), torch.empty(16, 9))
+
+
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_tokens_choose_their_experts(tokens: int, machine: Machine) -> None:
+    layer = Experts(tokens, experts=6, hidden=160, intermediate=96)
+    judgement = judge(emulated.decoded(machine, layer, (192, 128), chooses=True), layer.truth(), on_cpu.BAR)
+    assert not judgement.why
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"topk_ids": 1, "routing_logits": 1}, {"routing_logits": 1}, {"topk_ids": 1, "top_k": 4}]
+)
+def test_experts_are_given_or_chosen(given: dict[str, int]) -> None:
+    named = {name: torch.empty(1, 4) if name != "top_k" else 4 for name in given}
+    with pytest.raises(ValueError, match="topk_ids and topk_weights, or routing_logits and top_k"):
+        fused_moe.mxfp4_moe_decode(torch.empty(1, 32), *[torch.empty(0)] * 4, **named)
 
 
 def test_the_module_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from validation.numerics.experts import TOP, Ids, route
-from validation.numerics.formats import Single
+from validation.numerics.formats import Single, bfloat16
 
 Bits = npt.NDArray[np.int16]
 """An output in bfloat16, as integers."""
@@ -48,7 +48,7 @@ def expert() -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Where tokens go in each layer: `logits` float32 [layers, tokens, experts], `ids` and `weights` [layers, tokens, top]."""
+    """Where tokens go in each layer: `logits` of bfloat16, [layers, tokens, experts], `ids` and `weights` [layers, tokens, top]."""
 
     logits: Single
     ids: Ids
@@ -62,7 +62,7 @@ class Routes:
 
 def routes(seed: int, layers: int, tokens: int) -> Routes:
     """Routes by logits that are drawn independently, so that every four experts are as likely."""
-    logits = np.random.default_rng([seed, layers, tokens]).standard_normal((layers, tokens, EXPERTS)).astype(np.float32)
+    logits = bfloat16(np.random.default_rng([seed, layers, tokens]).standard_normal((layers, tokens, EXPERTS)))
     chosen = [route(one) for one in logits]
     return Routes(logits, np.stack([ids for ids, _ in chosen]), np.stack([weights for _, weights in chosen]))
 

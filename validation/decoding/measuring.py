@@ -102,7 +102,8 @@ def _mixture(kernel: MixtureKernel, given: kernels.Given, asked: Asked) -> Itera
         touched = routes.touched
         row = Row(MOE, kernel.name, count, len(layers), touched * figures.expert(), touched=touched / len(layers))
         x = kernels.tokens(count, HIDDEN, asked.seed)
-        logits, ids, weights = (torch.from_numpy(part).cuda() for part in (routes.logits, routes.ids, routes.weights))
+        logits = torch.from_numpy(routes.logits).cuda().bfloat16()
+        ids, weights = (torch.from_numpy(part).cuda() for part in (routes.ids, routes.weights))
         steps = [
             lambda one=one, route=route: one(x, *route)  # noqa: B023 (x is of these steps)
             for one, *route in zip(layers, logits, ids, weights, strict=True)

@@ -179,6 +179,14 @@ _DECODE_EXPERTS = {
     "experts-elsewhere": replace(_FEW_EXPERTS, elsewhere=3),
     "no-bias": replace(_FEW_EXPERTS, bias=False),
 }
+_CHOOSING = {
+    **{
+        f"experts={problem.experts}": problem
+        for problem in (replace(_FEW_EXPERTS, tokens=1), replace(_FEW_EXPERTS, experts=160))
+    },
+    **{name: _DECODE_EXPERTS[name] for name in ("one-choice", "eight-choices", "experts-elsewhere")},
+}
+"""The kernels look at 128 logits at a time; a token alone is a way of its own."""
 _DEEP = (Experts(2, experts=8, intermediate=64), Experts(2, experts=8, hidden=64))
 """One size is gpt-oss's own: more columns than the kernels have in registers at a time."""
 
@@ -195,6 +203,10 @@ def _emulated() -> Iterator[AnyCase]:
         for stored, kernel in (("192x160", emulated.EXPERTS), ("256x288", emulated.wide(256, 288))):
             few = replace(_FEW_EXPERTS, tokens=tokens)
             yield BesideIdeal(_name("moe", kernel, f"stored={stored}", few), kernel, few, IDEAL_BAR, _FEW_EXPERTS_SAID)
+    for name, problem in _CHOOSING.items():
+        yield BesideIdeal(
+            _name("moe", emulated.CHOOSING, name, problem), emulated.CHOOSING, problem, IDEAL_BAR, _FEW_EXPERTS_SAID
+        )
     for deep in _DEEP:
         size = f"hidden={deep.hidden}"
         reduced = "8 of 128 experts, one of the sizes 64"

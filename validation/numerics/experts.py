@@ -73,8 +73,8 @@ class Experts:
 
     @cached_property
     def logits(self) -> Single:
-        """The router's logits: float32 [tokens, experts]."""
-        return self._draw(-2).standard_normal((self.tokens, self.experts)).astype(np.float32)
+        """The router's logits, bfloat16 in float32: [tokens, experts]."""
+        return bfloat16(self._draw(-2).standard_normal((self.tokens, self.experts)))
 
     @cached_property
     def route(self) -> tuple[Ids, Single]:

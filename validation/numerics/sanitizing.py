@@ -21,6 +21,7 @@ FOUND = 99
 """The exit code that the tool is asked for where it finds something."""
 CASES = (
     "kernels/moe/mxfp4-decode/experts=8*",
+    "kernels/moe/mxfp4-decode-choosing/*",
     "kernels/linear/mxfp4-gemv/qkv/m=[1-9]*",
     "kernels/linear/mxfp4-gemv/o/m=[1-9]*",
     "kernels/linear/mxfp4-gemv/rows=*/m=[1-9]*",

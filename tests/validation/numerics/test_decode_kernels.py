@@ -27,12 +27,15 @@ from validation.numerics.kernels.emulated import both, decoded, every_number, mu
 from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
-MOE, GEMV, QUANTIZE, STREAM = "moe_decode.cuh", "gemv.cuh", "quantize.cuh", "weight_stream.cuh"
+MOE, CHOOSE, GEMV = "moe_decode.cuh", "choose.cuh", "gemv.cuh"
+QUANTIZE, STREAM = "quantize.cuh", "weight_stream.cuh"
 EXPERTS = Experts(4, experts=4, hidden=96, intermediate=160, elsewhere=1)
 WIDE = (128, 288)
 CROWDED = Experts(16, experts=4, hidden=96, intermediate=96, twice=True)
 DEEP = (Experts(2, experts=4, hidden=2880, intermediate=32), Experts(2, experts=4, hidden=32, intermediate=2880))
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
+ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
+OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 LAYER = Linear(9, 5152, 56, "mxfp4")
 BROAD = Linear(9, 1312, 244, "mxfp4")
 NARROW = Linear(9, 160, 56, "mxfp4")
@@ -60,7 +63,13 @@ def built(kernels: dict[str, bytes]) -> Machine:
 
 def mutated(kernels: dict[str, bytes], name: str, was: str, becomes: str) -> Machine:
     """The kernels that need the file `name`, with other text in one of theirs, wherever it stands."""
-    beside = {MOE: {GEMV, QUANTIZE}, GEMV: {MOE, QUANTIZE}, QUANTIZE: {MOE, GEMV}, STREAM: {QUANTIZE}}[name]
+    beside = {
+        MOE: {GEMV, QUANTIZE},
+        CHOOSE: {GEMV, QUANTIZE},
+        GEMV: {MOE, CHOOSE, QUANTIZE},
+        QUANTIZE: {MOE, CHOOSE, GEMV},
+        STREAM: {QUANTIZE},
+    }[name]
     text = kernels[name].decode()
     assert was in text, f"{name} has no {was}"
     changed = {**kernels, name: text.replace(was, becomes).encode()}
@@ -83,6 +92,24 @@ def truth(layer: Experts | Linear) -> Truth:
 def experts_judged(machine: Machine) -> str:
     few = judge(decoded(machine, EXPERTS, WIDE), truth(EXPERTS), BFLOAT16_BAR).why
     return few or as_stored(machine, CROWDED) or as_stored(machine, ALL_ENTRIES)
+
+
+@cache
+def tied() -> Experts:
+    """Experts of equal logits, all negative, of which a token is to choose the first."""
+    layer = Experts(5, experts=160, hidden=64, intermediate=32)
+    layer.logits[:] = np.round(layer.logits * 2) / 2 - 8
+    return layer
+
+
+def choices_judged(machine: Machine) -> str:
+    """Experts that the kernels choose."""
+    layers = (EXPERTS, ALONE, OF_MANY, tied())
+    found = (
+        judge(decoded(machine, one, (one.hidden, one.intermediate), chooses=True), truth(one), BFLOAT16_BAR).why
+        for one in layers
+    )
+    return next(filter(None, found), "")
 
 
 def columns_judged(machine: Machine) -> str:
@@ -119,6 +146,7 @@ FAR = "as far from the reference as allowed"
 OUTSIDE = "outside of every buffer"
 NO_BARRIER = "no barrier between|nobody has written it"
 NOT_WAITED = "it was not waited for"
+CACHED = "the first cache may have an older one"
 UP = "stream<kUpTiles, 1, false>(TiledScales{moe.stored_hidden / kBlockColumns}, work, lane);\n"
 DOWN = "stream<1, 1, true>(TiledScales{moe.stored_intermediate / kBlockColumns}, work, lane);\n"
 DENSE = "stream<kRowTiles, kTokenTiles, false>(RowScales{gemv.columns / kBlockColumns}, work, lane);\n"
@@ -164,8 +192,8 @@ FAULTS = [
     ("bias of the gate is that of up", MOE, "gate_bias = bias[moe.stored_intermediate]", "gate_bias = bias[0]", FAR),
     ("bias of rows that are not there", MOE, " || row() == kNobody", "", OUTSIDE),
     ("second bias missing", MOE, "if (moe.down_bias != nullptr)", "if (false)", FAR),
-    ("weights of the router missing", MOE, "moe.router_weights[entry] * product", "product", FAR),
-    ("a map is not followed", MOE, "moe.expert_map[expert] : kNobody", "expert : kNobody", FAR),
+    ("weights of the router missing", MOE, "routing.weight[entry] * product", "product", FAR),
+    ("a map is not followed", MOE, "static_cast<int>(load_word(moe.expert_map + id)) : kNobody", "id : kNobody", FAR),
     ("another token", MOE, "entry / moe.choices", "entry % moe.tokens", FAR),
     ("groups take one entry too few", MOE, "&& members < kGroup", "&& members < kGroup - 1", FAR + "|not written|nobody has written it"),
     ("groups count one entry too few", MOE, MEMBERS, "before - rank - 1 < kGroup ? before - rank - 1 : kGroup", "nobody has written it"),
@@ -175,15 +203,38 @@ FAULTS = [
     ("everybody leads", MOE, "if (rank % kGroup != 0) return kNobody;", "", "another block of this launch uses it"),
     ("an entry is before itself", MOE, "((1u << entry % kWarp) - 1u)", "((2u << entry % kWarp) - 1u)", "nobody has written it"),
     ("entries are counted by 32", MOE, "ranks[word] = before + ", "ranks[word] = ", "no barrier between|nobody has written it|another block"),
-    ("entries that are not there", MOE, "other < moe.entries() ? expert_of(moe, other) : kNobody", "expert_of(moe, other)", OUTSIDE),
+    ("entries that are not there", MOE, "other < moe.entries() ? expert_of(moe, ids[other]) : kNobody", "expert_of(moe, ids[other])", OUTSIDE),
     ("lanes vote that have left", MOE, "if (expert == kNobody) return kNobody;", "if (experts[0] == kNobody) return kNobody;",
      "of its warp to|waits at ballot"),
     ("warps that are not whole", MOE, "uniform(threadIdx.x / kWarp)", "uniform(threadIdx.x / 16)", "comes to uniform with"),
     ("a group is read before it is there", MOE, SYNC + "\n  return expert;", "  return expert;", NO_BARRIER),
-    ("experts are read before they are there", MOE, SYNC + "\n  int rank = 0;", "  int rank = 0;", NO_BARRIER),
-    ("leaders are counted before they are there", MOE, SYNC + "\n  if (expert != kNobody) {\n    int const group",
-     "  if (expert != kNobody) {\n    int const group", NO_BARRIER),
+    ("experts are read before they are there", MOE, SYNC + "\n  int const expert = entry", "  int const expert = entry", NO_BARRIER),
+    ("leaders are counted before they are there", MOE, SYNC + "\n  if (moe.logits != nullptr && entry",
+     "  if (moe.logits != nullptr && entry", NO_BARRIER),
     ("groups are read before they are there", MOE, SYNC + "\n  return leaders_before", "  return leaders_before", NO_BARRIER),
+    ("of equal logits the last", CHOOSE, "kMaxRouted - ", "", FAR),
+    ("negative logits in another order", CHOOSE, "logit ^ (logit < 0 ? 0x7FFF : 0)", "logit", FAR),
+    ("negative logits of a rank", CHOOSE, "order ^ (order < 0 ? 0x7FFF : 0)", "order", FAR),
+    ("logits beyond the last", CHOOSE, "if (expert < routed) of[i]", "of[i]", OUTSIDE),
+    ("logits of the first experts only", CHOOSE, "first < routed; first", "first < 1; first", FAR),
+    ("experts before these are forgotten", CHOOSE, "int before = chosen;", "int before = kNoRank;", FAR),
+    ("experts before these again and again", CHOOSE, "        before = kNoRank;\n", "", FAR),
+    ("the best again and again", CHOOSE, "        ranks.drop_first();\n", "", FAR),
+    ("a lane's experts in no order", CHOOSE, "order(of[j], of[j + 1]);", "(void)j;", FAR),
+    ("a lane's experts in the other order", CHOOSE, "larger < smaller ? larger : smaller", "larger < smaller ? smaller : larger", FAR),
+    ("logits from the first cache", CHOOSE, "waited ? logits[expert] : load_half(logits + expert)", "logits[expert]", CACHED),
+    ("logits of another token", MOE, "logits + static_cast<int64_t>(token) * routed", "logits", FAR),
+    ("logits as weights", MOE, "if (moe.logits != nullptr && entry < moe.entries()) routing.weight[entry] = weight;", "", FAR),
+    ("weights of the best", MOE, "expf(logits[entry % moe.choices] - logits[0]) / sum", "1.0f / sum", FAR),
+    ("weights of no softmax", MOE, "- logits[0]) / sum", "- logits[0])", FAR),
+    ("the best for all choices", MOE, "moe.routed, entry + 1, lane", "moe.routed, 1, lane", "nobody has written it"),
+    ("choices of another token", MOE, "group.ids[token * moe.choices + lane]", "group.ids[lane]", "no barrier between|nobody has written it"),
+    ("choices are read before they are there", MOE, "  sync_block();\n  }\n  int32_t const* const ids",
+     "  }\n  int32_t const* const ids", NO_BARRIER),
+    ("nor the only token's", MOE, SYNC + "\n  return expert_of(", "  return expert_of(", NO_BARRIER),
+    ("ids from the first cache", MOE, "static_cast<int>(load_word(moe.ids + entry))", "moe.ids[entry]", CACHED),
+    ("weights from the first cache", MOE, "as_float(load_word(moe.router_weights + entry))", "moe.router_weights[entry]", CACHED),
+    ("a map from the first cache", MOE, "static_cast<int>(load_word(moe.expert_map + id))", "moe.expert_map[id]", CACHED),
     ("warps do not meet before they add", MOE, UP + SYNC, UP, NO_BARRIER),
     ("nor in the second launch", MOE, DOWN + SYNC, DOWN, NO_BARRIER),
     ("warps share their sums", MOE, "partial + warp * kUpPartial}", "partial}", "no barrier between"),
@@ -226,7 +277,8 @@ FAULTS = [
     ("the sign of zero", QUANTIZE, "if (shift > 11) return sign;", "if (shift > 11) return 0;", "differ"),
 ]  # fmt: skip
 JUDGES = {
-    MOE: (experts_judged, columns_judged),
+    MOE: (experts_judged, choices_judged, columns_judged),
+    CHOOSE: (choices_judged,),
     GEMV: (layer_judged,),
     QUANTIZE: (quantizer_judged,),
     STREAM: (experts_judged, columns_judged, layer_judged),
@@ -235,7 +287,7 @@ JUDGES = {
 
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in (*JUDGES[STREAM], quantizer_judged)] == ["", "", "", ""]
+    assert [judged(machine) for judged in (*JUDGES[MOE], layer_judged, quantizer_judged)] == [""] * 5
 
 
 @pytest.mark.parametrize(
@@ -282,11 +334,22 @@ def test_a_number_that_is_none_spoils_its_own_token_and_no_other(kernels: dict[s
     found = decoded(machine, spoiled, (96, 96))
     assert np.isnan(found[5]).all()
     assert np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0))
+    spoiled = replace(EXPERTS)
+    spoiled.logits[2, 1] = np.nan
+    found, good = (decoded(machine, one, (96, 160), chooses=True) for one in (spoiled, EXPERTS))
+    assert np.isnan(found[2]).all()
+    assert np.array_equal(np.delete(found, 2, axis=0), np.delete(good, 2, axis=0))
     layer = replace(LAYER)
     layer.x[2, 9] = np.nan
     found, good = multiplied(machine, layer), multiplied(machine, LAYER)
     assert np.isnan(found[2]).all()
     assert np.array_equal(np.delete(found, 2, axis=0), np.delete(good, 2, axis=0))
+
+
+def test_who_cannot_choose_is_refused(kernels: dict[str, bytes]) -> None:
+    machine = built(kernels)
+    with pytest.raises(KernelFault, match="refuses its arguments"):
+        decoded(machine, Experts(1, experts=4, hidden=64, intermediate=32, top=5), (64, 32), chooses=True)
 
 
 def test_what_no_expert_here_has_is_zero(kernels: dict[str, bytes]) -> None:
@@ -301,6 +364,9 @@ def test_what_a_case_says_of_its_experts_is_so() -> None:
     most = max(np.count_nonzero(CROWDED.route[0] == expert) for expert in range(4))
     assert most > 16  # more than two groups of those that are multiplied together
     assert (EXPERTS.route[0] < EXPERTS.elsewhere).any()
+    best = [np.sort(row)[::-1][: tied().top + 1] for row in tied().logits]
+    assert any(row[-1] == row[-2] for row in best)  # who comes last is chosen by its number
+    assert tied().logits.max() < 0
     few = replace(EXPERTS, experts=64)
     assert len({one.expert for one in few.routed()}) < 63
 

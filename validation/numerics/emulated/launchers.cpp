@@ -5,9 +5,10 @@
 
 extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_codes, void const* up_scales, void const* up_bias,
                                    void const* down_codes, void const* down_scales, void const* down_bias, void const* ids,
-                                   void const* router_weights, void const* expert_map, void* activated, void* output, int mapped,
-                                   int tokens, int choices, int experts, int hidden, int intermediate, int stored_hidden,
-                                   int stored_intermediate, float alpha, float beta, float limit, int early) {
+                                   void const* router_weights, void const* logits, void const* expert_map, void* activated,
+                                   void* output, int routed, int mapped, int tokens, int choices, int experts, int hidden,
+                                   int intermediate, int stored_hidden, int stored_intermediate, float alpha, float beta,
+                                   float limit, int early) {
   flashinfer::mxfp4::MoeDecode moe{};
   moe.hidden_states = static_cast<uint16_t const*>(hidden_states);
   moe.up_codes = static_cast<uint8_t const*>(up_codes);
@@ -18,9 +19,11 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
   moe.down_bias = static_cast<uint16_t const*>(down_bias);
   moe.ids = static_cast<int32_t const*>(ids);
   moe.router_weights = static_cast<float const*>(router_weights);
+  moe.logits = static_cast<int16_t const*>(logits);
   moe.expert_map = static_cast<int32_t const*>(expert_map);
   moe.activated = static_cast<uint16_t*>(activated);
   moe.output = static_cast<uint16_t*>(output);
+  moe.routed = routed;
   moe.mapped = mapped;
   moe.tokens = tokens;
   moe.choices = choices;

@@ -8,7 +8,8 @@
 //   what is outside of the buffers that were named, misaligned, or never written;
 //   what another thread of the block wrote, or writes over what it reads, without sync_block between;
 //   what another block of the same launch wrote;
-//   what the kernel before this one wrote, in a launch that may begin early and has not waited for it;
+//   what the kernel before this one wrote, in a launch that may begin early and has not waited for it; through the first cache,
+//     what any kernel wrote;
 //   to load as what is only read what a kernel writes, or what may still be written when the launch begins;
 //   a number that is said to be the same in all lanes of a warp and is not.
 //
@@ -63,12 +64,13 @@ struct Buffer {
   bool has(uint8_t const* at, size_t count) const { return at >= first && count <= bytes && static_cast<size_t>(at - first) <= bytes - count; }
 };
 
-enum class Waits { kNot, kMultiply, kBallot, kUniform, kSyncBlock, kEnded };
+enum class Waits { kNot, kMultiply, kBallot, kLargest, kUniform, kSyncBlock, kEnded };
 
 char const* name_of(Waits waits) {
   switch (waits) {
     case Waits::kMultiply: return "mma";
     case Waits::kBallot: return "ballot";
+    case Waits::kLargest: return "largest";
     case Waits::kUniform: return "uniform";
     case Waits::kSyncBlock: return "sync_block";
     case Waits::kEnded: return "its end";
@@ -270,14 +272,21 @@ std::string outside(uint8_t const* at) {
   return formatted("outside of every buffer, %+td bytes from the %s of %s", beyond(*nearest), from, nearest->name.c_str());
 }
 
+/// How a thread touches memory: through the first cache, which may be older than a launch that began early, or past it.
+enum class Way { kReads, kReadsPastFirstCache, kWrites };
+
 /// Why this thread may not touch these bytes, or nothing.
-std::string refused(uint8_t const* at, size_t bytes, bool writes) {
+std::string refused(uint8_t const* at, size_t bytes, Way way) {
+  bool const writes = way == Way::kWrites;
   Buffer* const buffer = buffer_at(at, bytes);
   if (!buffer) return outside(at);
   bool const given = buffer->kind == Kind::kConstant || buffer->kind == Kind::kInput;
   if (writes && given) return "it is not to be written";
+  bool const before_wait = machine.launch->early && !current->waited;
   bool const changing = buffer->kind == Kind::kOutput || (buffer->kind == Kind::kInput && !machine.inputs_there);
-  if (machine.launch->early && !current->waited && changing) return "the kernel before may still use it: it was not waited for";
+  if (before_wait && changing) return "the kernel before may still use it: it was not waited for";
+  bool const cached = way != Way::kReadsPastFirstCache;
+  if (before_wait && cached && buffer->kind == Kind::kInput) return "the first cache may have an older one: it was not waited for";
   if (given) return "";
   Byte* const known = buffer->known.data() + (at - buffer->first);
   for (size_t byte = 0; byte < bytes; ++byte) {
@@ -295,10 +304,11 @@ std::string described(uint8_t const* at, size_t bytes, bool writes) {
   return formatted("%s %zu bytes%s: ", writes ? "writes" : "reads", bytes, where.c_str());
 }
 
-void check(void const* address, size_t bytes, bool writes, size_t aligned, void const* called_from) {
+void check(void const* address, size_t bytes, Way way, size_t aligned, void const* called_from) {
   uint8_t const* const at = static_cast<uint8_t const*>(address);
+  bool const writes = way == Way::kWrites;
   if (reinterpret_cast<uintptr_t>(at) % aligned) failed(described(at, bytes, writes) + "misaligned", called_from);
-  std::string const problem = refused(at, bytes, writes);
+  std::string const problem = refused(at, bytes, way);
   if (!problem.empty()) failed(described(at, bytes, writes) + problem, called_from);
 }
 
@@ -309,7 +319,7 @@ inline void told(void* address, size_t bytes, bool writes, size_t aligned, void 
   if (at >= current->stack && at < current->stack + kStack) return;
   char const* const arguments = static_cast<char const*>(machine.launch->arguments);
   if (!writes && at >= arguments && at + bytes <= arguments + machine.launch->arguments_bytes) return;
-  check(address, bytes, writes, aligned, called_from);
+  check(address, bytes, writes ? Way::kWrites : Way::kReads, aligned, called_from);
 }
 
 /// What is only read is so for as long as the launch runs, which may be longer than after its wait.
@@ -370,6 +380,12 @@ void vote_all(int warp) {
   for (int each = 0; each < kWarp; ++each) *static_cast<uint32_t*>(lane(warp, each).brought.result) = votes;
 }
 
+void find_largest(int warp) {
+  int best = static_cast<int>(lane(warp, 0).brought.number);
+  for (int each = 1; each < kWarp; ++each) best = std::max(best, static_cast<int>(lane(warp, each).brought.number));
+  for (int each = 0; each < kWarp; ++each) *static_cast<int*>(lane(warp, each).brought.result) = best;
+}
+
 void compare_all(int warp, void const* called_from) {
   int const first = static_cast<int>(lane(warp, 0).brought.number);
   for (int each = 1; each < kWarp; ++each) {
@@ -382,6 +398,7 @@ void perform(int warp, Waits what, void const* called_from) {
   switch (what) {
     case Waits::kMultiply: return multiply_all(warp);
     case Waits::kBallot: return vote_all(warp);
+    case Waits::kLargest: return find_largest(warp);
     default: return compare_all(warp, called_from);
   }
 }
@@ -547,11 +564,18 @@ uint8_t* shared_memory() { return machine.shared.first; }
 
 void fail(char const* problem) { failed(problem, __builtin_return_address(0)); }
 
-void touch(void const* address, size_t bytes, bool writes) { check(address, bytes, writes, bytes, __builtin_return_address(0)); }
+void touch(void const* address, size_t bytes, bool writes) {
+  check(address, bytes, writes ? Way::kWrites : Way::kReads, bytes, __builtin_return_address(0));
+}
+
+void read_past_first_cache(void const* address, void* into, size_t bytes) {
+  check(address, bytes, Way::kReadsPastFirstCache, bytes, __builtin_return_address(0));
+  std::memcpy(into, address, bytes);
+}
 
 void touch_only_read(void const* address, size_t bytes) {
   void const* const caller = __builtin_return_address(0);
-  check(address, bytes, false, bytes, caller);
+  check(address, bytes, Way::kReads, bytes, caller);
   check_only_read(static_cast<uint8_t const*>(address), bytes, caller);
 }
 
@@ -563,6 +587,12 @@ uint32_t ballot(bool one) {
   uint32_t votes = 0;
   meet(Waits::kBallot, {&votes, nullptr, nullptr, one}, __builtin_return_address(0));
   return votes;
+}
+
+int largest(int number) {
+  int best = 0;
+  meet(Waits::kLargest, {&best, nullptr, nullptr, static_cast<uint32_t>(number)}, __builtin_return_address(0));
+  return best;
 }
 
 int uniform(int number) {

@@ -78,8 +78,13 @@ def padded(layer: Experts, given: Mapping[str, Any]) -> dict[str, Any]:
         return dict(zip(names, cuda.converted(_CUTLASS, layer, given), strict=True))
 
 
-def experts(prepare: Callable[[Experts, Mapping[str, Any]], Mapping[str, Any]], layer: Experts) -> npt.ArrayLike:
-    """The experts of a layer; where it has a part of them only, through a map from all experts to those."""
+def experts(
+    prepare: Callable[[Experts, Mapping[str, Any]], Mapping[str, Any]], layer: Experts, *, chooses: bool = False
+) -> npt.ArrayLike:
+    """The experts of a layer; where it has a part of them only, through a map from all experts to those.
+
+    `chooses`: the kernels choose them, by the router's logits.
+    """
     import torch  # noqa: PLC0415
     from flashinfer.fused_moe import mxfp4_moe_decode  # noqa: PLC0415
 
@@ -87,7 +92,9 @@ def experts(prepare: Callable[[Experts, Mapping[str, Any]], Mapping[str, Any]], 
     weights = prepare(layer, {name: tensor[here].contiguous() for name, tensor in cuda.checkpoint(layer).items()})
     of_all = np.maximum(np.arange(layer.experts, dtype=np.int32) - layer.elsewhere, -1)
     x, (ids, shares) = _gpu(layer.inputs).bfloat16(), layer.route
-    route = {"topk_ids": _gpu(ids), "topk_weights": _gpu(shares)}
+    route: dict[str, Any] = {"topk_ids": _gpu(ids), "topk_weights": _gpu(shares)}
+    if chooses:
+        route = {"routing_logits": _gpu(layer.logits).bfloat16(), "top_k": layer.top}
     where = {"expert_map": _gpu(of_all)} if layer.elsewhere else {}
 
     def once() -> npt.NDArray[np.float32]:
@@ -194,6 +201,7 @@ def _array(tensor: Any) -> npt.NDArray[np.float32]:
 
 EXPERTS = (
     Kernel("mxfp4-decode", CAPABLE, lacks, partial(experts, lambda _, given: plain(given))),
+    Kernel("mxfp4-decode-choosing", CAPABLE, lacks, partial(experts, lambda _, given: plain(given), chooses=True)),
     Kernel("mxfp4-decode-padded", CAPABLE, lambda: lacks("vllm"), partial(experts, padded)),
 )
 LINEAR = (Kernel("mxfp4-gemv", CAPABLE, lacks, gemv),)

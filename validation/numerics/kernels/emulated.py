@@ -51,12 +51,13 @@ def machine() -> Machine:
     return Machine.load(Path(os.environ[EMULATED]))
 
 
-def experts(layer: Experts, stored_as: Sizes | None = None) -> npt.ArrayLike:
+def experts(layer: Experts, stored_as: Sizes | None = None, *, chooses: bool = False) -> npt.ArrayLike:
     """FlashInfer's mixture of experts for few tokens, on weights as vLLM has them for its CUTLASS kernels: [tokens, hidden].
 
-    `stored_as`: hidden and intermediate size of the weights, where they are wider than the layer's.
+    `stored_as`: hidden and intermediate size of the weights, where they are wider than the layer's; `chooses`: the kernels choose the
+    experts, by the router's logits.
     """
-    return decoded(machine(), layer, stored_as or (layer.hidden, layer.intermediate))
+    return decoded(machine(), layer, stored_as or (layer.hidden, layer.intermediate), chooses=chooses)
 
 
 def dense(layer: Linear) -> npt.ArrayLike:
@@ -128,7 +129,7 @@ def _wide(bias: Single, size: int) -> Single:
     return np.concatenate([bias, np.full(size - len(bias), 2.0**100, np.float32)])
 
 
-def decoded(cpu: Machine, layer: Experts, sizes: Sizes) -> Single:
+def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False) -> Single:
     """As `experts`, by this machine."""
     weights = stored(layer, sizes)
     ids, shares = layer.route
@@ -139,7 +140,6 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes) -> Single:
             np.empty(shape, np.uint16) for shape in ((entries, layer.intermediate), (layer.tokens, layer.hidden))
         )
         inputs = bfloat16_bits(layer.inputs)
-        everywhere = weights.places if layer.elsewhere else None
         given: list[tuple[str, npt.NDArray[Any] | None, Kind]] = [
             ("hidden_states", inputs, Kind.INPUT),
             ("w13", weights.up, Kind.CONSTANT),
@@ -148,22 +148,33 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes) -> Single:
             ("w2", weights.down, Kind.CONSTANT),
             ("w2_scale", weights.down_scales, Kind.CONSTANT),
             ("w2_bias", weights.down_bias, Kind.CONSTANT),
-            ("topk_ids", local, Kind.INPUT),
-            ("topk_weights", shares, Kind.INPUT),
-            ("expert_map", everywhere, Kind.INPUT),
+            ("topk_ids", None if chooses else local, Kind.INPUT),
+            ("topk_weights", None if chooses else shares, Kind.INPUT),
+            ("routing_logits", bfloat16_bits(layer.logits) if chooses else None, Kind.INPUT),
+            ("expert_map", weights.places if mapped else None, Kind.INPUT),
             ("activated", activated, Kind.OUTPUT),
             ("output", output, Kind.OUTPUT),
         ]
         addresses = [cpu.give(*one) for one in given]
-        numbers = (layer.experts, layer.tokens, layer.top, len(weights.up), layer.hidden, layer.intermediate, *sizes)
+        numbers = (
+            layer.experts,
+            layer.experts,
+            layer.tokens,
+            layer.top,
+            len(weights.up),
+            layer.hidden,
+            layer.intermediate,
+            *sizes,
+        )
         limits = (ctypes.c_float(number) for number in (ALPHA, 1.0, LIMIT))
         cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, int(early))
         if cpu.launches > _LAUNCHES:
             raise RuntimeError(f"{cpu.launches} launches, {_LAUNCHES} are allowed")
         return output
 
+    mapped = chooses or layer.elsewhere
     # Without a map, ids are places already.
-    local = np.ascontiguousarray(ids if layer.elsewhere else weights.places[ids])
+    local = np.ascontiguousarray(ids if mapped else weights.places[ids])
     return from_bfloat16_bits(in_every_order(cpu, once))
 
 
@@ -291,4 +302,5 @@ def wide(hidden: int, intermediate: int) -> Kernel[Experts]:
 
 
 EXPERTS: Kernel[Experts] = Kernel("mxfp4-decode-emulated", ("cpu",), lacks, experts)
+CHOOSING: Kernel[Experts] = Kernel("mxfp4-decode-choosing-emulated", ("cpu",), lacks, partial(experts, chooses=True))
 DENSE: Kernel[Linear] = Kernel("mxfp4-gemv-emulated", ("cpu",), lacks, dense)

@@ -22,6 +22,8 @@ uint8_t* shared_memory();
 
 void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
 uint32_t ballot(bool one);
+/// The largest number of the warp's lanes.
+int largest(int number);
 /// The number, which all lanes of the warp have to have.
 int uniform(int number);
 void sync_block();
@@ -32,6 +34,8 @@ void release_successor();
 [[noreturn]] void fail(char const* problem);
 /// A read or write of this thread: ends the launch where it is not allowed.
 void touch(void const* address, size_t bytes, bool writes);
+/// Reads past the first cache, which finds what was there before the kernel before this one began.
+void read_past_first_cache(void const* address, void* into, size_t bytes);
 /// A read of what nobody writes while the launch runs.
 void touch_only_read(void const* address, size_t bytes);
 

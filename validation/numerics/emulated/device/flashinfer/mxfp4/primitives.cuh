@@ -35,6 +35,8 @@ inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 namespace flashinfer {
 namespace mxfp4 {
 
+constexpr int kWarp = 32;
+
 inline uint8_t* dynamic_shared() { return emulated::shared_memory(); }
 
 inline uint4 load_once_16(void const* from) {
@@ -45,6 +47,18 @@ inline uint4 load_once_16(void const* from) {
 inline uint32_t load_byte(void const* from) {
   emulated::touch_only_read(from, 1);
   return *static_cast<uint8_t const*>(from);
+}
+
+inline uint32_t load_word(void const* from) {
+  uint32_t word;
+  emulated::read_past_first_cache(from, &word, sizeof word);
+  return word;
+}
+
+inline int16_t load_half(void const* from) {
+  int16_t half;
+  emulated::read_past_first_cache(from, &half, sizeof half);
+  return half;
 }
 
 template <typename Type>
@@ -62,12 +76,13 @@ inline uint32_t bits_of(float number) {
   return bits;
 }
 
-inline float from_bf16(uint16_t number) {
-  uint32_t const bits = static_cast<uint32_t>(number) << 16;
+inline float as_float(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+
+inline float from_bf16(uint16_t number) { return as_float(static_cast<uint32_t>(number) << 16); }
 
 inline uint16_t to_bf16(float number) {
   if (std::isnan(number)) return 0x7FFF;
@@ -99,6 +114,7 @@ inline uint4 load_16(void const* from) {
 }
 
 inline uint32_t ballot(bool one) { return emulated::ballot(one); }
+inline int largest(int number) { return emulated::largest(number); }
 inline void sync_block() { emulated::sync_block(); }
 inline void wait_for_predecessor() { emulated::wait_for_predecessor(); }
 inline void release_successor() { emulated::release_successor(); }
