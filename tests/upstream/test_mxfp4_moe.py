@@ -692,12 +692,12 @@ def _choices(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_few_tokens_choose_in_the_decode_kernels(
     configure: Configure, weights: dict[str, torch.Tensor], choices: Calls, switch: list[str], capability: tuple[int, int]
 ) -> None:
-    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: up to 4; for more it is done once and not by each block."""
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: up to 2; for more it is done once and not by each block."""
     config = configure(*switch, gpu=capability)
     block = first_block(config)
-    for tokens in (1, 4, 5, 17):
+    for tokens in (1, 2, 3, 17):
         check_block(block, config, weights, tokens)
-    assert choices == [("decode", 1), ("decode", 4), ("before", 5), ("before", 17)]
+    assert choices == [("decode", 1), ("decode", 2), ("before", 3), ("before", 17)]
 
 
 def apply_by_logits(block: MLPBlock, inputs: torch.Tensor, logits: torch.Tensor, **given: Any) -> torch.Tensor:
@@ -775,7 +775,7 @@ def test_who_chooses_is_said(configure: Configure, monkeypatch: pytest.MonkeyPat
     assert [line for line in lines if "choice" in line] == [CHOICE_SAID]
 
 
-CHOICE_SAID = "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 4 tokens."
+CHOICE_SAID = "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 2 tokens."
 
 
 @pytest.mark.parametrize("tokens", [1, 17])

@@ -2,8 +2,8 @@
 """The kernels that are timed beside each other, each around weights of many layers and reached as the numerics reach it.
 
 Weights are drawn on the GPU, every code and a few scales, once a shape; the layers are copies at addresses of their own, so none comes from
-the cache. Experts are timed from the router's logits to their sum: ours chooses them itself, and a kernel that takes ids has vLLM's choice
-before it.
+the cache. Experts are timed from the router's logits to their sum: ours chooses those of few tokens itself, as in vLLM, and what takes ids has
+vLLM's choice before it.
 """
 
 import copy
@@ -99,10 +99,10 @@ def tokens(count: int, width: int, seed: int) -> Any:
 
 def mixtures(*, sm90: bool, padded: bool) -> Iterator[MixtureKernel]:
     """The kernels for experts; `sm90`: also what FlashInfer compiles for forty minutes; `padded`: ours in vLLM's padded layout."""
-    yield MixtureKernel(OURS, small.lacks, small.plain, _ours)
-    yield MixtureKernel(
-        f"{OURS}, ids given", lambda: small.lacks("vllm"), small.plain, lambda parts: _ours(parts, chooses=False), of_vllm=True
-    )
+    topk = not missing("vllm")
+    yield MixtureKernel(OURS, small.lacks, small.plain, lambda parts: _ours(parts, topk=topk), of_vllm=topk)
+    if topk:
+        yield MixtureKernel(f"{OURS}, ids given", small.lacks, small.plain, lambda parts: _ours(parts, most=0), of_vllm=True)
     if padded:
         yield MixtureKernel(
             f"{OURS}, padded",
@@ -168,16 +168,21 @@ def _weight(shape: Sequence[int], draw: Any) -> tuple[Any, Any]:
     return codes, torch.randint(*_SCALES, (*shape[:-1], shape[-1] // 32), **byte)
 
 
-def _ours(parts: Given, *, chooses: bool = True) -> Mixture:
-    """Not `chooses`: vLLM's kernel chooses the experts, in a launch of its own."""
+_MOST_THAT_CHOOSE = 2
+"""Tokens that choose their experts in the decode kernels; as in vLLM."""
+
+
+def _ours(parts: Given, *, topk: bool = True, most: int = _MOST_THAT_CHOOSE) -> Mixture:
+    """More tokens than `most` choose in a launch of vLLM's, with `topk`; or have their ids already."""
     from flashinfer.fused_moe import mxfp4_moe_decode  # noqa: PLC0415
 
     def run(x: Any, logits: Any, ids: Any, weights: Any) -> Any:
-        if logits is not None and not chooses:
+        chooses = logits is not None and len(x) <= most
+        if topk and logits is not None and not chooses:
             ids, weights = cuda.chosen(logits)
         out = torch.empty_like(x)
         for rows in _slices(len(x)):
-            by_logits = {"routing_logits": logits[rows], "top_k": TOP} if logits is not None and chooses else None
+            by_logits = {"routing_logits": logits[rows], "top_k": TOP} if chooses else None
             mxfp4_moe_decode(
                 x[rows],
                 **parts,

@@ -76,13 +76,12 @@ inline uint32_t bits_of(float number) {
   return bits;
 }
 
-inline float as_float(uint32_t bits) {
+inline float from_bf16(uint16_t number) {
+  uint32_t const bits = static_cast<uint32_t>(number) << 16;
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-
-inline float from_bf16(uint16_t number) { return as_float(static_cast<uint32_t>(number) << 16); }
 
 inline uint16_t to_bf16(float number) {
   if (std::isnan(number)) return 0x7FFF;
