@@ -95,6 +95,8 @@ PROVES = {
         "test_few_tokens_choose_in_the_decode_kernels",
         "test_who_asks_for_the_choices_gets_them",
         "test_experts_that_are_chosen_may_be_elsewhere",
+        "test_what_only_a_router_can_choose_is_refused",
+        "test_a_weighted_input_has_one_choice",
         "test_who_chooses_is_said",
         "test_the_compiler_sees_the_choice_in_the_operator",
     ],
@@ -679,7 +681,7 @@ def _choices(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Calls:
     decode, before = module.flashinfer_mxfp4_moe_decode, module.fused_topk
 
     def decoded(*given: Any, **named: Any) -> torch.Tensor:
-        if named["routing_logits"] is not None:
+        if "routing_logits" in named:
             choices.append(("decode", len(given[0])))
         return decode(*given, **named)
 
@@ -729,16 +731,38 @@ def test_who_asks_for_the_choices_gets_them(configure: Configure, choices: Calls
     torch.testing.assert_close(apply_by_logits(block, inputs, logits), with_ids, rtol=0.01, atol=0.01)
 
 
-@pytest.mark.usefixtures("weights", "choices")
-def test_experts_that_are_chosen_may_be_elsewhere(configure: Configure) -> None:
-    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: what is here adds up to the whole."""
-    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(3)
-    logits = torch.randn(3, EXPERTS, generator=torch.Generator().manual_seed(7)).bfloat16()
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize(("tokens", "who"), [(1, "decode"), (2, "decode"), (3, "before")])
+def test_experts_that_are_chosen_may_be_elsewhere(configure: Configure, choices: Calls, tokens: int, who: str) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: what is here adds up to the whole; logits may lie apart."""
+    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(tokens)
+    logits = torch.randn(EXPERTS, tokens, generator=torch.Generator().manual_seed(7)).bfloat16().T
     parts = [torch.tensor(places, dtype=torch.int32) for places in ([0, -1, 2, -1], [-1, 1, -1, 3])]
     found = [apply_by_logits(block, inputs, logits, expert_map=one) for one in parts]
     assert all(one.any() for one in found)
     whole = apply_by_logits(block, inputs, logits)
     torch.testing.assert_close(sum(found), whole, rtol=0.01, atol=0.01 * whole.abs().max().item())
+    assert choices == [(who, tokens)] * 3
+
+
+@pytest.mark.usefixtures("weights", "calls")
+@pytest.mark.parametrize("asked", [{"num_expert_group": 2}, {"e_score_correction_bias": torch.zeros(EXPERTS)}])
+def test_what_only_a_router_can_choose_is_refused(configure: Configure, asked: dict[str, Any]) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: groups have no name of their own, and are not left out in silence."""
+    block = first_block(configure(*CUTLASS, gpu=(12, 1)))
+    with pytest.raises(NotImplementedError, match="groups of experts"):
+        apply_by_logits(block, some_inputs(1), torch.zeros(1, EXPERTS).bfloat16(), **asked)
+
+
+@pytest.mark.usefixtures("weights", "calls")
+@pytest.mark.parametrize("tokens", [0, 1, 3])
+def test_a_weighted_input_has_one_choice(configure: Configure, tokens: int) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: for more of them it is refused; no tokens are none."""
+    block = first_block(configure(*CUTLASS, gpu=(12, 1)))
+    logits = torch.zeros(tokens, EXPERTS).bfloat16()
+    assert apply_by_logits(block, some_inputs(tokens), logits).shape == (tokens, HIDDEN)
+    with pytest.raises(AssertionError):
+        apply_by_logits(block, some_inputs(tokens), logits, apply_router_weight_on_input=True)
 
 
 @pytest.mark.usefixtures("weights", "calls")

@@ -68,10 +68,18 @@ def test_tokens_choose_their_experts(tokens: int, machine: Machine) -> None:
     assert not judgement.why
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"topk_ids": 1, "routing_logits": 1}, {"routing_logits": 1}, {"topk_ids": 1, "top_k": 4}]
-)
-def test_experts_are_given_or_chosen(given: dict[str, int]) -> None:
+NEITHER = [
+    [],
+    ["topk_ids"],
+    ["topk_ids", "routing_logits"],
+    ["routing_logits"],
+    ["topk_ids", "topk_weights", "top_k"],
+    ["topk_weights", "routing_logits", "top_k"],
+]
+
+
+@pytest.mark.parametrize("given", NEITHER)
+def test_experts_are_given_or_chosen(given: list[str]) -> None:
     named = {name: torch.empty(1, 4) if name != "top_k" else 4 for name in given}
     with pytest.raises(ValueError, match="topk_ids and topk_weights, or routing_logits and top_k"):
         fused_moe.mxfp4_moe_decode(torch.empty(1, 32), *[torch.empty(0)] * 4, **named)

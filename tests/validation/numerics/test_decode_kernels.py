@@ -96,9 +96,10 @@ def experts_judged(machine: Machine) -> str:
 
 @cache
 def tied() -> Experts:
-    """Experts of equal logits, all negative, of which a token is to choose the first."""
-    layer = Experts(5, experts=160, hidden=64, intermediate=32)
+    """Experts of equal logits, all negative, of which a token is to choose the first; of one token they are zeros of both signs."""
+    layer = Experts(5, experts=160, hidden=64, intermediate=32, elsewhere=1)
     layer.logits[:] = np.round(layer.logits * 2) / 2 - 8
+    layer.logits[0] = np.where(layer.logits[0] > -8, -0.0, 0.0)
     return layer
 
 
@@ -109,7 +110,15 @@ def choices_judged(machine: Machine) -> str:
         judge(decoded(machine, one, (one.hidden, one.intermediate), chooses=True), truth(one), BFLOAT16_BAR).why
         for one in layers
     )
-    return next(filter(None, found), "")
+    return next(filter(None, found), "") or ("" if spoils(machine, -np.nan) else "a NaN is not chosen")
+
+
+def spoils(machine: Machine, logit: float) -> bool:
+    """Whether such a logit makes its token NaN, and changes no other."""
+    bad, good = replace(EXPERTS, experts=9), replace(EXPERTS, experts=9)
+    bad.logits[2, 7] = logit
+    found, whole = (decoded(machine, one, (96, 160), chooses=True) for one in (bad, good))
+    return bool(np.isnan(found[2]).all()) and np.array_equal(np.delete(found, 2, axis=0), np.delete(whole, 2, axis=0))
 
 
 def columns_judged(machine: Machine) -> str:
@@ -213,6 +222,8 @@ FAULTS = [
      "  if (expert != kNobody) {\n    int const group", NO_BARRIER),
     ("groups are read before they are there", MOE, SYNC + "\n  return leaders_before", "  return leaders_before", NO_BARRIER),
     ("of equal logits the last", CHOOSE, "kMaxRouted - ", "", FAR),
+    ("zeros have a sign", CHOOSE, "if (logit == INT16_MIN) order = 0;", "", FAR),
+    ("NaN have a sign", CHOOSE, "if ((logit & 0x7FFF) > 0x7F80) order = 0x7FFF;", "", "a NaN is not chosen"),
     ("negative logits in another order", CHOOSE, "logit ^ (logit < 0 ? 0x7FFF : 0)", "logit", FAR),
     ("negative logits of a rank", CHOOSE, "order ^ (order < 0 ? 0x7FFF : 0)", "order", FAR),
     ("logits beyond the last", CHOOSE, "if (expert < routed) of[i]", "of[i]", OUTSIDE),
@@ -333,11 +344,7 @@ def test_a_number_that_is_none_spoils_its_own_token_and_no_other(kernels: dict[s
     found = decoded(machine, spoiled, (96, 96))
     assert np.isnan(found[5]).all()
     assert np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0))
-    spoiled = replace(EXPERTS)
-    spoiled.logits[2, 1] = np.nan
-    found, good = (decoded(machine, one, (96, 160), chooses=True) for one in (spoiled, EXPERTS))
-    assert np.isnan(found[2]).all()
-    assert np.array_equal(np.delete(found, 2, axis=0), np.delete(good, 2, axis=0))
+    assert all(spoils(machine, logit) for logit in (np.nan, -np.nan))
     layer = replace(LAYER)
     layer.x[2, 9] = np.nan
     found, good = multiplied(machine, layer), multiplied(machine, LAYER)
@@ -365,7 +372,8 @@ def test_what_a_case_says_of_its_experts_is_so() -> None:
     assert (EXPERTS.route[0] < EXPERTS.elsewhere).any()
     best = [np.sort(row)[::-1][: tied().top + 1] for row in tied().logits]
     assert any(row[-1] == row[-2] for row in best)  # who comes last is chosen by its number
-    assert tied().logits.max() < 0
+    assert len(set(np.signbit(tied().logits[0, :8]))) == 2
+    assert tied().logits[1:].max() < 0
     few = replace(EXPERTS, experts=64)
     assert len({one.expert for one in few.routed()}) < 63
 

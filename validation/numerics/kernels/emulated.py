@@ -25,6 +25,8 @@ from validation.numerics.formats import Bytes, Single, bfloat16, decode_e8m0
 from validation.numerics.kernels import Kernel
 from validation.numerics.linear import Linear
 
+_UNKNOWN = 5
+"""Ids that no map knows."""
 _LAUNCHES = 2
 """The most that a mixture of experts may have."""
 _UNREAD_CODES = 0x77
@@ -150,31 +152,24 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False
             ("w2_bias", weights.down_bias, Kind.CONSTANT),
             ("topk_ids", None if chooses else local, Kind.INPUT),
             ("topk_weights", None if chooses else shares, Kind.INPUT),
-            ("routing_logits", bfloat16_bits(layer.logits) if chooses else None, Kind.INPUT),
-            ("expert_map", weights.places if mapped else None, Kind.INPUT),
+            ("routing_logits", bfloat16_bits(logits) if chooses else None, Kind.INPUT),
+            ("expert_map", weights.places if layer.elsewhere else None, Kind.INPUT),
             ("activated", activated, Kind.OUTPUT),
             ("output", output, Kind.OUTPUT),
         ]
         addresses = [cpu.give(*one) for one in given]
-        numbers = (
-            layer.experts,
-            layer.experts,
-            layer.tokens,
-            layer.top,
-            len(weights.up),
-            layer.hidden,
-            layer.intermediate,
-            *sizes,
-        )
+        counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, len(weights.up))
+        numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in (ALPHA, 1.0, LIMIT))
         cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, int(early))
         if cpu.launches > _LAUNCHES:
             raise RuntimeError(f"{cpu.launches} launches, {_LAUNCHES} are allowed")
         return output
 
-    mapped = chooses or layer.elsewhere
-    # Without a map, ids are places already.
-    local = np.ascontiguousarray(ids if mapped else weights.places[ids])
+    # Without a map, ids are places already; with one, logits may be of more than it knows.
+    local = np.ascontiguousarray(ids if layer.elsewhere else weights.places[ids])
+    unknown = np.full((layer.tokens, _UNKNOWN), -np.inf, np.float32)
+    logits = np.concatenate([layer.logits, unknown], axis=1) if layer.elsewhere else layer.logits[:, np.argsort(weights.places)]
     return from_bfloat16_bits(in_every_order(cpu, once))
 
 
