@@ -63,7 +63,7 @@ def _about() -> dict[str, Any]:
     from validation.numerics.__main__ import versions  # noqa: PLC0415
 
     installed = dict(versions())
-    chosen = "timed with the experts" if "vllm" in installed else "not timed: vllm is not installed"
+    chosen = "timed with the experts" if "vllm" in installed else "not timed above two tokens: vllm is not installed"
     return {"gpu": torch.cuda.get_device_name(), "capability": capability(), **installed, "choice of experts": chosen}
 
 
