@@ -4,7 +4,7 @@
 import platform
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -88,7 +88,8 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
     """Run a suite; the verdict is written after each case, so that what is killed can be resumed.
 
     Raises:
-        StackError: no case matches, the suite hands a case back twice, or the verdict cannot be written.
+        StackError: no case matches, the suite hands a case back twice, the verdict cannot be written, or what is to be resumed is
+            of another stack, machine or subject.
 
     """
     verdict = begun(carried, subject)
@@ -126,10 +127,30 @@ def _look_at(out: Path) -> None:
 
 
 def _known(now: Verdict, out: Path) -> dict[str, Case]:
-    """The finished cases of an earlier run of the same stack, machine, versions and subject; what was not run is tried again."""
+    """The finished cases of an earlier run of the same stack, machine, versions and subject; what was not run is tried again.
+
+    Raises:
+        StackError: the earlier run is of another: beginning anew would replace what it has found.
+
+    """
     if not out.exists():
         return {}
     before = load(out)
-    if replace(before, made=now.made, cases=(), whole=False) != now:
-        return {}
+    other = _other(before, now)
+    if other:
+        raise StackError(f"{out} cannot be resumed: {other}", "leave out --resume to replace it, or keep both with --out")
     return {case.name: case for case in before.cases if case.outcome is not Outcome.NOT_RUN}
+
+
+def _other(before: Verdict, now: Verdict) -> str:
+    """What an earlier run is of that this one is not, in words; empty where nothing is."""
+    if before.stack != now.stack:
+        return f"it is of the stack {before.stack[:12]}, this one is {now.stack[:12]}"
+    for name in sorted({*before.versions, *now.versions}):
+        was, here = (one.versions.get(name, "none") for one in (before, now))
+        if was != here:
+            return f"it is of {name} {was}, here is {here}"
+    for each in fields(now):
+        if each.name not in {"made", "cases", "whole"} and getattr(before, each.name) != getattr(now, each.name):
+            return f"it is of another {each.name}"
+    return ""

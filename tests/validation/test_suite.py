@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stack.model import stack
+from stack.model import verdict as verdicts
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
@@ -81,15 +82,29 @@ def test_finished_cases_are_not_run_again_what_was_not_run_is_tried_again(carrie
     assert suite.ran == list(NAMES)
 
 
-def test_cases_of_another_stack_or_subject_count_for_nothing(carried: Stack, tmp_path: Path) -> None:
+def test_what_is_of_another_stack_machine_or_subject_is_not_resumed_and_not_lost(carried: Stack, tmp_path: Path) -> None:
     out = tmp_path / "v.json"
-    run(carried, Counting(), Subject(), Asked(out))
-    suite = Counting()
-    run(carried, suite, Subject(versions={"torch": "2.13.0"}), Asked(out, resume=True))
-    assert suite.ran == list(NAMES)
+    run(carried, Counting(), Subject(versions={"torch": "2.12.0"}), Asked(out))
+    before = out.read_bytes()
     other = tmp_path / "other"
     write(other, {**FILES, "stacks/gating/vllm/gate-kernels.patch": patch(line="newer")})
-    run(stack.load(other), suite := Counting(), Subject(versions={"torch": "2.13.0"}), Asked(out, resume=True))
+    same = Subject(versions={"torch": "2.12.0"})
+    suite = Counting()
+    for stack_of, subject, said in (
+        (carried, Subject(versions={"torch": "2.13.0"}), "it is of torch 2.12.0, here is 2.13.0: leave out --resume"),
+        (carried, Subject(), "it is of torch 2.12.0, here is none"),
+        (carried, replace(same, recipe="fast"), "it is of another recipe"),
+        (stack.load(other), same, "it is of the stack [0-9a-f]{12}, this one is [0-9a-f]{12}"),
+    ):
+        with pytest.raises(StackError, match=f"v.json cannot be resumed: {said}"):
+            run(stack_of, suite, subject, Asked(out, resume=True))
+    assert suite.ran == []
+    assert out.read_bytes() == before
+    elsewhere = load(out)
+    out.write_bytes(verdicts.write(replace(elsewhere, machine=replace(elsewhere.machine, cpu="another"))))
+    with pytest.raises(StackError, match="it is of another machine"):
+        run(carried, suite, same, Asked(out, resume=True))
+    run(carried, suite, Subject(), Asked(out))
     assert suite.ran == list(NAMES)
 
 
