@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine that runs CUDA kernels on a CPU: what it computes, and every fault that it has to refuse."""
 
+import contextlib
+import shutil
 from enum import IntEnum, auto
 from pathlib import Path
 
@@ -92,11 +94,16 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module")
-def machine() -> Machine:
+def library() -> Path:
     plan = building.plan({}, SOURCE.read_bytes())
     place = places.root() / "emulated" / plan.name
     with places.lock(place):
-        return Machine.load(plan.build(place))
+        return plan.build(place)
+
+
+@pytest.fixture(scope="module")
+def machine(library: Path) -> Machine:
+    return Machine.load(library)
 
 
 def turned(machine: Machine, fault: Fault, seed: int = 0, shared: int = 2 * THREADS * 4, threads: int = THREADS) -> np.ndarray:
@@ -157,6 +164,20 @@ def test_a_fault_names_its_line(machine: Machine) -> None:
         turned(machine, Fault.WRITES_INPUT)
     (line,) = [number for number, text in enumerate(SOURCE.read_text().splitlines(), 1) if "if (fault == kWritesInput)" in text]
     assert str(found.value).endswith(f"(launchers.cpp:{line})")
+
+
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.WRITES_INPUT])
+def test_a_launch_gives_the_stacks_of_its_threads_back(library: Path, tmp_path: Path, fault: Fault) -> None:
+    """Many libraries in one process used to take all of its 65,530 mappings; then no thread begins, and who waits for one hangs."""
+
+    def mappings() -> int:
+        return len(Path("/proc/self/maps").read_text().splitlines())
+
+    own = Machine.load(shutil.copy(library, tmp_path / "own.so"))
+    before = mappings()
+    with contextlib.suppress(KernelFault):
+        turned(own, fault)
+    assert mappings() - before < THREADS
 
 
 def test_launches_that_no_gpu_takes_are_refused(machine: Machine) -> None:

@@ -198,17 +198,36 @@ void resume(Thread& thread) {
   current = nullptr;
 }
 
-void make_stacks(int threads) {
-  size_t const page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (int number = 0; number < threads; ++number) {
-    Thread& thread = machine.threads[number];
-    if (thread.stack) continue;
-    char* const memory = static_cast<char*>(mmap(nullptr, page + kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (memory == MAP_FAILED) std::abort();
-    mprotect(memory, page, PROT_NONE);  // who needs more stack ends the process
-    thread.stack = memory + page;
+/// Stacks of a launch's threads, for as long as it runs: a process has room for some 65,000 mappings, and each library that is
+/// loaded into it a machine of its own.
+class Stacks {
+ public:
+  explicit Stacks(int threads) : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), bytes_(static_cast<size_t>(threads) * (page_ + kStack)) {
+    memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory_ == MAP_FAILED) std::abort();
+    for (int number = 0; number < threads; ++number) {
+      char* const guard = static_cast<char*>(memory_) + static_cast<size_t>(number) * (page_ + kStack);
+      if (mprotect(guard, page_, PROT_NONE)) std::abort();  // who needs more stack ends the process
+      machine.threads[number].stack = guard + page_;
+    }
   }
-}
+
+  ~Stacks() {
+    munmap(memory_, bytes_);
+    for (Thread& thread : machine.threads) {
+      thread.stack = nullptr;
+      thread.made = false;
+    }
+  }
+
+  Stacks(Stacks const&) = delete;
+  Stacks& operator=(Stacks const&) = delete;
+
+ private:
+  size_t const page_;
+  size_t const bytes_;
+  void* memory_;
+};
 
 // --- memory ----------------------------------------------------------------------------------------------------------------------
 
@@ -536,10 +555,6 @@ void make_shared(size_t bytes) {
 }
 
 /// Threads that were left in the middle begin anew.
-void forget_threads() {
-  for (Thread& thread : machine.threads) thread.made = false;
-}
-
 bool run_all(Launch const& launch) {
   std::mt19937_64 draw(machine.seed);
   for (unsigned z = 0; z < launch.grid.z; ++z) {
@@ -627,14 +642,10 @@ bool launch(Launch const& launch) {
     return false;
   }
   make_shared(static_cast<size_t>(launch.shared_bytes));
-  make_stacks(launch.threads);
+  Stacks const stacks(launch.threads);
   machine.first_run = machine.run + 1;
   machine.released_early = machine.somebody_waited = false;
-  bool const well = run_all(launch);
-  if (!well) {
-    forget_threads();
-    return false;
-  }
+  if (!run_all(launch)) return false;
   if (launch.early && !machine.somebody_waited) {
     machine.problem = kernel_name() + ": begins early and never waits for the kernel before it";
     return false;
