@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How servers are started on a GPU machine, and what their logs have to say."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -79,3 +79,11 @@ COMPARISONS = (
     # The kernels for few tokens; what they do in prefill, for which they are not meant, is measured and not held against them.
     Comparison("decode-kernels", "decode", "upstream", MappingProxyType({"decode": 1.5})),
 )
+
+
+def served(patches: Set[str]) -> Iterator[Recipe]:
+    """The recipes for a stack of these patches: all but those that are another one, since it has none of what they leave out."""
+    for recipe in RECIPES:
+        twins = [other for other in RECIPES if other.arguments == recipe.arguments and not other.without]
+        if not recipe.without or patches.intersection(recipe.without) or not twins:
+            yield recipe

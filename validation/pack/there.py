@@ -25,7 +25,7 @@ from validation.decoding import figures
 from validation.pack import checks, numerics, server
 from validation.pack.checks import Measured, Speed
 from validation.pack.contents import SITE
-from validation.pack.recipes import COMPARISONS, RECIPES, Comparison, Recipe
+from validation.pack.recipes import COMPARISONS, Comparison, Recipe, served
 from validation.pack.server import Server
 from validation.suite import Job
 
@@ -103,9 +103,8 @@ def _all(run: Run) -> Iterator[Case]:
     yield from _numerics(run)
     yield from _timed(run)
     patches = {ref.path for ref in run.carried.patches}
-    for recipe in RECIPES:
-        if not recipe.without or patches.intersection(recipe.without):
-            yield from _served(run, recipe)
+    for recipe in served(patches):
+        yield from _served(run, recipe)
     for comparison in COMPARISONS:
         yield from _compared(run, comparison)
 

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from validation.pack.recipes import PADDING, RECIPES, ROUTER, served
+
+ALL = [recipe.name for recipe in RECIPES]
+
+
+@pytest.mark.parametrize(
+    ("patches", "gone"),
+    [({PADDING, ROUTER}, set()), ({PADDING}, set()), ({ROUTER}, {"marlin-padded"}), (set(), {"marlin-padded"})],
+)
+def test_what_has_nothing_to_leave_out_is_served_unless_another_recipe_is_the_same(patches: set[str], gone: set[str]) -> None:
+    assert [recipe.name for recipe in served(patches)] == [name for name in ALL if name not in gone]
