@@ -85,5 +85,5 @@ def served(patches: Set[str]) -> Iterator[Recipe]:
     """The recipes for a stack of these patches: all but those that are another one, since it has none of what they leave out."""
     for recipe in RECIPES:
         twins = [other for other in RECIPES if other.arguments == recipe.arguments and not other.without]
-        if not recipe.without or patches.intersection(recipe.without) or not twins:
+        if not recipe.without or not patches.isdisjoint(recipe.without) or not twins:
             yield recipe
