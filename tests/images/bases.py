@@ -4,6 +4,7 @@
 import hashlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,17 +83,18 @@ def _said(*command: str) -> str:
 def storage(place: Path) -> Iterator[dict[str, str]]:
     """The variables of an engine with a storage of its own, which goes with the block."""
     place.mkdir(parents=True)
-    (place / "storage.conf").write_text(
-        f'[storage]\ndriver = "overlay"\nrunroot = "{place / "run"}"\ngraphroot = "{place / "graph"}"\n'
-    )
+    # podman hears of a container's end through files here, and where their paths are long it waits for 20 seconds instead.
+    run = Path(tempfile.mkdtemp(prefix="stack-run-"))
+    (place / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\nrunroot = "{run}"\ngraphroot = "{place / "graph"}"\n')
     (place / "containers.conf").write_text(_CONTAINERS)
     try:
         yield {"CONTAINERS_STORAGE_CONF": str(place / "storage.conf"), "CONTAINERS_CONF": str(place / "containers.conf")}
     finally:
-        # A failed build leaves a file system mounted, and a storage is mounted onto itself.
-        for mounted in _mounted(place):
-            subprocess.run(["umount", mounted], check=True)
-        shutil.rmtree(place)
+        for folder in (place, run):
+            # A failed build leaves a file system mounted, and a storage is mounted onto itself.
+            for mounted in _mounted(folder):
+                subprocess.run(["umount", mounted], check=True)
+            shutil.rmtree(folder)
 
 
 def _mounted(place: Path) -> list[str]:
