@@ -15,7 +15,7 @@ from stack.model import digest
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
-from stack.model.verdict import Case, Outcome, Pinned, Verdict, Weights, load, write
+from stack.model.verdict import Case, Machine, Outcome, Pinned, Verdict, Weights, load, write
 from stack.store import cache as places
 from stack.store.sources import Progress
 from validation import machine
@@ -150,7 +150,14 @@ def _other(before: Verdict, now: Verdict) -> str:
         was, here = (one.versions.get(name, "none") for one in (before, now))
         if was != here:
             return f"it is of {name} {was}, here is {here}"
-    for each in fields(now):
-        if each.name not in {"made", "cases", "whole"} and getattr(before, each.name) != getattr(now, each.name):
-            return f"it is of another {each.name}"
-    return ""
+    differing = _differing(before.machine, now.machine)
+    if differing:
+        was, here = (getattr(one.machine, differing) for one in (before, now))
+        return f"it is of a machine with other {differing} ({was}, here {here})"
+    differing = _differing(replace(before, made=now.made, cases=(), whole=False), now)
+    return f"it is of other {differing}" if differing == "gates" else f"it is of another {differing}" if differing else ""
+
+
+def _differing(one: Machine | Verdict, other: Machine | Verdict) -> str:
+    """The first field in which two values differ; empty where none does."""
+    return next((each.name for each in fields(one) if getattr(one, each.name) != getattr(other, each.name)), "")

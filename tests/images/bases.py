@@ -84,7 +84,7 @@ def storage(place: Path) -> Iterator[dict[str, str]]:
     """The variables of an engine with a storage of its own, which goes with the block."""
     place.mkdir(parents=True)
     # podman hears of a container's end through files here, and where their paths are long it waits for 20 seconds instead.
-    run = Path(tempfile.mkdtemp(prefix="stack-run-"))
+    run = Path(tempfile.mkdtemp(prefix="stack-run-", dir="/tmp"))
     (place / "storage.conf").write_text(f'[storage]\ndriver = "overlay"\nrunroot = "{run}"\ngraphroot = "{place / "graph"}"\n')
     (place / "containers.conf").write_text(_CONTAINERS)
     try:

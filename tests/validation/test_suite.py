@@ -100,12 +100,28 @@ def test_what_is_of_another_stack_machine_or_subject_is_not_resumed_and_not_lost
             run(stack_of, suite, subject, Asked(out, resume=True))
     assert suite.ran == []
     assert out.read_bytes() == before
-    elsewhere = load(out)
-    out.write_bytes(verdicts.write(replace(elsewhere, machine=replace(elsewhere.machine, cpu="another"))))
-    with pytest.raises(StackError, match="it is of another machine"):
-        run(carried, suite, same, Asked(out, resume=True))
-    run(carried, suite, Subject(), Asked(out))
-    assert suite.ran == list(NAMES)
+    kept = load(out)
+    image = f"sha256:{kept.stack}"
+    for earlier, subject, said in (
+        (
+            replace(kept, machine=replace(kept.machine, cpu="an old one")),
+            same,
+            r"a machine with other cpu \(an old one, here .+\)",
+        ),
+        (replace(kept, image=image, gates={"cpu": kept.stack}), same, "another image"),
+        (replace(kept, image=image, gates={"cpu": kept.stack}), replace(same, image=image), "other gates"),
+    ):
+        out.write_bytes(verdicts.write(earlier))
+        with pytest.raises(StackError, match=f"it is of {said}"):
+            run(carried, suite, subject, Asked(out, resume=True))
+    assert suite.ran == []
+
+
+def test_a_verdict_of_another_day_is_resumed(carried: Stack, tmp_path: Path) -> None:
+    run(carried, Counting(), Subject(), Asked(out := tmp_path / "v.json"))
+    out.write_bytes(verdicts.write(replace(load(out), made="2020-01-01T00:00:00Z")))
+    run(carried, suite := Counting(), Subject(), Asked(out, resume=True))
+    assert suite.ran == ["kernels/far"]
 
 
 def test_a_case_that_comes_twice_is_a_defect(carried: Stack, tmp_path: Path) -> None:

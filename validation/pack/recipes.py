@@ -82,7 +82,7 @@ COMPARISONS = (
 
 
 def served(patches: Set[str]) -> Iterator[Recipe]:
-    """The recipes for a stack of these patches: all but those that are another one, since it has none of what they leave out."""
+    """The recipes for a stack of these patches, but for those that would serve what another one serves: all that they leave out has landed."""
     for recipe in RECIPES:
         twins = [other for other in RECIPES if other.arguments == recipe.arguments and not other.without]
         if not recipe.without or not patches.isdisjoint(recipe.without) or not twins:

@@ -29,7 +29,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("verdict.json"), help="where the verdict goes (default: verdict.json)")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="run the cases whose names match")
-    parser.add_argument("--resume", action="store_true", help="keep what an earlier run here has finished")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep what an earlier run here has finished; a verdict of another stack or machine is refused",
+    )
     parser.add_argument("--check", action="store_true", help="check archive and machine, run nothing")
     parser.add_argument(
         "--minutes", type=float, default=0, help="begin no further case after so many minutes (default: no end)"

@@ -103,10 +103,12 @@ def _all(run: Run) -> Iterator[Case]:
     yield from _numerics(run)
     yield from _timed(run)
     patches = {ref.path for ref in run.carried.patches}
-    for recipe in served(patches):
+    recipes = {recipe.name: recipe for recipe in served(patches)}
+    for recipe in recipes.values():
         yield from _served(run, recipe)
     for comparison in COMPARISONS:
-        yield from _compared(run, comparison)
+        if {comparison.one, comparison.other} <= recipes.keys():
+            yield from _compared(run, comparison)
 
 
 def _numerics(run: Run) -> Iterator[Case]:

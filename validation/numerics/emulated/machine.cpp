@@ -554,7 +554,6 @@ void make_shared(size_t bytes) {
   machine.shared_most = std::max(machine.shared_most, bytes);
 }
 
-/// Threads that were left in the middle begin anew.
 bool run_all(Launch const& launch) {
   std::mt19937_64 draw(machine.seed);
   for (unsigned z = 0; z < launch.grid.z; ++z) {

@@ -50,7 +50,11 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option("--compile/--no-compile", "compiling", default=True, help="Compile for SM121, too, outside the image: minutes.")
 @click.option("--no-prove", is_flag=True, help="Leave out the proofs of the series: `stack prove` runs them.")
 @click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times.")
-@click.option("--resume", is_flag=True, help="Keep what an earlier run of the same image on this machine has finished.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Keep what an earlier run of the same image on this machine has finished; a verdict of another is refused.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -20,7 +20,9 @@ FOLDER = Path(".stack/verdicts")
 _OPTIONS = (
     click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times."),
     click.option(
-        "--resume", is_flag=True, help="Keep what an earlier run of the same stack on this machine has finished; run the rest."
+        "--resume",
+        is_flag=True,
+        help="Keep what an earlier run of the same stack on this machine has finished; run the rest. A verdict of another is refused.",
     ),
     click.option(
         "--out", type=click.Path(path_type=Path, dir_okay=False), help=f"The verdict's file. Default: {FOLDER}/VERB.json."
