@@ -109,6 +109,19 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
     return verdict
 
 
+def look_at_earlier(carried: Stack, out: Path, image: str | None, gates: Mapping[str, Sha256]) -> None:
+    """Find out before a suite is prepared whether an earlier run's verdict is of another stack, image or gates.
+
+    Raises:
+        StackError: it is, or cannot be read.
+
+    """
+    if not out.exists():
+        return
+    before = load(out)
+    _refuse(_other(before, replace(before, stack=digest.of(carried), image=image, gates=gates)), out)
+
+
 def _look_at(out: Path) -> None:
     """Find out before anything runs whether a verdict can be written there.
 
@@ -136,10 +149,13 @@ def _known(now: Verdict, out: Path) -> dict[str, Case]:
     if not out.exists():
         return {}
     before = load(out)
-    other = _other(before, now)
-    if other:
-        raise StackError(f"{out} cannot be resumed: {other}", "leave out --resume to replace it, or keep both with --out")
+    _refuse(_other(before, now), out)
     return {case.name: case for case in before.cases if case.outcome is not Outcome.NOT_RUN}
+
+
+def _refuse(other: str, out: Path) -> None:
+    if other:
+        raise StackError(f"{out} cannot be resumed: {other}", "remove it to begin anew, or keep both with --out")
 
 
 def _other(before: Verdict, now: Verdict) -> str:
@@ -154,7 +170,7 @@ def _other(before: Verdict, now: Verdict) -> str:
     if differing:
         was, here = (getattr(one.machine, differing) for one in (before, now))
         return f"it is of a machine with other {differing} ({was}, here {here})"
-    differing = _differing(replace(before, made=now.made, cases=(), whole=False), now)
+    differing = _differing(replace(before, made=now.made, cases=now.cases, whole=now.whole), now)
     return f"it is of other {differing}" if differing == "gates" else f"it is of another {differing}" if differing else ""
 
 

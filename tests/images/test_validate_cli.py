@@ -2,6 +2,7 @@
 """`stack image validate`: what is refused before anything is made."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from stack.cli import main
 from stack.images import image, layout
 from stack.images.reference import Reference
+from stack.model import verdict as verdicts
 from stack.model.errors import StackError
+from stack.model.ids import Sha256
 
 from . import making
 from .world import World
@@ -37,6 +40,24 @@ def test_refused(
     said = capsys.readouterr()
     assert said.out == ""
     assert line in said.err.splitlines()[-1]
+
+
+def test_verdicts_of_another_image_or_of_other_gates_are_not_resumed(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = verdicts.load(world.verdict(world.image()))
+    for verdict, line in (
+        (replace(good, image="sha256:" + "1" * 64), "it is of another image"),
+        (replace(good, gates={"cpu": Sha256("0" * 64)}), "it is of other gates"),
+        (replace(good, stack=Sha256("2" * 64)), "it is of the stack 222222222222, this one is"),
+    ):
+        world.written(verdict, "serve.json")
+        asked = ["image", "validate", "serve", "--recipe", "cpu-fp32", "--resume", "--out", str(world.root)]
+        monkeypatch.setattr(sys, "argv", ["stack", "--root", str(world.root), *asked])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert f"serve.json cannot be resumed: {line}" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("entry", [7, "sh", {"a": 1}, [1], ["a\0b"]])

@@ -3,15 +3,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
-from stack.model import stack
+from stack.model import digest, stack
 from stack.model import verdict as verdicts
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
-from validation.suite import Asked, Job, Subject, run
+from validation.suite import Asked, Job, Subject, look_at_earlier, run
 
 from ..model.making import FILES, patch, write
 
@@ -91,7 +92,7 @@ def test_what_is_of_another_stack_machine_or_subject_is_not_resumed_and_not_lost
     same = Subject(versions={"torch": "2.12.0"})
     suite = Counting()
     for stack_of, subject, said in (
-        (carried, Subject(versions={"torch": "2.13.0"}), "it is of torch 2.12.0, here is 2.13.0: leave out --resume"),
+        (carried, Subject(versions={"torch": "2.13.0"}), "it is of torch 2.12.0, here is 2.13.0: remove it to begin anew"),
         (carried, Subject(), "it is of torch 2.12.0, here is none"),
         (carried, replace(same, recipe="fast"), "it is of another recipe"),
         (stack.load(other), same, "it is of the stack [0-9a-f]{12}, this one is [0-9a-f]{12}"),
@@ -118,9 +119,14 @@ def test_what_is_of_another_stack_machine_or_subject_is_not_resumed_and_not_lost
 
 
 def test_a_verdict_of_another_day_is_resumed(carried: Stack, tmp_path: Path) -> None:
-    run(carried, Counting(), Subject(), Asked(out := tmp_path / "v.json"))
+    gates = {"cpu": digest.of(carried)}
+    subject = Subject(image=f"sha256:{digest.of(carried)}", gates=gates)
+    out = tmp_path / "v.json"
+    look_at_earlier(carried, out, subject.image, gates)
+    run(carried, Counting(), subject, Asked(out))
+    look_at_earlier(carried, out, subject.image, MappingProxyType(gates))
     out.write_bytes(verdicts.write(replace(load(out), made="2020-01-01T00:00:00Z")))
-    run(carried, suite := Counting(), Subject(), Asked(out, resume=True))
+    run(carried, suite := Counting(), subject, Asked(out, resume=True))
     assert suite.ran == ["kernels/far"]
 
 

@@ -91,20 +91,23 @@ def validate(order: Order, stores: Stores) -> Iterator[tuple[Path, Verdict]]:
     """Run the suites in the image, one after the other; each verdict with its file, as it is finished.
 
     Raises:
-        StackError: the image is not of this stack, or what a suite needs cannot be had.
+        StackError: the image is not of this stack, what is to be resumed is of another, or what a suite needs cannot be had.
 
     """
     for name in order.recipes:
         recipes.servable(name, "name its folder with --model")
     platform = of(order.layout, stores.stack)
+    judged_by = gates.digests(stores.stack.root / gates.FILE)
+    outs = {name: order.out / f"{name}.json" for name in order.suites}
+    if order.resume:
+        for out in outs.values():
+            suites.look_at_earlier(stores.stack, out, platform.digest, judged_by)
     place = stores.place.cache
     with ExitStack() as held:
         container = held.enter_context(inside.entered(order.engine, order.layout, platform, place, order.devices, stores.tell))
         made = _Made(order, stores, container, held)
-        judged_by = gates.digests(stores.stack.root / gates.FILE)
-        for name in order.suites:
+        for name, out in outs.items():
             suite, subject = made.suite(name)
-            out = order.out / f"{name}.json"
             asked = suites.Asked(out, order.only, order.resume, stores.place.progress)
             yield out, suites.run(stores.stack, suite, replace(subject, image=platform.digest, gates=judged_by), asked)
 
