@@ -87,3 +87,9 @@ def served(patches: Set[str]) -> Iterator[Recipe]:
         twins = [other for other in RECIPES if other.arguments == recipe.arguments and not other.without]
         if not recipe.without or not patches.isdisjoint(recipe.without) or not twins:
             yield recipe
+
+
+def compared(patches: Set[str]) -> Iterator[Comparison]:
+    """The comparisons for a stack of these patches: those of two recipes that are served."""
+    names = {recipe.name for recipe in served(patches)}
+    return (comparison for comparison in COMPARISONS if {comparison.one, comparison.other} <= names)

@@ -25,7 +25,7 @@ from validation.decoding import figures
 from validation.pack import checks, numerics, server
 from validation.pack.checks import Measured, Speed
 from validation.pack.contents import SITE
-from validation.pack.recipes import COMPARISONS, Comparison, Recipe, served
+from validation.pack.recipes import Comparison, Recipe, compared, served
 from validation.pack.server import Server
 from validation.suite import Job
 
@@ -103,12 +103,10 @@ def _all(run: Run) -> Iterator[Case]:
     yield from _numerics(run)
     yield from _timed(run)
     patches = {ref.path for ref in run.carried.patches}
-    recipes = {recipe.name: recipe for recipe in served(patches)}
-    for recipe in recipes.values():
+    for recipe in served(patches):
         yield from _served(run, recipe)
-    for comparison in COMPARISONS:
-        if {comparison.one, comparison.other} <= recipes.keys():
-            yield from _compared(run, comparison)
+    for comparison in compared(patches):
+        yield from _compared(run, comparison)
 
 
 def _numerics(run: Run) -> Iterator[Case]:
