@@ -30,7 +30,7 @@ from stack.store import registry
 from stack.store.registry import Candidate
 from stack.store.sources import Progress, Source
 from validation import answers, emulation, machine
-from validation.numerics import EMULATED, ON_CPU, OPERATORS
+from validation.numerics import EMULATED, KINDS, ON_CPU, OPERATORS
 from validation.numerics.emulated import building
 from validation.numerics.sm120_on_sm90 import LIBRARY
 from validation.packages import Interpreter, Python
@@ -75,6 +75,10 @@ class Kernels:
     inside: Python | None = None
     compiling: bool = True
     emulate: bool = False
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the cases, as far as they are known before anything is made: of the numerics' only how they begin."""
+        return (*KINDS, *self._units())
 
     def prepare(self, tell: Progress | None = None) -> Subject:
         """Make what the suite runs in; returns what is validated: versions of the packages with the kernels.
@@ -129,10 +133,7 @@ class Kernels:
             yield from ran(replace(outside, variables=variables), sources, job)
 
     def _compiled(self, stores: Stores, job: Job) -> Iterator[Case]:
-        asked = {name: Asked(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
-        for series in self.stack.series:
-            names = (_name(one.patch) for one in series.compiles if one.patch is not None)
-            asked |= dict.fromkeys(names, Asked((series.name,), python=self.python))
+        asked = self._units()
         wanted = [name for name in asked if job.wants(name)]
         reports: dict[Asked, Report | StackError] = {}
         for number, name in enumerate(wanted):
@@ -145,6 +146,14 @@ class Kernels:
             if asked[name] not in reports:
                 reports[asked[name]] = _checked(stores, asked[name])
             yield compiled(name, reports[asked[name]], time.monotonic() - began)
+
+    def _units(self) -> dict[str, Asked]:
+        """What is compiled, by the name of the case."""
+        asked = {name: Asked(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
+        for series in self.stack.series:
+            names = (_name(one.patch) for one in series.compiles if one.patch is not None)
+            asked |= dict.fromkeys(names, Asked((series.name,), python=self.python))
+        return asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 """Running a suite: which of its cases are asked for, which are known already, and the verdict that grows with each."""
 
 import platform
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -95,7 +96,7 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
     verdict = begun(carried, subject)
     known = _known(verdict, asked.out) if asked.resume else {}
     cases = dict(known)
-    _look_at(asked.out)
+    look_at(asked.out)
     for case in suite(Job(asked.only, MappingProxyType(known), asked.tell)):
         if case.name in cases:
             raise StackError(f"the case {case.name} ran twice", "this is a defect of the suite, please report it")
@@ -103,10 +104,43 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
         verdict = replace(verdict, cases=tuple(cases.values()))
         places.put(asked.out, write(verdict))
     if not cases:
-        raise StackError(f"no case matches {' '.join(asked.only)}" if asked.only else "the suite has no case", "see --help")
+        raise _without_cases(asked)
     verdict = replace(verdict, cases=tuple(cases.values()), whole=True)
     places.put(asked.out, write(verdict))
     return verdict
+
+
+def look_ahead(carried: Stack, asked: Asked, names: Iterable[str]) -> None:
+    """Find out before a suite is prepared what `run` would refuse after it, as far as that is known by then.
+
+    Args:
+        carried: the stack.
+        asked: what `run` will be asked for.
+        names: those of the cases; one that ends in a slash stands for all that begin so.
+
+    Raises:
+        StackError: the verdict cannot be written, what is to be resumed is of another stack, or no case matches.
+
+    """
+    look_at(asked.out)
+    resumed = asked.resume and asked.out.exists()
+    if resumed:
+        look_at_earlier(carried, asked.out, None, {})
+    known = tuple(names)
+    if asked.only and not resumed and not any(_may_match(name, glob) for glob in asked.only for name in known):
+        raise _without_cases(asked)
+
+
+def _may_match(name: str, glob: str) -> bool:
+    """Whether a glob matches a name; of one that ends in a slash, whether it could match what begins so."""
+    if not name.endswith("/"):
+        return fnmatchcase(name, glob)
+    literal = re.split(r"[*?[]", glob, maxsplit=1)[0]
+    return literal.startswith(name) or (literal != glob and name.startswith(literal))
+
+
+def _without_cases(asked: Asked) -> StackError:
+    return StackError(f"no case matches {' '.join(asked.only)}" if asked.only else "the suite has no case", "see --help")
 
 
 def look_at_earlier(carried: Stack, out: Path, image: str | None, gates: Mapping[str, Sha256]) -> None:
@@ -122,8 +156,8 @@ def look_at_earlier(carried: Stack, out: Path, image: str | None, gates: Mapping
     _refuse(_other(before, replace(before, stack=digest.of(carried), image=image, gates=gates)), out)
 
 
-def _look_at(out: Path) -> None:
-    """Find out before anything runs whether a verdict can be written there.
+def look_at(out: Path, what: str = "verdict") -> None:
+    """Find out before anything runs whether a verdict, or something else that `what` names, can be written there.
 
     Raises:
         StackError: it cannot.
@@ -134,7 +168,7 @@ def _look_at(out: Path) -> None:
         with tempfile.NamedTemporaryFile(prefix=f".{out.name}.", suffix=places.PART, dir=out.parent):
             pass
     except OSError as failed:
-        raise StackError(f"no verdict can be written to {out} ({failed.strerror})", "name another file with --out") from failed
+        raise StackError(f"no {what} can be written to {out} ({failed.strerror})", "name another file with --out") from failed
     if out.exists() and not out.is_file():
         raise StackError(f"{out} is no file, but something else", "name a file with --out")
 

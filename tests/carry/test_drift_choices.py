@@ -89,6 +89,7 @@ def test_what_a_tree_declares(scratch: Scratch) -> None:
         ("--nested", '{"linear": "a"}', None),
         ("--nested", '{"linear": "a", "lm_head": "a"}', "the JSON of --nested has no key lm_head: it takes linear, moe"),
         ("--nested", "no JSON", None),
+        ("--nested", "[" * 100_000, None),
         ("--reasoning-parser", "gtp", "--reasoning-parser does not take gtp: it takes gpt"),
         ("--free", "x", None),
         ("--own", "y", None),

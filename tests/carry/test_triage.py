@@ -65,6 +65,11 @@ def upstream(tmp_path: Path) -> Upstream:
     return made
 
 
+def test_a_patch_without_an_end_is_refused(upstream: Upstream, tmp_path: Path) -> None:
+    with pytest.raises(StackError, match="/dev/zero is larger than 16 MiB"):
+        upstream.outcome(Path("/dev/zero"), cache=tmp_path / "cache")
+
+
 def test_a_change_under_another_name_has_landed(upstream: Upstream, tmp_path: Path) -> None:
     patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
     brought = upstream.commit("Gather results in one place (#12)", {"a.py": ["import os", *BODY, *FUNCTION], "b.py": BODY[1:]})
@@ -343,7 +348,7 @@ def test_the_verb(upstream: Upstream, tmp_path: Path) -> None:
         ({"base": "no-such"}, "has no commit 'no-such'"),
         ({"onto": "--all"}, "has no commit '--all'"),
         ({"file": b"hello\n"}, "holds no diff of git's"),
-        ({"file": None}, "cannot be read"),
+        ({"file": None}, "is missing: check the path"),
     ],
 )
 def test_bad_input_is_refused(upstream: Upstream, tmp_path: Path, change: dict[str, object], said: str) -> None:

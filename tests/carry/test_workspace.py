@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolving conflicts by hand, one after the other, with the user's own git."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from stack.model import digest, switch
 from stack.model.errors import StackError
 from stack.store.sources import Source
 
-from .test_worktree import user_git
+from .test_worktree import DAMAGED, user_git
 from .world import Files, World, numbered
 
 HOOK, LIMIT, SWITCH = "one/gamma/hook-main.patch", "two/gamma/fix-limit.patch", "one/alpha/core-switch.patch"
@@ -274,6 +276,86 @@ def test_a_folder_that_is_not_ours_is_never_deleted(tmp_path: Path, make: Callab
         with pytest.raises(StackError, match="is not the working tree of a rebase: start one: stack rebase"):
             act(place)
     assert place.exists()
+
+
+def refused_record(work: Work) -> None:
+    """The record is refused in one line that names it, and the workspace can be given up all the same."""
+    before, file = work.world.files(), work.folder / ".git/stack-rebase.json"
+    with pytest.raises(StackError) as raised:
+        workspace.load(work.folder)
+    assert str(raised.value) == f"{file} is not what stack wrote: give it up: stack rebase --abort {work.folder}"
+    workspace.finish(work.folder)
+    assert not work.folder.exists()
+    assert work.world.files() == before
+
+
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_record(work: Work, data: bytes) -> None:
+    (work.folder / ".git/stack-rebase.json").write_bytes(data)
+    refused_record(work)
+
+
+RESOLVED = {
+    **dict.fromkeys(("path", "upstream", "patch", "rung", "before", "base", "ours", "theirs", "after", "resolved"), "x"),
+    "key": "0" * 16,
+    "beside": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("root", None),
+        ("root", "/\0"),
+        ("root", "beside"),
+        ("tag", 1),
+        ("with_required", "yes"),
+        ("through", "auto"),
+        ("resolved", []),
+        ("resolved", {"step": "HEAD"}),
+        ("recorded", {}),
+        ("recorded", [{}]),
+        ("recorded", [RESOLVED | {"key": "../../x"}]),
+        ("recorded", [RESOLVED | {"beside": [1]}]),
+        ("behaviour", []),
+        ("behaviour", {HOOK: {"commit": 1}}),
+        ("source", "elsewhere"),
+        ("allow_drift", None),
+        ("digest", None),
+        ("at", []),
+        ("at", {"upstream": "gamma"}),
+    ],
+)
+def test_a_record_with_a_value_of_another_kind(work: Work, key: str, value: object) -> None:
+    file = work.folder / ".git/stack-rebase.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    refused_record(work)
+
+
+def test_a_record_is_read_as_it_was_written(work: Work) -> None:
+    file = work.folder / ".git/stack-rebase.json"
+    behaviour = {HOOK: {"commit": "1" * 40, "subject": "passes", "score": 1.0, "rung": "v2.1", "behaviour": True}}
+    beside = [{"path": "a", "before": "", "old": "b\n", "new": "", "after": " "}]
+    written: dict[str, Any] = json.loads(file.read_text()) | {
+        "through": ["v2.1"],
+        "resolved": {"step": "2" * 40},
+        "recorded": [RESOLVED | {"before": "", "beside": beside}],
+        "behaviour": behaviour,
+    }
+    file.write_text(json.dumps(written))
+    session = workspace.load(work.folder)
+    workspace._write_record(work.folder, session)
+    assert json.loads(file.read_text()) == written
+
+
+@pytest.mark.parametrize("target", ["missing", "workspace"], ids=["dangling", "to itself"])
+def test_a_link_to_what_is_not_there_is_not_taken(world: World, tmp_path: Path, target: str) -> None:
+    link = tmp_path / "workspace"
+    link.symlink_to(target)
+    with pytest.raises(StackError) as raised:
+        Work(world, link).start()
+    assert str(raised.value) == f"{link} is a link to what is not there: remove it, or name another folder"
+    assert link.is_symlink()
 
 
 def test_a_folder_with_files_is_not_taken(world: World, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Out to a working tree with `stack checkout`, the user's own git there, and back with `stack refresh`."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,18 @@ from stack.model.errors import StackError
 from .world import ALPHA_PATCHES, GAMMA_PATCHES, World, numbered
 
 HOOK, FLAG, LIMIT = GAMMA_PATCHES
+# What a full disk, an editor or another program leaves of a record.
+DAMAGED = {
+    "empty": b"",
+    "half": b"{",
+    "list": b"[]",
+    "nothing in it": b"{}",
+    "number": b"1",
+    "null": b"null",
+    "not UTF-8": b'{"upstream": "\xff"}',
+    "nested deeply": b"[" * 100_000,
+    "one key": b'{"upstream": "gamma"}',
+}
 
 
 @pytest.fixture
@@ -497,6 +510,72 @@ def test_another_folder_is_refused(world: World, folder: Path, tmp_path: Path, c
     with world.stores() as stores, pytest.raises(StackError) as raised:
         worktree.refresh(stores, upstream, place)
     assert message in str(raised.value)
+
+
+def refused_record(world: World, folder: Path) -> None:
+    """The record is refused in one line that names it, before anything is written."""
+    before, file = world.files(), folder / ".git/stack-checkout.json"
+    with world.stores() as stores, pytest.raises(StackError) as raised:
+        worktree.refresh(stores, "gamma", folder)
+    assert str(raised.value) == f"{file} is not what stack wrote: check out anew and move your commits there"
+    assert world.files() == before
+
+
+@pytest.mark.parametrize("data", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_record(world: World, folder: Path, data: bytes) -> None:
+    (folder / ".git/stack-checkout.json").write_bytes(data)
+    refused_record(world, folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("upstream", None),
+        ("upstream", "two\nlines"),
+        ("source", 1),
+        ("source", "elsewhere"),
+        ("base", ["HEAD"]),
+        ("base", "--help"),
+        ("patches", []),
+        ("patches", {HOOK: 1}),
+    ],
+)
+def test_a_record_with_a_value_of_another_kind(world: World, folder: Path, key: str, value: object) -> None:
+    file = folder / ".git/stack-checkout.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: value}))
+    refused_record(world, folder)
+
+
+def test_a_record_that_is_damaged_before_it_is_written_back(world: World, folder: Path) -> None:
+    commit(folder, "gamma/main.py", MAIN + b"more\n", "-m", "More", "--trailer", "Stack-Series: two")
+    before = world.files()
+    with world.stores() as stores:
+        found = worktree.refresh(stores, "gamma", folder)
+        (folder / ".git/stack-checkout.json").write_bytes(b"{}")
+        with pytest.raises(StackError, match="is not what stack wrote"):
+            worktree.write_back(stores.stack, folder, found, title="refresh gamma")
+    assert world.files() == before
+
+
+@pytest.mark.parametrize("target", ["missing", "link"], ids=["dangling", "to itself"])
+def test_a_link_to_what_is_not_there_is_no_place(world: World, tmp_path: Path, target: str) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    with world.stores() as stores, pytest.raises(StackError) as raised:
+        worktree.checkout(stores, "gamma", link)
+    assert str(raised.value) == f"{link} is a link to what is not there: remove it, or name another folder"
+    assert link.is_symlink()
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_link_to_an_empty_folder_is_followed(world: World, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    with world.stores() as stores:
+        worktree.checkout(stores, "gamma", tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "empty/gamma/main.py").is_file()
+    refresh(world, tmp_path / "link")
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])

@@ -16,6 +16,13 @@ from ..doctor.cases import LOGS
 from .conftest import SCRIPT, Ran
 
 ROOT = Path(__file__).parents[2]
+SECONDS = (
+    ("nan", "nan is no number"),
+    ("inf", "inf is not in the range 1<=x<=86400"),
+    ("1e300", "1e+300 is not in the range 1<=x<=86400"),
+    ("0.5", "0.5 is not in the range 1<=x<=86400"),
+)
+"""What `--timeout` refuses, here and in `stack serve`."""
 
 
 def doctor(*args: object, env: dict[str, str] | None = None) -> Ran:
@@ -94,6 +101,7 @@ def test_the_key_is_shown_to_the_server_and_to_nobody_else() -> None:
         (["--url", "nonsense"], "is no address of a server"),
         (["--recipe", "nonsense"], "unknown recipe 'nonsense'"),
         (["--python", "/nowhere/python"], "/nowhere/python cannot be run"),
+        *((["--timeout", given], f"'--timeout': {said}") for given, said in SECONDS),
     ],
 )
 def test_wrong_usage_is_one_line(args: list[str], said: str) -> None:

@@ -75,3 +75,11 @@ def test_compose(stack: Stack, tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_a_line(stack: Stack, arguments: list[str], said: str) -> None:
     assert said in stack("recipe", *arguments).refused()
+
+
+def test_a_stack_without_vllm_says_so(stack: Stack, tmp_path: Path) -> None:
+    said = stack("recipe", "check", "gpt-oss-120b-spark").refused()
+    assert said == "this stack does not pin vllm: recipes are checked where vllm and flashinfer are pinned"
+    log = tmp_path / "server.log"
+    log.write_text("INFO 11-21 21:40:00 [api_server.py:1] vLLM API server version 0.32.0\n")
+    assert "pin" not in stack("doctor", "--log", log).err

@@ -21,6 +21,7 @@ from validation.serve import recipes
 
 from ..validation.serve.test_server import gone_pids
 from .conftest import SCRIPT, Ran, Stack
+from .test_doctor import SECONDS
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "tests/validation/serve/logs"
@@ -256,6 +257,7 @@ def test_a_node_without_an_api_is_not_asked(fake: Fake, begin: Begin) -> None:
         (["--set", "A=b"], "recipe cpu-fp32 has no variable A: it has none"),
         (["--image", "oci:x"], "--image has its own packages: leave --python out"),
         (["--log", "/nonexistent/log"], "/nonexistent/log cannot be written (No such file or directory)"),
+        *((["--timeout", given], f"Invalid value for '--timeout': {said}") for given, said in SECONDS),
     ],
 )
 def test_what_is_refused_before_anything_starts(fake: Fake, stack: Stack, arguments: list[str], problem: str) -> None:

@@ -6,20 +6,24 @@ import json
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stack.model import digest
+from stack.model import verdict as verdicts
+from stack.model.ids import Sha256
 from stack.model.verdict import load
 from stack.store import cache
 from validation.bench import benchy
+from validation.suite import Subject, begun
 
 from ..carry.world import World
 from ..validation.bench.server import Behaviour, serving, tokenizer
 from ..validation.quality.server import Behaviour as Scoring
 from ..validation.quality.server import serving as scoring
-from .conftest import Ran, Stack, command
+from .conftest import Ran, Stack, command, run_apart
 from .test_verbs import parsed
 
 SIZE = ("--pp", 256, "--tg", 16, "--runs", 3)
@@ -134,6 +138,64 @@ def test_bench_asks_for_a_server(stack: Stack, world: World) -> None:
     assert "name a server with --url, or a recipe" in stack("validate", "bench", "--url", "x", "--recipe", "y").refused()
     assert stack("validate", "bench", "--recipe", "nobody").refused().startswith("unknown recipe 'nobody': recipes/ has cpu-")
     assert "recipe gpt-oss has no model of ours" in stack("validate", "bench", "--recipe", "gpt-oss").refused()
+
+
+KERNELS, BENCH, PACK = ("kernels",), ("bench", "--recipe", "cpu-mxfp4"), ("pack",)
+
+
+@pytest.fixture
+def empty(world: World, tmp_path: Path) -> World:
+    """A world whose cache is empty: whatever is prepared is seen there."""
+    cache = tmp_path / "empty"
+    cache.mkdir()
+    return replace(world, cache=cache)
+
+
+def refused(empty: World, *arguments: object) -> str:
+    """What a suite says that is refused before anything is prepared."""
+    said = run_apart(empty, "validate", *arguments, timeout=60).refused()
+    assert list(empty.cache.iterdir()) == []
+    return said
+
+
+@pytest.mark.parametrize(("suite", "what"), [(KERNELS, "verdict"), (BENCH, "verdict"), (PACK, "archive")])
+def test_a_place_for_no_file_is_refused_before_anything_is_prepared(
+    empty: World, tmp_path: Path, suite: tuple[str, ...], what: str
+) -> None:
+    assert refused(empty, *suite, "--out", "/dev/null") == "/dev/null is no file, but something else: name a file with --out"
+    out = tmp_path / "a-file"
+    out.touch()
+    assert refused(empty, *suite, "--out", out / "x").startswith(f"no {what} can be written to {out / 'x'} (")
+
+
+@pytest.mark.parametrize(
+    ("suite", "glob"),
+    [
+        (KERNELS, "nope"),
+        (KERNELS, "kernels"),
+        (KERNELS, "kernels/meo/*"),
+        (KERNELS, "serve/*"),
+        (KERNELS, "kernels/compile/nobody/*"),
+        (BENCH, "nope"),
+        (BENCH, "bench/pp512-tg33"),
+        (BENCH, "kernels/*"),
+    ],
+)
+def test_only_what_a_suite_has_is_asked_for_before_anything_is_prepared(
+    empty: World, tmp_path: Path, suite: tuple[str, ...], glob: str
+) -> None:
+    asked = ("--only", glob, "--out", tmp_path / "v.json")
+    assert refused(empty, *suite, *asked) == f"no case matches {glob}: see --help"
+
+
+@pytest.mark.parametrize("suite", [KERNELS, BENCH])
+def test_a_verdict_of_another_stack_is_not_resumed(empty: World, tmp_path: Path, suite: tuple[str, ...]) -> None:
+    out = tmp_path / "v.json"
+    other = replace(begun(empty.load(), Subject()), stack=Sha256("2" * 64))
+    out.write_bytes(verdicts.write(other))
+    said = refused(empty, *suite, "--resume", "--out", out)
+    assert said.startswith(f"{out} cannot be resumed: it is of the stack 222222222222, this one is ")
+    assert load(out) == other
 
 
 def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_a_name_that_is_no_tag_is_refused(offline: World) -> None:
 
 
 def test_a_bill_of_materials_that_is_none_is_refused(offline: World) -> None:
-    for data in (b"{}", b"[", b"[]"):
+    for data in (b"{}", b"[", b"[]", b"[" * 100_000):
         (offline.root / "bom.json").write_bytes(data)
         with pytest.raises(StackError, match=r"bill of materials|neither"):
             statement.bom(offline.root / "bom.json")

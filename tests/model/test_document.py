@@ -27,8 +27,13 @@ def finish_within(table: Table) -> None:
         (b"a = 1\n\xff", "x.toml is not UTF-8 (byte 6): save it as UTF-8"),
         (b"a = 1\nb = \n", "x.toml: Invalid value (at line 2, column 5): mend the TOML there"),
         (b"a = 1\na = 2\n", "x.toml: Cannot overwrite a value (at line 2, column 6): mend the TOML there"),
+        (b"a = " + b"[" * 20_000, "x.toml: it is nested too deeply: mend the TOML there"),
+        (b"a = " + b"{a = " * 20_000, "x.toml: it is nested too deeply: mend the TOML there"),
+        (b"a = " + b"9" * 5000, "x.toml: a number has too many digits: mend the TOML there"),
+        (b"[a]\nb = [1, { c = 0x" + b"f" * 5000 + b" }]", "x.toml: a number has too many digits: mend the TOML there"),
         (b"\xef\xbb\xbfa = 1\n", "x.toml:1 begins with a byte order mark: save it as UTF-8 without one"),
     ],
+    ids=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else "",
 )
 def test_unreadable(tmp_path: Path, content: bytes | None, line: str) -> None:
     if content is not None:

@@ -166,6 +166,15 @@ def test_links_that_leave_the_stack(tmp_path: Path, whole_folder: bool) -> None:
     assert refusal(root, stack.load, root) == f"{link} is a link that leaves the stack: put the file itself there"
 
 
+def test_a_link_to_what_has_no_end(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root, FILES)
+    file = root / "stacks/gating/vllm/gate-kernels.patch"
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    assert "gate-kernels.patch is a link that leaves the stack" in refusal(root, stack.load, root)
+
+
 def test_links_within_the_stack(root: Path) -> None:
     file = root / "stacks/gating/vllm/gate-kernels.patch"
     file.rename(root / "kept.txt")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ from stack.model import verdict as verdicts
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
-from validation.suite import Asked, Job, Subject, look_at_earlier, run
+from validation.suite import Asked, Job, Subject, look_ahead, look_at_earlier, run
 
 from ..model.making import FILES, patch, write
 
@@ -128,6 +129,39 @@ def test_a_verdict_of_another_day_is_resumed(carried: Stack, tmp_path: Path) -> 
     out.write_bytes(verdicts.write(replace(load(out), made="2020-01-01T00:00:00Z")))
     run(carried, suite := Counting(), subject, Asked(out, resume=True))
     assert suite.ran == ["kernels/far"]
+
+
+@pytest.mark.parametrize(
+    ("glob", "may"),
+    [
+        ("kernels/one", True),
+        ("kernels/o*", True),
+        ("*", True),
+        ("*/far", True),
+        ("kernels/moe/a/m=1", True),
+        ("kernels/m[o]e/*", True),
+        ("?ernels/moe/a", True),
+        ("kernels/two", False),
+        ("kernels/moe", False),
+        ("kernels/meo/*", False),
+        ("serve/*", False),
+    ],
+)
+def test_what_no_case_can_match_is_found_out_before_the_suite_is_prepared(
+    carried: Stack, tmp_path: Path, glob: str, may: bool
+) -> None:
+    asked = Asked(tmp_path / "v.json", only=("nothing", glob))
+    with nullcontext() if may else pytest.raises(StackError, match="no case matches nothing "):
+        look_ahead(carried, asked, ("kernels/one", "kernels/moe/"))
+
+
+def test_what_is_resumed_has_its_cases(carried: Stack, tmp_path: Path) -> None:
+    out = tmp_path / "v.json"
+    run(carried, Counting(), Subject(), Asked(out))
+    look_ahead(carried, Asked(out, only=("nothing",), resume=True), NAMES)
+    assert ended(run(carried, Counting(), Subject(), Asked(out, only=("nothing",), resume=True))) == {
+        name: how for name, how in ENDS.items() if how is not Outcome.NOT_RUN
+    }
 
 
 def test_a_case_that_comes_twice_is_a_defect(carried: Stack, tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from stack.store.sources import Progress
 from validation import endpoint, identity, machine
 from validation import suite as suites
 from validation.bench import baseline, benchy
-from validation.bench.suite import ANSWERS, PROMPTS, Bench, case_name, measured, prefill_runs, table
+from validation.bench.suite import AGAINST, ANSWERS, PROMPTS, Bench, case_name, measured, prefill_runs, table
+
+OF_STACK = "bench/stack"
+"""The case that says whether the server is of the stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,11 @@ class Begun:
     after: Callable[[Verdict], str]
 
 
+def names(asked: Asked) -> tuple[str, ...]:
+    """The names of the cases, as far as they are known before there is a server: of comparisons only how they begin."""
+    return (OF_STACK, *map(case_name, _sizes(asked)), AGAINST)
+
+
 def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | None = None) -> Begun:
     """Look at the server and the baselines.
 
@@ -64,13 +72,10 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
     )
     if asked.record and (subject.machine is None or subject.weights is None):
         raise StackError("a baseline says what was measured", "run this on the machine of the server, with --weights")
-    sizes = [
-        benchy.Size(prompt, answer, asked.runs) for prompt in asked.prompts or PROMPTS for answer in asked.answers or ANSWERS
-    ]
     folder = carried.root / baseline.FOLDER
     version = server.version()
-    of_stack = identity.case("bench/stack", version, digest.of(carried))
-    bench = Bench(python, target, subject, sizes, baseline.load(folder), model.length, of_stack)
+    of_stack = identity.case(OF_STACK, version, digest.of(carried))
+    bench = Bench(python, target, subject, _sizes(asked), baseline.load(folder), model.length, of_stack)
 
     # What another server has measured must not be taken for this one's by --resume.
     versions = {"bench": subject.tool, "model": model.name, "server": version or "unknown"}
@@ -83,6 +88,12 @@ def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | Non
         return "\n\n".join(lines)
 
     return Begun(bench, suites.Subject(asked.recipe, subject.weights, versions=versions), after)
+
+
+def _sizes(asked: Asked) -> list[benchy.Size]:
+    return [
+        benchy.Size(prompt, answer, asked.runs) for prompt in asked.prompts or PROMPTS for answer in asked.answers or ANSWERS
+    ]
 
 
 def _record(folder: Path, subject: baseline.Subject, verdict: Verdict, bench: Bench) -> str:

@@ -18,6 +18,8 @@ from validation.suite import Job
 PROMPTS = (512, 2048, 8192)
 ANSWERS = (32, 128)
 RUNS = 5
+AGAINST = "bench/against/"
+"""How the names of comparisons begin."""
 
 _UNITS = {"came": "tokens", "prefill": "t/s", "decode": "t/s", "peak": "t/s", "ttfr": "ms", "est_ppt": "ms", "e2e_ttft": "ms"}
 _OUTCOMES = {
@@ -85,7 +87,7 @@ class Bench:
         for baseline in self.baselines:
             if unlike := baseline.unlike(self.subject):
                 why = f"{Way.NOT_COMPARABLE}: {unlike}"
-                yield Case(f"bench/against/{baseline.name}", Outcome.NOT_RUN, why, (self.needs(),))
+                yield Case(f"{AGAINST}{baseline.name}", Outcome.NOT_RUN, why, (self.needs(),))
                 continue
             for prompt, runs in prefills.items():
                 yield from self._against(baseline, f"pp{prompt}", runs, baseline.prefills(prompt))
@@ -96,7 +98,7 @@ class Bench:
     def _against(self, baseline: Baseline, size: str, ours: Sequence[float], theirs: Sequence[float]) -> Iterator[Case]:
         if not theirs:
             return
-        name, needs = f"bench/against/{baseline.name}/{size}", (self.needs(),)
+        name, needs = f"{AGAINST}{baseline.name}/{size}", (self.needs(),)
         means = {"ours t/s": statistics.fmean(ours), "theirs t/s": statistics.fmean(theirs)}
         result = compare(ours, theirs)
         interval = {"ratio": result.ratio, "low": result.low, "high": result.high}

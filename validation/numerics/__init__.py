@@ -10,5 +10,8 @@ OPERATORS = "VALIDATION_VLLM_OPERATORS"
 EMULATED = "VALIDATION_EMULATED_KERNELS"
 """The variable that names the library with FlashInfer's kernels built for CPUs (`emulated.building`), or says why there is none."""
 
+KINDS = tuple(f"kernels/{kind}/" for kind in ("attention", "formats", "grouped", "linear", "moe", "quantizer", "sanitizer"))
+"""How the names of cases begin: known without numpy."""
+
 ON_CPU = "-emulated/"
 """What the names of their cases have."""

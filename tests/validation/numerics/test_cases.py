@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation.numerics import running
+from validation.numerics import KINDS, running
 from validation.numerics.agreement import AGREEMENTS, Agreement, Compared
 from validation.numerics.attention import Attention
 from validation.numerics.blocks import MXFP8, Rounding, quantize
@@ -21,6 +21,7 @@ from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Fault, Truth, judge, measure
 from validation.numerics.kernels import Kernel
 from validation.numerics.linear import Linear
+from validation.numerics.sm120_on_sm90 import LIBRARY
 
 PROBLEMS: dict[str, Experts | Attention | Linear] = {
     "experts": Experts(9, experts=8, intermediate=64),
@@ -234,3 +235,8 @@ def test_a_comparison_that_sees_no_difference_fails() -> None:
     assert running.outcome(case)["why"] == "the comparison proves nothing, it lets through: another"
     missing = Same("kernels/formats/test", Agreement("test", "no_such_package", lambda: Compared(same, same, {})))
     assert running.outcome(missing)["why"] == "no_such_package is not installed"
+
+
+def test_every_case_is_of_a_kind_that_is_known_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIBRARY, "none")
+    assert {one.name[: one.name.index("/", len("kernels/")) + 1] for one in declared()} == {*KINDS}

@@ -15,6 +15,7 @@ from stack.carry import apply, drifting, engine, history, ladder
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Conflict, Outcome
+from stack.model import document
 from stack.model import patch as patches
 from stack.model.errors import StackError
 from stack.model.ids import CommitId
@@ -221,10 +222,7 @@ def _revision(repo: Path, name: str) -> CommitId:
 
 def _read(file: Path) -> Patch:
     """A patch file of any kind: what `git format-patch` writes, or a bare diff."""
-    try:
-        raw = file.read_bytes()
-    except OSError as failed:
-        raise StackError(f"{file} cannot be read ({failed.strerror})", "check the path") from failed
+    raw = document.read_bytes(file, missing="check the path")
     ref = PatchRef(str(file.parent), "", file.name)
     if raw.startswith(b"From "):
         return patches.parse(raw, ref, name=str(file))

@@ -8,25 +8,28 @@ rebase out again with those trees in place of the conflicts: the stack's own fil
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
+from stack.carry import notes
 from stack.carry.bases import Stores
 from stack.carry.engine import step_name
 from stack.carry.merge import merge
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, record
-from stack.carry.worktree import seed
+from stack.carry.worktree import check_empty, seed
+from stack.model.document import Table
 from stack.model.errors import StackError
-from stack.model.ids import TreeId
+from stack.model.ids import CommitId, TreeId
 from stack.store import git
 from stack.store.objects import FILES, Objects
-from stack.store.sources import Source
+from stack.store.sources import SOURCES, Source
 
 _RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
+_ANY = r"(?s).*"
+_KEY = r"[0-9a-f]{16}"
 _MARKERS = re.compile(rb"^(<{7} |\|{7} |>{7} )", re.MULTILINE)
 
 
@@ -60,8 +63,7 @@ def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, a
             work.unmet[0].sentence(work.pins().get(work.unmet[0].needs)),
             "add --with-required (or --allow-mismatch) before you resolve conflicts",
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
+    check_empty(folder)
     place = (stores.stack.root.resolve(), work.request, stores.place.source, allow_mismatch, allow_drift, digest)
     return _stop(folder, stores, work, Session(*place, upstream="", patch="", rung=""))
 
@@ -70,31 +72,61 @@ def load(folder: Path) -> Session:
     """The rebase that a working tree belongs to.
 
     Raises:
-        StackError: it belongs to none.
+        StackError: it belongs to none, or the record of it is damaged.
 
     """
+    return notes.read(_record_file(folder), _taken, remedy=f"give it up: stack rebase --abort {folder}")
+
+
+def _record_file(folder: Path) -> Path:
     file = folder / ".git" / _RECORD
     if not file.is_file():
         raise StackError(f"{folder} is not the working tree of a rebase", "start one: stack rebase … --workspace DIR")
-    record: dict[str, Any] = json.loads(file.read_text())
+    return file
+
+
+def _taken(table: Table) -> Session:
+    resolved, behaviour, at = table.table("resolved"), table.table("behaviour"), table.table("at")
+    source = table.text("source")
     return Session(
-        root=Path(record["root"]),
+        root=Path(table.text("root", pattern=r"/[^\0]*")),
         request=Request(
-            record["upstream"],
-            record["tag"],
-            record["with_required"],
-            tuple(record["through"]),
-            {step: TreeId(tree) for step, tree in record["resolved"].items()},
-            tuple(map(_read_resolution, record["recorded"])),
-            {path: Landed(**fields) for path, fields in record["behaviour"].items()},
+            table.text("upstream", pattern=notes.NAME),
+            table.text("tag"),
+            table.flag("with_required"),
+            table.texts("through", unique=False),
+            {step: TreeId(resolved.text(step, pattern=notes.OBJECT)) for step in resolved},
+            tuple(map(_taken_resolution, table.tables("recorded"))),
+            {path: _taken_landing(behaviour.table(path)) for path in behaviour},
         ),
-        source=record["source"],
-        allow_mismatch=record["allow_mismatch"],
-        allow_drift=record["allow_drift"],
-        digest=record["digest"],
-        upstream=record["at"]["upstream"],
-        patch=record["at"]["patch"],
-        rung=record["at"]["rung"],
+        source=SOURCES[SOURCES.index(source)],
+        allow_mismatch=table.flag("allow_mismatch"),
+        allow_drift=table.flag("allow_drift"),
+        digest=table.text("digest"),
+        upstream=at.text("upstream", pattern=notes.NAME),
+        patch=at.text("patch"),
+        rung=at.text("rung"),
+    )
+
+
+def _taken_resolution(table: Table) -> Resolution:
+    names = ("path", "upstream", "patch", "rung", "before", "base", "ours", "theirs", "after", "resolved")
+    texts = {name: table.text(name, pattern=_ANY) for name in names}
+    beside = tuple(map(_taken_beside, table.tables("beside")))
+    return Resolution(key=table.text("key", pattern=_KEY), beside=beside, **texts)
+
+
+def _taken_beside(table: Table) -> Beside:
+    return Beside(**{one.name: table.text(one.name, pattern=_ANY) for one in fields(Beside)})
+
+
+def _taken_landing(table: Table) -> Landed:
+    return Landed(
+        commit=CommitId(table.text("commit", pattern=notes.OBJECT)),
+        subject=table.text("subject", pattern=_ANY),
+        score=table.number("score"),
+        rung=table.text("rung"),
+        behaviour=table.flag("behaviour"),
     )
 
 
@@ -120,13 +152,13 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip
 
 
 def finish(folder: Path) -> None:
-    """Throw the working tree away.
+    """Throw the working tree away; what its record says is not needed for that.
 
     Raises:
         StackError: it is not the working tree of a rebase.
 
     """
-    load(folder)
+    _record_file(folder)
     shutil.rmtree(folder.resolve())
 
 
@@ -217,10 +249,6 @@ def _beside(objects: Objects, path: str, merged: TreeId, resolved: TreeId) -> tu
             return None
         texts.append(text)
     return changes(path, *texts)
-
-
-def _read_resolution(fields: dict[str, Any]) -> Resolution:
-    return Resolution(**fields | {"beside": tuple(Beside(**one) for one in fields["beside"])})
 
 
 def _left_out(folder: Path) -> TreeId:

@@ -12,10 +12,10 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stack.carry import apply
+from stack.carry import apply, notes
 from stack.carry.bases import Stores
 from stack.carry.export import export
 from stack.model import document, series, switch
@@ -27,6 +27,7 @@ from stack.model.stack import FOLDER, Stack
 from stack.store import git
 from stack.store.objects import Identity, Objects
 from stack.store.remote import REMOTE
+from stack.store.sources import SOURCES
 
 SERIES = "Stack-Series"
 PATCH = "Stack-Patch"
@@ -54,6 +55,16 @@ class Refreshed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Record:
+    """What a working tree was made from. `patches`: the files by path, as their SHA-256."""
+
+    upstream: str
+    source: str
+    base: CommitId
+    patches: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Commit:
     id: CommitId
     tree: TreeId
@@ -78,8 +89,9 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         added = {SERIES: patch.ref.series, PATCH: patch.ref.file}
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
-    record = {"upstream": upstream, "source": stores.place.source, "base": base, "patches": written}
-    with _aside(folder) as part:
+    record = _Record(upstream, stores.place.source, base, written)
+    # A folder cannot take a link's place.
+    with _aside(folder.resolve() if folder.is_symlink() else folder) as part:
         seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
         _write_record(part / ".git" / _RECORD, record)
@@ -87,9 +99,21 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     return tip
 
 
-def _check_free(stack: Stack, folder: Path) -> None:
+def check_empty(folder: Path) -> None:
+    """Refuse a folder in whose place a working tree cannot be made.
+
+    Raises:
+        StackError: something is in it, or it is none.
+
+    """
+    if folder.is_symlink() and not folder.exists():
+        raise StackError(f"{folder} is a link to what is not there", "remove it, or name another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
+
+
+def _check_free(stack: Stack, folder: Path) -> None:
+    check_empty(folder)
     inside = (stack.root / name for name in (FOLDER, switch.FOLDER))
     if any(folder.resolve().is_relative_to(place.resolve()) for place in inside):
         raise StackError(f"{folder} is inside of the stack's own files", "name a folder beside the stack")
@@ -142,11 +166,11 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
 
     """
     record = _record(folder, upstream)
-    if record["source"] != stores.place.source:
-        raise StackError(f"{folder} was checked out with --source {record['source']}", "refresh it with the same --source")
+    if record.source != stores.place.source:
+        raise StackError(f"{folder} was checked out with --source {record.source}", "refresh it with the same --source")
     _check_settled(folder)
-    _check_unchanged(stores.stack, upstream, record)
-    base = CommitId(record["base"])
+    _check_unchanged(stores.stack, upstream, record.patches)
+    base = record.base
     if base != stores.base(upstream):
         raise StackError(f"{folder} stands on another pin of {upstream}", "check it out anew and move your commits there")
     common = Path(git.text(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder))
@@ -169,13 +193,11 @@ def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> N
         StackError: the stack has changed meanwhile, or cannot be written.
 
     """
-    switch.apply(stack.root, found.files, title=title, expected=found.expected)
     file = _record_file(folder)
-    record = json.loads(file.read_text())
-    record["patches"] = {
-        ref.path: hashlib.sha256(found.files[f"{FOLDER}/{ref.path}"] or b"").hexdigest() for ref in found.patches
-    }
-    _write_record(file, record)
+    record = _read_record(file)
+    switch.apply(stack.root, found.files, title=title, expected=found.expected)
+    written = {ref.path: hashlib.sha256(found.files[f"{FOLDER}/{ref.path}"] or b"").hexdigest() for ref in found.patches}
+    _write_record(file, replace(record, patches=written))
 
 
 def with_trailers(message: str, added: Mapping[str, str]) -> str:
@@ -207,16 +229,30 @@ def marks(message: str) -> Mapping[str, str]:
     return {**dict(one for one in found if one[0] == SERIES), **dict(reversed([one for one in found if one[0] == PATCH]))}
 
 
-def _record(folder: Path, upstream: str) -> dict[str, str]:
+def _record(folder: Path, upstream: str) -> _Record:
     if not folder.is_dir():
         raise StackError(f"{folder} is not a folder", f"`stack checkout {upstream} {folder}` makes it")
     file = _record_file(folder)
     if not file.is_file():
         raise StackError(f"{folder} was not made by `stack checkout`", f"make one: stack checkout {upstream} DIR")
-    record: dict[str, str] = json.loads(file.read_text())
-    if record["upstream"] != upstream:
-        raise StackError(f"{folder} is a working tree of {record['upstream']}", f"stack refresh {record['upstream']} {folder}")
+    record = _read_record(file)
+    if record.upstream != upstream:
+        raise StackError(f"{folder} is a working tree of {record.upstream}", f"stack refresh {record.upstream} {folder}")
     return record
+
+
+def _read_record(file: Path) -> _Record:
+    return notes.read(file, _taken, remedy="check out anew and move your commits there")
+
+
+def _taken(table: document.Table) -> _Record:
+    patches = table.table("patches")
+    return _Record(
+        upstream=table.text("upstream", pattern=notes.NAME),
+        source=table.text("source", pattern="|".join(SOURCES)),
+        base=CommitId(table.text("base", pattern=notes.OBJECT)),
+        patches={path: patches.text(path) for path in patches},
+    )
 
 
 def _record_file(folder: Path) -> Path:
@@ -224,9 +260,9 @@ def _record_file(folder: Path) -> Path:
     return Path(inside.stdout.decode().strip()) / _RECORD
 
 
-def _write_record(file: Path, record: Mapping[str, object]) -> None:
+def _write_record(file: Path, record: _Record) -> None:
     part = file.with_name(f"{file.name}.part")
-    part.write_text(json.dumps(record, indent=1))
+    part.write_text(json.dumps(asdict(record), indent=1))
     part.rename(file)
 
 
@@ -243,9 +279,7 @@ def _check_settled(folder: Path) -> None:
         )
 
 
-def _check_unchanged(stack: Stack, upstream: str, record: Mapping[str, object]) -> None:
-    then = record["patches"]
-    assert isinstance(then, dict)
+def _check_unchanged(stack: Stack, upstream: str, then: Mapping[str, str]) -> None:
     now = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
     for path in sorted(then.keys() | now.keys()):
         if then.get(path) != now.get(path):

@@ -38,7 +38,8 @@ from stack.cli import (
     verdict,
     wheel,
 )
-from stack.cli.common import Options
+from stack.cli.common import Options, one_line
+from stack.cli.output import outlive_readers
 from stack.model.errors import StackError
 
 
@@ -100,6 +101,7 @@ for verb in VERBS:
 
 def main() -> None:
     """Run the command line; every error that a user can cause is one line and exit 2."""
+    outlive_readers()
     try:
         # Without standalone mode, click returns the code that a verb exits with.
         sys.exit(cli(standalone_mode=False, prog_name="stack") or 0)
@@ -115,10 +117,6 @@ def main() -> None:
         context = error.ctx if isinstance(error, click.UsageError) else None
         see = f": see `{context.command_path} --help`" if context else ""
         sys.exit(_fail(" ".join(error.format_message().split()).rstrip(".") + see))
-    except BrokenPipeError:
-        # Whoever read our output has gone; nobody is left to tell.
-        sys.stderr.close()
-        sys.exit(0)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         sys.exit(_fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again"))
@@ -130,5 +128,6 @@ def main() -> None:
 
 
 def _fail(line: str, code: int = 2) -> int:
-    click.echo(f"stack: {line}", err=True)
+    # It may name what others wrote: files, or the words of servers.
+    click.echo(f"stack: {one_line(line)}", err=True)
     return code

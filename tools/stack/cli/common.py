@@ -294,10 +294,14 @@ def print_table(
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=colour(cell) or "") for cell in row))
+        table.add_row(*(Text(_lines(cell), style=colour(cell) or "") for cell in row))
     with console.capture() as captured:
         console.print(table)
     click.echo("\n".join(_trimmed(line) for line in captured.get().rstrip("\n").split("\n")))
+
+
+def _lines(cell: str) -> str:
+    return "\n".join(one_line(line) for line in cell.split("\n"))
 
 
 def _trimmed(line: str) -> str:

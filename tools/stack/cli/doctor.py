@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
+from stack.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from stack.carry.drift.settings import Unknown
@@ -47,9 +48,7 @@ _SPEED_AT = 128
 @click.option("--url", help="A running server, such as http://127.0.0.1:8000; VLLM_API_KEY is shown to it where it is set.")
 @click.option("--model", help="Which of the server's models. Default: the only one.")
 @click.option("--recipe", "name", help="What should run, and where: `stack recipe list`.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=120, show_default=True, help="Seconds for an answer of the server."
-)
+@click.option("--timeout", type=Seconds(), default=120, show_default=True, help="Seconds for an answer of the server.")
 @click.option("--verbose", "-v", is_flag=True, help="Show what is fine, too.")
 @json_option
 @click.pass_context
@@ -166,9 +165,9 @@ def _target(recipe: "Recipe | None") -> "Target | None":
 def _logs(options: Options, files: Sequence[Path], recipe: "Recipe | None") -> "Iterator[Finding]":
     from stack.doctor import logs  # noqa: PLC0415
 
-    pin = options.load().pins.get("vllm")
+    archive = next((pin.archive for pin in options.load().pins if pin.upstream == "vllm"), None)
     for file in files:
-        yield from logs.look(logs.read(file, recipe, pin.archive.version if pin.archive is not None else None), str(file))
+        yield from logs.look(logs.read(file, recipe, archive.version if archive is not None else None), str(file))
 
 
 def _server(url: str, model: str | None, recipe: "Recipe | None", longest: float) -> "Iterator[Finding]":

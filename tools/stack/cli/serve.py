@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from stack.cli.common import interpreter, json_option, one_line, print_json, progress
+from stack.cli.seconds import Seconds
 from stack.model.errors import StackError
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="The port there.")
 @click.option("--allow-fallback", is_flag=True, help="Serve with other backends than the recipe expects, and on other GPUs.")
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log there, not to stderr.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds to wait for the first answer."
-)
+@click.option("--timeout", type=Seconds(), default=3600.0, show_default=True, help="Seconds to wait for the first answer.")
 @json_option
 @click.pass_context
 def command(

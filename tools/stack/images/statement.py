@@ -141,7 +141,7 @@ def bom(file: Path) -> tuple[str, dict[str, Any]]:
     """
     try:
         found = json.loads(file.read_bytes())
-    except (OSError, ValueError) as bad:
+    except (OSError, ValueError, RecursionError) as bad:
         raise StackError(f"{file} is no bill of materials in JSON", "name CycloneDX's or SPDX's JSON") from bad
     if isinstance(found, dict) and found.get("bomFormat") == "CycloneDX":
         return CYCLONEDX, found

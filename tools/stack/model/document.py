@@ -16,6 +16,27 @@ LARGEST = 16 * 2**20
 """Bytes of the largest file that is read."""
 _LONGEST = 200
 """Characters of a value that an error shows."""
+_INTEGERS = range(-(2**63), 2**63)
+"""TOML's: Python does not even show those of thousands of digits."""
+
+
+def read_bytes(path: Path, *, missing: str = "check --root") -> bytes:
+    """The bytes of a file; `missing` says what to do where there is none.
+
+    Raises:
+        StackError: the file is missing, unreadable or too large.
+
+    """
+    try:
+        with path.open("rb") as opened:  # devices have no end
+            data = opened.read(LARGEST + 1)
+    except FileNotFoundError as absent:
+        raise StackError(f"{path} is missing", missing) from absent
+    except OSError as failed:
+        raise StackError(f"{path} cannot be read ({failed.strerror})", "check the file's rights") from failed
+    if len(data) > LARGEST:
+        raise StackError(f"{path} is larger than {LARGEST // 2**20} MiB", "name another file")
+    return data
 
 
 def read_text(path: Path) -> str:
@@ -26,17 +47,9 @@ def read_text(path: Path) -> str:
 
     """
     try:
-        with path.open("rb") as opened:  # devices have no end
-            data = opened.read(LARGEST + 1)
-        if len(data) > LARGEST:
-            raise StackError(f"{path} is larger than {LARGEST // 2**20} MiB", "name another file")
-        return data.decode("utf-8")
-    except FileNotFoundError as missing:
-        raise StackError(f"{path} is missing", "check --root") from missing
+        return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as bad:
         raise StackError(f"{path} is not UTF-8 (byte {bad.start})", "save it as UTF-8") from bad
-    except OSError as failed:
-        raise StackError(f"{path} cannot be read ({failed.strerror})", "check the file's rights") from failed
 
 
 def load(path: Path) -> "Table":
@@ -50,9 +63,34 @@ def load(path: Path) -> "Table":
     if text.startswith("\ufeff"):
         raise StackError(f"{path}:1 begins with a byte order mark", "save it as UTF-8 without one")
     try:
-        return Table(tomllib.loads(text), file=path)
-    except tomllib.TOMLDecodeError as bad:
+        return Table(parse(text), file=path)
+    except ValueError as bad:
         raise StackError(f"{path}: {bad}", "mend the TOML there") from bad
+
+
+def parse(text: str) -> dict[str, Any]:
+    """What a TOML text says.
+
+    Raises:
+        ValueError: it is not TOML, or nests or counts beyond all measure.
+
+    """
+    try:
+        top = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except RecursionError as deep:
+        raise ValueError("it is nested too deeply") from deep
+    except ValueError as long:  # Python reads no integers of thousands of digits
+        raise ValueError("a number has too many digits") from long
+    values: list[Any] = [top]
+    while values:
+        value = values.pop()
+        if isinstance(value, dict | list):
+            values += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, int) and value not in _INTEGERS:
+            raise ValueError("a number has too many digits")
+    return top
 
 
 def entry(path: Path, name: str, kind: str) -> "Table":
@@ -199,6 +237,16 @@ class Table:
         if not isinstance(value, list):
             raise self.error(key, f"is {_shown(value)}", "it has to be an array of tables")
         return tuple(self._as_table(f"{key}[{place}]", item) for place, item in enumerate(value))
+
+    def has_to_give(self, *keys: str) -> None:
+        """Refuse a table that leaves one of these out, though it could be empty.
+
+        Raises:
+            StackError: names the first one that is missing.
+
+        """
+        for key in keys:
+            self._required(key)
 
     def __iter__(self) -> Iterator[str]:
         """All keys, in the file's order."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 
+from stack.model import document
 from stack.model.errors import StackError
 from stack.model.series import PatchRef
 
@@ -47,15 +48,10 @@ def read(path: Path, ref: PatchRef) -> Patch:
     """Read a patch file of the stack.
 
     Raises:
-        StackError: missing, not UTF-8, CRLF line ends, or not what `git format-patch` writes.
+        StackError: missing, too large, not UTF-8, CRLF line ends, or not what `git format-patch` writes.
 
     """
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError as missing:
-        raise StackError(f"{path} is missing", "restore it, or take it out of series.toml") from missing
-    except OSError as failed:
-        raise StackError(f"{path} cannot be read ({failed.strerror})", "check the file's rights") from failed
+    raw = document.read_bytes(path, missing="restore it, or take it out of series.toml")
     return parse(raw, ref, name=str(path))
 
 

@@ -309,8 +309,8 @@ def _is_content(line: str) -> bool:
 
 def _is_toml(text: str) -> bool:
     try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        document.parse(text)
+    except ValueError:
         return False
     return True
 

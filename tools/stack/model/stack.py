@@ -82,9 +82,9 @@ def _load(root: Path) -> Stack:
     all_series = tuple(series.load(folder / name) for name in order)
     _check_needs(all_series, folder)
     _check_upstreams(all_series, its_pins, folder)
+    _check_listed(root, all_series)
     patches = {ref: patch.read(folder / ref.path, ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
-    _check_listed(root, all_series)
     return Stack(root, its_pins, all_series, MappingProxyType(patches), label)
 
 

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -184,6 +185,7 @@ def read(data: bytes, where: str) -> Verdict:
     """
     content = parse(data, where)
     table = Table(content, file=Path(where))
+    table.has_to_give("cases")
     schema = table.whole("schema")
     if schema != SCHEMA:
         raise table.error("schema", f"is {schema}, this stack reads {SCHEMA}", "validate again with this stack")
@@ -193,7 +195,7 @@ def read(data: bytes, where: str) -> Verdict:
     verdict = Verdict(
         stack=Sha256(stack.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits")),
         pins=_pins(stack.table("pins")),
-        made=table.text("made", pattern=_TIME, meaning="a time in UTC such as 2026-11-21T21:40:00Z"),
+        made=_time(table, "made"),
         machine=_machine(table.table("machine")),
         versions=_texts(table.table("versions")),
         recipe=_line(table, "recipe") if table.given("recipe") else None,
@@ -235,6 +237,7 @@ def case(table: Table) -> Case:
         StackError: of another form, or it contradicts itself.
 
     """
+    table.has_to_give("needs")
     one = Case(
         name=table.text("name", pattern=NAME, meaning="like suite/subject/detail"),
         outcome=Outcome(table.text("outcome", pattern="|".join(Outcome), meaning=" or ".join(Outcome))),
@@ -320,7 +323,17 @@ def _digest(content: Mapping[str, Any]) -> Sha256:
     return Sha256(hashlib.sha256(canonical.encode("ascii")).hexdigest())
 
 
+def _time(table: Table, key: str) -> str:
+    said = table.text(key, pattern=_TIME, meaning="a time in UTC such as 2026-11-21T21:40:00Z")
+    try:
+        datetime.fromisoformat(said)
+    except ValueError as bad:
+        raise table.error(key, f"is {said}", "there is no such time") from bad
+    return said
+
+
 def _machine(table: Table) -> Machine:
+    table.has_to_give("flags", "gpus")
     machine = Machine(
         system=_line(table, "system"),
         architecture=_line(table, "architecture"),

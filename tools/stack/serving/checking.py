@@ -10,6 +10,7 @@ from stack.carry.drift import check_settings
 from stack.carry.drift.choices import check_values
 from stack.carry.drift.tree import Files
 from stack.carry.drift.variables import OWNERS, grep
+from stack.model.errors import StackError
 from validation import gone
 from validation.serve.recipes import Recipe
 
@@ -18,6 +19,9 @@ LIBRARIES = MappingProxyType(
 )
 """Variables that no pinned source reads, and who does: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and
 https://docs.pytorch.org/docs/stable/distributed.html name them."""
+
+_READ = tuple(OWNERS.values())
+"""The upstreams that recipes set something of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[Finding, ...]:
     """What the sources at the pins do not know of recipes' settings.
 
     Raises:
-        StackError: a pinned source cannot be had, or a patch does not apply.
+        StackError: vllm or flashinfer is not pinned, a source cannot be had, or a patch does not apply.
 
     """
     asked = tuple(recipes)
@@ -41,7 +45,9 @@ def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[Finding, ...]:
     pairs = {pair for one in asked for pair in given(one.arguments)}
     flags = {flag for flag, _ in pairs}
     names = {name for one in asked for name in one.environment}
-    for upstream in ("vllm", "flashinfer"):
+    for upstream in _READ:
+        if upstream not in stores.stack.pins.names():
+            raise StackError(f"this stack does not pin {upstream}", "recipes are checked where vllm and flashinfer are pinned")
         objects = stores.objects(upstream)
         tree = objects.tree_of(stores.tip(upstream))
         for one in check_settings(objects, tree, names, flags):

@@ -84,7 +84,7 @@ def _near(name: str, known: frozenset[str]) -> str:
 def _keys(value: str) -> tuple[str, ...]:
     try:
         data = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     return tuple(data) if isinstance(data, dict) else ()
 

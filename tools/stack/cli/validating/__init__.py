@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verbs of `stack validate`, one module each, and what they share: options, and running a suite to its verdict."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from stack.cli.common import Options, json_option, print_json, progress
 from stack.cli.verdict import print_cases
 
 if TYPE_CHECKING:
+    from stack.model.stack import Stack
     from stack.model.verdict import Verdict
     from validation.suite import Subject, Suite
 
@@ -38,6 +39,23 @@ def suite_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+def look_ahead(
+    context: click.Context,
+    name: str,
+    names: "Iterable[str]",
+    *,
+    only: tuple[str, ...],
+    resume: bool,
+    out: Path | None,
+    as_json: bool,  # noqa: ARG001 (one of the options of every suite)
+) -> None:
+    """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `validation.suite.look_ahead`."""
+    from validation import suite as suites  # noqa: PLC0415
+
+    stack = context.obj.load()
+    suites.look_ahead(stack, suites.Asked(_target(stack, name, out), only, resume), names)
+
+
 def conclude(
     context: click.Context,
     suite: "Suite",
@@ -60,7 +78,7 @@ def conclude(
 
     options: Options = context.obj
     stack = options.load()
-    target = out or stack.root / FOLDER / f"{name}.json"
+    target = _target(stack, name, out)
     with progress() as tell:
         asked = suites.Asked(target, only, resume, tell)
         verdict = suites.run(stack, suite, subject or suites.Subject(), asked)
@@ -71,3 +89,8 @@ def conclude(
         print_cases(verdict.cases)
         click.echo("\n".join(filter(None, (said, f"verdict: {target}"))))
     context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
+
+
+def _target(stack: "Stack", name: str, out: Path | None) -> Path:
+    """Where a suite's verdict goes."""
+    return out or stack.root / FOLDER / f"{name}.json"

@@ -2,13 +2,14 @@
 """`stack validate bench`: how fast a server is, and how that stands to what was measured before."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stack.cli.common import Options, progress
-from stack.cli.validating import conclude, suite_options
+from stack.cli.validating import conclude, look_ahead, suite_options
 from stack.cli.validating.served import served
 
 
@@ -60,11 +61,11 @@ def command(
     if (url is None) == (recipe is None):
         raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")
     options: Options = context.obj
+    asked = start.Asked(url or "", model, tokenizer, weights, prompts, answers, runs, record, recipe)
+    look_ahead(context, "bench", start.names(asked), **common)
     with ExitStack() as held:
         with progress() as tell:
             if recipe is not None:
-                url, weights = held.enter_context(served(options, recipe, tell)).url, "tiny"
-            assert url is not None
-            asked = start.Asked(url, model, tokenizer, weights, prompts, answers, runs, record, recipe)
+                asked = replace(asked, url=held.enter_context(served(options, recipe, tell)).url, weights="tiny")
             bench = start.begin(options.load(), options.cache, asked, tell)
         conclude(context, bench.suite, "bench", subject=bench.subject, after=bench.after, **common)

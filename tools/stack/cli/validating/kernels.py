@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stack.cli.common import Options, interpreter, progress, source_option
-from stack.cli.validating import conclude, suite_options
+from stack.cli.validating import conclude, look_ahead, suite_options
 
 if TYPE_CHECKING:
     from stack.store.sources import Source
@@ -48,5 +48,6 @@ def command(
         suite = Kernels(
             options.load(), cache.root(options.cache), trees, python, compiling=compiling, emulate=emulate is not None
         )
+        look_ahead(context, "kernels", suite.names(), **common)
         subject = suite.prepare(tell)
     conclude(context, suite, "kernels", subject=subject, **common)

@@ -34,11 +34,13 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
     from stack.wheels import building  # noqa: PLC0415
     from stack.wheels.building import Built  # noqa: PLC0415
     from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
+    from validation import suite as suites  # noqa: PLC0415
     from validation.pack import making, targets  # noqa: PLC0415
 
     target = targets.named(gpu)
     stack = options.load()
     archive = out or stack.root / ".stack" / f"pack-{gpu}.tar.xz"
+    suites.look_at(archive, "archive")
     with options.place(source) as place, Stores(stack, place) as stores, tempfile.TemporaryDirectory() as folder:
         wheels = []
         for decision in decide(stores, Asked(making.UPSTREAMS)):

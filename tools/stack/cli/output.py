@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standard streams that outlive whoever reads them: what a verb has done, and how it ended, does not depend on who looks on."""
+
+import io
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+
+class _Outliving(io.TextIOWrapper):
+    """A stream that goes nowhere from the moment on that nobody reads it any more."""
+
+    def write(self, text: str, /) -> int:
+        """Write the text, read or not."""
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            self._go_nowhere()
+            return len(text)
+
+    def flush(self) -> None:
+        """Hand over what was written, if anybody reads it."""
+        try:
+            super().flush()
+        except BrokenPipeError:
+            self._go_nowhere()
+
+    def _go_nowhere(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def outlive_readers() -> None:
+    """From now on a pipe whose reader has gone, and a stream that was closed before, take what is written.
+
+    click would end a verb with 1 in the first case, which says that a person is needed, and the second one is a stream of None.
+    """
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = _outliving(sys.stdout)
+    sys.stderr = _outliving(sys.stderr)
+
+
+def _outliving(stream: TextIO | None) -> TextIO:
+    if stream is None:
+        return Path(os.devnull).open("w")
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    return _Outliving(stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
