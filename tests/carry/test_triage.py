@@ -66,7 +66,7 @@ def upstream(tmp_path: Path) -> Upstream:
 
 
 def test_a_patch_without_an_end_is_refused(upstream: Upstream, tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="/dev/zero is larger than 16 MiB"):
+    with pytest.raises(StackError, match="/dev/zero is larger than 256 MiB"):
         upstream.outcome(Path("/dev/zero"), cache=tmp_path / "cache")
 
 

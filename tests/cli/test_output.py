@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who reads what a verb prints has no say in what it does, nor in how it ends."""
 
+import io
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from stack.cli.output import outlive_readers
 
 from ..carry.world import World
 from .conftest import Ran, Stack, command
@@ -62,3 +66,13 @@ def test_what_steers_a_terminal_is_spelt(world: World, stack: Stack, tmp_path: P
     ran = stack("status")
     assert "\x1b" not in ran.out
     assert "one\\x1b]0;two" in ran.out
+
+
+def test_what_stands_in_the_place_of_a_stream_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(io.TextIOWrapper):
+        pass
+
+    for own in (Own(io.BytesIO()), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", own)
+        outlive_readers()
+        assert sys.stdout is own

@@ -46,6 +46,7 @@ def outlive_readers() -> None:
 def _outliving(stream: TextIO | None) -> TextIO:
     if stream is None:
         return Path(os.devnull).open("w")
-    if not isinstance(stream, io.TextIOWrapper):
-        return stream
-    return _Outliving(stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
+    # Exactly: what somebody has put in its place, who runs this in their own process, is theirs.
+    if type(stream) is io.TextIOWrapper:
+        return _Outliving(stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
+    return stream

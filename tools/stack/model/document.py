@@ -20,8 +20,8 @@ _INTEGERS = range(-(2**63), 2**63)
 """TOML's: Python does not even show those of thousands of digits."""
 
 
-def read_bytes(path: Path, *, missing: str = "check --root") -> bytes:
-    """The bytes of a file; `missing` says what to do where there is none.
+def read_bytes(path: Path, *, missing: str = "check --root", largest: int = LARGEST) -> bytes:
+    """The bytes of a file of no more than `largest`; `missing` says what to do where there is none.
 
     Raises:
         StackError: the file is missing, unreadable or too large.
@@ -29,13 +29,13 @@ def read_bytes(path: Path, *, missing: str = "check --root") -> bytes:
     """
     try:
         with path.open("rb") as opened:  # devices have no end
-            data = opened.read(LARGEST + 1)
+            data = opened.read(largest + 1)
     except FileNotFoundError as absent:
         raise StackError(f"{path} is missing", missing) from absent
     except OSError as failed:
         raise StackError(f"{path} cannot be read ({failed.strerror})", "check the file's rights") from failed
-    if len(data) > LARGEST:
-        raise StackError(f"{path} is larger than {LARGEST // 2**20} MiB", "name another file")
+    if len(data) > largest:
+        raise StackError(f"{path} is larger than {largest // 2**20} MiB", "name another file")
     return data
 
 

@@ -12,6 +12,8 @@ from stack.model import document
 from stack.model.errors import StackError
 from stack.model.series import PatchRef
 
+LARGEST = 256 * 2**20
+"""Bytes of the largest patch that is read."""
 # Where `git am` ends the message (mailinfo.c, patchbreak).
 _MESSAGE_END = re.compile(rb"^(?:diff -|Index: |---(?:[ \t]*$| [^ \t\n]))", re.MULTILINE)
 _DIFF_START = re.compile(rb"^diff --git ", re.MULTILINE)
@@ -51,7 +53,7 @@ def read(path: Path, ref: PatchRef) -> Patch:
         StackError: missing, too large, not UTF-8, CRLF line ends, or not what `git format-patch` writes.
 
     """
-    raw = document.read_bytes(path, missing="restore it, or take it out of series.toml")
+    raw = document.read_bytes(path, missing="restore it, or take it out of series.toml", largest=LARGEST)
     return parse(raw, ref, name=str(path))
 
 
