@@ -91,11 +91,11 @@ def test_a_recipes_own_speeds_are_for_its_own_machine() -> None:
 
 
 def test_what_this_stack_measured_on_an_h200() -> None:
-    """Each server of each verdict that is kept: more verdicts may come."""
+    """Each server of each verdict that is kept."""
     found = roofline.of(recipes.load("gpt-oss-120b-spark"), H200, contexts=(512, 8192))
     at_512 = {tuple(one.source.split(", ", 2)[2].split(": ")): round(one.decode, 1) for one in found.points[0].measured}
     assert len(at_512) == len(found.points[0].measured)
-    expected = {
+    assert at_512 == {
         ("h200-sm90.json", "default, dummy weights"): 235.2,
         ("h200-sm90.json", "marlin, dummy weights"): 275.2,
         ("h200-sm90.json", "marlin-padded, dummy weights"): 267.0,
@@ -105,19 +105,18 @@ def test_what_this_stack_measured_on_an_h200() -> None:
         ("h200-stack-decode.json", "upstream, dummy weights"): 256.9,
         ("h200-stack-decode.json", "decode, dummy weights"): 396.4,
     }
-    assert {name: speed for name, speed in at_512.items() if name in expected} == expected
     assert found.points[1].measured == ()
 
 
 def test_what_was_measured_with_these_very_formats_says_so() -> None:
-    def alike(recipe: Recipe) -> set[str]:
+    def alike(recipe: Recipe) -> list[str]:
         found = roofline.of(recipe, H200, contexts=(512,)).points[0].measured
-        return {one.source.rpartition(": ")[2].partition(",")[0] for one in found if one.alike}
+        return [one.source.rpartition(": ")[2].partition(",")[0] for one in found if one.alike]
 
-    assert alike(recipes.load("gpt-oss-120b-h200")) == {"default"}
+    assert alike(recipes.load("gpt-oss-120b-h200")) == ["default", "default"]
     both = ("--moe-backend", "marlin", "--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}')
-    assert alike(serving(*both)) == {"marlin"}
-    assert alike(serving(*both, "--kv-cache-dtype", "fp8")) == set()
+    assert alike(serving(*both)) == ["marlin"]
+    assert alike(serving(*both, "--kv-cache-dtype", "fp8")) == []
     assert not [one for point in reached("gpt-oss-120b-spark").points for one in point.measured if one.alike]
 
 

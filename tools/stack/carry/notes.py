@@ -8,11 +8,8 @@ from typing import TypeVar
 
 from stack.model.document import Table
 from stack.model.errors import StackError
+from stack.store.sources import SOURCES, Source
 
-NAME = r"[a-z][a-z0-9-]*"
-"""An upstream."""
-OBJECT = r"[0-9a-f]{40}"
-"""A git object's id."""
 _LARGEST = 64 * 2**20
 _Noted = TypeVar("_Noted")
 
@@ -32,3 +29,13 @@ def read(file: Path, taken: Callable[[Table], _Noted], *, remedy: str) -> _Noted
         return taken(Table({"record": values}, file=file).table("record"))
     except (ValueError, RecursionError, StackError) as bad:
         raise StackError(f"{file} is not what stack wrote", remedy) from bad
+
+
+def source(table: Table) -> Source:
+    """Where the sources came from.
+
+    Raises:
+        StackError: it is neither of both.
+
+    """
+    return SOURCES[SOURCES.index(table.text("source", pattern="|".join(SOURCES)))]

@@ -21,10 +21,10 @@ from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hu
 from stack.carry.worktree import check_empty, seed
 from stack.model.document import Table
 from stack.model.errors import StackError
-from stack.model.ids import CommitId, TreeId
+from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.store import git
 from stack.store.objects import FILES, Objects
-from stack.store.sources import SOURCES, Source
+from stack.store.sources import Source
 
 _RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
@@ -87,23 +87,22 @@ def _record_file(folder: Path) -> Path:
 
 def _taken(table: Table) -> Session:
     resolved, behaviour, at = table.table("resolved"), table.table("behaviour"), table.table("at")
-    source = table.text("source")
     return Session(
         root=Path(table.text("root", pattern=r"/[^\0]*")),
         request=Request(
-            table.text("upstream", pattern=notes.NAME),
+            table.text("upstream", pattern=UPSTREAM),
             table.text("tag"),
             table.flag("with_required"),
             table.texts("through", unique=False),
-            {step: TreeId(resolved.text(step, pattern=notes.OBJECT)) for step in resolved},
+            {step: TreeId(resolved.text(step, pattern=OBJECT)) for step in resolved},
             tuple(map(_taken_resolution, table.tables("recorded"))),
             {path: _taken_landing(behaviour.table(path)) for path in behaviour},
         ),
-        source=SOURCES[SOURCES.index(source)],
+        source=notes.source(table),
         allow_mismatch=table.flag("allow_mismatch"),
         allow_drift=table.flag("allow_drift"),
         digest=table.text("digest"),
-        upstream=at.text("upstream", pattern=notes.NAME),
+        upstream=at.text("upstream", pattern=UPSTREAM),
         patch=at.text("patch"),
         rung=at.text("rung"),
     )
@@ -122,7 +121,7 @@ def _taken_beside(table: Table) -> Beside:
 
 def _taken_landing(table: Table) -> Landed:
     return Landed(
-        commit=CommitId(table.text("commit", pattern=notes.OBJECT)),
+        commit=CommitId(table.text("commit", pattern=OBJECT)),
         subject=table.text("subject", pattern=_ANY),
         score=table.number("score"),
         rung=table.text("rung"),

@@ -20,14 +20,14 @@ from stack.carry.bases import Stores
 from stack.carry.export import export
 from stack.model import document, series, switch
 from stack.model.errors import StackError
-from stack.model.ids import CommitId, TreeId
+from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.model.patch import parse, trailers
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
 from stack.store.objects import Identity, Objects
 from stack.store.remote import REMOTE
-from stack.store.sources import SOURCES
+from stack.store.sources import Source
 
 SERIES = "Stack-Series"
 PATCH = "Stack-Patch"
@@ -59,7 +59,7 @@ class _Record:
     """What a working tree was made from. `patches`: the files by path, as their SHA-256."""
 
     upstream: str
-    source: str
+    source: Source
     base: CommitId
     patches: Mapping[str, str]
 
@@ -248,9 +248,9 @@ def _read_record(file: Path) -> _Record:
 def _taken(table: document.Table) -> _Record:
     patches = table.table("patches")
     return _Record(
-        upstream=table.text("upstream", pattern=notes.NAME),
-        source=table.text("source", pattern="|".join(SOURCES)),
-        base=CommitId(table.text("base", pattern=notes.OBJECT)),
+        upstream=table.text("upstream", pattern=UPSTREAM),
+        source=notes.source(table),
+        base=CommitId(table.text("base", pattern=OBJECT)),
         patches={path: patches.text(path) for path in patches},
     )
 

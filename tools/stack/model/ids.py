@@ -3,6 +3,12 @@
 
 from typing import NewType
 
+UPSTREAM = r"[a-z][a-z0-9-]*"
+"""The pattern of an upstream's name."""
+
+OBJECT = r"[0-9a-f]{40}"
+"""The pattern of a git object's full id."""
+
 CommitId = NewType("CommitId", str)
 """Full hexadecimal id of a commit object in a store."""
 

@@ -12,15 +12,13 @@ import tomlkit
 from stack.model import document
 from stack.model.document import Table, find_cycle
 from stack.model.errors import StackError
-from stack.model.ids import Sha256, TreeId
+from stack.model.ids import OBJECT, UPSTREAM, Sha256, TreeId
 
 FILE = "pins.toml"
 BASE = "base"
 """The table of the base image: no upstream has that name."""
 
-_NAME = r"[a-z][a-z0-9-]*"
 _COMMIT = r"[0-9a-f]{7,40}"
-_TREE = r"[0-9a-f]{40}"
 _SHA256 = r"[0-9a-f]{64}"
 # Not a git option, no blanks, nothing that a ref name may not hold.
 _TAG = r"[A-Za-z0-9][A-Za-z0-9._+/-]*"
@@ -220,14 +218,14 @@ def _put_inline(table: tomlkit.items.AbstractTable, name: str, fields: Mapping[s
 
 
 def _pin(name: str, table: Table, path: Path) -> Pin:
-    if not re.fullmatch(_NAME, name):
+    if not re.fullmatch(UPSTREAM, name):
         raise StackError(f"{path}: {name!r} is no name of an upstream", "lower-case letters, digits and dashes")
     archive, within, subtrees = (
         table.optional_table("archive"),
         table.optional_table("within"),
         table.optional_table("subtrees"),
     )
-    tree = table.optional_text("tree", pattern=_TREE, meaning="a git tree id, 40 hexadecimal digits")
+    tree = table.optional_text("tree", pattern=OBJECT, meaning="a git tree id, 40 hexadecimal digits")
     pin = Pin(
         upstream=name,
         git=table.text("git", pattern=r"(https://|ssh://|file://|/|\w[\w.-]*@)\S+", meaning="the address of a git repository"),
@@ -259,7 +257,7 @@ def _archive(table: Table) -> Archive:
 
 def _within(table: Table) -> Within:
     within = Within(
-        upstream=table.text("upstream", pattern=_NAME, meaning="the name of another upstream"),
+        upstream=table.text("upstream", pattern=UPSTREAM, meaning="the name of another upstream"),
         path=table.text("path", pattern=_PATH, meaning="a path in that upstream's tree"),
     )
     table.finish()
@@ -272,7 +270,7 @@ def _subtrees(table: Table | None) -> Iterator[tuple[str, str]]:
     for key in table:
         if not re.fullmatch(_PATH, key):
             raise table.error(key, "is no path in the upstream's tree", "no .., no / at its ends")
-        yield key, table.text(key, pattern=_TREE, meaning="a git tree id, 40 hexadecimal digits")
+        yield key, table.text(key, pattern=OBJECT, meaning="a git tree id, 40 hexadecimal digits")
 
 
 def _base(table: Table | None) -> Base | None:

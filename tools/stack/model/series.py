@@ -16,6 +16,7 @@ import tomlkit
 from stack.model import document
 from stack.model.document import Table
 from stack.model.errors import StackError
+from stack.model.ids import UPSTREAM
 
 FILE = "series.toml"
 NAME = r"[a-z0-9][a-z0-9-]*"
@@ -338,7 +339,7 @@ class _Listed(NamedTuple):
 
 
 def _patch(series: str, table: Table) -> _Listed:
-    upstream = table.text("upstream", pattern=r"[a-z][a-z0-9-]*", meaning="the name of an upstream")
+    upstream = table.text("upstream", pattern=UPSTREAM, meaning="the name of an upstream")
     file = table.text("file", pattern=_PATCH_FILE, meaning="<upstream>/<name>.patch")
     listed, tags = table.tables("compiles"), table.texts("tags")
     addresses = _addresses(table)

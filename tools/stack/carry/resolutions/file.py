@@ -10,6 +10,7 @@ from tomlkit.items import String, StringType, Trivia
 from stack.carry.resolutions.beside import Beside
 from stack.carry.resolutions.hunks import AROUND, Hunk, lines
 from stack.model.document import Table
+from stack.model.ids import UPSTREAM
 from stack.store import paths
 
 NAME = r"([0-9a-f]{16})(-[2-9]|-[1-9][0-9]+)?"
@@ -92,7 +93,7 @@ def parse(table: Table) -> Resolution:
     resolution = Resolution(
         key=hunk.key,
         path=path,
-        upstream=table.text("upstream", pattern=r"[a-z][a-z0-9-]*", meaning="the name of an upstream"),
+        upstream=table.text("upstream", pattern=UPSTREAM, meaning="the name of an upstream"),
         patch=table.text("patch", pattern=_PATCH, meaning="<series>/<upstream>/<name>.patch"),
         rung=table.text("rung", pattern=_WORD, meaning="a release tag or a commit"),
         beside=tuple(map(_beside, table.tables("beside"))),
