@@ -6,7 +6,8 @@
 // of the sanitizer's own library is used). These refuse:
 //
 //   what is outside of the buffers that were named, misaligned, or never written;
-//   what another thread of the block wrote, or writes over what it reads, without sync_block between;
+//   what another thread of the block wrote, or writes over what it reads, without sync_block between, or sync_warp in a warp;
+//   what is still being copied to shared memory: it is there for who copies it once that one has waited;
 //   what another block of the same launch wrote;
 //   what the kernel before this one wrote, in a launch that may begin early and has not waited for it; through the first cache,
 //     what any kernel wrote;
@@ -44,12 +45,19 @@ constexpr size_t kStack = size_t{1} << 18;
 constexpr uint8_t kPoison = 0xFF;
 constexpr uint16_t kSeveral = 0xFFFF;
 
+/// When something was done: after how many sync_block, and after how many sync_warp of the warp that did it.
+struct When {
+  uint16_t steps = 0;
+  uint32_t warp_steps = 0;
+};
+
 /// What is known of one byte that can be written: its last writer and the readers since, in block run `run`.
 struct Byte {
   uint32_t run = 0;
-  uint16_t steps = 0, writer = 0;  // steps: how many sync_block there were before it was written
-  uint16_t read_steps = 0, reader = 0;
+  When wrote, was_read;
+  uint16_t writer = 0, reader = 0, readers_warp = 0;
   bool written = false, here = false, read = false;  // here: written in `run`
+  bool copied = false;                               // and not there yet
 };
 
 enum class Kind { kConstant, kInput, kOutput, kShared };
@@ -64,14 +72,17 @@ struct Buffer {
   bool has(uint8_t const* at, size_t count) const { return at >= first && count <= bytes && static_cast<size_t>(at - first) <= bytes - count; }
 };
 
-enum class Waits { kNot, kMultiply, kBallot, kLargest, kUniform, kSyncBlock, kEnded };
+enum class Waits { kNot, kMultiply, kMultiplyBytes, kBallot, kLargest, kExchange, kUniform, kSyncWarp, kSyncBlock, kEnded };
 
 char const* name_of(Waits waits) {
   switch (waits) {
     case Waits::kMultiply: return "mma";
+    case Waits::kMultiplyBytes: return "mma of bytes";
     case Waits::kBallot: return "ballot";
     case Waits::kLargest: return "largest";
+    case Waits::kExchange: return "exchange";
     case Waits::kUniform: return "uniform";
+    case Waits::kSyncWarp: return "sync_warp";
     case Waits::kSyncBlock: return "sync_block";
     case Waits::kEnded: return "its end";
     default: return "nothing";
@@ -84,6 +95,14 @@ struct Brought {
   void const* first = nullptr;
   void const* second = nullptr;
   uint32_t number = 0;
+  uint32_t bits = 0;
+};
+
+/// A copy to shared memory that has begun: what comes, then zeros.
+struct Copy {
+  uint8_t* to;
+  uint8_t const* from;
+  size_t bytes, all;
 };
 
 struct Thread {
@@ -94,12 +113,14 @@ struct Thread {
   Waits waits = Waits::kNot;
   Brought brought;
   bool waited = false;
+  std::deque<std::vector<Copy>> copies;  // groups, the last of which is open
 };
 
 struct Warp {
   Waits what = Waits::kNot;  // that the lanes meet for
   int arrived = 0;
   int apart = 0;  // lanes that have ended, or wait for the block
+  uint32_t steps = 0;  // how many sync_warp there were
 };
 
 struct Machine {
@@ -233,8 +254,13 @@ class Stacks {
 
 int warp_of(int thread) { return thread / kWarp; }
 
-/// Whether another thread did this, and no sync_block has come since.
-bool at_once(int thread, uint16_t steps) { return thread != current->number && steps == machine.steps; }
+When now() { return {machine.steps, machine.warps[warp_of(current->number)].steps}; }
+
+/// Whether threads of a warp did this, and nothing has come since that they and this one wait for.
+bool at_once(uint16_t warp, When when) {
+  if (when.steps != machine.steps) return false;
+  return warp != warp_of(current->number) || when.warp_steps == now().warp_steps;
+}
 
 constexpr char const* kNoBarrier = "another thread wrote it, and there is no barrier between";
 
@@ -245,28 +271,39 @@ char const* found_by_this_block(Byte& byte, Kind kind, bool writes) {
   bool const same_launch = byte.run >= machine.first_run;
   if (kind != Kind::kShared && same_launch && (writes || byte.here)) return "another block of this launch uses it, too";
   byte.run = machine.run;
-  byte.here = byte.read = false;
+  byte.here = byte.read = byte.copied = false;
   byte.written = byte.written && kind != Kind::kShared;
   return nullptr;
 }
 
+bool written_at_once(Byte const& byte) {
+  return byte.here && byte.writer != current->number && at_once(static_cast<uint16_t>(warp_of(byte.writer)), byte.wrote);
+}
+
 char const* read_of(Byte& byte) {
+  if (byte.copied) return "it is still being copied";
   if (!byte.written) return "nobody has written it";
-  if (byte.here && at_once(byte.writer, byte.steps)) return kNoBarrier;
+  if (written_at_once(byte)) return kNoBarrier;
   uint16_t const number = static_cast<uint16_t>(current->number);
-  bool const others = byte.read && byte.reader != number && byte.read_steps == machine.steps;
+  uint16_t const warp = static_cast<uint16_t>(warp_of(number));
+  bool const others = byte.read && byte.reader != number && byte.was_read.steps == machine.steps;
+  bool const elsewhere = others && byte.readers_warp != warp;
   byte.read = true;
-  byte.read_steps = machine.steps;
+  byte.was_read = now();
   byte.reader = others ? kSeveral : number;
+  byte.readers_warp = elsewhere ? kSeveral : warp;
   return nullptr;
 }
 
 char const* write_of(Byte& byte) {
-  if (byte.here && at_once(byte.writer, byte.steps)) return kNoBarrier;
-  if (byte.read && at_once(byte.reader, byte.read_steps)) return "another thread reads it, and there is no barrier between";
+  if (byte.copied) return "it is still being copied";
+  if (written_at_once(byte)) return kNoBarrier;
+  if (byte.read && byte.reader != current->number && at_once(byte.readers_warp, byte.was_read)) {
+    return "another thread reads it, and there is no barrier between";
+  }
   byte.written = byte.here = true;
   byte.read = false;
-  byte.steps = machine.steps;
+  byte.wrote = now();
   byte.writer = static_cast<uint16_t>(current->number);
   return nullptr;
 }
@@ -393,6 +430,36 @@ void multiply_all(int warp) {
   }
 }
 
+/// Sums of products of bytes, of `a` without a sign and of `b` with one: exact.
+void multiply_all_bytes(int warp) {
+  int a[32][16], b[32][8];
+  for (int each = 0; each < kWarp; ++each) {
+    uint32_t const* const of_a = static_cast<uint32_t const*>(lane(warp, each).brought.first);
+    uint32_t const* const of_b = static_cast<uint32_t const*>(lane(warp, each).brought.second);
+    for (int word = 0; word < 4; ++word) {
+      for (int byte = 0; byte < 4; ++byte) {
+        a[word / 2 * 16 + each % 4 * 4 + byte][word % 2 * 8 + each / 4] = static_cast<uint8_t>(of_a[word] >> 8 * byte);
+        if (word < 2) b[word * 16 + each % 4 * 4 + byte][each / 4] = static_cast<int8_t>(of_b[word] >> 8 * byte);
+      }
+    }
+  }
+  for (int each = 0; each < kWarp; ++each) {
+    int32_t* const result = static_cast<int32_t*>(lane(warp, each).brought.result);
+    for (int place = 0; place < 4; ++place) {
+      for (int k = 0; k < 32; ++k) result[place] += a[k][each / 4 + place / 2 * 8] * b[k][each % 4 * 2 + place % 2];
+    }
+  }
+}
+
+/// Each lane gets what another one brought.
+void exchange_all(int warp, void const* called_from) {
+  uint32_t const bits = lane(warp, 0).brought.bits;
+  for (int each = 0; each < kWarp; ++each) {
+    if (lane(warp, each).brought.bits != bits || bits >= kWarp) failed("comes to exchange with other bits than its warp", called_from);
+    *static_cast<uint32_t*>(lane(warp, each).brought.result) = lane(warp, each ^ static_cast<int>(bits)).brought.number;
+  }
+}
+
 void vote_all(int warp) {
   uint32_t votes = 0;
   for (int each = 0; each < kWarp; ++each) votes |= lane(warp, each).brought.number << each;
@@ -416,6 +483,9 @@ void compare_all(int warp, void const* called_from) {
 void perform(int warp, Waits what, void const* called_from) {
   switch (what) {
     case Waits::kMultiply: return multiply_all(warp);
+    case Waits::kMultiplyBytes: return multiply_all_bytes(warp);
+    case Waits::kExchange: return exchange_all(warp, called_from);
+    case Waits::kSyncWarp: ++machine.warps[warp].steps; return;
     case Waits::kBallot: return vote_all(warp);
     case Waits::kLargest: return find_largest(warp);
     default: return compare_all(warp, called_from);
@@ -477,6 +547,7 @@ void make_ready(Thread& thread, int number) {
   thread.number = number;
   thread.waits = Waits::kNot;
   thread.waited = false;
+  thread.copies.assign(1, {});
 }
 
 /// A thread that waits for one that will not come.
@@ -594,23 +665,64 @@ void touch_only_read(void const* address, size_t bytes) {
 }
 
 void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) {
-  meet(Waits::kMultiply, {sum, a, b, 0}, __builtin_return_address(0));
+  meet(Waits::kMultiply, {sum, a, b, 0, 0}, __builtin_return_address(0));
+}
+
+void multiply(int32_t (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) {
+  meet(Waits::kMultiplyBytes, {sum, a, b, 0, 0}, __builtin_return_address(0));
+}
+
+uint32_t exchange(uint32_t number, int bits) {
+  uint32_t other = 0;
+  meet(Waits::kExchange, {&other, nullptr, nullptr, number, static_cast<uint32_t>(bits)}, __builtin_return_address(0));
+  return other;
+}
+
+void sync_warp() { meet(Waits::kSyncWarp, {}, __builtin_return_address(0)); }
+
+void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
+  void const* const caller = __builtin_return_address(0);
+  uint8_t const* const at = static_cast<uint8_t const*>(from);
+  if (bytes) {
+    check(at, bytes, Way::kReads, 1, caller);
+    check_only_read(at, bytes, caller);
+  }
+  if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
+  check(to, all, Way::kWrites, all, caller);
+  if (!machine.shared.has(to, all)) failed("copies to what is not shared memory", caller);
+  for (size_t byte = 0; byte < all; ++byte) machine.shared.known[static_cast<size_t>(to - machine.shared.first) + byte].copied = true;
+  std::memset(to, kPoison, all);
+  current->copies.back().push_back({to, at, bytes, all});
+}
+
+void commit_copies() { current->copies.emplace_back(); }
+
+void wait_copies(size_t groups) {
+  void const* const caller = __builtin_return_address(0);
+  for (; current->copies.size() > groups + 1; current->copies.pop_front()) {
+    for (Copy const& done : current->copies.front()) {
+      for (size_t byte = 0; byte < done.all; ++byte) machine.shared.known[static_cast<size_t>(done.to - machine.shared.first) + byte].copied = false;
+      check(done.to, done.all, Way::kWrites, 1, caller);
+      std::memcpy(done.to, done.from, done.bytes);
+      std::memset(done.to + done.bytes, 0, done.all - done.bytes);
+    }
+  }
 }
 
 uint32_t ballot(bool one) {
   uint32_t votes = 0;
-  meet(Waits::kBallot, {&votes, nullptr, nullptr, one}, __builtin_return_address(0));
+  meet(Waits::kBallot, {&votes, nullptr, nullptr, one, 0}, __builtin_return_address(0));
   return votes;
 }
 
 int largest(int number) {
   int best = 0;
-  meet(Waits::kLargest, {&best, nullptr, nullptr, static_cast<uint32_t>(number)}, __builtin_return_address(0));
+  meet(Waits::kLargest, {&best, nullptr, nullptr, static_cast<uint32_t>(number), 0}, __builtin_return_address(0));
   return best;
 }
 
 int uniform(int number) {
-  meet(Waits::kUniform, {nullptr, nullptr, nullptr, static_cast<uint32_t>(number)}, __builtin_return_address(0));
+  meet(Waits::kUniform, {nullptr, nullptr, nullptr, static_cast<uint32_t>(number), 0}, __builtin_return_address(0));
   return number;
 }
 

@@ -21,6 +21,15 @@ dim3 grid_size();
 uint8_t* shared_memory();
 
 void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
+void multiply(int32_t (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
+/// The number of the lane whose own number differs by these bits.
+uint32_t exchange(uint32_t number, int bits);
+void sync_warp();
+/// Begins to copy so many bytes that are only read, and zeros after them up to all.
+void copy(uint8_t* to, void const* from, size_t bytes, size_t all);
+void commit_copies();
+/// Waits for all but the last groups of this thread's copies.
+void wait_copies(size_t groups);
 uint32_t ballot(bool one);
 /// The largest number of the warp's lanes.
 int largest(int number);

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times kinds of decode kernels side by side on the weights of many layers of gpt-oss-120b's shape, and compares what they compute with
+// what the first kind does. Random weights, so that nothing comes from the cache: a layer follows another in one graph.
+//
+//   program [LAYERS [REPLAYS [NAME ...]]]
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "variant.h"
+
+#define VARIANT(name) extern Variant const variant_##name;
+#include "variants.inc"
+#undef VARIANT
+
+namespace {
+
+constexpr int kHidden = 2880;
+constexpr int kIntermediate = 2880;
+constexpr int kExperts = 128;
+constexpr int kChoices = 4;
+constexpr int kMostTokens = 16;
+constexpr int kTokens[] = {1, 2, 3, 4, 8, 16};
+constexpr int kHeads = 4;  // copies of lm_head
+
+void check(cudaError_t status, char const* what) {
+  if (status == cudaSuccess) return;
+  std::printf("%s: %s\n", what, cudaGetErrorString(status));
+  std::exit(1);
+}
+
+__global__ void fill(uint32_t* words, size_t count, uint32_t seed, uint32_t mask, uint32_t base) {
+  size_t const step = static_cast<size_t>(gridDim.x) * blockDim.x;
+  for (size_t at = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; at < count; at += step) {
+    uint32_t hash = static_cast<uint32_t>(at ^ at >> 32) * 2654435761u + seed;
+    hash = (hash ^ hash >> 16) * 0x85EBCA6Bu;
+    hash = (hash ^ hash >> 13) * 0xC2B2AE35u;
+    words[at] = ((hash ^ hash >> 16) & mask) + base;
+  }
+}
+
+/// Device memory with the same random words in every run.
+template <typename Type>
+Type* random_words(size_t bytes, uint32_t mask = ~0u, uint32_t base = 0u) {
+  static uint32_t seed = 0;
+  bytes = (bytes + 15) / 16 * 16;
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "memory");
+  fill<<<2048, 256>>>(static_cast<uint32_t*>(memory), bytes / 4, ++seed, mask, base);
+  check(cudaGetLastError(), "fill");
+  return static_cast<Type*>(memory);
+}
+
+template <typename Type>
+Type* on_device(std::vector<Type> const& given) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, given.size() * sizeof(Type)), "memory");
+  check(cudaMemcpy(memory, given.data(), given.size() * sizeof(Type), cudaMemcpyHostToDevice), "copy");
+  return static_cast<Type*>(memory);
+}
+
+std::vector<uint16_t> normal_bf16(size_t count, float by) {
+  std::mt19937 draw(static_cast<unsigned>(count));
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> numbers(count);
+  for (uint16_t& number : numbers) {
+    __nv_bfloat16 const rounded = __float2bfloat16(normal(draw) * by);
+    std::memcpy(&number, &rounded, sizeof number);
+  }
+  return numbers;
+}
+
+double number_of(uint16_t bits) {
+  uint32_t const word = static_cast<uint32_t>(bits) << 16;
+  float number;
+  std::memcpy(&number, &word, sizeof number);
+  return number;
+}
+
+/// Largest distance of a row from that of the first kind, relative to its length.
+double distance(std::vector<uint16_t> const& first, std::vector<uint16_t> const& other, size_t width) {
+  double worst = 0;
+  for (size_t row = 0; row < first.size() / width; ++row) {
+    double apart = 0, length = 0;
+    for (size_t at = row * width; at < (row + 1) * width; ++at) {
+      double const difference = number_of(first[at]) - number_of(other[at]);
+      apart += difference * difference;
+      length += number_of(first[at]) * number_of(first[at]);
+    }
+    double const found = std::sqrt(apart / length);
+    if (!(found <= worst)) worst = found;
+  }
+  return worst;
+}
+
+/// Microseconds of a graph of what `launch` launches, the median of its replays; negative where it cannot be launched.
+double timed(std::function<cudaError_t(cudaStream_t)> const& launch, int replays) {
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t ready;
+  check(cudaStreamCreate(&stream), "stream");
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
+  cudaError_t const refused = launch(stream);
+  check(cudaStreamEndCapture(stream, &graph), "capture");
+  if (refused != cudaSuccess) {
+    cudaGetLastError();
+    return -1.0;
+  }
+  check(cudaGraphInstantiate(&ready, graph, 0), "graph");
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  std::vector<float> times;
+  for (int replay = -2; replay < replays; ++replay) {
+    cudaEventRecord(begin, stream);
+    cudaGraphLaunch(ready, stream);
+    cudaEventRecord(end, stream);
+    check(cudaEventSynchronize(end), "kernels");
+    float milliseconds;
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    if (replay >= 0) times.push_back(milliseconds * 1000.0f);
+  }
+  std::sort(times.begin(), times.end());
+  cudaGraphExecDestroy(ready);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  return times[times.size() / 2];
+}
+
+struct Bench {
+  int layers, replays;
+  std::vector<Variant> variants;
+  Device device;
+  double copy_gb_s;
+
+  void row(char const* what, int tokens, char const* name, double us, double bytes, double apart, std::string const& more) const {
+    if (us < 0) {
+      std::printf("%-8s %2d  %-16s refused\n", what, tokens, name);
+    } else {
+      std::printf("%-8s %2d  %-16s %8.2f us  %4.2f of a copy  apart %.1e%s\n", what, tokens, name, us, bytes / us / 1e3 / copy_gb_s, apart, more.c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  void experts() const {
+    size_t const up_codes = static_cast<size_t>(kExperts) * 2 * kIntermediate * kHidden / 2;
+    size_t const up_scales = static_cast<size_t>(kExperts) * (2 * kIntermediate / 128) * 23 * 512;
+    size_t const down_codes = up_codes / 2;
+    size_t const down_scales = static_cast<size_t>(kExperts) * 23 * 23 * 512;
+    auto* const up = random_words<uint8_t>(up_codes * layers);
+    auto* const up_scale = random_words<uint8_t>(up_scales * layers, 0x03030303u, 0x75757575u);
+    auto* const down = random_words<uint8_t>(down_codes * layers);
+    auto* const down_scale = random_words<uint8_t>(down_scales * layers, 0x03030303u, 0x75757575u);
+    auto* const bias = on_device(normal_bf16(static_cast<size_t>(kExperts) * 3 * kHidden, 0.1f));
+    auto* const inputs = on_device(normal_bf16(kMostTokens * kHidden, 1.0f));
+    auto* const activated = random_words<uint16_t>(kMostTokens * kChoices * kIntermediate * 2);
+    size_t const width = static_cast<size_t>(kMostTokens) * kHidden;
+    auto* const output = random_words<uint16_t>(layers * width * 2);
+    std::vector<int16_t> logits;
+    std::vector<int32_t> ids;
+    std::vector<float> shares;
+    choose(logits, ids, shares);
+    auto* const d_logits = on_device(logits);
+    auto* const d_ids = on_device(ids);
+    auto* const d_shares = on_device(shares);
+    for (int tokens : kTokens) {
+      double touched = 0;
+      for (int layer = 0; layer < layers; ++layer) {
+        auto const* const from = ids.data() + static_cast<size_t>(layer) * kMostTokens * kChoices;
+        touched += static_cast<double>(std::set<int>(from, from + tokens * kChoices).size()) / layers;
+      }
+      double const bytes = touched * 13.237e6;
+      for (bool chooses : {false, true}) {
+        std::vector<uint16_t> first;
+        for (Variant const& variant : variants) {
+          auto const launch = [&](Part part, cudaStream_t stream) {
+            for (int layer = 0; layer < layers; ++layer) {
+              size_t const routed = static_cast<size_t>(layer) * kMostTokens;
+              Experts const given{inputs, up + up_codes * layer, up_scale + up_scales * layer, bias, down + down_codes * layer,
+                                  down_scale + down_scales * layer, bias + static_cast<size_t>(kExperts) * 2 * kIntermediate,
+                                  chooses ? d_logits + routed * kExperts : nullptr, d_ids + routed * kChoices, d_shares + routed * kChoices,
+                                  activated, output + width * layer, kExperts, tokens, kChoices, kHidden, kIntermediate};
+              cudaError_t const refused = variant.experts(given, part, stream, device);
+              if (refused != cudaSuccess) return refused;
+            }
+            return cudaSuccess;
+          };
+          auto const us = [&](Part part) { return timed([&](cudaStream_t stream) { return launch(part, stream); }, replays) / layers; };
+          check(cudaMemset(output, 0xFF, layers * width * 2), "output");
+          double const both = us(kBoth);
+          std::vector<uint16_t> found(layers * width);
+          check(cudaMemcpy(found.data(), output, found.size() * 2, cudaMemcpyDeviceToHost), "output");
+          std::vector<uint16_t> real;
+          for (int layer = 0; layer < layers; ++layer) real.insert(real.end(), found.begin() + layer * width, found.begin() + layer * width + tokens * kHidden);
+          if (first.empty()) first = real;
+          char more[100] = "";
+          if (both >= 0 && !chooses) std::snprintf(more, sizeof more, "  up %.2f down %.2f us", us(kUp), us(kDown));
+          row(chooses ? "choosing" : "experts", tokens, variant.name, both, bytes, distance(first, real, kHidden), more);
+        }
+      }
+    }
+    for (void* memory : {static_cast<void*>(up), static_cast<void*>(up_scale), static_cast<void*>(down), static_cast<void*>(down_scale)}) cudaFree(memory);
+  }
+
+  /// Logits, and what is chosen by them.
+  void choose(std::vector<int16_t>& logits, std::vector<int32_t>& ids, std::vector<float>& shares) const {
+    std::vector<uint16_t> const drawn = normal_bf16(static_cast<size_t>(layers) * kMostTokens * kExperts, 1.0f);
+    for (size_t token = 0; token < static_cast<size_t>(layers) * kMostTokens; ++token) {
+      uint16_t const* const of = drawn.data() + token * kExperts;
+      logits.insert(logits.end(), of, of + kExperts);
+      std::vector<int> order(kExperts);
+      for (int expert = 0; expert < kExperts; ++expert) order[expert] = expert;
+      std::stable_sort(order.begin(), order.end(), [of](int a, int b) { return number_of(of[a]) > number_of(of[b]); });
+      double sum = 0;
+      for (int choice = 0; choice < kChoices; ++choice) sum += std::exp(number_of(of[order[choice]]));
+      for (int choice = 0; choice < kChoices; ++choice) {
+        ids.push_back(order[choice]);
+        shares.push_back(static_cast<float>(std::exp(number_of(of[order[choice]])) / sum));
+      }
+    }
+  }
+
+  struct Shape {
+    char const* name;
+    int rows, columns, copies;
+  };
+
+  /// Layers of these shapes in turn, so many copies of each.
+  void dense(char const* what, std::vector<Shape> const& shapes) const {
+    std::vector<uint8_t*> codes, scales;
+    double bytes = 0;
+    size_t widest = 0;
+    for (Shape const& shape : shapes) {
+      size_t const numbers = static_cast<size_t>(shape.rows) * shape.columns;
+      codes.push_back(random_words<uint8_t>(numbers / 2 * shape.copies));
+      scales.push_back(random_words<uint8_t>(numbers / 32 * shape.copies, 0x03030303u, 0x75757575u));
+      bytes += static_cast<double>(numbers) / 2 + static_cast<double>(numbers) / 32;
+      widest = std::max<size_t>(widest, shape.rows);
+    }
+    auto* const input = on_device(normal_bf16(kMostTokens * 8192, 1.0f));
+    auto* const bias = on_device(normal_bf16(widest, 0.1f));
+    std::vector<uint16_t*> outputs;
+    for (Shape const& shape : shapes) outputs.push_back(random_words<uint16_t>(static_cast<size_t>(kMostTokens) * shape.rows * 2));
+    for (int tokens : kTokens) {
+      std::vector<uint16_t> first;
+      for (Variant const& variant : variants) {
+        for (size_t shape = 0; shape < shapes.size(); ++shape) check(cudaMemset(outputs[shape], 0xFF, static_cast<size_t>(tokens) * shapes[shape].rows * 2), "output");
+        double const us = timed(
+            [&](cudaStream_t stream) {
+              for (int copy = 0; copy < shapes[0].copies; ++copy) {
+                for (size_t at = 0; at < shapes.size(); ++at) {
+                  Shape const& shape = shapes[at];
+                  size_t const numbers = static_cast<size_t>(shape.rows) * shape.columns;
+                  Dense const given{input, codes[at] + numbers / 2 * copy, scales[at] + numbers / 32 * copy, bias, outputs[at], tokens, shape.rows, shape.columns};
+                  cudaError_t const refused = variant.dense(given, stream, device);
+                  if (refused != cudaSuccess) return refused;
+                }
+              }
+              return cudaSuccess;
+            },
+            replays);
+        double apart = 0;
+        if (us >= 0) {
+          std::vector<uint16_t> found;
+          for (size_t at = 0; at < shapes.size(); ++at) {
+            std::vector<uint16_t> one(static_cast<size_t>(tokens) * shapes[at].rows);
+            check(cudaMemcpy(one.data(), outputs[at], one.size() * 2, cudaMemcpyDeviceToHost), "output");
+            found.insert(found.end(), one.begin(), one.end());
+          }
+          if (first.empty()) first = found;
+          apart = distance(first, found, found.size());
+        }
+        row(what, tokens, variant.name, us < 0 ? us : us / shapes[0].copies, bytes, apart, "");
+      }
+    }
+    for (size_t at = 0; at < shapes.size(); ++at) {
+      cudaFree(codes[at]);
+      cudaFree(scales[at]);
+      cudaFree(outputs[at]);
+    }
+  }
+
+  double copied() const {
+    constexpr size_t kBytes = size_t{1} << 30;
+    auto* const from = random_words<uint8_t>(kBytes);
+    auto* const to = random_words<uint8_t>(kBytes);
+    cudaEvent_t begin, end;
+    cudaEventCreate(&begin);
+    cudaEventCreate(&end);
+    float best = 1e9f;
+    for (int turn = 0; turn < 8; ++turn) {
+      cudaEventRecord(begin);
+      check(cudaMemcpyAsync(to, from, kBytes, cudaMemcpyDeviceToDevice), "copy");
+      cudaEventRecord(end);
+      check(cudaEventSynchronize(end), "copy");
+      float milliseconds;
+      cudaEventElapsedTime(&milliseconds, begin, end);
+      best = std::min(best, milliseconds);
+    }
+    cudaFree(from);
+    cudaFree(to);
+    return 2.0 * kBytes / best / 1e6;
+  }
+};
+
+}  // namespace
+
+int main(int count, char** words) {
+  Bench bench{};
+  bench.layers = count > 1 ? std::atoi(words[1]) : 12;
+  bench.replays = count > 2 ? std::atoi(words[2]) : 20;
+  auto const wanted = [&](char const* name) {
+    for (int at = 3; at < count; ++at) {
+      if (!std::strcmp(words[at], name)) return true;
+    }
+    return count <= 3 || bench.variants.empty();  // the first is what others are compared with
+  };
+#define VARIANT(name) \
+  if (wanted(#name)) bench.variants.push_back(variant_##name);
+#include "variants.inc"
+#undef VARIANT
+  if (bench.layers < 1 || bench.replays < 1) {
+    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]]\n", words[0]);
+    return 2;
+  }
+  cudaDeviceProp device;
+  if (cudaGetDeviceProperties(&device, 0) != cudaSuccess) {
+    std::fprintf(stderr, "%s: needs an NVIDIA GPU of the architecture that it was built for, and finds none\n", words[0]);
+    return 2;
+  }
+  bench.device = {device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin)};
+  bench.copy_gb_s = bench.copied();
+  std::printf("%s, %d multiprocessors, a copy at %.0f GB/s; %d layers, medians of %d replays\n", device.name, device.multiProcessorCount,
+              bench.copy_gb_s, bench.layers, bench.replays);
+  bench.experts();
+  bench.dense("qkv, o", {{"qkv", 5120, 2880, 36}, {"o", 2880, 4096, 36}});
+  bench.dense("qkv", {{"qkv", 5120, 2880, 36}});
+  bench.dense("o", {{"o", 2880, 4096, 36}});
+  bench.dense("lm_head", {{"lm_head", 201088, 2880, kHeads}});
+  return 0;
+}

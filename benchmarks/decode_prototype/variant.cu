@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// One kind of kernels for the benchmark: those that are carried, or with PROTOTYPE the prototype. NAME is its name, and mxfp4 is defined as
+// a name of its own, too, so that several kinds fit into one program.
+#include "variant.h"
+
+#ifdef PROTOTYPE
+#include "flashinfer/mxfp4/byte_experts.cuh"
+#include "flashinfer/mxfp4/byte_gemv.cuh"
+#else
+#include "flashinfer/mxfp4/gemv.cuh"
+#include "flashinfer/mxfp4/moe_decode.cuh"
+#endif
+
+namespace kernels = flashinfer::mxfp4;
+
+#define QUOTED(name) #name
+#define TEXT(name) QUOTED(name)
+#define JOINED(front, name) front##name
+#define VARIANT(name) JOINED(variant_, name)
+
+static cudaError_t experts(Experts const& given, Part part, cudaStream_t stream, Device const& device) {
+  kernels::MoeDecode moe{};
+  moe.hidden_states = given.hidden_states;
+  moe.up_codes = given.up_codes;
+  moe.up_scales = given.up_scales;
+  moe.up_bias = given.up_bias;
+  moe.down_codes = given.down_codes;
+  moe.down_scales = given.down_scales;
+  moe.down_bias = given.down_bias;
+  moe.logits = given.logits;
+  moe.ids = given.ids;
+  moe.router_weights = given.router_weights;
+  moe.activated = given.activated;
+  moe.output = given.output;
+  moe.routed = moe.experts = given.experts;
+  moe.tokens = given.tokens;
+  moe.choices = given.choices;
+  moe.hidden = moe.stored_hidden = given.hidden;
+  moe.intermediate = moe.stored_intermediate = given.intermediate;
+  moe.alpha = 1.702f;
+  moe.beta = 1.0f;
+  moe.limit = 7.0f;
+  cudaError_t failed = cudaSuccess;
+#ifdef PROTOTYPE
+  kernels::Processor const processor{device.processors, device.shared_bytes};
+  if (part == kBoth) return kernels::moe_decode(moe, stream, true, processor);
+  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, true, processor);
+  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, true, processor);
+#else
+  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, true);
+  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, true);
+#endif
+  return failed;
+}
+
+static cudaError_t dense(Dense const& given, cudaStream_t stream, Device const& device) {
+  kernels::Gemv const gemv{given.input, given.codes, given.scales, given.bias, given.output, given.tokens, given.rows, given.columns};
+#ifdef PROTOTYPE
+  return kernels::gemv(gemv, stream, true, device.processors, device.shared_bytes);
+#else
+  return kernels::gemv(gemv, stream, true, device.processors);
+#endif
+}
+
+extern Variant const VARIANT(NAME);
+Variant const VARIANT(NAME){TEXT(NAME), experts, dense};
