@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel that is right, and the same with one fault each: what the machine has to refuse.
-#include "flashinfer/mxfp4/primitives.cuh"
+#include "flashinfer/mxfp4/byte_primitives.cuh"
 
 using namespace flashinfer::mxfp4;
 
@@ -137,4 +137,76 @@ __global__ void number_kernel(uint32_t const* a, uint32_t const* b, float const*
 extern "C" int emulated_number(void const* a, void const* b, void const* c, void* products, void* rounded, int count) {
   return launch(number_kernel, dim3(1), 32, 0, nullptr, false, static_cast<uint32_t const*>(a), static_cast<uint32_t const*>(b),
                 static_cast<float const*>(c), static_cast<uint32_t*>(products), static_cast<uint16_t*>(rounded), count);
+}
+
+enum CopyFault {
+  kNothing,
+  kNotWaitedForCopies,
+  kGroupTooFew,
+  kNoSyncWarp,
+  kCopiesOverWhatIsRead,
+  kWritesWhatIsCopied,
+  kCopiesBeyondWeights,
+  kCopiesMisaligned,
+  kCopiesToOutput,
+  kCopiesInput,
+  kOtherBits,
+  kOtherWarp,
+};
+
+/// Each lane brings a row of four numbers and one number by two groups of copies, and adds what the lane beside it brought, then that
+/// lane's sum. What a lane of an odd number has of the row are its first half and zeros.
+__global__ void copy_kernel(CopyFault fault, uint32_t const* weights, uint32_t const* input, uint32_t* output) {
+  uint8_t* const rows = dynamic_shared();
+  uint8_t* const words = rows + blockDim.x * 16;
+  int const thread = threadIdx.x;
+  wait_for_predecessor();
+  uint32_t const* const from = weights + thread * 4 + (fault == kCopiesMisaligned) + (fault == kCopiesBeyondWeights ? 4 : 0);
+  void const* const source = fault == kCopiesInput ? input + thread * 4 : from;
+  copy_16(fault == kCopiesToOutput ? reinterpret_cast<uint8_t*>(output + thread * 4) : rows + thread * 16, source, thread % 2 ? 8 : 16);
+  commit_copies();
+  copy_4(words + thread * 4, weights + thread, 3, thread % 4 != 3);
+  if (thread % 4 == 3) *reinterpret_cast<uint32_t*>(words + thread * 4) = 0u;
+  commit_copies();
+  if (fault == kGroupTooFew) {
+    wait_copies<1>();
+  } else if (fault != kNotWaitedForCopies) {
+    wait_copies<0>();
+  }
+  if (fault == kWritesWhatIsCopied) {
+    copy_4(words + thread * 4, weights, 4, true);
+    *reinterpret_cast<uint32_t*>(words + thread * 4) = 7u;
+  }
+  if (fault != kNoSyncWarp) sync_warp();
+  int const beside = fault == kOtherWarp ? thread ^ 32 : thread ^ 1;
+  uint32_t sum = *reinterpret_cast<uint32_t const*>(words + beside * 4);
+  for (int word = 0; word < 4; ++word) sum += reinterpret_cast<uint32_t const*>(rows + beside * 16)[word];
+  if (fault == kCopiesOverWhatIsRead) copy_16(rows + thread * 16, weights, 16);
+  output[thread] = sum + exchange(sum, fault == kOtherBits ? 1 + thread % 2 : 1);
+}
+
+extern "C" int emulated_copy(int fault, void const* weights, void const* input, void* output, int threads) {
+  return launch(copy_kernel, dim3(1), threads, threads * 20, nullptr, true, static_cast<CopyFault>(fault),
+                static_cast<uint32_t const*>(weights), static_cast<uint32_t const*>(input), static_cast<uint32_t*>(output));
+}
+
+/// Each lane's words through the instructions for bytes.
+__global__ void byte_kernel(uint32_t const* a, uint32_t const* b, int32_t* sums, uint32_t* permuted, int32_t* dots) {
+  int const lane = threadIdx.x;
+  uint32_t of_a[4], of_b[2];
+  int32_t sum[4];
+  for (int word = 0; word < 4; ++word) {
+    of_a[word] = a[lane * 4 + word];
+    sum[word] = word - 1;
+  }
+  for (int word = 0; word < 2; ++word) of_b[word] = b[lane * 2 + word];
+  mma_m16n8k32(sum, of_a, of_b);
+  for (int word = 0; word < 4; ++word) sums[lane * 4 + word] = sum[word];
+  permuted[lane] = permute_signs(of_a[0], of_a[1], of_b[0]);
+  dots[lane] = dot_bytes(of_a[0], of_b[0], lane);
+}
+
+extern "C" int emulated_bytes(void const* a, void const* b, void* sums, void* permuted, void* dots) {
+  return launch(byte_kernel, dim3(1), 32, 0, nullptr, false, static_cast<uint32_t const*>(a), static_cast<uint32_t const*>(b),
+                static_cast<int32_t*>(sums), static_cast<uint32_t*>(permuted), static_cast<int32_t*>(dots));
 }

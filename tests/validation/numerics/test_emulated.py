@@ -231,6 +231,101 @@ def test_matrices_lie_as_ptx_says(machine: Machine) -> None:
     assert set(votes.tolist()) == {sum(int(words_a.ravel()[lane] & 1) << lane for lane in range(32))}
 
 
+def test_products_of_bytes_are_those_of_the_instructions_layout(machine: Machine) -> None:
+    """Lanes as the PTX manual has them for m16n8k32: `a` without a sign, `b` with one."""
+    draw = np.random.default_rng(5)
+    a, b = draw.integers(0, 256, (16, 32), dtype=np.uint8), draw.integers(-128, 128, (32, 8), dtype=np.int8)
+    of_a, of_b = np.empty((32, 4, 4), np.uint8), np.empty((32, 2, 4), np.int8)
+    for lane in range(32):
+        group, inside = divmod(lane, 4)
+        for i in range(16):
+            of_a[lane, i // 4, i % 4] = a[group + 8 * (i // 4 % 2), inside * 4 + i % 4 + 16 * (i // 8)]
+        for i in range(8):
+            of_b[lane, i // 4, i % 4] = b[inside * 4 + i % 4 + 16 * (i // 4), group]
+    words_a, words_b = of_a.view(np.uint32)[..., 0].copy(), of_b.view(np.uint32)[..., 0].copy()
+    sums, permuted, dots = np.empty((32, 4), np.int32), np.empty(32, np.uint32), np.empty(32, np.int32)
+    machine.begin(3)
+    given = [machine.give("a", words_a, Kind.INPUT), machine.give("b", words_b, Kind.INPUT)]
+    given += [machine.give(name, array, Kind.OUTPUT) for name, array in (("s", sums), ("p", permuted), ("d", dots))]
+    machine.call("emulated_bytes", *given)
+    product = a.astype(np.int64) @ b.astype(np.int64)
+    for lane in range(32):
+        group, inside = divmod(lane, 4)
+        for i in range(4):
+            assert sums[lane, i] == product[group + 8 * (i // 2), inside * 2 + i % 2] + i - 1
+        assert dots[lane] == of_a[lane, 0].astype(np.int64) @ of_b[lane, 0].astype(np.int64) + lane
+        chosen = [int(words_b[lane, 0]) >> 4 * place & 15 for place in range(4)]
+        eight = of_a[lane, :2].ravel()
+        expected = [(255 if eight[one & 7] & 128 else 0) if one & 8 else int(eight[one & 7]) for one in chosen]
+        assert int(permuted[lane]) == sum(byte << 8 * place for place, byte in enumerate(expected))
+
+
+class CopyFault(IntEnum):
+    """As in faulty.cpp."""
+
+    NOTHING = 0
+    NOT_WAITED_FOR_COPIES = auto()
+    GROUP_TOO_FEW = auto()
+    NO_SYNC_WARP = auto()
+    COPIES_OVER_WHAT_IS_READ = auto()
+    WRITES_WHAT_IS_COPIED = auto()
+    COPIES_BEYOND_WEIGHTS = auto()
+    COPIES_MISALIGNED = auto()
+    COPIES_TO_OUTPUT = auto()
+    COPIES_INPUT = auto()
+    OTHER_BITS = auto()
+    OTHER_WARP = auto()
+
+
+COPIED = "of shared memory: it is still being copied"
+COPY_REFUSED = {
+    CopyFault.NOT_WAITED_FOR_COPIES: COPIED,
+    CopyFault.GROUP_TOO_FEW: COPIED,
+    CopyFault.NO_SYNC_WARP: f"{NO_BARRIER}|{COPIED}|of shared memory: nobody has written it",
+    CopyFault.COPIES_OVER_WHAT_IS_READ: f"{NO_BARRIER}|{COPIED}",
+    CopyFault.WRITES_WHAT_IS_COPIED: COPIED,
+    CopyFault.COPIES_BEYOND_WEIGHTS: "thread 63: reads 8 bytes: outside of every buffer, .* of weights",
+    CopyFault.COPIES_MISALIGNED: "of weights: misaligned",
+    CopyFault.COPIES_TO_OUTPUT: "copies to what is not shared memory",
+    CopyFault.COPIES_INPUT: f"of input: {STILL_WRITTEN}",
+    CopyFault.OTHER_BITS: "comes to exchange with other bits than its warp",
+    CopyFault.OTHER_WARP: f"{NO_BARRIER}|{COPIED}|of shared memory: nobody has written it",
+}
+
+
+def copied(machine: Machine, fault: CopyFault, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The weights, and the output of the kernel that copies."""
+    weights, output = np.arange(THREADS * 4, dtype=np.uint32) * np.uint32(0x01234567), np.empty(THREADS, np.uint32)
+    machine.begin(seed)
+    given = [machine.give("weights", weights, Kind.CONSTANT), machine.give("input", weights.copy(), Kind.INPUT)]
+    machine.call("emulated_copy", int(fault), *given, machine.give("output", output, Kind.OUTPUT), THREADS)
+    return weights, output
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_copies_are_there_once_they_were_waited_for(machine: Machine, seed: int) -> None:
+    weights, output = copied(machine, CopyFault.NOTHING, seed)
+    rows = weights.reshape(THREADS, 4).copy()
+    rows[1::2, 2:] = 0
+    words = weights[:THREADS] & np.uint32(0xFFFFFF)
+    words[3::4] = 0
+    sums = rows.sum(axis=1, dtype=np.uint32) + words
+    assert np.array_equal(output, (sums.reshape(-1, 2).sum(axis=1, dtype=np.uint32)).repeat(2))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("fault", COPY_REFUSED)
+def test_a_fault_with_copies_is_refused_whatever_the_order_of_threads(machine: Machine, fault: CopyFault, seed: int) -> None:
+    with pytest.raises(KernelFault, match=COPY_REFUSED[fault]):
+        copied(machine, fault, seed)
+    copied(machine, CopyFault.NOTHING, seed)
+
+
+def test_every_fault_with_copies_is_tried() -> None:
+    assert set(COPY_REFUSED) == set(CopyFault) - {CopyFault.NOTHING}
+    assert SOURCE.read_text().split("enum CopyFault {")[1].split("}")[0].count(",") == len(CopyFault)
+
+
 def test_products_and_roundings_are_those_of_bfloat16(machine: Machine) -> None:
     """Held against float64 and ml_dtypes: all exponents, subnormal products, ties."""
     draw = np.random.default_rng(1)

@@ -688,8 +688,8 @@ void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
     check_only_read(at, bytes, caller);
   }
   if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
-  check(to, all, Way::kWrites, all, caller);
   if (!machine.shared.has(to, all)) failed("copies to what is not shared memory", caller);
+  check(to, all, Way::kWrites, all, caller);
   for (size_t byte = 0; byte < all; ++byte) machine.shared.known[static_cast<size_t>(to - machine.shared.first) + byte].copied = true;
   std::memset(to, kPoison, all);
   current->copies.back().push_back({to, at, bytes, all});
