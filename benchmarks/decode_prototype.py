@@ -5,9 +5,9 @@
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture
 
 The prototype is `benchmarks/decode_prototype/`; docs/decode-kernels.md says how it works. A variant is the prototype with other macros,
-as `--variant w16=PROTOTYPE_WARPS=16,PROTOTYPE_BLOCKS=1`; its files say which there are. The program prints a line for each kind of
-kernels and number of tokens: microseconds a layer, the share of a copy's bandwidth, and how far what it computes is from what the
-carried kernels do.
+as `--variant w16=PROTOTYPE_WARPS=16,PROTOTYPE_BLOCKS=1`. The program prints a line for each kind of kernels and number of tokens:
+microseconds a layer, the share of a copy's bandwidth, and how far what it computes is from what the carried kernels do (some 3e-3 is
+what BF16 makes of the same numbers, added up in another order). Dense layers of the prototype take up to four tokens.
 """
 
 import argparse
@@ -35,7 +35,9 @@ CARRIED = "carried"
 PROTOTYPE = "prototype"
 _FLAGS = ("-O3", "-std=c++17", "-use_fast_math")
 """As FlashInfer has them."""
-_MACRO = re.compile(r"PROTOTYPE_[A-Z_]+=\d+")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TAKEN = frozenset({"mxfp4"})
+"""A word of the kernels' own, which becomes another where a variant is compiled."""
 
 
 def headers(carried: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -44,44 +46,56 @@ def headers(carried: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: carried[name] for name in ("primitives.cuh", "choose.cuh")} | own
 
 
+def macros() -> list[str]:
+    """What may be chosen when the prototype is compiled, as its headers have it."""
+    return sorted(
+        name for path in SOURCES.glob("*.cuh") for name in re.findall(r"#ifndef (PROTOTYPE_[A-Z_]+)", path.read_text())
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build the program; 2 where that cannot be done."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", type=Path)
     parser.add_argument("--architecture", default="sm_90a", help="of the GPU (default: %(default)s)")
-    parser.add_argument(
-        "--variant", action="append", default=[], metavar="NAME=DEFINES", help="also the prototype with these macros"
-    )
+    about = f"also the prototype with these macros, a comma between them; there are {', '.join(macros())}"
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=DEFINES", help=about)
     options = parser.parse_args(arguments)
     variants: dict[str, list[str]] = {CARRIED: [], PROTOTYPE: ["-DPROTOTYPE"]}
     for given in options.variant:
-        name, _, macros = given.partition("=")
-        if not (name.isidentifier() and name not in variants and macros and all(map(_MACRO.fullmatch, macros.split(",")))):
-            parser.error(f"{given!r} is no name of its own, = and macros as PROTOTYPE_WARPS=16")
-        variants[name] = ["-DPROTOTYPE", *(f"-D{macro}" for macro in macros.split(","))]
+        name, _, defines = given.partition("=")
+        if not _NAME.fullmatch(name) or name in variants.keys() | _TAKEN or not _known(defines):
+            parser.error(
+                f"{given!r} is no name of its own in small letters, = and macros as PROTOTYPE_WARPS=16; --help names them"
+            )
+        variants[name] = ["-DPROTOTYPE", *(f"-D{one}" for one in defines.split(","))]
+    program = options.program.absolute()
+    if program.is_dir() or not program.parent.is_dir():
+        parser.error(f"{options.program} cannot be written: it is a folder, or its folder is not there")
     try:
         with Stores(load(ROOT), Place(cache.root())) as stores, tempfile.TemporaryDirectory() as work:
-            build(carried_kernels(stores), variants, options.architecture, options.program, Path(work), find(cache.root()))
-    except (StackError, subprocess.CalledProcessError) as cannot:
-        said = cannot.stderr.strip() if isinstance(cannot, subprocess.CalledProcessError) else cannot
-        print(f"decode_prototype: {said}", file=sys.stderr)
+            toolkit = find(cache.root())
+            objects = build(carried_kernels(stores), variants, options.architecture, Path(work), toolkit)
+            nvcc(toolkit, Path(work), options.architecture, *map(str, objects), "-o", str(program))
+    except StackError as cannot:
+        print(f"decode_prototype: {cannot}", file=sys.stderr)
         return 2
     print(f"{options.program}: {', '.join(variants)}")
     return 0
 
 
+def _known(defines: str) -> bool:
+    one = re.compile(f"({'|'.join(macros())})=[0-9]{{1,6}}")
+    return all(map(one.fullmatch, defines.split(",")))
+
+
 def build(
-    carried: Mapping[str, bytes],
-    variants: Mapping[str, list[str]],
-    architecture: str,
-    program: Path,
-    work: Path,
-    toolkit: Toolkit,
-) -> None:
-    """Compile every variant and link them, in the folder `work`.
+    carried: Mapping[str, bytes], variants: Mapping[str, list[str]], architecture: str, work: Path, toolkit: Toolkit
+) -> list[Path]:
+    """Compile the program and every variant: what is to be linked, in the folder `work`.
 
     Raises:
-        subprocess.CalledProcessError: nvcc refuses something; its `stderr` says what.
+        StackError: nvcc refuses something.
 
     """
     lay_out(work / CARRIED, carried)
@@ -89,16 +103,15 @@ def build(
     (work / "variants.inc").write_text("".join(f"VARIANT({name})\n" for name in variants))
     for path in (SOURCES / name for name in ("variant.h", "variant.cu", "bench.cu")):
         (work / path.name).write_bytes(path.read_bytes())
-    compile_ = partial(nvcc, toolkit, work, architecture)
+    units: dict[str, tuple[str, ...]] = {"bench.o": ("bench.cu",)}
+    for name, flags in variants.items():
+        kind = CARRIED if name == CARRIED else PROTOTYPE
+        units[f"variant-{name}.o"] = ("variant.cu", f"-DNAME={name}", f"-Dmxfp4={name}_kernels", f"-I{kind}", *flags)
+    compiled = partial(nvcc, toolkit, work, architecture)
     with ThreadPoolExecutor(jobs.that_fit()) as pool:
-        compiled = [pool.submit(compile_, "-c", "bench.cu", "-o", "bench.o")]
-        for name, flags in variants.items():
-            kind = CARRIED if name == CARRIED else PROTOTYPE
-            named = (f"-DNAME={name}", f"-Dmxfp4={name}_kernels", f"-I{kind}", *flags)
-            compiled.append(pool.submit(compile_, "-c", "variant.cu", "-o", f"variant-{name}.o", *named))
-        for one in compiled:
+        for one in [pool.submit(compiled, "-c", "-o", made, *arguments) for made, arguments in units.items()]:
             one.result()
-    compile_("bench.o", *(f"variant-{name}.o" for name in variants), "-o", str(program.resolve()))
+    return [work / made for made in units]
 
 
 def lay_out(folder: Path, found: Mapping[str, bytes]) -> None:
@@ -113,11 +126,19 @@ def nvcc(toolkit: Toolkit, work: Path, architecture: str, *arguments: str) -> No
     """Run nvcc in the folder `work`.
 
     Raises:
-        subprocess.CalledProcessError: it refuses something.
+        StackError: it refuses something.
 
     """
     command = [str(toolkit.nvcc), *_FLAGS, f"-arch={architecture}", *arguments]
-    subprocess.run(command, cwd=work, env=toolkit.environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=work, env=toolkit.environment, check=False, capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        said = next(
+            (line for line in lines if "error" in line.lower() or "fatal" in line), lines[-1] if lines else "says nothing"
+        )
+        raise StackError(f"nvcc for {architecture}: {said}", "name another --architecture, or other macros")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ constexpr int kUpOctets = 2;  // of up and of gate
 constexpr int kDownOctets = PROTOTYPE_DOWN_OCTETS;
 constexpr int kDownRows = kDownOctets * kOctet;
 static_assert(kFewestWarps * kWarp >= kMaxEntries, "see route()");
+static_assert(kMostWarps >= kFewestWarps && kMostWarps <= 32, "warps of a block");
 
 /// `hidden` and `intermediate` are multiples of 32; the matrices may be wider ("stored"): the rest of
 /// them is not read. An infinite limit is none.
@@ -485,7 +486,7 @@ inline int most_tokens(MoeDecode const& moe, Processor const& processor) {
 /// Both launches, for as many tokens at a time as have room; `early` lets each begin before the kernel before it has ended.
 inline cudaError_t moe_decode(MoeDecode const& moe, cudaStream_t stream, bool early, Processor const& processor) {
   if (moe.tokens < 1 || moe.tokens > kMaxTokens || moe.choices < 1 || moe.choices > kMaxChoices ||
-      moe.hidden % kBlockColumns != 0 || moe.intermediate % kBlockColumns != 0) {
+      moe.hidden < 1 || moe.intermediate < 1 || moe.hidden % kBlockColumns != 0 || moe.intermediate % kBlockColumns != 0) {
     return cudaErrorInvalidValue;
   }
   if (moe.logits != nullptr && (moe.routed < moe.choices || moe.routed > kMaxRouted)) {

@@ -31,6 +31,7 @@ constexpr int kSplitWarps = PROTOTYPE_SPLIT_WARPS;
 constexpr int kWideWarps = PROTOTYPE_WIDE_WARPS;
 constexpr int kWideOctets = 2;
 constexpr int kWideRows = kWideOctets * kOctet;
+static_assert(kSplitWarps >= 1 && kSplitWarps <= 32 && kWideWarps >= 1 && kWideWarps <= 32, "warps of a block");
 constexpr int kWideBuffers = 2;  // for the scales of the rows that are multiplied, and of the next ones
 
 /// `columns` is a multiple of 32.
@@ -148,12 +149,16 @@ __global__ void __launch_bounds__(kSplitWarps* kWarp, PROTOTYPE_SPLIT_BLOCKS) by
 }
 
 template <int kOctets>
-inline cudaError_t gemv_split(Gemv const& gemv, cudaStream_t stream, bool early) {
+inline int split_bytes(Gemv const& gemv, Codes const& plan) {
   constexpr int kRows = kOctets * kOctet;
-  Codes const plan = Codes::of(gemv.codes, gemv.rows, gemv.columns, gemv.columns);
-  int const bytes = kSplitWarps * (ring_bytes<kOctets, false>() + gemv.tokens * kRows * static_cast<int>(sizeof(float))) +
-                    gemv.tokens * token_bytes(plan.stages) + kRows * plan.blocks;
-  return launch(byte_split_kernel<kOctets>, dim3(divide_up(gemv.rows, kRows)), kSplitWarps * kWarp, bytes, stream, early, gemv, plan, 1u);
+  return kSplitWarps * (ring_bytes<kOctets, false>() + gemv.tokens * kRows * static_cast<int>(sizeof(float))) +
+         gemv.tokens * token_bytes(plan.stages) + kRows * plan.blocks;
+}
+
+template <int kOctets>
+inline cudaError_t gemv_split(Gemv const& gemv, Codes const& plan, cudaStream_t stream, bool early) {
+  dim3 const grid(divide_up(gemv.rows, kOctets * kOctet));
+  return launch(byte_split_kernel<kOctets>, grid, kSplitWarps * kWarp, split_bytes<kOctets>(gemv, plan), stream, early, gemv, plan, 1u);
 }
 
 // --- wide ------------------------------------------------------------------------------------------------------------------------
@@ -208,7 +213,7 @@ inline int wide_bytes(Gemv const& gemv, Codes const& plan) {
 // --- launches --------------------------------------------------------------------------------------------------------------------
 
 /// Wide where each warp has several rows and there is room, and a warp is never two pieces ahead; else split, into blocks of 16 rows where
-/// those of 32 would leave processors of the GPU without one.
+/// those of 32 would leave processors of the GPU without one, or have no room.
 inline cudaError_t gemv(Gemv const& gemv, cudaStream_t stream, bool early, int processors, int shared_bytes) {
   if (gemv.tokens < 1 || gemv.tokens > kGemvMaxTokens || gemv.rows < 1 || gemv.columns < 1 || gemv.columns % kBlockColumns != 0) {
     return cudaErrorInvalidValue;
@@ -219,8 +224,9 @@ inline cudaError_t gemv(Gemv const& gemv, cudaStream_t stream, bool early, int p
   if (many && plan.stages >= kStages && wide_bytes(gemv, plan) <= shared_bytes) {
     return launch(byte_wide_kernel, dim3(processors), kWideWarps * kWarp, wide_bytes(gemv, plan), stream, early, gemv, plan, 1u);
   }
-  bool const small = PROTOTYPE_SPLIT_OCTETS ? PROTOTYPE_SPLIT_OCTETS == 2 : divide_up(gemv.rows, 4 * kOctet) < processors;
-  return small ? gemv_split<2>(gemv, stream, early) : gemv_split<4>(gemv, stream, early);
+  bool const few = PROTOTYPE_SPLIT_OCTETS ? PROTOTYPE_SPLIT_OCTETS == 2 : divide_up(gemv.rows, 4 * kOctet) < processors;
+  if (!few && split_bytes<4>(gemv, plan) <= shared_bytes) return gemv_split<4>(gemv, plan, stream, early);
+  return split_bytes<2>(gemv, plan) <= shared_bytes ? gemv_split<2>(gemv, plan, stream, early) : cudaErrorInvalidValue;
 }
 
 }  // namespace mxfp4

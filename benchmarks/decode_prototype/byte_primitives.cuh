@@ -45,6 +45,9 @@ __device__ __forceinline__ float to_float(int32_t number) { return __int2float_r
 
 __device__ __forceinline__ float float_of_bits(uint32_t bits) { return __uint_as_float(bits); }
 
+/// By the bits: compilers that are told to be fast believe that all numbers are.
+__device__ __forceinline__ bool is_finite(float number) { return (__float_as_uint(number) & 0x7F800000u) != 0x7F800000u; }
+
 /// What the lane has whose number differs from this one's by these bits.
 template <typename Number>
 __device__ __forceinline__ Number exchange(Number number, int bits) {

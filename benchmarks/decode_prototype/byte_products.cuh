@@ -34,6 +34,9 @@ constexpr int kOctet = 8;          // rows of which a lane has one
 constexpr int kGroup = PROTOTYPE_GROUP;      // tokens that are multiplied together, at most
 constexpr int kStages = PROTOTYPE_AHEAD + 1;  // of a ring, one of which is being multiplied
 
+static_assert(kGroup >= 1 && kGroup <= 8, "four bits of a word for each token");
+static_assert(kStages >= 2, "one stage on its way, at least");
+
 inline __host__ __device__ int divide_up(int number, int by) { return (number + by - 1) / by; }
 
 // --- tokens ----------------------------------------------------------------------------------------------------------------------
@@ -177,7 +180,8 @@ struct Sums {
       for (int octet = 0; octet < kOctets; ++octet) of[token][octet] = 0.0f;
   }
 
-  /// Adds up the four lanes of a row, of the first tokens: all four have the sum.
+  /// Adds up the four lanes of a row, of the first tokens: all four have the sum. A scale that is none counts as infinite in a product, and
+  /// its sum here as no number: what comes after may have a limit for it.
   __device__ __forceinline__ void add_lanes(int tokens) {
 #pragma unroll
     for (int token = 0; token < kGroup; ++token) {
@@ -186,6 +190,7 @@ struct Sums {
       for (int octet = 0; octet < kOctets; ++octet) {
         of[token][octet] += exchange(of[token][octet], 1);
         of[token][octet] += exchange(of[token][octet], 2);
+        if (!is_finite(of[token][octet])) of[token][octet] = float_of_bits(kNan);
       }
     }
   }

@@ -43,12 +43,12 @@ static cudaError_t experts(Experts const& given, Part part, cudaStream_t stream,
   cudaError_t failed = cudaSuccess;
 #ifdef PROTOTYPE
   kernels::Processor const processor{device.processors, device.shared_bytes};
-  if (part == kBoth) return kernels::moe_decode(moe, stream, true, processor);
-  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, true, processor);
-  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, true, processor);
+  if (part == kBoth) return kernels::moe_decode(moe, stream, device.early, processor);
+  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, device.early, processor);
+  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, device.early, processor);
 #else
-  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, true);
-  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, true);
+  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, device.early);
+  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, device.early);
 #endif
   return failed;
 }
@@ -56,9 +56,9 @@ static cudaError_t experts(Experts const& given, Part part, cudaStream_t stream,
 static cudaError_t dense(Dense const& given, cudaStream_t stream, Device const& device) {
   kernels::Gemv const gemv{given.input, given.codes, given.scales, given.bias, given.output, given.tokens, given.rows, given.columns};
 #ifdef PROTOTYPE
-  return kernels::gemv(gemv, stream, true, device.processors, device.shared_bytes);
+  return kernels::gemv(gemv, stream, device.early, device.processors, device.shared_bytes);
 #else
-  return kernels::gemv(gemv, stream, true, device.processors);
+  return kernels::gemv(gemv, stream, device.early, device.processors);
 #endif
 }
 

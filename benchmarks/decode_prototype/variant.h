@@ -30,6 +30,7 @@ struct Dense {
 
 struct Device {
   int processors, shared_bytes;
+  bool early;  // may a launch begin before the one before it has ended?
 };
 
 enum Part { kUp = 1, kDown = 2, kBoth = 3 };

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products of bytes: right on the emulated machine as they are, and with a fault refused by a case or by the machine."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from benchmarks import decode_prototype
 from stack.carry.bases import Place, Stores
+from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof.compiling import toolkit
 from stack.store import cache as places
@@ -21,6 +21,7 @@ from validation.numerics.emulated import KernelFault, Machine, building
 from validation.numerics.experts import Experts
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import judge, measure
+from validation.numerics.kernels import emulated
 from validation.numerics.kernels.emulated import decoded, multiplied
 from validation.numerics.linear import Linear
 
@@ -32,10 +33,14 @@ SHAPES = (
     (Linear(3, 1312, 244, "mxfp4"), 4),  # 32
     (Linear(1, 160, 56, "mxfp4"), 48),  # columns for two warps only
     (Linear(2, 512, 1100, "mxfp4"), 1),  # wide, as many stages as a ring has
+    (Linear(2, 384, 1100, "mxfp4"), 1),  # too few for it
     (Linear(4, 1312, 1061, "mxfp4"), 1),
+    (Linear(4, 2880, 320, "mxfp4"), 4),  # no room for 32 rows
 )
 """Layers, and multiprocessors."""
 MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
+LONG = Experts(2, experts=3, hidden=32, intermediate=5664, top=1)
+"""So long that there are fewer warps, which do not share evenly what there is for each."""
 
 pytestmark = pytest.mark.slow
 
@@ -63,12 +68,16 @@ def many_judged(machine: Machine) -> str:
     return judge(decoded(machine, MANY, (MANY.hidden, MANY.intermediate), launches=4), carried.truth(MANY), BFLOAT16_BAR).why
 
 
-JUDGES = (carried.experts_judged, carried.choices_judged, carried.columns_judged, layers_judged, many_judged)
+def long_judged(machine: Machine) -> str:
+    return carried.as_stored(machine, LONG)
+
+
+JUDGES = (carried.experts_judged, carried.choices_judged, carried.columns_judged, layers_judged, many_judged, long_judged)
 
 
 def test_the_prototype_is_right(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in JUDGES] == [""] * 5
+    assert [judged(machine) for judged in JUDGES] == [""] * 6
 
 
 FAR, NO_BARRIER, COPIED = carried.FAR, carried.NO_BARRIER, "it is still being copied"
@@ -94,6 +103,9 @@ FAULTS = [
     ("the second launch does not wait", EXPERTS, "    wait_for_predecessor();\n    if (routing", "    if (routing", carried.NOT_WAITED),
     ("rounds do not meet", EXPERTS, "if (round_end != 0) sync_block();", "", "there is no barrier between"),
     ("experts are ordered before they are there", EXPERTS, "lane);\n  sync_block();\n  int const entry", "lane);\n  int const entry", NO_BARRIER),
+    ("slices of the warp before", EXPERTS, "plan.slices_on = warps % plan.slices", "plan.slices_on = 0", FAR + "|" + NO_BARRIER),
+    ("two pieces ahead", GEMV, "plan.stages >= kStages &&", "", COPIED + "|" + NO_BARRIER),
+    ("32 rows without room", GEMV, "!few && split_bytes<4>(gemv, plan) <= shared_bytes", "!few", "bytes of shared memory, there are"),
     ("all tokens at once", EXPERTS, "return room < 1 ? 1 : room;", "return 16;", "refuses its arguments"),
     ("scales of the rows before", GEMV, "piece.part * kWideRows", "0 * kWideRows", FAR + "|" + NO_BARRIER + "|" + COPIED),
     ("warps do not meet before they add", GEMV, ".run(one);\n  sync_block();", ".run(one);", NO_BARRIER),
@@ -144,22 +156,59 @@ def test_more_tokens_than_are_multiplied_together_are_refused(kernels: dict[str,
         multiplied(built(kernels), Linear(5, 160, 56, "mxfp4"))
 
 
+def test_a_scale_that_is_none_is_seen_behind_a_limit(kernels: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(layer: Experts, sizes: emulated.Sizes) -> emulated.Stored:
+        weights = emulated_stored(layer, sizes)
+        weights.up_scales[:, 0] = 255  # of the first block of up's first row
+        return weights
+
+    emulated_stored = emulated.stored
+    monkeypatch.setattr(emulated, "stored", spoiled)
+    assert np.isnan(decoded(built(kernels), replace(carried.EXPERTS, elsewhere=0), (96, 160))).all()
+
+
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_121a"])
-def test_it_compiles(kernels: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
-    decode_prototype.lay_out(tmp_path, kernels)
-    object_ = tmp_path / "kernels.o"
-    source = decode_prototype.SOURCES / "variant.cu"
-    flags = ("-DPROTOTYPE", "-DNAME=prototype", f"-I{tmp_path}", "-c", str(source), "-o", str(object_))
-    decode_prototype.nvcc(toolkit.find(places.root()), tmp_path, architecture, *flags)
-    assert object_.stat().st_size
+def test_the_program_and_all_kinds_of_kernels_compile(architecture: str, tmp_path: Path) -> None:
+    variants: dict[str, list[str]] = {decode_prototype.CARRIED: [], "prototype": ["-DPROTOTYPE"]}
+    with Stores(load(ROOT), Place(places.root())) as stores:
+        made = decode_prototype.build(carried_kernels(stores), variants, architecture, tmp_path, toolkit.find(places.root()))
+    assert [path.name for path in made if path.read_bytes().startswith(b"\x7fELF")] == [
+        "bench.o",
+        "variant-carried.o",
+        "variant-prototype.o",
+    ]
 
 
-def refusal(arguments: list[str], run: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]) -> str:
+def test_what_nvcc_refuses_is_a_line(kernels: dict[str, bytes], tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"^nvcc for sm_1: .*sm_1") as found:
+        decode_prototype.build(kernels, {}, "sm_1", tmp_path, toolkit.find(places.root()))
+    assert "\n" not in str(found.value)
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit, match="2"):
-        run(arguments)
+        decode_prototype.main(arguments)
     return capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("given", ["fast", "fast=", "fast=-O3", "carried=PROTOTYPE_WARPS=16", "a b=PROTOTYPE_WARPS=16"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "fast",
+        "fast=",
+        "fast=-O3",
+        "fast=PROTOTYPE_WARP=16",
+        "carried=PROTOTYPE_WARPS=16",
+        "mxfp4=PROTOTYPE_WARPS=16",
+        "a b=PROTOTYPE_WARPS=16",
+    ],
+)
 def test_a_variant_that_is_none_is_refused_in_a_line(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "and macros as PROTOTYPE_WARPS=16" in refusal(["program", "--variant", given], decode_prototype.main, capsys)
+    assert "and macros as PROTOTYPE_WARPS=16" in refusal(["program", "--variant", given], capsys)
+
+
+@pytest.mark.parametrize("place", ["", "nowhere/program"])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_built(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "cannot be written" in refusal([str(tmp_path / place)], capsys)

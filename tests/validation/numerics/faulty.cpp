@@ -182,6 +182,10 @@ __global__ void copy_kernel(CopyFault fault, uint32_t const* weights, uint32_t c
   uint32_t sum = *reinterpret_cast<uint32_t const*>(words + beside * 4);
   for (int word = 0; word < 4; ++word) sum += reinterpret_cast<uint32_t const*>(rows + beside * 16)[word];
   if (fault == kCopiesOverWhatIsRead) copy_16(rows + thread * 16, weights, 16);
+  uint32_t* const first = reinterpret_cast<uint32_t*>(words) + thread / 32 * 32;
+  if (*first == 1u) return;
+  sync_warp();
+  if (thread % 32 == 0 && *first != 1u) *first = 1u;  // who reads again what all have read may write it
   output[thread] = sum + exchange(sum, fault == kOtherBits ? 1 + thread % 2 : 1);
 }
 

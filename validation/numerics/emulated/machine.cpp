@@ -286,7 +286,7 @@ char const* read_of(Byte& byte) {
   if (written_at_once(byte)) return kNoBarrier;
   uint16_t const number = static_cast<uint16_t>(current->number);
   uint16_t const warp = static_cast<uint16_t>(warp_of(number));
-  bool const others = byte.read && byte.reader != number && byte.was_read.steps == machine.steps;
+  bool const others = byte.read && byte.reader != number && at_once(byte.readers_warp, byte.was_read);
   bool const elsewhere = others && byte.readers_warp != warp;
   byte.read = true;
   byte.was_read = now();
@@ -680,6 +680,7 @@ uint32_t exchange(uint32_t number, int bits) {
 
 void sync_warp() { meet(Waits::kSyncWarp, {}, __builtin_return_address(0)); }
 
+/// Of what is only read, as these functions say; a GPU would copy other memory, too.
 void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
   void const* const caller = __builtin_return_address(0);
   uint8_t const* const at = static_cast<uint8_t const*>(from);

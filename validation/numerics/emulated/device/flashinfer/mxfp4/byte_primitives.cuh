@@ -47,6 +47,8 @@ inline float float_of_bits(uint32_t bits) {
   return number;
 }
 
+inline bool is_finite(float number) { return std::isfinite(number); }
+
 inline uint32_t exchange(uint32_t number, int bits) { return emulated::exchange(number, bits); }
 inline int32_t exchange(int32_t number, int bits) { return static_cast<int32_t>(emulated::exchange(static_cast<uint32_t>(number), bits)); }
 inline float exchange(float number, int bits) { return float_of_bits(emulated::exchange(bits_of(number), bits)); }
