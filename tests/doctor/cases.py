@@ -259,6 +259,7 @@ def compose(service: str, *, command: str = f"[{', '.join(SERVE.split())}]") -> 
 CACHE = "    volumes: [cache:/root/.cache]"
 TOLD = scripts.Subject(script.parse("a.sh", "export FLASHINFER_CUDA_ARCH_LIST=12.1\n"), GONE, HERE, "0.7.0.post1")
 GOOD = sh(f"export VLLM_LOGGING_LEVEL=DEBUG FLASHINFER_CUDA_ARCH_LIST=12.1a MAX_JOBS=4\n{SERVE} \\\n  --max-model-len 4096\n")
+ALONE = scripts.Subject(script.parse("a.sh", f"export VLLM_A=1 FLASHINFER_A=1\n{SERVE}\n"), {}, pinned=frozenset({"cutlass"}))
 LOST = scripts.Subject(script.parse("a.sh", f"export VLLM_A=1\n{SERVE}\n"), None)
 SCRIPTS: Mapping[str, Cases] = {
     "serves": Cases([Case(sh("echo hello\n"), UNKNOWN, "no `vllm serve`", "name the file")], GOOD),
@@ -286,6 +287,8 @@ SCRIPTS: Mapping[str, Cases] = {
             Case(compose(f"{CACHE}\n    environment:\n      VLLM_ODD: 1"), WRONG, "VLLM_ODD", "take it out", 6),
             Case(compose(f"{CACHE}\n    environment:\n      - VLLM_ODD=1"), WRONG, "VLLM_ODD", "take it out", 6),
             Case(LOST, UNKNOWN, "pinned sources cannot be had", "stack fetch"),
+            Case(ALONE, UNKNOWN, "its variables of flashinfer, which is not pinned", "pin flashinfer in pins.toml"),
+            Case(ALONE, UNKNOWN, "its variables of vllm, which is not pinned", "pin vllm in pins.toml"),
         ],
         # A script's own variable, which no program gets to see.
         sh(f"VLLM_ODD=image\nexport VLLM_LOGGING_LEVEL=DEBUG\n{SERVE}\n"),
@@ -297,6 +300,7 @@ SCRIPTS: Mapping[str, Cases] = {
             Case(sh(f"{SERVE} --mxfp4_layers=moe"), WRONG, "--mxfp4-layers", "quantization-config", 1),
             Case(sh(f'A=(\n  --mxfp4-backend x\n)\n{SERVE} "${{A[@]}}"'), WRONG, "--mxfp4-backend", "--moe-backend", 2),
             Case(LOST, UNKNOWN, "pinned sources cannot be had", "stack fetch"),
+            Case(ALONE, UNKNOWN, "its flags: vllm is not pinned", "pin vllm in pins.toml"),
         ],
         GOOD,
     ),

@@ -115,11 +115,12 @@ def _scripts(options: Options, files: Sequence[Path], recipe: "Recipe | None") -
     from stack.doctor import scripts as checks  # noqa: PLC0415
 
     read = [script.read(file) for file in files]
-    pin = options.load().pins.get("flashinfer")
-    flashinfer = pin.archive.version if pin.archive is not None else None
+    pinned = {pin.upstream: pin.archive for pin in options.load().pins}
+    archive = pinned.get("flashinfer")
+    flashinfer = archive.version if archive is not None else None
     unknown, target = _unknown(options, read), _target(recipe)
     for one in read:
-        yield from checks.look(checks.Subject(one, unknown, target, flashinfer))
+        yield from checks.look(checks.Subject(one, unknown, target, flashinfer, frozenset(pinned)))
 
 
 def _unknown(options: Options, read: "Sequence[Script]") -> "dict[str, Unknown] | None":

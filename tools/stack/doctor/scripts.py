@@ -12,6 +12,7 @@ from stack.doctor import rules
 from stack.doctor.finding import Check, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
+from stack.model.pins import FILE
 from validation import gone
 
 _CACHES = re.compile(
@@ -28,13 +29,14 @@ _HIGH = 0.85
 class Subject:
     """A script; what of its names the pinned sources do not know (None: they cannot be had); the machine it is for, if that is known.
 
-    `flashinfer`: its pinned version.
+    `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were looked into.
     """
 
     script: Script
     unknown: Mapping[str, Unknown] | None
     target: Target | None = None
     flashinfer: str | None = None
+    pinned: frozenset[str] = frozenset(OWNERS.values())
 
 
 def names(script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -68,6 +70,13 @@ def _variables(subject: Subject) -> Iterator[Found]:
             yield wrong(f"{one.name} is read by nothing at the pins: {_hint(lost)}", fix, one.line)
     if subject.unknown is None and wanted:
         yield unknown("whether anything reads its variables: the pinned sources cannot be had", "stack fetch")
+    lacking = {
+        owner
+        for prefix, owner in OWNERS.items()
+        if owner not in subject.pinned and any(name.startswith(prefix) for name in wanted)
+    }
+    for owner in sorted(lacking):
+        yield unknown(f"whether anything reads its variables of {owner}, which is not pinned", f"pin {owner} in {FILE}")
 
 
 def _flags(subject: Subject) -> Iterator[Found]:
@@ -80,6 +89,8 @@ def _flags(subject: Subject) -> Iterator[Found]:
             yield wrong(f"`vllm serve` has no flag {flag.name} at the pins, it does not start: {_hint(lost)}", fix, flag.line)
     if subject.unknown is None and flags:
         yield unknown("whether `vllm serve` has its flags: the pinned sources cannot be had", "stack fetch")
+    if flags and "vllm" not in subject.pinned:
+        yield unknown("whether `vllm serve` has its flags: vllm is not pinned", f"pin vllm in {FILE}")
 
 
 def _hint(lost: Unknown) -> str:
