@@ -181,11 +181,7 @@ struct UpWork {
     return {number / plan.tiles, number % plan.tiles};
   }
   __device__ __forceinline__ bool has(Piece piece) const { return piece.group < routing.groups; }
-  __device__ __forceinline__ Piece next(Piece piece) const {
-    Piece after{piece.group + plan.groups_on, piece.part + plan.tiles_on};
-    if (after.part >= plan.tiles) after = {after.group + 1, after.part - plan.tiles};
-    return after;
-  }
+  __device__ __forceinline__ Piece next(Piece piece) const { return piece.on(plan.groups_on, plan.tiles_on, plan.tiles); }
   __device__ __forceinline__ int matrix(Piece piece) const { return routing.expert_of(piece.group); }
   __device__ __forceinline__ int row(Piece piece, int place) const {
     int const column = tile_row(piece.part, kOctet, place % kOctet);
@@ -287,11 +283,7 @@ struct DownWork {
   __device__ __forceinline__ TiledScales const& scales() const { return plan.scales; }
   __device__ __forceinline__ Piece first() const { return {warp / plan.slices, warp % plan.slices}; }
   __device__ __forceinline__ bool has(Piece piece) const { return piece.group < routing.groups; }
-  __device__ __forceinline__ Piece next(Piece piece) const {
-    Piece after{piece.group + plan.groups_on, piece.part + plan.slices_on};
-    if (after.part >= plan.slices) after = {after.group + 1, after.part - plan.slices};
-    return after;
-  }
+  __device__ __forceinline__ Piece next(Piece piece) const { return piece.on(plan.groups_on, plan.slices_on, plan.slices); }
   __device__ __forceinline__ int matrix(Piece piece) const { return routing.expert_of(piece.group); }
   __device__ __forceinline__ int output_row(int place) const {
     int const row = tile_row(tile, kDownRows, place);

@@ -275,6 +275,12 @@ struct TiledScales {
 /// A warp's piece of work: a part of a group of tokens that share a matrix.
 struct Piece {
   int group, part;
+
+  /// The piece that is so many groups and parts further, of groups that have so many parts.
+  __device__ __forceinline__ Piece on(int groups, int parts, int of) const {
+    bool const over = part + parts >= of;
+    return {group + groups + over, part + parts - (over ? of : 0)};
+  }
 };
 
 /// Multiplies all of a warp's pieces, one after the other without a gap.
