@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP servers of the tests, on a free port of the loopback interface."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 class Patient(BaseHTTPRequestHandler):
@@ -33,13 +35,21 @@ class Patient(BaseHTTPRequestHandler):
         pass
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients may hang up. What is printed of it would be found in the output of whichever test runs then."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def listening(
     handler: type[BaseHTTPRequestHandler], prepare: Callable[[ThreadingHTTPServer], None] = lambda _: None
 ) -> Iterator[int]:
     """Serve as long as the block runs; gives the port. `prepare` gets the server before it answers anyone."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), handler)
     prepare(server)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()

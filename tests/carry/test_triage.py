@@ -334,7 +334,7 @@ def test_the_verb(upstream: Upstream, tmp_path: Path) -> None:
     ask = ["--cache", str(tmp_path / "cache"), "triage", "--repo", str(upstream.folder), "--base", "base", "--onto", "main"]
     done = CliRunner().invoke(cli, [*ask, "--independent", "--json", str(landed), str(bare)])
     assert done.exit_code == 0, done.output
-    answer = json.loads(done.output)
+    answer = json.loads(done.stdout)
     assert [one["outcome"] for one in answer["patches"]] == ["landed", "landed"]
     assert answer["patches"][0]["landed"]["score"] == 1.0
     shown = CliRunner().invoke(cli, [*ask, "--independent", str(landed)])

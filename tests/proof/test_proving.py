@@ -167,7 +167,7 @@ def test_the_verb_looks_after_what_is_merged(root: Path, merged: Path, tmp_path:
     shown = CliRunner().invoke(cli, ask)
     assert shown.exit_code == 0, shown.output
     assert "fails on v1.1" in shown.output
-    answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).output)
+    answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).stdout)
     assert (len(answer["patches"]), [one["address"] for one in answer["merged"]]) == (2, [address(root)])
     assert (answer["merged"][0]["before"]["state"], answer["merged"][0]["onto"]) == ("fails", None)
     merged.write_text(merged.read_text().replace("assert up.half(4) == 2", "assert up.ONE == 1"))
@@ -181,7 +181,7 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, [*ask, "sums", "--onto", "v1.1"])
     assert shown.exit_code == 0, shown.output
     assert "landed by behaviour in v1.1" in shown.output
-    answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).output)
+    answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).stdout)
     assert (answer["sound"], [one["file"] for one in answer["patches"]]) == (True, [SUM.file, HALF.file])
     assert answer["patches"][0]["with"] == {"state": "passes", "reason": ""}
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')

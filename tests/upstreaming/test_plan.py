@@ -277,7 +277,7 @@ def test_a_proof_that_fails_with_the_whole_stack_needs_a_person(tmp_path: Path) 
 def test_a_proof_that_does_not_run_proves_nothing(tmp_path: Path) -> None:
     made = proved(tmp_path, (["test_name"], ["test_skipped"]), HALVES)
     done = run(made, "--onto", "v1.1", "--python", str(PYTHON), "--json")
-    found = {one["name"]: one["tests"] for one in json.loads(done.output)["plans"][0]["proposals"]}
+    found = {one["name"]: one["tests"] for one in json.loads(done.stdout)["plans"][0]["proposals"]}
     assert found["up/sums-halve-it"] == {"state": "not run", "reason": "test_skipped was skipped"}
     assert done.return_value == 0
 
@@ -399,7 +399,7 @@ def test_the_drawing_has_all_of_it(small: Fork, tmp_path: Path) -> None:
 
 
 def test_json_says_what_the_table_does(small: Fork) -> None:
-    (plan,) = json.loads(run(small, "--onto", "v1.1", "--no-tests", "--json").output)["plans"]
+    (plan,) = json.loads(run(small, "--onto", "v1.1", "--no-tests", "--json").stdout)["plans"]
     assert (plan["upstream"], plan["onto"], plan["real"], plan["landed"], plan["stuck"], plan["aside"]) == (
         "up",
         "v1.1",
@@ -414,7 +414,7 @@ def test_json_says_what_the_table_does(small: Fork) -> None:
 
 
 def test_only_some_pull_requests_and_what_they_need(small: Fork) -> None:
-    said = json.loads(run(small, "--onto", "v1.1", "--no-tests", "--only", "*-use-the-*", "--json").output)
+    said = json.loads(run(small, "--onto", "v1.1", "--no-tests", "--only", "*-use-the-*", "--json").stdout)
     assert [one["name"] for one in said["plans"][0]["proposals"]] == ["up/one-add-a-total", "up/two-use-the-total"]
 
 

@@ -70,7 +70,7 @@ def build(root: Path, cache: Path) -> Build:
 def made(ran: Result) -> tuple[Path, bool]:
     """The wheel of modules, and whether it was there before."""
     assert ran.exit_code == 0, ran.exception
-    [one] = [one for one in json.loads(ran.output)["wheels"] if "jit_cache" in one["file"]]
+    [one] = [one for one in json.loads(ran.stdout)["wheels"] if "jit_cache" in one["file"]]
     return Path(one["file"]), one["reused"]
 
 

@@ -68,7 +68,7 @@ def log(cache: Path) -> str:
 
 def test_the_plan(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_JOBS", "3")
-    [one] = json.loads(build("--plan", "--json", *SOURCE).output)["plan"]
+    [one] = json.loads(build("--plan", "--json", *SOURCE).stdout)["plan"]
     assert (one["mode"], one["why"]) == ("source", "the patches change compiled code (csrc/offset.cpp)")
     plan = one["build"]
     version = plan["environment"]["VLLM_VERSION_OVERRIDE"]
@@ -142,7 +142,7 @@ def test_a_wheel(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
     """Compiled from the carried tree; the next build compiles only what has changed."""
     ran = build(*SOURCE, "--out", tmp_path / "one", "--json")
     assert ran.exit_code == 0, ran.exception
-    [one] = json.loads(ran.output)["wheels"]
+    [one] = json.loads(ran.stdout)["wheels"]
     assert (one["mode"], one["reused"], one["edited"]) == ("source", False, ["compiled for empty"])
     assert "-linux_" in one["file"]
     assert added(Path(one["file"]), tmp_path / "first") == 42
@@ -151,12 +151,12 @@ def test_a_wheel(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
         tools = json.loads(archive.read(said))["tools"]
     assert {"stack", "g++", "setuptools", "cmake", "ninja"} <= tools.keys()
     assert CliRunner().invoke(cli, ["wheel", "inspect", one["file"]]).exit_code == 0
-    assert json.loads(build(*SOURCE, "--out", tmp_path / "two", "--json").output)["wheels"][0]["reused"]
+    assert json.loads(build(*SOURCE, "--out", tmp_path / "two", "--json").stdout)["wheels"][0]["reused"]
     assert "adder.cpp.o" in log(cache)
     with_flags(build, tmp_path / "flags")
     shutil.rmtree(newest(cache))
     edit(root, '+extern "C" int offset() { return 41; }', '+extern "C" int offset() { return 99; }')
-    [other] = json.loads(build(*SOURCE, "--out", tmp_path / "two", "--json").output)["wheels"]
+    [other] = json.loads(build(*SOURCE, "--out", tmp_path / "two", "--json").stdout)["wheels"]
     assert added(Path(other["file"]), tmp_path / "second") == 100
     assert Path(other["file"]).name != Path(one["file"]).name
     assert "offset.cpp.o" in log(cache) and "adder.cpp.o" not in log(cache)
@@ -178,7 +178,7 @@ def with_flags(build: Build, out: Path) -> None:
         statement = json.loads(wheel.with_name(f"{wheel.name}.intoto.json").read_bytes())
         said = statement["predicate"]["buildDefinition"]["internalParameters"]["environment"]
         assert said["CXXFLAGS"] == "-DMORE=5" and "VLLM_USE_PRECOMPILED" not in said
-        assert json.loads(build(*SOURCE, "--out", out, "--json").output)["wheels"][0]["reused"]
+        assert json.loads(build(*SOURCE, "--out", out, "--json").stdout)["wheels"][0]["reused"]
 
 
 def newest(cache: Path) -> Path:
@@ -215,7 +215,7 @@ def test_what_a_build_has_started_ends_with_it(tmp_path: Path) -> None:
 def test_one_target(build: Build, tmp_path: Path) -> None:
     ran = build(*SOURCE, "--target", "adder", "--out", tmp_path / "out", "--json")
     assert ran.exit_code == 0, ran.exception
-    said = json.loads(ran.output)
+    said = json.loads(ran.stdout)
     assert [one["file"] for one in said["libraries"]] == [str(tmp_path / "out/vllm/adder.abi3.so")]
     assert said["wheels"] == []
     assert ctypes.CDLL(str(tmp_path / "out/vllm/adder.abi3.so")).add(1) == 42

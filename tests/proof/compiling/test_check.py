@@ -236,7 +236,7 @@ def test_the_verb(root: Path, cache: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "1 LDG.128, 1 STG.E.128" in shown.output
     assert f"{WORDS}: touches no unit" in shown.output
-    answer = json.loads(CliRunner().invoke(cli, [*ask, "--pristine", "--json"]).output)
+    answer = json.loads(CliRunner().invoke(cli, [*ask, "--pristine", "--json"]).stdout)
     assert (answer["sound"], answer["idle"], answer["uncovered"]) == (False, [WORDS], [])
     assert answer["compiler"].startswith("nvcc ")
     (unit,) = answer["units"]

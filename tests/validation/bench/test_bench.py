@@ -142,5 +142,6 @@ def test_a_run_that_stands_apart_is_shown(python: Path, words: Path) -> None:
     # The first generation warms up, so the third is the second run.
     with serving(Behaviour(slow_request=2)) as url:
         [case] = suite.Bench(python, Target(url, "little", words), SUBJECT, [replace(SIZE, runs=5)], [])(Job())
-    assert str(case.measured["decode apart"]).startswith("run 2: ")
+    apart = str(case.measured["decode apart"]).split(", ")
+    assert any(one.startswith("run 2: ") for one in apart), "others may stand apart too where the machine has more to do"
     assert len(str(case.measured["decode runs"]).split()) == 5

@@ -61,6 +61,12 @@ inline int16_t load_half(void const* from) {
   return half;
 }
 
+inline float load_float(void const* from) {
+  float number;
+  emulated::read_past_first_cache(from, &number, sizeof number);
+  return number;
+}
+
 template <typename Type>
 inline Type* keep(Type* pointer) {
   return pointer;
