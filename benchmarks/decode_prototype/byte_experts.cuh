@@ -19,10 +19,10 @@ namespace mxfp4 {
 
 // What may be chosen when the kernels are compiled.
 #ifndef PROTOTYPE_WARPS
-#define PROTOTYPE_WARPS 12
+#define PROTOTYPE_WARPS 16
 #endif
 #ifndef PROTOTYPE_BLOCKS
-#define PROTOTYPE_BLOCKS 2  // of two launches that are on a multiprocessor together: so many registers may each have
+#define PROTOTYPE_BLOCKS 1  // of two launches that are on a multiprocessor together: so many registers may each have
 #endif
 #ifndef PROTOTYPE_DOWN_OCTETS
 #define PROTOTYPE_DOWN_OCTETS 3
@@ -238,7 +238,9 @@ struct UpWork {
   }
 };
 
-constexpr int kRoutingBytes = (static_cast<int>(sizeof(Routing)) + 15) / 16 * 16;
+// Where rings begin after it. A copy of 16 bytes for each lane takes each sector of 32 from the second cache once if it lies in shared
+// memory as it lies in global memory, and twice if a sector is torn there.
+constexpr int kRoutingBytes = (static_cast<int>(sizeof(Routing)) + 127) / 128 * 128;
 
 template <bool kChooses>
 __global__ void __launch_bounds__(kMostWarps* kWarp, PROTOTYPE_BLOCKS) byte_up_kernel(MoeDecode moe, UpPlan plan, uint32_t one) {
