@@ -23,24 +23,45 @@ from validation.numerics.emulated import KernelFault, Machine, building
 from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Truth, judge, measure
+from validation.numerics.kernels import emulated
 from validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference, tiled
 from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
 MOE, CHOOSE, GEMV = "moe_decode.cuh", "choose.cuh", "gemv.cuh"
 QUANTIZE, STREAM = "quantize.cuh", "weight_stream.cuh"
+BF16, BYTES, RING = "bf16_products.cuh", "byte_products.cuh", "weight_ring.cuh"
 EXPERTS = Experts(4, experts=4, hidden=96, intermediate=160, elsewhere=1)
 WIDE = (128, 288)
 CROWDED = Experts(16, experts=4, hidden=96, intermediate=96, twice=True)
-DEEP = (Experts(2, experts=4, hidden=2880, intermediate=32), Experts(2, experts=4, hidden=32, intermediate=2880))
+FEW_CROWDED = Experts(4, experts=4, hidden=96, intermediate=96, twice=True)
+DEEP = tuple(
+    Experts(tokens, experts=4, hidden=hidden, intermediate=intermediate)
+    for tokens in (2, 5)
+    for hidden, intermediate in ((2880, 32), (32, 2880))
+)
+MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
+"""More tokens than have room at a time on a GPU with little shared memory: they come in two launches."""
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
+UNEVEN = Experts(5, experts=10, hidden=64, intermediate=288, top=8)
+"""Its second launch has 13 warps, for want of room, and each of its groups two slices."""
 ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 LAYER = Linear(9, 5152, 56, "mxfp4")
 BROAD = Linear(9, 1312, 244, "mxfp4")
 NARROW = Linear(9, 160, 56, "mxfp4")
-SHAPES = ((LAYER, 48), (BROAD, 4), (BROAD, 1), (NARROW, 48))
-"""Layers, and multiprocessors: so many that blocks have 16 rows, 32 rows, 32 rows and few warps. The last has columns for two warps only."""
+MANY_ROWS = Linear(1, 512, 1100, "mxfp4")
+SHAPES = (
+    (LAYER, 48),  # blocks of 16 rows
+    (BROAD, 4),  # 32 rows
+    (BROAD, 1),  # 32 rows and few warps
+    (NARROW, 48),  # columns for two warps only
+    (MANY_ROWS, 1),  # one token and many rows: a block for each multiprocessor
+    (Linear(2, 512, 1100, "mxfp4"), 1),  # but not two tokens,
+    (Linear(1, 384, 1100, "mxfp4"), 1),  # nor fewer stages than a ring has,
+    (Linear(1, 2880, 1100, "mxfp4"), 1),  # nor without room
+)
+"""Layers, and multiprocessors."""
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +89,10 @@ def mutated(kernels: dict[str, bytes], name: str, was: str, becomes: str) -> Mac
         CHOOSE: {GEMV, QUANTIZE},
         GEMV: {MOE, CHOOSE, QUANTIZE},
         QUANTIZE: {MOE, CHOOSE, GEMV},
-        STREAM: {QUANTIZE},
+        STREAM: {MOE, CHOOSE, QUANTIZE},
+        BF16: {QUANTIZE},
+        BYTES: {QUANTIZE},
+        RING: {QUANTIZE},
     }[name]
     text = kernels[name].decode()
     assert was in text, f"{name} has no {was}"
@@ -91,7 +115,8 @@ def truth(layer: Experts | Linear) -> Truth:
 
 def experts_judged(machine: Machine) -> str:
     few = judge(decoded(machine, EXPERTS, WIDE), truth(EXPERTS), BFLOAT16_BAR).why
-    return few or as_stored(machine, CROWDED) or as_stored(machine, ALL_ENTRIES) or as_stored(machine, ALONE)
+    found = (as_stored(machine, layer) for layer in (CROWDED, FEW_CROWDED, ALL_ENTRIES, UNEVEN, ALONE))
+    return few or next(filter(None, found), "")
 
 
 @cache
@@ -123,7 +148,14 @@ def spoils(machine: Machine, logit: float) -> bool:
 
 def columns_judged(machine: Machine) -> str:
     """Experts with more columns than are in registers at a time."""
-    return as_stored(machine, DEEP[0]) or as_stored(machine, DEEP[1])
+    return next(filter(None, (as_stored(machine, layer) for layer in DEEP)), "")
+
+
+def many_judged(machine: Machine) -> str:
+    """Tokens that come in two launches."""
+    sizes = (MANY.hidden, MANY.intermediate)
+    found = (decoded(machine, MANY, sizes, chooses=chooses) for chooses in (False, True))
+    return next(filter(None, (judge(one, truth(MANY), BFLOAT16_BAR).why for one in found)), "")
 
 
 def as_stored(machine: Machine, layer: Experts) -> str:
@@ -132,7 +164,9 @@ def as_stored(machine: Machine, layer: Experts) -> str:
 
 def layer_judged(machine: Machine) -> str:
     found = (judge(multiplied(machine, layer, processors), truth(layer), BFLOAT16_BAR).why for layer, processors in SHAPES)
-    return next(filter(None, found), "")
+    return (
+        next(filter(None, found), "") or judge(multiplied(machine, MANY_ROWS, 1, beyond=1), truth(MANY_ROWS), BFLOAT16_BAR).why
+    )
 
 
 @cache
@@ -156,73 +190,60 @@ OUTSIDE = "outside of every buffer"
 NO_BARRIER = "no barrier between|nobody has written it"
 NOT_WAITED = "it was not waited for"
 CACHED = "the first cache may have an older one"
-UP = "stream<kUpTiles, 1, false>(TiledScales{moe.stored_hidden / kBlockColumns}, work, lane);\n"
-DOWN = "stream<1, 1, true>(TiledScales{moe.stored_intermediate / kBlockColumns}, work, lane);\n"
-DENSE = "stream<kRowTiles, kTokenTiles, false>(RowScales{gemv.columns / kBlockColumns}, work, lane);\n"
+COPIED = "it is still being copied"
+RAN = "rings + warp * kRing, lane).run();\n"
+DENSE = "stream<kOctets, kTokenTiles>(work, lane);\n"
 SYNC = "  sync_block();"
-MEMBERS = "before - rank < kGroup ? before - rank : kGroup"
+WAITED = "wait_copies<Work::kStages - 2>();\n"
 FAULTS = [
-    ("nibbles in another order", STREAM, "kPair ? 0x00F000F0u : 0x000F000Fu", "kPair ? 0x000F000Fu : 0x00F000F0u", FAR),
-    ("the second half of a word is its first", STREAM, ">> (second ? 8 : 0)", ">> (second ? 4 : 0)", FAR),
-    ("tokens in another order", STREAM, "permute_bytes(low, high, 0x5410u)", "permute_bytes(high, low, 0x5410u)", FAR),
-    ("paired tokens in another order", STREAM, "words[0] = second ? columns.z", "words[0] = second ? columns.y", FAR),
-    ("pairs in another order", STREAM, "column % 4 * 2 + column % 8 / 4", "column % 4 + column % 8 / 4 * 4", FAR),
-    ("tokens as what is only read", STREAM, "load_16(tokens.rows[of]", "load_once_16(tokens.rows[of]", "loaded as what is only read"),
+    ("nibbles in another order", BF16, "kPair ? 0x00F000F0u : 0x000F000Fu", "kPair ? 0x000F000Fu : 0x00F000F0u", FAR),
+    ("the second half of a word is its first", BF16, ">> (second ? 8 : 0)", ">> (second ? 4 : 0)", FAR),
+    ("tokens in another order", BF16, "permute_bytes(low, high, 0x5410u)", "permute_bytes(high, low, 0x5410u)", FAR),
+    ("paired tokens in another order", BF16, "words[0] = second ? columns.z", "words[0] = second ? columns.y", FAR),
+    ("pairs in another order", BF16, "column % 4 * 2 + column % 8 / 4", "column % 4 + column % 8 / 4 * 4", FAR),
+    ("tokens as what is only read", STREAM, "load_16(tokens[tile]", "load_once_16(tokens[tile]", "loaded as what is only read"),
     ("tokens of the first tile twice", STREAM, "tile * kTileTokens + lane / 4", "lane / 4", FAR),
-    ("one tile of tokens only", STREAM, "kTokenTiles == 1 ? 1 : divide_up(work.tokens(part), kTileTokens)", "1", FAR),
-    ("tokens beyond the columns", STREAM, "tokens, block < last ? block : last,", "tokens, block,", OUTSIDE),
-    ("tokens of the first part", STREAM, "work.token(part, tile", "work.token(0, tile", FAR),
-    ("rows of scale tiles swapped", STREAM, "row % 32 * 16 + row % 128 / 32 * 4", "row % 32 * 4 + row % 128 / 32 * 128", FAR),
-    ("scales of another tile", STREAM, "divide_up(stored_blocks, kStageBlocks);", "(stored_blocks / kStageBlocks);", FAR),
-    ("scales of the first columns", STREAM, "number / kStageBlocks * kTileBytes + ", "", FAR),
-    ("all scales of a stage are its first", STREAM, "* kTileBytes + number % kStageBlocks", "* kTileBytes", FAR),
-    ("all scales of a row are its first", STREAM, "{ return number; }", "{ return 0; }", FAR),
-    ("scales of another block", STREAM, "Scales::block(there)", "Scales::block(there ? there - 1 : 0)", FAR),
-    ("scales by two", STREAM, "62u * 0x00800080u", "63u * 0x00800080u", FAR),
-    ("blocks of another lane", STREAM, "ahead_stage * kStageBlocks + lane % 4", "ahead_stage * kStageBlocks + (lane % 4 ^ 1)", FAR),
-    ("rows of another lane", STREAM, "rows(half * 8 + lane / 4)", "rows(half * 8 + lane % 8)", FAR),
+    ("one tile of tokens only", STREAM, "kTokenTiles == 1 ? 1 : divide_up(work.tokens(), kTileTokens)", "1", FAR),
+    ("tokens beyond the columns", STREAM, "there = block < last ? block : last;\n        auto", "there = block;\n        auto", OUTSIDE),
+    ("rows of scale tiles swapped", BF16, "row % 32 * 16 + row % 128 / 32 * 4", "row % 32 * 4 + row % 128 / 32 * 128", FAR),
+    ("scales of another tile", BF16, "divide_up(stored_blocks, kStageBlocks);", "(stored_blocks / kStageBlocks);", FAR),
+    ("all scales of a row are its first", STREAM, "load_byte(scales_[octet] + there)", "load_byte(scales_[octet])", FAR),
+    ("scales of another block", STREAM, "load_byte(scales_[octet] + there)", "load_byte(scales_[octet] + (there ? there - 1 : 0))", FAR),
+    ("scales by two", BF16, "62u * 0x00800080u", "63u * 0x00800080u", FAR),
+    ("blocks of another lane", STREAM, "ahead * kStageBlocks + lane % 4", "ahead * kStageBlocks + (lane % 4 ^ 1)", FAR),
+    ("rows of another lane", STREAM, "rows(octet * kOctet + lane / 4)", "rows(octet * kOctet + lane % 8)", FAR),
     ("rows that are not there", STREAM, "row >= 0 ? row : 0", "row", OUTSIDE),
     ("blocks beyond the columns", STREAM, "block < last_ ? block : last_", "block", OUTSIDE),
     ("the last block is the one before it", STREAM, "block < last_ ? block : last_", "block < last_ ? block : last_ - 1", FAR + "|" + OUTSIDE),
-    ("blocks beyond the columns count", STREAM, "inside ? scale_pair(weights.scales[half]) : 0u", "scale_pair(weights.scales[half])", FAR),
+    ("blocks beyond the columns count", BF16, "inside ? scale_pair(weights.scales[octet]) : 0u", "scale_pair(weights.scales[octet])", FAR),
     ("the last block does not count", STREAM, "block <= last, token_tiles", "block < last, token_tiles", FAR),
     ("no stage but the first two", STREAM, "fetch(fetched[slot]);\n        stage", "stage", FAR),
     ("stages into another's registers", STREAM, "fetch(fetched[slot]);\n        stage", "fetch(fetched[1 - slot]);\n        stage", FAR),
-    ("a stage too far", STREAM, "ahead_stage < work.stages()) return", "ahead_stage <= work.stages()) return", FAR),
-    ("sums go on from part to part", STREAM, "sums.clear();\n  };", "if (part == 0) sums.clear();\n  };", FAR),
-    ("the first part again and again", STREAM, "weights.open(work.part(ahead))", "weights.open(work.part(0))", FAR),
     ("nobody waits", STREAM, "work.wait();\n\n", "\n", NOT_WAITED),
-    ("who has nothing to do does not wait", STREAM, "if (count == 0) {\n    work.wait();", "if (count == 0) {", NOT_WAITED),
+    ("who has nothing to do does not wait", STREAM, "if (work.first() >= stages) {\n    work.wait();", "if (work.first() >= stages) {", NOT_WAITED),
     ("gate and up swapped", MOE, "swiglu(moe, up, gate)", "swiglu(moe, gate, up)", FAR),
     ("up not limited below", MOE, "up < -moe.limit ? -moe.limit : up", "up", FAR),
     ("gate not limited", MOE, "gate > moe.limit ? moe.limit : gate", "gate", FAR),
     ("another alpha", MOE, "-moe.alpha * gate", "-gate", FAR),
-    ("bias of another expert", MOE, "moe.up_bias + static_cast<int64_t>(expert) * 2", "moe.up_bias + 0 * 2", FAR),
-    ("bias of the gate is that of up", MOE, "gate_bias = bias[moe.stored_intermediate]", "gate_bias = bias[0]", FAR),
-    ("bias of rows that are not there", MOE, " || row() == kNobody", "", OUTSIDE),
+    ("bias of another expert", MOE, "moe.up_bias + first + column(piece)", "moe.up_bias + column(piece)", FAR),
+    ("bias of the gate is that of up", MOE, "(bias[moe.stored_intermediate]) << 16", "(bias[0]) << 16", FAR),
+    ("bias of rows that are not there", MOE, "moe.up_bias == nullptr || column(piece) == kNobody", "moe.up_bias == nullptr", OUTSIDE),
     ("second bias missing", MOE, "if (moe.down_bias != nullptr)", "if (false)", FAR),
     ("second bias of the first expert", MOE, "moe.down_bias + expert * moe.stored_hidden", "moe.down_bias", FAR),
     ("second bias of rows that are not there", MOE, "row == kNobody || expert == kNobody) continue", "expert == kNobody) continue", OUTSIDE),
-    ("biases where sums are", MOE, "(partial + slices * moe.entries() * kTileRows)", "(partial)", "no barrier between"),
+    ("biases where sums are", MOE, "(partial + plan.slices * moe.entries() * kDownRows)", "(partial)", "no barrier between"),
     ("shared memory without biases", MOE, " + static_cast<int>(sizeof(uint16_t)));", ");", OUTSIDE),
     ("weights of the router missing", MOE, "routing.weight[entry] * product", "product", FAR),
     ("weights of the first entry", MOE, "load_float(moe.router_weights + entry)", "load_float(moe.router_weights)", FAR),
     ("weights of the router from the first cache", MOE, "load_float(moe.router_weights + entry)", "moe.router_weights[entry]", CACHED),
     ("a map is not followed", MOE, "static_cast<int>(load_word(moe.expert_map + id)) : kNobody", "id : kNobody", FAR),
     ("another token", MOE, "entry / moe.choices", "entry % moe.tokens", FAR),
-    ("groups take one entry too few", MOE, "&& members < kGroup", "&& members < kGroup - 1", FAR + "|not written|nobody has written it"),
-    ("groups count one entry too few", MOE, MEMBERS, "before - rank - 1 < kGroup ? before - rank - 1 : kGroup", "nobody has written it"),
-    ("groups count those before them", MOE, MEMBERS, "before < kGroup ? before : kGroup", "nobody has written it|another block"),
-    ("groups without their first", MOE, "place >= 0 && place < kGroup", "place > 0 && place < kGroup", "nobody has written it"),
-    ("groups without an end", MOE, "place >= 0 && place < kGroup", "place >= 0", OUTSIDE),
-    ("everybody leads", MOE, "if (rank % kGroup != 0) return kNobody;", "", "another block of this launch uses it"),
-    ("an entry is before itself", MOE, "((1u << entry % kWarp) - 1u)", "((2u << entry % kWarp) - 1u)", "nobody has written it"),
-    ("entries are counted by 32", MOE, "ranks[word] = before + ", "ranks[word] = ", "no barrier between|nobody has written it|another block"),
-    ("entries that are not there", MOE, "other < moe.entries() ? expert_of(moe, ids[other]) : kNobody", "expert_of(moe, ids[other])", OUTSIDE),
-    ("lanes vote that have left", MOE, "if (expert == kNobody) return kNobody;", "if (experts[0] == kNobody) return kNobody;",
-     "of its warp to|waits at ballot"),
+    ("groups take one entry too few", MOE, "&& members < kMost", "&& members < kMost - 1", FAR + "|not written|nobody has written it"),
+    ("groups of eight where four are multiplied", MOE, "route<kChooses, Shape<kFew>::kUpGroup>", "route<kChooses, kGroup>",
+     FAR + "|not written|nobody has written it"),
+    ("an entry is before itself", MOE, "other < entry; ++other", "other <= entry; ++other", FAR + "|nobody has written it"),
+    ("entries that are not there", MOE, "entry < moe.entries() ? routing.expert[entry] : kNobody", "routing.expert[entry]", "nobody has written it"),
     ("warps that are not whole", MOE, "uniform(threadIdx.x / kWarp)", "uniform(threadIdx.x / 16)", "comes to uniform with"),
-    ("a group is read before it is there", MOE, SYNC + "\n  return expert;", "  return expert;", NO_BARRIER),
     ("experts are read before they are there", MOE, SYNC + "\n  int const expert = entry", "  int const expert = entry", NO_BARRIER),
     ("leaders are counted before they are there", MOE, SYNC + "\n  if (expert != kNobody) {\n    int const group",
      "  if (expert != kNobody) {\n    int const group", NO_BARRIER),
@@ -239,51 +260,101 @@ FAULTS = [
     ("the best again and again", CHOOSE, "        ranks.drop_first();\n", "", FAR),
     ("a lane's experts in no order", CHOOSE, "order(of[j], of[j + 1]);", "(void)j;", FAR),
     ("a lane's experts in the other order", CHOOSE, "larger < smaller ? larger : smaller", "larger < smaller ? smaller : larger", FAR),
-    ("logits from the first cache", CHOOSE, "waited ? logits[expert] : load_half(logits + expert)", "logits[expert]", CACHED),
+    ("logits from the first cache", CHOOSE, "rank_of(load_half(logits + expert), expert)", "rank_of(logits[expert], expert)", CACHED),
     ("logits of another token", MOE, "logits + static_cast<int64_t>(token) * routed", "logits", FAR),
     ("logits as weights", MOE, "routing.weight[entry] * product", "(kChooses ? routing.logit : routing.weight)[entry] * product", FAR),
     ("weights of the best", MOE, "expf(routing.logit[entry] - logits[0]) / sum", "1.0f / sum", FAR),
     ("weights of no softmax", MOE, "- logits[0]) / sum", "- logits[0])", FAR),
-    ("the best for all choices", MOE, "moe.tokens == 1 ? entry + 1 : moe.choices", "moe.tokens == 1 ? 1 : moe.choices", "nobody has written it"),
-    ("choices of another token", MOE, "group.ids[token * choices + lane]", "group.ids[lane]", "no barrier between|nobody has written it"),
-    ("choices are read before they are there", MOE, "group);\n    sync_block();\n", "group);\n", NO_BARRIER),
-    ("the only token's group is of its first choice", MOE, "group.member[0] = static_cast<uint8_t>(entry)", "group.member[0] = 0",
-     "another block of this launch"),
+    ("choices of another token", MOE, "routing.expert[token * moe.choices + lane] = ", "routing.expert[lane] = ",
+     "no barrier between|nobody has written it"),
     ("ids from the first cache", MOE, "static_cast<int>(load_word(moe.ids + entry))", "moe.ids[entry]", CACHED),
     ("a map from the first cache", MOE, "static_cast<int>(load_word(moe.expert_map + id))", "moe.expert_map[id]", CACHED),
-    ("warps do not meet before they add", MOE, UP + SYNC, UP, NO_BARRIER),
-    ("nor in the second launch", MOE, DOWN + SYNC, DOWN, NO_BARRIER),
-    ("warps share their sums", MOE, "partial + warp * kUpPartial}", "partial}", "no barrier between"),
-    ("sums of warps that have none", MOE, "other < kUpWarps && other < work.stages()", "other < kUpWarps", "nobody has written it"),
-    ("the last warp's part missing", MOE, "other < kUpWarps &&", "other < kUpWarps - 1 &&", FAR),
-    ("shared memory without the group", MOE, "sizeof(Group));", "sizeof(Group)) * 0;", OUTSIDE),
+    ("warps do not meet before they add", MOE, RAN + SYNC, RAN, NO_BARRIER),
+    ("warps share their rings", MOE, RAN, "rings, lane).run();\n", "no barrier between|" + COPIED),
+    ("shared memory without the tokens", MOE, "kRoutingBytes + moe.tokens * token_bytes(moe);", "kRoutingBytes;", OUTSIDE),
     ("the first launch does not wait", MOE, "  wait_for_predecessor();\n  release_successor();", "  release_successor();", NOT_WAITED),
     ("the first launch lets the second begin too early", MOE, "  wait_for_predecessor();\n  release_successor();",
      "  release_successor();\n  wait_for_predecessor();", NOT_WAITED),
     ("the second launch does not wait", MOE, "gather();\n    wait_for_predecessor();", "gather();", NOT_WAITED),
-    ("a group's results to other entries", MOE, "int64_t>(group.member[member])", "int64_t>(member)", "another block of this launch"),
-    ("rows beyond the intermediate are read", MOE, "row >= moe.intermediate ? kNobody : place", "false ? kNobody : place", OUTSIDE),
-    ("rows beyond the intermediate", MOE, "row < moe.intermediate ?", "row < moe.stored_intermediate ?", OUTSIDE + "|another block|no barrier"),
+    ("a group's results to other entries", MOE, "routing.member[piece.group][member];\n      up", "member;\n      up",
+     "another block of this launch|no barrier between"),
+    ("rows beyond the intermediate are read", MOE, "if (row >= moe.intermediate) return 0;", "", OUTSIDE),
+    ("rows beyond the intermediate", MOE, "column < moe.intermediate ? column : kNobody", "column", OUTSIDE + "|another block|no barrier"),
     ("rows beyond the output", MOE, "row >= moe.hidden ?", "row >= moe.stored_hidden ?", OUTSIDE + "|another block|no barrier"),
-    ("rows of up where those of gate are", MOE, "place % 16 < 8 ? row", "place < 16 ? row", FAR),
-    ("columns are not paired", MOE, "+ paired(row)]", "+ row]", FAR),
-    ("nor read so", MOE, "stream<1, 1, true>", "stream<1, 1, false>", FAR),
-    ("one slice only", MOE, "slice < slices; ++slice", "slice < 1; ++slice", FAR),
-    ("columns in several slices", MOE, "int step() const { return slices; }", "int step() const { return 1; }", FAR),
-    ("three launches", MOE, "cudaError_t const failed = moe_decode_up", "(void)moe_decode_up(moe, stream, early);\n"
-     "  cudaError_t const failed = moe_decode_up", "3 launches, 2 are allowed"),
-    ("rows beyond the weight", GEMV, "first + place < gemv.rows ? first + place : -1", "first + place", OUTSIDE),
+    ("rows of up where those of gate are", MOE, "place < kOctet ? row : row + moe.stored_intermediate", "row", FAR),
+    ("columns are not paired", MOE, "+ paired(column(piece))]", "+ column(piece)]", FAR),
+    ("nor read so", MOE, "multiply<kOctets, 1, true>", "multiply<kOctets, 1, false>", FAR),
+    ("one slice only", MOE, "slice < plan.slices; ++slice", "slice < 1; ++slice", FAR),
+    ("columns in several slices", MOE, "int stage_step() const { return plan.slices; }", "int stage_step() const { return 1; }", FAR),
+    ("slices begin at the first stage", MOE, "first_stage(Piece piece) const { return piece.part; }", "first_stage(Piece) const { return 0; }", FAR),
+    ("a warp's next slice is its first", MOE, "warps / slices, warps % slices}", "warps / slices, 0}", FAR + "|" + NO_BARRIER),
+    ("tokens of other members", MOE, "<< 4 * member;", "<< 2 * member;", FAR + "|" + OUTSIDE),
+    ("tokens of another stage", MOE, "tokens_at + stage * bytes::kTokenStage]", "tokens_at]", FAR),
+    ("tokens are read before they are there", MOE, "tokens_at, warp, lane);\n    sync_block();", "tokens_at, warp, lane);", NO_BARRIER),
+    ("tokens of the piece before", MOE, "    if (has(ahead)) open_tokens();\n", "", FAR + "|" + OUTSIDE),
+    ("activated columns beyond the last", MOE, "block < blocks() ? block : blocks() - 1;", "block;", OUTSIDE),
+    ("activated columns of the stage before", MOE, "ahead_stage += stage_step()", "ahead_stage += 2 * stage_step()", FAR + "|" + OUTSIDE),
+    ("sums go on from piece to piece", MOE, "begin(Piece) { sums.clear(); }", "begin(Piece piece) { if (piece.group == 0) sums.clear(); }", FAR),
+    ("all tokens at once", MOE, "return room < 1 ? 1 : room;", "return 16;", "refuses its arguments"),
+    ("tokens of the first part", MOE, "  part.hidden_states += static_cast<int64_t>(first) * moe.hidden;\n", "", FAR),
+    ("ids of the first part", MOE, "moe.ids + static_cast<int64_t>(first) * moe.choices", "moe.ids", FAR),
+    ("logits of the first part", MOE, "moe.logits + static_cast<int64_t>(first) * moe.routed", "moe.logits", FAR),
+    ("results where those of the first part are", MOE, "  part.activated += static_cast<int64_t>(first) * moe.choices * moe.intermediate;\n", "",
+     FAR + "|nobody has written it"),
+    ("stages are not waited for", RING, WAITED, "", COPIED),
+    ("a stage too few is waited for", RING, WAITED, WAITED.replace("2", "1"), COPIED),
+    ("lanes do not meet", RING, "        sync_warp();\n", "", NO_BARRIER + "|" + COPIED),
+    ("the stage that is multiplied is fetched", RING, "        fetch();\n        work_", "        fetch();\n        fetch();\n        work_",
+     COPIED + "|" + FAR),
+    ("codes beyond the columns", RING, "lane_ % 4 < left_ ? 16 : 0", "16", OUTSIDE),
+    ("scales beyond the columns", RING, "left_ < kStageBlocks ? left_ : kStageBlocks", "kStageBlocks", FAR),
+    ("codes of another row", RING, "work_.row(piece_, octet * kOctet + lane_ / 4)", "work_.row(piece_, octet * kOctet + lane_ % 8)", FAR),
+    ("scales of another row", RING, "lane_ % (Work::kOctets * kOctet)", "0", FAR),
+    ("slices' codes begin at the first stage", RING, " + stage * kStageCodes;", ";", FAR),
+    ("slices' scales begin at the first stage", RING, " + stage * TiledScales::kTileBytes;", ";", FAR),
+    ("parts that do not go over", RING, "part + parts >= of", "false", FAR + "|" + OUTSIDE + "|" + NO_BARRIER),
+    ("no piece but the first", RING, "        if (work_.has(piece_)) open();\n", "", FAR + "|nobody has written it"),
+    ("a stage's scales where others' are", RING, "stage[kCodes + octet * kWarp + lane]", "stage[kCodes + lane]", FAR),
+    ("no bias of the first byte", BYTES, "0x8C8C8C8Bu", "0x8C8C8C8Cu", FAR),
+    ("negative codes in another order", BYTES, "0x88868480u * one", "0x80848688u * one", FAR),
+    ("no upper nibbles", BYTES, "word_of(codes[half], word) >> 16", "word_of(codes[half], word)", FAR),
+    ("the low digit's carry", BYTES, "bytes(0x80u, 0x0051u)", "bytes(0u, 0x0051u)", FAR),
+    ("digits are not scaled", BYTES, "kept - 13u - 1u", "kept - 13u", FAR),
+    ("digits of small numbers", BYTES, "larger(power, 15u)", "larger(power, 138u)", FAR),
+    ("the largest of four lanes", BYTES, "  most = larger(most, exchange(most, 2));\n", "", FAR),
+    ("digits where others' weights are", BYTES, "mine(lane / 8 == lane % 4)", "mine(true)", FAR),
+    ("columns of a token that it does not have", BYTES, "number >= all || block >= blocks", "number >= all", OUTSIDE),
+    ("tokens in another order", BYTES, "next = numbers_of(number + step);", "next = numbers_of(number);", FAR),
+    ("sums of two lanes", BYTES, "checked(sum + exchange(sum, 2))", "checked(sum)", FAR),
+    ("lanes give away what they keep", BYTES, "exchange(odd ? front : back, 1)", "exchange(odd ? back : front, 1)", FAR),
+    ("members in another order", BYTES, "later ? pairs[1] : pairs[0]", "later ? pairs[0] : pairs[1]", FAR),
+    ("scales of the other octet", BYTES, "(factors[1] * of_token)", "(factors[0] * of_token)", FAR),
+    ("three launches", MOE, "  return moe_decode_down(moe, stream, early, processor);", "  (void)moe_decode_down(moe, stream, early, processor);\n"
+     "  return moe_decode_down(moe, stream, early, processor);", "3 launches, 2 are allowed"),
+    ("rows beyond the weight", GEMV, "first_row + place < gemv.rows ? first_row + place : -1", "first_row + place", OUTSIDE),
     ("rows beyond the output", GEMV, "if (row >= gemv.rows) return;", "", OUTSIDE + "|another block|no barrier"),
     ("bias of rows that are not there", GEMV, "gemv.bias != nullptr && row() < gemv.rows", "gemv.bias != nullptr", OUTSIDE),
-    ("a thread's rows differ", GEMV, "threadIdx.x % (kRowTiles * kTileRows)", "threadIdx.x % kTileRows", FAR),
+    ("a thread's rows differ", GEMV, "threadIdx.x % (kOctets * kOctet)", "threadIdx.x % kOctet", FAR + "|no barrier between"),
     ("bias missing", GEMV, "if (gemv.bias != nullptr)", "if (false)", FAR),
     ("the last warp's part missing", GEMV, "other < kWarps &&", "other < kWarps - 1 &&", FAR),
     ("sums of warps that have none", GEMV, "other < kWarps && other < work.stages()", "other < kWarps", "nobody has written it"),
     ("columns of two warps", GEMV, "int step() const { return kWarps; }", "int step() const { return kWarps - 1; }", FAR),
     ("one token too many", GEMV, "place < gemv.tokens ? place : 0", "place", OUTSIDE),
-    ("sums of two tiles in one place", GEMV, "token * kRowTiles * kTileRows + row", "token * kTileRows + row", "no barrier between"),
+    ("sums of two octets in one place", GEMV, "token * kOctets * kOctet + row", "token * kOctet + row", "no barrier between"),
     ("warps do not meet before they add", GEMV, DENSE + SYNC, DENSE, NO_BARRIER),
     ("the launch does not wait", GEMV, "load_half(gemv.bias + row());\n    wait_for_predecessor();", "load_half(gemv.bias + row());", NOT_WAITED),
+    ("the wide launch does not wait", GEMV, "void prepare() const {\n    wait_for_predecessor();", "void prepare() const {", NOT_WAITED),
+    ("wide, two pieces ahead", GEMV, ">= WideGemvWork::kStages &&", ">= 1 &&", COPIED + "|" + NO_BARRIER),
+    ("wide without room", GEMV, "wide_gemv_shared_bytes(gemv) <= processor.shared_bytes", "true", "bytes of shared memory, there are"),
+    ("wide with scales anywhere", GEMV, "reinterpret_cast<uintptr_t>(gemv.scales) % 16 == 0", "true", "misaligned"),
+    ("wide for two tokens", GEMV, "gemv.tokens == 1 && ", "", FAR + "|not written"),
+    ("wide, scales of the rows before", GEMV, "piece.part * kRows", "0 * kRows", FAR + "|" + NO_BARRIER + "|" + COPIED),
+    ("wide, scales beyond the weight", GEMV, "left >= 16 ? 16 : left > 0 ? static_cast<int>(left) : 0", "16", OUTSIDE),
+    ("wide, rows beyond the weight", GEMV, "row < gemv.rows ? row : 0;", "row;", OUTSIDE),
+    ("wide, rows beyond the output", GEMV, "lane % 4 != octet || row >= gemv.rows", "lane % 4 != octet", OUTSIDE),
+    ("wide, bias of another row", GEMV, "row(piece, octet * kOctet + lane / 4)];", "row(piece, lane / 4)];", FAR),
+    ("wide, a warp's rows again", GEMV, "piece.group + kWideGemvWarps * gridDim.x", "piece.group + (kWideGemvWarps + 1) * gridDim.x",
+     "not written|another block|no barrier"),
     ("warps that are not whole", GEMV, "uniform(threadIdx.x / kWarp)", "uniform((threadIdx.x + 1) / kWarp)", "comes to uniform with"),
     *((f"tie at {number} / 2048", QUANTIZE, f"eighths {was} {number}u", f"eighths {becomes} {number}u", "differ")
       for number, was, becomes in ((512, ">", ">="), (1536, ">=", ">"), (2560, ">", ">="), (3584, ">=", ">"),
@@ -295,17 +366,20 @@ FAULTS = [
     ("the sign of zero", QUANTIZE, "if (shift > 11) return sign;", "if (shift > 11) return 0;", "differ"),
 ]  # fmt: skip
 JUDGES = {
-    MOE: (experts_judged, choices_judged, columns_judged),
+    MOE: (experts_judged, choices_judged, columns_judged, many_judged),
     CHOOSE: (choices_judged,),
     GEMV: (layer_judged,),
     QUANTIZE: (quantizer_judged,),
-    STREAM: (experts_judged, columns_judged, layer_judged),
+    STREAM: (layer_judged,),
+    BF16: (experts_judged, columns_judged, layer_judged),
+    BYTES: (experts_judged, columns_judged, layer_judged),
+    RING: (experts_judged, columns_judged, layer_judged),
 }
 
 
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in (*JUDGES[MOE], layer_judged, quantizer_judged)] == [""] * 5
+    assert [judged(machine) for judged in (*JUDGES[MOE], layer_judged, quantizer_judged)] == [""] * 6
 
 
 @pytest.mark.parametrize(
@@ -347,17 +421,29 @@ def test_nothing_is_rounded_but_what_has_to_be(kernels: dict[str, bytes], tokens
 def test_a_number_that_is_none_spoils_its_own_token_and_no_other(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
     good = decoded(machine, replace(CROWDED), (96, 96))
-    spoiled = replace(CROWDED)
-    spoiled.inputs[5, 7] = np.nan
-    found = decoded(machine, spoiled, (96, 96))
-    assert np.isnan(found[5]).all()
-    assert np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0))
+    for number in (np.nan, np.inf):
+        spoiled = replace(CROWDED)
+        spoiled.inputs[5, 7] = number
+        found = decoded(machine, spoiled, (96, 96))
+        assert np.isnan(found[5]).all()
+        assert np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0))
     assert all(spoils(machine, logit) for logit in (np.nan, -np.nan))
     layer = replace(LAYER)
     layer.x[2, 9] = np.nan
     found, good = multiplied(machine, layer), multiplied(machine, LAYER)
     assert np.isnan(found[2]).all()
     assert np.array_equal(np.delete(found, 2, axis=0), np.delete(good, 2, axis=0))
+
+
+def test_a_scale_that_is_none_is_seen_behind_a_limit(kernels: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoiled(layer: Experts, sizes: emulated.Sizes) -> emulated.Stored:
+        weights = emulated_stored(layer, sizes)
+        weights.up_scales[:, 0] = 255  # of the first block of up's first row
+        return weights
+
+    emulated_stored = emulated.stored
+    monkeypatch.setattr(emulated, "stored", spoiled)
+    assert np.isnan(decoded(built(kernels), replace(EXPERTS, elsewhere=0), (96, 160))).all()
 
 
 def test_who_cannot_choose_is_refused(kernels: dict[str, bytes]) -> None:

@@ -8,7 +8,7 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
                                    void const* router_weights, void const* logits, void const* expert_map, void* activated,
                                    void* output, int routed, int mapped, int tokens, int choices, int experts, int hidden,
                                    int intermediate, int stored_hidden, int stored_intermediate, float alpha, float beta,
-                                   float limit, int early) {
+                                   float limit, int processors, int shared_bytes, int early) {
   flashinfer::mxfp4::MoeDecode moe{};
   moe.hidden_states = static_cast<uint16_t const*>(hidden_states);
   moe.up_codes = static_cast<uint8_t const*>(up_codes);
@@ -35,7 +35,7 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
   moe.alpha = alpha;
   moe.beta = beta;
   moe.limit = limit;
-  return flashinfer::mxfp4::moe_decode(moe, nullptr, early != 0);
+  return flashinfer::mxfp4::moe_decode(moe, nullptr, early != 0, {processors, shared_bytes});
 }
 #endif
 
@@ -43,7 +43,7 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
 #include "flashinfer/mxfp4/gemv.cuh"
 
 extern "C" int emulated_gemv(void const* input, void const* codes, void const* scales, void const* bias, void* output, int tokens,
-                             int rows, int columns, int processors, int early) {
+                             int rows, int columns, int processors, int shared_bytes, int early) {
   flashinfer::mxfp4::Gemv gemv{};
   gemv.input = static_cast<uint16_t const*>(input);
   gemv.codes = static_cast<uint8_t const*>(codes);
@@ -53,7 +53,7 @@ extern "C" int emulated_gemv(void const* input, void const* codes, void const* s
   gemv.tokens = tokens;
   gemv.rows = rows;
   gemv.columns = columns;
-  return flashinfer::mxfp4::gemv(gemv, nullptr, early != 0, processors);
+  return flashinfer::mxfp4::gemv(gemv, nullptr, early != 0, {processors, shared_bytes});
 }
 #endif
 

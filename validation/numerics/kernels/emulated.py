@@ -19,7 +19,7 @@ import numpy.typing as npt
 from validation.numerics import EMULATED
 from validation.numerics.agreement import Agreement, Bits, Compared
 from validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
-from validation.numerics.emulated import Kind, Machine, bfloat16_bits, from_bfloat16_bits
+from validation.numerics.emulated import SHARED_LIMIT, Kind, Machine, bfloat16_bits, from_bfloat16_bits
 from validation.numerics.experts import ALPHA, LIMIT, Experts
 from validation.numerics.formats import Bytes, Single, bfloat16, decode_e8m0
 from validation.numerics.kernels import Kernel
@@ -28,7 +28,9 @@ from validation.numerics.linear import Linear
 _UNKNOWN = 5
 """Ids that no map knows."""
 LAUNCHES = 2
-"""The most that a mixture of experts may have."""
+"""The most that a mixture of experts may have, of as many tokens as have room in a block's shared memory."""
+ROOM = 8
+"""Tokens of gpt-oss that have room on SM121: others come in a launch more."""
 _UNREAD_CODES = 0x77
 _UNREAD_SCALE = 0xFF
 _ORDERS = ((0, True), (7, False))
@@ -36,6 +38,8 @@ _ORDERS = ((0, True), (7, False))
 
 PROCESSORS = 48
 """Multiprocessors of a GB10: the dense kernel has blocks of another shape by how many of them there are."""
+FEW_PROCESSORS = 3
+"""For experts, whose warps have a piece of work each with many, and several with few."""
 
 Sizes = tuple[int, int]
 
@@ -131,8 +135,8 @@ def _wide(bias: Single, size: int) -> Single:
     return np.concatenate([bias, np.full(size - len(bias), 2.0**100, np.float32)])
 
 
-def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False, launches: int = LAUNCHES) -> Single:
-    """As `experts`, by this machine, in no more launches."""
+def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False, processors: int = FEW_PROCESSORS) -> Single:
+    """As `experts`, by this machine, as if it had so many multiprocessors."""
     weights = stored(layer, sizes)
     ids, shares = layer.route
     entries = layer.tokens * layer.top
@@ -161,7 +165,8 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, len(weights.up))
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in (ALPHA, 1.0, LIMIT))
-        cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, int(early))
+        cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, processors, SHARED_LIMIT, int(early))
+        launches = LAUNCHES + (layer.tokens > ROOM)
         if cpu.launches > launches:
             raise RuntimeError(f"{cpu.launches} launches, {launches} are allowed")
         return output
@@ -173,22 +178,25 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False
     return from_bfloat16_bits(in_every_order(cpu, once))
 
 
-def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS) -> Single:
-    """As `dense`, by this machine, as if it had so many multiprocessors."""
+def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, beyond: int = 0) -> Single:
+    """As `dense`, by this machine, as if it had so many multiprocessors, with scales so many bytes beyond an aligned address."""
     parts = [part for _, part in layer.chunks() if isinstance(part, Blocks)]
     codes, scales = (np.concatenate([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
     inputs, bias = bfloat16_bits(layer.x), bfloat16_bits(layer.added) if layer.bias else None
+    room = np.empty(scales.size + 16 + beyond, np.uint8)
+    room = room[-room.ctypes.data % 16 + beyond :][: scales.size]
+    room[:] = scales.ravel()
 
     def once(early: bool) -> Bits:
         output = np.empty((layer.tokens, layer.outputs), np.uint16)
         addresses = [
             cpu.give("x", inputs, Kind.INPUT),
             cpu.give("weight", codes, Kind.CONSTANT),
-            cpu.give("scale", scales, Kind.CONSTANT),
+            cpu.give("scale", room, Kind.CONSTANT),
             cpu.give("bias", bias, Kind.CONSTANT),
             cpu.give("output", output, Kind.OUTPUT),
         ]
-        cpu.call("emulated_gemv", *addresses, layer.tokens, layer.outputs, layer.inputs, processors, int(early))
+        cpu.call("emulated_gemv", *addresses, layer.tokens, layer.outputs, layer.inputs, processors, SHARED_LIMIT, int(early))
         return output
 
     return from_bfloat16_bits(in_every_order(cpu, once))

@@ -23,6 +23,10 @@
 #define blockDim (::emulated::block_size())
 #define gridDim (::emulated::grid_size())
 
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
@@ -121,8 +125,68 @@ inline uint4 load_16(void const* from) {
 inline uint32_t ballot(bool one) { return emulated::ballot(one); }
 inline int largest(int number) { return emulated::largest(number); }
 inline void sync_block() { emulated::sync_block(); }
+
+template <typename Number>
+inline Number keep_number(Number number) {
+  return number;
+}
+
+inline uint32_t permute_signs(uint32_t low, uint32_t high, uint32_t selector) {
+  uint64_t const bytes = static_cast<uint64_t>(high) << 32 | low;
+  uint32_t chosen = 0;
+  for (int place = 0; place < 4; ++place) {
+    uint32_t const nibble = selector >> 4 * place;
+    uint32_t const byte = bytes >> (nibble & 7) * 8 & 0xFF;
+    chosen |= (nibble & 8 ? (byte & 0x80 ? 0xFFu : 0u) : byte) << 8 * place;
+  }
+  return chosen;
+}
+
+inline void mma_m16n8k32(int32_t (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) { emulated::multiply(sum, a, b); }
+
+inline int32_t dot_bytes(uint32_t a, uint32_t b, int32_t sum) {
+  for (int byte = 0; byte < 4; ++byte) sum += static_cast<uint8_t>(a >> 8 * byte) * static_cast<int8_t>(b >> 8 * byte);
+  return sum;
+}
+
+inline uint32_t to_whole(float number, float by) { return bits_of(std::fmaf(number, by, 12582912.0f)); }
+
+inline float to_float(int32_t number) { return static_cast<float>(number); }
+
+inline float float_of_bits(uint32_t bits) {
+  float number;
+  std::memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+inline bool is_finite(float number) { return std::isfinite(number); }
+
+inline uint32_t exchange(uint32_t number, int bits) { return emulated::exchange(number, bits); }
+inline int32_t exchange(int32_t number, int bits) { return static_cast<int32_t>(emulated::exchange(static_cast<uint32_t>(number), bits)); }
+inline float exchange(float number, int bits) { return float_of_bits(emulated::exchange(bits_of(number), bits)); }
+
+inline void copy_16(uint8_t* to, void const* from, int bytes) { emulated::copy(to, from, static_cast<size_t>(bytes), 16); }
+
+inline void copy_4(uint8_t* to, void const* from, int bytes, bool wanted) {
+  if (wanted) emulated::copy(to, from, static_cast<size_t>(bytes), 4);
+}
+
+inline void commit_copies() { emulated::commit_copies(); }
+
+template <int kGroups>
+inline void wait_copies() {
+  emulated::wait_copies(kGroups);
+}
+
+inline void sync_warp() { emulated::sync_warp(); }
+
 inline void wait_for_predecessor() { emulated::wait_for_predecessor(); }
 inline void release_successor() { emulated::release_successor(); }
+
+struct Processor {
+  int count;
+  int shared_bytes;
+};
 
 template <typename... Parameters>
 struct Call {

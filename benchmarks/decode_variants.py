@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels by products of bytes beside the carried decode kernels: a program that needs a GPU and nothing else.
+"""Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
 
-    PYTHONPATH=tools:. python benchmarks/decode_prototype.py PROGRAM [--architecture sm_90a] [--variant NAME=DEFINES] …
+    PYTHONPATH=tools:. python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER] …
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture
 
-The prototype is `benchmarks/decode_prototype/`; docs/decode-kernels.md says how it works. A variant is the prototype with other macros,
-as `--variant w16=PROTOTYPE_WARPS=16,PROTOTYPE_BLOCKS=1`. The program prints a line for each kind of kernels and number of tokens:
-microseconds a layer, the share of a copy's bandwidth, and how far what it computes is from what the carried kernels do (some 3e-3 is
-what BF16 makes of the same numbers, added up in another order). Dense layers of the prototype take up to four tokens.
+A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_decode.cuh` with another
+number of warps. The program prints a line for each kind of kernels and number of tokens: microseconds a layer, the share of a copy's
+bandwidth, and how far what it computes is from what the carried kernels do (some 3e-3 is what BF16 makes of the same numbers, added up in
+another order).
 """
 
 import argparse
@@ -30,27 +30,26 @@ from validation.kernels import carried_kernels
 from validation.numerics.emulated.building import HEADERS
 
 ROOT = Path(__file__).parents[1]
-SOURCES = Path(__file__).parent / "decode_prototype"
+SOURCES = Path(__file__).parent / "decode_variants"
 CARRIED = "carried"
-PROTOTYPE = "prototype"
 _FLAGS = ("-O3", "-std=c++17", "-use_fast_math")
 """As FlashInfer has them."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TAKEN = frozenset({"mxfp4"})
-"""A word of the kernels' own, which becomes another where a variant is compiled."""
+_TAKEN = frozenset({CARRIED, "mxfp4"})
+"""The carried ones, and a word of the kernels' own, which becomes another where a variant is compiled."""
 
 
-def headers(carried: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The prototype's headers and those of the carried tree that it needs, by name."""
-    own = {path.name: path.read_bytes() for path in SOURCES.glob("*.cuh")}
-    return {name: carried[name] for name in ("primitives.cuh", "choose.cuh")} | own
+def headers(folder: Path, carried: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A variant's headers by name: its own, and the carried ones beside them.
 
+    Raises:
+        StackError: the folder has no header that the kernels have.
 
-def macros() -> list[str]:
-    """What may be chosen when the prototype is compiled, as its headers have it."""
-    return sorted(
-        name for path in SOURCES.glob("*.cuh") for name in re.findall(r"#ifndef (PROTOTYPE_[A-Z_]+)", path.read_text())
-    )
+    """
+    own = {path.name: path.read_bytes() for path in sorted(folder.glob("*.cuh")) if path.name in carried}
+    if not own:
+        raise StackError(f"{folder} has none of the kernels' headers", f"put some of them there: {', '.join(sorted(carried))}")
+    return {**carried, **own}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,55 +57,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", type=Path)
     parser.add_argument("--architecture", default="sm_90a", help="of the GPU (default: %(default)s)")
-    about = f"also the prototype with these macros, a comma between them; there are {', '.join(macros())}"
-    parser.add_argument("--variant", action="append", default=[], metavar="NAME=DEFINES", help=about)
+    about = "also the kernels with the headers of this folder in place of theirs"
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=FOLDER", help=about)
     options = parser.parse_args(arguments)
-    variants: dict[str, list[str]] = {CARRIED: [], PROTOTYPE: ["-DPROTOTYPE"]}
+    folders: dict[str, Path] = {}
     for given in options.variant:
-        name, _, defines = given.partition("=")
-        if not _NAME.fullmatch(name) or name in variants.keys() | _TAKEN or not _known(defines):
-            parser.error(
-                f"{given!r} is no name of its own in small letters, = and macros as PROTOTYPE_WARPS=16; --help names them"
-            )
-        variants[name] = ["-DPROTOTYPE", *(f"-D{one}" for one in defines.split(","))]
+        name, _, folder = given.partition("=")
+        if not _NAME.fullmatch(name) or name in folders.keys() | _TAKEN or not Path(folder or "?").is_dir():
+            parser.error(f"{given!r} is no name of its own in small letters, = and a folder with headers")
+        folders[name] = Path(folder)
     program = options.program.absolute()
     if program.is_dir() or not program.parent.is_dir():
         parser.error(f"{options.program} cannot be written: it is a folder, or its folder is not there")
     try:
         with Stores(load(ROOT), Place(cache.root())) as stores, tempfile.TemporaryDirectory() as work:
             toolkit = find(cache.root())
-            objects = build(carried_kernels(stores), variants, options.architecture, Path(work), toolkit)
+            carried = carried_kernels(stores)
+            variants = {CARRIED: carried, **{name: headers(folder, carried) for name, folder in folders.items()}}
+            objects = build(variants, options.architecture, Path(work), toolkit)
             nvcc(toolkit, Path(work), options.architecture, *map(str, objects), "-o", str(program))
     except StackError as cannot:
-        print(f"decode_prototype: {cannot}", file=sys.stderr)
+        print(f"decode_variants: {cannot}", file=sys.stderr)
         return 2
     print(f"{options.program}: {', '.join(variants)}")
     return 0
 
 
-def _known(defines: str) -> bool:
-    one = re.compile(f"({'|'.join(macros())})=[0-9]{{1,6}}")
-    return all(map(one.fullmatch, defines.split(",")))
-
-
-def build(
-    carried: Mapping[str, bytes], variants: Mapping[str, list[str]], architecture: str, work: Path, toolkit: Toolkit
-) -> list[Path]:
-    """Compile the program and every variant: what is to be linked, in the folder `work`.
+def build(variants: Mapping[str, Mapping[str, bytes]], architecture: str, work: Path, toolkit: Toolkit) -> list[Path]:
+    """Compile the program and every variant, of these headers: what is to be linked, in the folder `work`.
 
     Raises:
         StackError: nvcc refuses something.
 
     """
-    lay_out(work / CARRIED, carried)
-    lay_out(work / PROTOTYPE, headers(carried))
     (work / "variants.inc").write_text("".join(f"VARIANT({name})\n" for name in variants))
     for path in (SOURCES / name for name in ("variant.h", "variant.cu", "bench.cu")):
         (work / path.name).write_bytes(path.read_bytes())
     units: dict[str, tuple[str, ...]] = {"bench.o": ("bench.cu",)}
-    for name, flags in variants.items():
-        kind = CARRIED if name == CARRIED else PROTOTYPE
-        units[f"variant-{name}.o"] = ("variant.cu", f"-DNAME={name}", f"-Dmxfp4={name}_kernels", f"-I{kind}", *flags)
+    for name, found in variants.items():
+        lay_out(work / name, found)
+        units[f"variant-{name}.o"] = ("variant.cu", f"-DNAME={name}", f"-Dmxfp4={name}_kernels", f"-I{name}")
     compiled = partial(nvcc, toolkit, work, architecture)
     with ThreadPoolExecutor(jobs.that_fit()) as pool:
         for one in [pool.submit(compiled, "-c", "-o", made, *arguments) for made, arguments in units.items()]:
@@ -138,7 +128,7 @@ def nvcc(toolkit: Toolkit, work: Path, architecture: str, *arguments: str) -> No
         said = next(
             (line for line in lines if "error" in line.lower() or "fatal" in line), lines[-1] if lines else "says nothing"
         )
-        raise StackError(f"nvcc for {architecture}: {said}", "name another --architecture, or other macros")
+        raise StackError(f"nvcc for {architecture}: {said}", "name another --architecture, or mend the variant")
 
 
 if __name__ == "__main__":

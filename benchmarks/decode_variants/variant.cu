@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kind of kernels for the benchmark: those that are carried, or with PROTOTYPE the prototype. NAME is its name, and mxfp4 is defined as
-// a name of its own, too, so that several kinds fit into one program.
+// One kind of kernels for the benchmark: NAME is its name, and mxfp4 is defined as a name of its own, too, so that several kinds fit into
+// one program.
 #include "variant.h"
 
-#ifdef PROTOTYPE
-#include "flashinfer/mxfp4/byte_experts.cuh"
-#include "flashinfer/mxfp4/byte_gemv.cuh"
-#else
 #include "flashinfer/mxfp4/gemv.cuh"
 #include "flashinfer/mxfp4/moe_decode.cuh"
-#endif
 
 namespace kernels = flashinfer::mxfp4;
 
@@ -40,26 +35,15 @@ static cudaError_t experts(Experts const& given, Part part, cudaStream_t stream,
   moe.alpha = 1.702f;
   moe.beta = 1.0f;
   moe.limit = 7.0f;
-  cudaError_t failed = cudaSuccess;
-#ifdef PROTOTYPE
   kernels::Processor const processor{device.processors, device.shared_bytes};
   if (part == kBoth) return kernels::moe_decode(moe, stream, device.early, processor);
-  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, device.early, processor);
-  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, device.early, processor);
-#else
-  if (part & kUp) failed = kernels::moe_decode_up(moe, stream, device.early);
-  if (failed == cudaSuccess && part & kDown) failed = kernels::moe_decode_down(moe, stream, device.early);
-#endif
-  return failed;
+  auto const launch = part == kUp ? kernels::moe_decode_up : kernels::moe_decode_down;
+  return launch(moe, stream, device.early, processor);
 }
 
 static cudaError_t dense(Dense const& given, cudaStream_t stream, Device const& device) {
   kernels::Gemv const gemv{given.input, given.codes, given.scales, given.bias, given.output, given.tokens, given.rows, given.columns};
-#ifdef PROTOTYPE
-  return kernels::gemv(gemv, stream, device.early, device.processors, device.shared_bytes);
-#else
-  return kernels::gemv(gemv, stream, device.early, device.processors);
-#endif
+  return kernels::gemv(gemv, stream, device.early, {device.processors, device.shared_bytes});
 }
 
 extern Variant const VARIANT(NAME);

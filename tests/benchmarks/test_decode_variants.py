@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of the decode kernels' variants: that it compiles, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import decode_variants
+from stack.carry.bases import Place, Stores
+from stack.model.errors import StackError
+from stack.model.stack import load
+from stack.proof.compiling import toolkit
+from stack.store import cache as places
+from validation.kernels import carried_kernels
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, bytes]:
+    with Stores(load(ROOT), Place(places.root())) as stores:
+        return carried_kernels(stores)
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_121a"])
+def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
+    own, work = tmp_path / "own", tmp_path / "work"
+    own.mkdir()
+    work.mkdir()
+    text = kernels["moe_decode.cuh"]
+    (own / "moe_decode.cuh").write_bytes(text.replace(b"kUpWarps = 16;", b"kUpWarps = 8;"))
+    fewer = decode_variants.headers(own, kernels)
+    assert fewer["moe_decode.cuh"] != text
+    assert fewer["gemv.cuh"] == kernels["gemv.cuh"]
+    made = decode_variants.build({"carried": kernels, "fewer": fewer}, architecture, work, toolkit.find(places.root()))
+    assert [path.name for path in made if path.read_bytes().startswith(b"\x7fELF")] == [
+        "bench.o",
+        "variant-carried.o",
+        "variant-fewer.o",
+    ]
+
+
+def test_what_nvcc_refuses_is_a_line(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"^nvcc for sm_1: .*sm_1") as found:
+        decode_variants.build({}, "sm_1", tmp_path, toolkit.find(places.root()))
+    assert "\n" not in str(found.value)
+
+
+def test_a_folder_without_their_headers_is_a_line(kernels: dict[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "other.cuh").touch()
+    with pytest.raises(StackError, match="has none of the kernels' headers"):
+        decode_variants.headers(tmp_path, kernels)
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit, match="2"):
+        decode_variants.main(arguments)
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("given", ["fast", "fast=", "fast=nowhere", "carried=.", "mxfp4=.", "a b=."])
+def test_a_variant_that_is_none_is_refused_in_a_line(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "and a folder with headers" in refusal(["program", "--variant", given], capsys)
+
+
+@pytest.mark.parametrize("place", ["", "nowhere/program"])
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_built(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "cannot be written" in refusal([str(tmp_path / place)], capsys)
