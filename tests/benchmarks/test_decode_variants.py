@@ -30,7 +30,7 @@ def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architectu
     own.mkdir()
     work.mkdir()
     text = kernels["moe_decode.cuh"]
-    (own / "moe_decode.cuh").write_bytes(text.replace(b"kUpWarps = 16;", b"kUpWarps = 8;"))
+    (own / "moe_decode.cuh").write_bytes(text.replace(b"kDownWarps = 16;", b"kDownWarps = 8;"))
     fewer = decode_variants.headers(own, kernels)
     assert fewer["moe_decode.cuh"] != text
     assert fewer["gemv.cuh"] == kernels["gemv.cuh"]
