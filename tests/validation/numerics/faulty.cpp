@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel that is right, and the same with one fault each: what the machine has to refuse.
-#include "flashinfer/mxfp4/byte_primitives.cuh"
+#include "flashinfer/mxfp4/primitives.cuh"
 
 using namespace flashinfer::mxfp4;
 
