@@ -46,8 +46,8 @@ def headers(folder: Path, carried: Mapping[str, bytes]) -> dict[str, bytes]:
         StackError: the folder has no header that the kernels have.
 
     """
-    own = {path.name: path.read_bytes() for path in sorted(folder.glob("*.cuh")) if path.name in carried}
-    if not own:
+    own = {path.name: path.read_bytes() for path in folder.glob("*.cuh")}
+    if not own.keys() & carried.keys():
         raise StackError(f"{folder} has none of the kernels' headers", f"put some of them there: {', '.join(sorted(carried))}")
     return {**carried, **own}
 

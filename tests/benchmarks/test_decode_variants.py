@@ -31,7 +31,9 @@ def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architectu
     work.mkdir()
     text = kernels["moe_decode.cuh"]
     (own / "moe_decode.cuh").write_bytes(text.replace(b"kDownWarps = 16;", b"kDownWarps = 8;"))
+    (own / "more.cuh").write_text("// that another one may include")
     fewer = decode_variants.headers(own, kernels)
+    assert "more.cuh" in fewer
     assert fewer["moe_decode.cuh"] != text
     assert fewer["gemv.cuh"] == kernels["gemv.cuh"]
     made = decode_variants.build({"carried": kernels, "fewer": fewer}, architecture, work, toolkit.find(places.root()))

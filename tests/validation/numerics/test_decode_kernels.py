@@ -295,6 +295,7 @@ FAULTS = [
     ("activated columns beyond the last", MOE, "block < blocks() ? block : blocks() - 1;", "block;", OUTSIDE),
     ("activated columns of the stage before", MOE, "ahead_stage += stage_step()", "ahead_stage += 2 * stage_step()", FAR + "|" + OUTSIDE),
     ("sums go on from piece to piece", MOE, "begin(Piece) { sums.clear(); }", "begin(Piece piece) { if (piece.group == 0) sums.clear(); }", FAR),
+    ("parts where all have room", MOE, "return room < 1 ? 1 : room;", "return 8;", "3 launches, 2 are allowed"),
     ("all tokens at once", MOE, "return room < 1 ? 1 : room;", "return 16;", "refuses its arguments"),
     ("tokens of the first part", MOE, "  part.hidden_states += static_cast<int64_t>(first) * moe.hidden;\n", "", FAR),
     ("ids of the first part", MOE, "moe.ids + static_cast<int64_t>(first) * moe.choices", "moe.ids", FAR),

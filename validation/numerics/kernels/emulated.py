@@ -29,8 +29,8 @@ _UNKNOWN = 5
 """Ids that no map knows."""
 LAUNCHES = 2
 """The most that a mixture of experts may have, of as many tokens as have room in a block's shared memory."""
-ROOM = 8
-"""Tokens of gpt-oss that have room on SM121: others come in a launch more."""
+ROOM = 188
+"""Tokens by stages of 128 columns that have room on SM121, beside half of the rings: others come in a launch more."""
 _UNREAD_CODES = 0x77
 _UNREAD_SCALE = 0xFF
 _ORDERS = ((0, True), (7, False))
@@ -38,7 +38,7 @@ _ORDERS = ((0, True), (7, False))
 
 PROCESSORS = 48
 """Multiprocessors of a GB10: the dense kernel has blocks of another shape by how many of them there are."""
-FEW_PROCESSORS = 3
+_FEW_PROCESSORS = 3
 """For experts, whose warps have a piece of work each with many, and several with few."""
 
 Sizes = tuple[int, int]
@@ -135,8 +135,8 @@ def _wide(bias: Single, size: int) -> Single:
     return np.concatenate([bias, np.full(size - len(bias), 2.0**100, np.float32)])
 
 
-def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False, processors: int = FEW_PROCESSORS) -> Single:
-    """As `experts`, by this machine, as if it had so many multiprocessors."""
+def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False) -> Single:
+    """As `experts`, by this machine."""
     weights = stored(layer, sizes)
     ids, shares = layer.route
     entries = layer.tokens * layer.top
@@ -165,8 +165,8 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, len(weights.up))
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in (ALPHA, 1.0, LIMIT))
-        cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, processors, SHARED_LIMIT, int(early))
-        launches = LAUNCHES + (layer.tokens > ROOM)
+        cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, _FEW_PROCESSORS, SHARED_LIMIT, int(early))
+        launches = LAUNCHES + (layer.tokens * -(-layer.hidden // 128) > ROOM)
         if cpu.launches > launches:
             raise RuntimeError(f"{cpu.launches} launches, {launches} are allowed")
         return output
