@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -106,43 +107,77 @@ double distance(std::vector<uint16_t> const& first, std::vector<uint16_t> const&
 
 constexpr double kRefused = -1.0;
 
-/// Microseconds of a graph of what `launch` launches, the median of its replays; kRefused where it cannot be launched.
-double timed(std::function<cudaError_t(cudaStream_t)> const& launch, int replays) {
-  cudaStream_t stream;
-  cudaGraph_t graph;
-  cudaGraphExec_t ready;
-  check(cudaStreamCreate(&stream), "stream");
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "capture");
-  cudaError_t const refused = launch(stream);
-  cudaError_t const captured = cudaStreamEndCapture(stream, &graph);
-  if (refused != cudaSuccess) {
-    if (captured == cudaSuccess) cudaGraphDestroy(graph);
-    cudaStreamDestroy(stream);
-    cudaGetLastError();
-    return kRefused;
+using Launch = std::function<cudaError_t(cudaStream_t)>;
+
+/// A graph of what is launched, to be replayed; `refused` where it cannot be launched.
+class Replayed {
+ public:
+  explicit Replayed(Launch const& launch) {
+    cudaGraph_t graph;
+    check(cudaStreamCreate(&stream_), "stream");
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "capture");
+    refused_ = launch(stream_) != cudaSuccess;
+    cudaError_t const captured = cudaStreamEndCapture(stream_, &graph);
+    if (refused_) {
+      if (captured == cudaSuccess) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      return;
+    }
+    check(captured, "capture");
+    check(cudaGraphInstantiate(&ready_, graph, 0), "graph");
+    check(cudaGraphDestroy(graph), "graph");
+    check(cudaEventCreate(&begin_), "event");
+    check(cudaEventCreate(&end_), "event");
   }
-  check(captured, "capture");
-  check(cudaGraphInstantiate(&ready, graph, 0), "graph");
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  std::vector<float> times;
-  for (int replay = -2; replay < replays; ++replay) {
-    check(cudaEventRecord(begin, stream), "event");
-    check(cudaGraphLaunch(ready, stream), "launch");
-    check(cudaEventRecord(end, stream), "event");
-    check(cudaEventSynchronize(end), "kernels");
+  ~Replayed() {
+    if (!refused_) {
+      cudaEventDestroy(begin_);
+      cudaEventDestroy(end_);
+      cudaGraphExecDestroy(ready_);
+    }
+    cudaStreamDestroy(stream_);
+  }
+  Replayed(Replayed const&) = delete;
+  Replayed& operator=(Replayed const&) = delete;
+
+  bool refused() const { return refused_; }
+
+  void replay(bool counts) {
+    if (refused_) return;
+    check(cudaEventRecord(begin_, stream_), "event");
+    check(cudaGraphLaunch(ready_, stream_), "launch");
+    check(cudaEventRecord(end_, stream_), "event");
+    check(cudaEventSynchronize(end_), "kernels");
     float milliseconds;
-    check(cudaEventElapsedTime(&milliseconds, begin, end), "event");
-    if (replay >= 0) times.push_back(milliseconds * 1000.0f);
+    check(cudaEventElapsedTime(&milliseconds, begin_, end_), "event");
+    if (counts) times_.push_back(milliseconds * 1000.0);
   }
-  std::sort(times.begin(), times.end());
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  cudaGraphExecDestroy(ready);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
-  return times[times.size() / 2];
+
+  /// Microseconds.
+  double median() {
+    if (refused_) return kRefused;
+    std::sort(times_.begin(), times_.end());
+    return times_[times_.size() / 2];
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t ready_;
+  cudaEvent_t begin_, end_;
+  bool refused_;
+  std::vector<double> times_;
+};
+
+/// Microseconds of each, medians of replays in turn, so that what the clocks do happens to all of them; kRefused where one cannot be launched.
+std::vector<double> timed(std::vector<Launch> const& launches, int replays) {
+  std::vector<std::unique_ptr<Replayed>> graphs;
+  for (Launch const& launch : launches) graphs.push_back(std::make_unique<Replayed>(launch));
+  for (int replay = -2; replay < replays; ++replay) {
+    for (auto const& graph : graphs) graph->replay(replay >= 0);
+  }
+  std::vector<double> medians;
+  for (auto const& graph : graphs) medians.push_back(graph->median());
+  return medians;
 }
 
 struct Bench {
@@ -189,9 +224,8 @@ struct Bench {
       }
       double const bytes = touched * 13.237e6;
       for (bool chooses : {false, true}) {
-        std::vector<uint16_t> first;
-        for (Variant const& variant : variants) {
-          auto const launch = [&](Part part, cudaStream_t stream) {
+        auto const launch = [&, tokens, chooses](Variant const& variant, Part part) -> Launch {
+          return [&, tokens, chooses, part](cudaStream_t stream) {
             for (int layer = 0; layer < layers; ++layer) {
               size_t const routed = static_cast<size_t>(layer) * kMostTokens;
               Experts const given{inputs, up + up_codes * layer, up_scale + up_scales * layer, bias, down + down_codes * layer,
@@ -203,23 +237,37 @@ struct Bench {
             }
             return cudaSuccess;
           };
-          auto const us = [&](Part part) {
-            double const all = timed([&](cudaStream_t stream) { return launch(part, stream); }, replays);
-            return all == kRefused ? kRefused : all / layers;
-          };
+        };
+        std::vector<std::vector<uint16_t>> results;
+        std::vector<Launch> launches;
+        for (Variant const& variant : variants) {
           check(cudaMemset(output, 0xFF, layers * width * 2), "output");
-          double const both = us(kBoth);
+          Replayed both(launch(variant, kBoth));
+          both.replay(false);
           std::vector<uint16_t> found(layers * width);
           check(cudaMemcpy(found.data(), output, found.size() * 2, cudaMemcpyDeviceToHost), "output");
-          std::vector<uint16_t> real;
-          for (int layer = 0; layer < layers; ++layer) real.insert(real.end(), found.begin() + layer * width, found.begin() + layer * width + tokens * kHidden);
-          if (both != kRefused && first.empty()) first = real;
-          char more[100] = "";
-          if (both != kRefused && !chooses) {
-            double const up = us(kUp), down = us(kDown);
-            if (up != kRefused && down != kRefused) std::snprintf(more, sizeof more, "  up %.2f down %.2f us", up, down);
+          results.emplace_back();
+          for (int layer = 0; layer < layers && !both.refused(); ++layer) {
+            results.back().insert(results.back().end(), found.begin() + layer * width, found.begin() + layer * width + tokens * kHidden);
           }
-          row(chooses ? "choosing" : "experts", tokens, variant.name, both, bytes, both == kRefused ? 0.0 : distance(first, real, kHidden), more);
+          launches.push_back(launch(variant, kBoth));
+        }
+        if (!chooses) {
+          for (Part part : {kUp, kDown}) {
+            for (Variant const& variant : variants) launches.push_back(launch(variant, part));
+          }
+        }
+        std::vector<double> const us = timed(launches, replays);
+        auto const first = std::find_if(results.begin(), results.end(), [](auto const& result) { return !result.empty(); });
+        for (size_t at = 0; at < variants.size(); ++at) {
+          char more[100] = "";
+          bool const taken = us[at] != kRefused;
+          if (taken && !chooses) {
+            double const up = us[variants.size() + at], down = us[2 * variants.size() + at];
+            std::snprintf(more, sizeof more, "  up %.2f down %.2f us", up / layers, down / layers);
+          }
+          row(chooses ? "choosing" : "experts", tokens, variants[at].name, taken ? us[at] / layers : kRefused, bytes,
+              taken ? distance(*first, results[at], kHidden) : 0.0, more);
         }
       }
     }
@@ -266,35 +314,37 @@ struct Bench {
     std::vector<uint16_t*> outputs;
     for (Shape const& shape : shapes) outputs.push_back(random_words<uint16_t>(static_cast<size_t>(kMostTokens) * shape.rows * 2));
     for (int tokens : kTokens) {
-      std::vector<uint16_t> first;
+      std::vector<std::vector<uint16_t>> results;
+      std::vector<Launch> launches;
       for (Variant const& variant : variants) {
-        for (size_t shape = 0; shape < shapes.size(); ++shape) check(cudaMemset(outputs[shape], 0xFF, static_cast<size_t>(tokens) * shapes[shape].rows * 2), "output");
-        double const us = timed(
-            [&](cudaStream_t stream) {
-              for (int copy = 0; copy < shapes[0].copies; ++copy) {
-                for (size_t at = 0; at < shapes.size(); ++at) {
-                  Shape const& shape = shapes[at];
-                  size_t const numbers = static_cast<size_t>(shape.rows) * shape.columns;
-                  Dense const given{input, codes[at] + numbers / 2 * copy, scales[at] + numbers / 32 * copy, bias, outputs[at], tokens, shape.rows, shape.columns};
-                  cudaError_t const refused = variant.dense(given, stream, device);
-                  if (refused != cudaSuccess) return refused;
-                }
-              }
-              return cudaSuccess;
-            },
-            replays);
-        double apart = 0;
-        if (us != kRefused) {
-          std::vector<uint16_t> found;
-          for (size_t at = 0; at < shapes.size(); ++at) {
-            std::vector<uint16_t> one(static_cast<size_t>(tokens) * shapes[at].rows);
-            check(cudaMemcpy(one.data(), outputs[at], one.size() * 2, cudaMemcpyDeviceToHost), "output");
-            found.insert(found.end(), one.begin(), one.end());
+        launches.push_back([&, tokens](cudaStream_t stream) {
+          for (int copy = 0; copy < shapes[0].copies; ++copy) {
+            for (size_t at = 0; at < shapes.size(); ++at) {
+              Shape const& shape = shapes[at];
+              size_t const numbers = static_cast<size_t>(shape.rows) * shape.columns;
+              Dense const given{input, codes[at] + numbers / 2 * copy, scales[at] + numbers / 32 * copy, bias, outputs[at], tokens, shape.rows, shape.columns};
+              cudaError_t const refused = variant.dense(given, stream, device);
+              if (refused != cudaSuccess) return refused;
+            }
           }
-          if (first.empty()) first = found;
-          apart = distance(first, found, found.size());
+          return cudaSuccess;
+        });
+        for (size_t at = 0; at < shapes.size(); ++at) check(cudaMemset(outputs[at], 0xFF, static_cast<size_t>(tokens) * shapes[at].rows * 2), "output");
+        Replayed once(launches.back());
+        once.replay(false);
+        results.emplace_back();
+        for (size_t at = 0; at < shapes.size() && !once.refused(); ++at) {
+          std::vector<uint16_t> one(static_cast<size_t>(tokens) * shapes[at].rows);
+          check(cudaMemcpy(one.data(), outputs[at], one.size() * 2, cudaMemcpyDeviceToHost), "output");
+          results.back().insert(results.back().end(), one.begin(), one.end());
         }
-        row(what, tokens, variant.name, us == kRefused ? us : us / shapes[0].copies, bytes, apart, "");
+      }
+      std::vector<double> const us = timed(launches, replays);
+      auto const first = std::find_if(results.begin(), results.end(), [](auto const& result) { return !result.empty(); });
+      for (size_t at = 0; at < variants.size(); ++at) {
+        bool const taken = us[at] != kRefused;
+        row(what, tokens, variants[at].name, taken ? us[at] / shapes[0].copies : kRefused, bytes,
+            taken ? distance(*first, results[at], results[at].size()) : 0.0, "");
       }
     }
     for (size_t at = 0; at < shapes.size(); ++at) {

@@ -70,6 +70,7 @@ def moe_decode(
     topk_weights: torch.Tensor | None = None,
     *,
     routing_logits: torch.Tensor | None = None,
+    is_padding: torch.Tensor | None = None,
     top_k: int | None = None,
     w13_bias: torch.Tensor | None = None,
     w2_bias: torch.Tensor | None = None,
@@ -83,7 +84,10 @@ def moe_decode(
     """flashinfer.fused_moe.mxfp4_moe_decode: rows of the first weight are up, then gate; scales are in the 128x4 layout."""
     check_inputs(hidden_states)
     assert w13.dtype is w13_scale.dtype is w2.dtype is w2_scale.dtype is torch.uint8
+    assert is_padding is None or (routing_logits is not None and is_padding.dtype is torch.bool)
     topk_ids, topk_weights = choices(topk_ids, topk_weights, routing_logits, top_k)
+    padding = [False] * len(topk_ids) if is_padding is None else is_padding.tolist()
+    assert len(padding) == len(topk_ids)
     assert topk_ids.dtype is torch.int32
     assert topk_weights.dtype is torch.float32
     assert all(one.is_contiguous() for one in (w13, w13_scale, w2, w2_scale, topk_ids, topk_weights))
@@ -115,14 +119,14 @@ def moe_decode(
         up, gate, down = weights(expert)
         ups = up @ inputs.double() + bias(w13_bias, expert, 0, intermediate)
         gates = gate @ inputs.double() + bias(w13_bias, expert, half, intermediate)
-        inner = swiglu(gates, ups, alpha, beta, float("inf") if limit is None else limit).bfloat16().double()
+        inner = swiglu(gates, ups, alpha, beta, float("inf") if limit is None else limit)
         return down @ inner + bias(w2_bias, expert, 0, hidden)
 
     for token, experts in enumerate(topk_ids.tolist()):
         total = torch.zeros(hidden, dtype=torch.float64)
         for place, named in enumerate(experts):
             expert = named if expert_map is None else int(expert_map[named])
-            if expert >= 0:
+            if expert >= 0 and not padding[token]:
                 total += topk_weights[token, place] * expert_output(expert, hidden_states[token])
         out[token] = total.to(out.dtype)
     return out

@@ -94,6 +94,7 @@ PROVES = {
     CHOICE: [
         "test_few_tokens_choose_in_the_decode_kernels",
         "test_who_asks_for_the_choices_gets_them",
+        "test_who_pads_a_batch_chooses_no_experts",
         "test_experts_that_are_chosen_may_be_elsewhere",
         "test_what_only_a_router_can_choose_is_refused",
         "test_a_weighted_input_has_one_choice",
@@ -694,12 +695,29 @@ def _choices(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_few_tokens_choose_in_the_decode_kernels(
     configure: Configure, weights: dict[str, torch.Tensor], choices: Calls, switch: list[str], capability: tuple[int, int]
 ) -> None:
-    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: up to 2; for more it is done once and not by each block."""
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: as many as the kernels take."""
     config = configure(*switch, gpu=capability)
     block = first_block(config)
-    for tokens in (1, 2, 3, 17):
+    for tokens in (1, 3, 16, 17):
         check_block(block, config, weights, tokens)
-    assert choices == [("decode", 1), ("decode", 2), ("before", 3), ("before", 17)]
+    assert choices == [("decode", 1), ("decode", 3), ("decode", 16), ("before", 17)]
+
+
+@pytest.mark.usefixtures("weights")
+def test_who_pads_a_batch_chooses_no_experts(configure: Configure, choices: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """let-few-tokens-choose-experts-in-the-decode-kernels.patch: by the mask that vLLM's own kernel gets; the others are as without."""
+    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(3)
+    logits = torch.randn(3, EXPERTS, generator=torch.Generator().manual_seed(7)).bfloat16()
+    whole = apply_by_logits(block, inputs, logits)
+    router = importlib.import_module("vllm.model_executor.layers.fused_moe.router.fused_topk_router")
+    padding = torch.tensor([False, True, False, True])
+    monkeypatch.setattr(router, "is_forward_context_available", lambda: True)
+    monkeypatch.setattr(router, "get_forward_context", lambda: SimpleNamespace(is_padding=padding))
+    found = apply_by_logits(block, inputs, logits)
+    assert choices == [("decode", 3)] * 2
+    assert torch.equal(found[::2], whole[::2])
+    assert whole[1].any()
+    assert not found[1].any()
 
 
 def apply_by_logits(block: MLPBlock, inputs: torch.Tensor, logits: torch.Tensor, **given: Any) -> torch.Tensor:
@@ -732,10 +750,10 @@ def test_who_asks_for_the_choices_gets_them(configure: Configure, choices: Calls
 
 
 @pytest.mark.usefixtures("weights")
-@pytest.mark.parametrize(("tokens", "who"), [(1, "decode"), (2, "decode"), (3, "before")])
+@pytest.mark.parametrize(("tokens", "who"), [(1, "decode"), (16, "decode"), (17, "before")])
 def test_experts_that_are_chosen_may_be_elsewhere(configure: Configure, choices: Calls, tokens: int, who: str) -> None:
     """let-few-tokens-choose-experts-in-the-decode-kernels.patch: what is here adds up to the whole; logits may lie apart."""
-    block, inputs = first_block(configure(*CUTLASS, gpu=(12, 1))), some_inputs(tokens)
+    block, inputs = first_block(configure(*ALONE_SWITCH, gpu=(9, 0))), some_inputs(tokens)
     logits = torch.randn(EXPERTS, tokens, generator=torch.Generator().manual_seed(7)).bfloat16().T
     parts = [torch.tensor(places, dtype=torch.int32) for places in ([0, -1, 2, -1], [-1, 1, -1, 3])]
     found = [apply_by_logits(block, inputs, logits, expert_map=one) for one in parts]
@@ -799,7 +817,7 @@ def test_who_chooses_is_said(configure: Configure, monkeypatch: pytest.MonkeyPat
     assert [line for line in lines if "choice" in line] == [CHOICE_SAID]
 
 
-CHOICE_SAID = "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 2 tokens."
+CHOICE_SAID = "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 16 tokens."
 
 
 @pytest.mark.parametrize("tokens", [1, 17])

@@ -168,12 +168,8 @@ def _weight(shape: Sequence[int], draw: Any) -> tuple[Any, Any]:
     return codes, torch.randint(*_SCALES, (*shape[:-1], shape[-1] // 32), **byte)
 
 
-_MOST_THAT_CHOOSE = 2
-"""Tokens that choose their experts in the decode kernels; as in vLLM."""
-
-
-def _ours(parts: Given, *, topk: bool = True, most: int = _MOST_THAT_CHOOSE) -> Mixture:
-    """More tokens than `most` choose in a launch of vLLM's, with `topk`; or have their ids already."""
+def _ours(parts: Given, *, topk: bool = True, most: int = small.MOST) -> Mixture:
+    """More tokens than `most`, as in vLLM, choose in a launch of vLLM's, with `topk`; or have their ids already."""
     from flashinfer.fused_moe import mxfp4_moe_decode  # noqa: PLC0415
 
     def run(x: Any, logits: Any, ids: Any, weights: Any) -> Any:

@@ -63,7 +63,7 @@ RECIPES = (
         _DECODE,
         (
             "Using 'flashinfer_mxfp4_moe_decode' for MXFP4 experts of all batches.",
-            "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 2 tokens.",
+            "Using 'flashinfer_mxfp4_moe_decode' for the choice of MXFP4 experts of up to 16 tokens.",
             "TRITON_ATTN backend",
             "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
             "Using 'flashinfer_tinygemm_bf16' for the MoE router of up to 16 tokens.",

@@ -30,7 +30,7 @@ from validation.numerics.linear import Linear
 ROOT = Path(__file__).parents[3]
 MOE, CHOOSE, GEMV = "moe_decode.cuh", "choose.cuh", "gemv.cuh"
 QUANTIZE, STREAM = "quantize.cuh", "weight_stream.cuh"
-BF16, BYTES, RING = "bf16_products.cuh", "byte_products.cuh", "weight_ring.cuh"
+BF16, BYTES, RING, MATRIX = "bf16_products.cuh", "byte_products.cuh", "weight_ring.cuh", "matrix.cuh"
 EXPERTS = Experts(4, experts=4, hidden=96, intermediate=160, elsewhere=1)
 WIDE = (128, 288)
 CROWDED = Experts(16, experts=4, hidden=96, intermediate=96, twice=True)
@@ -44,7 +44,7 @@ MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
 """More tokens than have room at a time on a GPU with little shared memory: they come in two launches."""
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
 UNEVEN = Experts(5, experts=10, hidden=64, intermediate=288, top=8)
-"""Its second launch has 13 warps, for want of room, and each of its groups two slices."""
+"""Its second launch has 16 warps, and each of its groups three slices: a warp has another slice each time."""
 ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 LAYER = Linear(9, 5152, 56, "mxfp4")
@@ -90,9 +90,10 @@ def mutated(kernels: dict[str, bytes], name: str, was: str, becomes: str) -> Mac
         GEMV: {MOE, CHOOSE, QUANTIZE},
         QUANTIZE: {MOE, CHOOSE, GEMV},
         STREAM: {MOE, CHOOSE, QUANTIZE},
-        BF16: {QUANTIZE},
+        BF16: {MOE, CHOOSE, QUANTIZE},
         BYTES: {QUANTIZE},
         RING: {QUANTIZE},
+        MATRIX: {QUANTIZE},
     }[name]
     text = kernels[name].decode()
     assert was in text, f"{name} has no {was}"
@@ -135,7 +136,20 @@ def choices_judged(machine: Machine) -> str:
         judge(decoded(machine, one, (one.hidden, one.intermediate), chooses=True), truth(one), BFLOAT16_BAR).why
         for one in layers
     )
-    return next(filter(None, found), "") or ("" if spoils(machine, -np.nan) else "a NaN is not chosen")
+    if said := next(filter(None, found), ""):
+        return said
+    return padding_judged(machine, EXPERTS) or ("" if spoils(machine, -np.nan) else "a NaN is not chosen")
+
+
+def padding_judged(machine: Machine, layer: Experts) -> str:
+    """Tokens that only pad a batch: zeros, and the others as they are without."""
+    padding = np.arange(layer.tokens) % 4 == 1
+    sizes = (layer.hidden, layer.intermediate)
+    found = decoded(machine, layer, sizes, chooses=True, padding=padding)
+    whole = decoded(machine, layer, sizes, chooses=True)
+    if found[padding].any():
+        return "padding is not zeros"
+    return "" if np.array_equal(found[~padding], whole[~padding]) else "other tokens are not as without padding"
 
 
 def spoils(machine: Machine, logit: float) -> bool:
@@ -155,7 +169,8 @@ def many_judged(machine: Machine) -> str:
     """Tokens that come in two launches."""
     sizes = (MANY.hidden, MANY.intermediate)
     found = (decoded(machine, MANY, sizes, chooses=chooses) for chooses in (False, True))
-    return next(filter(None, (judge(one, truth(MANY), BFLOAT16_BAR).why for one in found)), "")
+    said = next(filter(None, (judge(one, truth(MANY), BFLOAT16_BAR).why for one in found)), "")
+    return said or padding_judged(machine, MANY)
 
 
 def as_stored(machine: Machine, layer: Experts) -> str:
@@ -199,14 +214,12 @@ FAULTS = [
     ("nibbles in another order", BF16, "kPair ? 0x00F000F0u : 0x000F000Fu", "kPair ? 0x000F000Fu : 0x00F000F0u", FAR),
     ("the second half of a word is its first", BF16, ">> (second ? 8 : 0)", ">> (second ? 4 : 0)", FAR),
     ("tokens in another order", BF16, "permute_bytes(low, high, 0x5410u)", "permute_bytes(high, low, 0x5410u)", FAR),
-    ("paired tokens in another order", BF16, "words[0] = second ? columns.z", "words[0] = second ? columns.y", FAR),
-    ("pairs in another order", BF16, "column % 4 * 2 + column % 8 / 4", "column % 4 + column % 8 / 4 * 4", FAR),
     ("tokens as what is only read", STREAM, "load_16(tokens[tile]", "load_once_16(tokens[tile]", "loaded as what is only read"),
     ("tokens of the first tile twice", STREAM, "tile * kTileTokens + lane / 4", "lane / 4", FAR),
     ("one tile of tokens only", STREAM, "kTokenTiles == 1 ? 1 : divide_up(work.tokens(), kTileTokens)", "1", FAR),
     ("tokens beyond the columns", STREAM, "there = block < last ? block : last;\n        auto", "there = block;\n        auto", OUTSIDE),
-    ("rows of scale tiles swapped", BF16, "row % 32 * 16 + row % 128 / 32 * 4", "row % 32 * 4 + row % 128 / 32 * 128", FAR),
-    ("scales of another tile", BF16, "divide_up(stored_blocks, kStageBlocks);", "(stored_blocks / kStageBlocks);", FAR),
+    ("rows of scale tiles swapped", MATRIX, "row % 32 * 16 + row % 128 / 32 * 4", "row % 32 * 4 + row % 128 / 32 * 128", FAR),
+    ("scales of another tile", MATRIX, "divide_up(stored_blocks, kStageBlocks);", "(stored_blocks / kStageBlocks);", FAR),
     ("all scales of a row are its first", STREAM, "load_byte(scales_[octet] + there)", "load_byte(scales_[octet])", FAR),
     ("scales of another block", STREAM, "load_byte(scales_[octet] + there)", "load_byte(scales_[octet] + (there ? there - 1 : 0))", FAR),
     ("scales by two", BF16, "62u * 0x00800080u", "63u * 0x00800080u", FAR),
@@ -225,9 +238,8 @@ FAULTS = [
     ("up not limited below", MOE, "up < -moe.limit ? -moe.limit : up", "up", FAR),
     ("gate not limited", MOE, "gate > moe.limit ? moe.limit : gate", "gate", FAR),
     ("another alpha", MOE, "-moe.alpha * gate", "-gate", FAR),
-    ("bias of another expert", MOE, "moe.up_bias + first + column(piece)", "moe.up_bias + column(piece)", FAR),
-    ("bias of the gate is that of up", MOE, "(bias[moe.stored_intermediate]) << 16", "(bias[0]) << 16", FAR),
-    ("bias of rows that are not there", MOE, "moe.up_bias == nullptr || column(piece) == kNobody", "moe.up_bias == nullptr", OUTSIDE),
+    ("bias of another expert", MOE, "moe.up_bias + first + piece", "moe.up_bias + piece", FAR),
+    ("bias of the gate is that of up", MOE, "load_half(bias + moe.stored_intermediate)", "load_half(bias)", FAR),
     ("second bias missing", MOE, "if (moe.down_bias != nullptr)", "if (false)", FAR),
     ("second bias of the first expert", MOE, "moe.down_bias + expert * moe.stored_hidden", "moe.down_bias", FAR),
     ("second bias of rows that are not there", MOE, "row == kNobody || expert == kNobody) continue", "expert == kNobody) continue", OUTSIDE),
@@ -238,16 +250,19 @@ FAULTS = [
     ("weights of the router from the first cache", MOE, "load_float(moe.router_weights + entry)", "moe.router_weights[entry]", CACHED),
     ("a map is not followed", MOE, "static_cast<int>(load_word(moe.expert_map + id)) : kNobody", "id : kNobody", FAR),
     ("another token", MOE, "entry / moe.choices", "entry % moe.tokens", FAR),
-    ("groups take one entry too few", MOE, "&& members < kMost", "&& members < kMost - 1", FAR + "|not written|nobody has written it"),
-    ("groups of eight where four are multiplied", MOE, "route<kChooses, Shape<kFew>::kUpGroup>", "route<kChooses, kGroup>",
+    ("groups take one entry too few", MOE, "all - rank : Shape::kGroup;", "all - rank : Shape::kGroup - 1;",
      FAR + "|not written|nobody has written it"),
-    ("an entry is before itself", MOE, "other < entry; ++other", "other <= entry; ++other", FAR + "|nobody has written it"),
+    ("groups of eight where four are multiplied", MOE, "rank % Shape::kGroup", "rank % kMaxGroup",
+     FAR + "|not written|nobody has written it"),
+    ("an entry is before itself", MOE, "bits_below(entry - word * kWarp)", "bits_below(entry + 1 - word * kWarp)", FAR + "|" + NO_BARRIER),
     ("entries that are not there", MOE, "entry < moe.entries() ? routing.expert[entry] : kNobody", "routing.expert[entry]", "nobody has written it"),
     ("warps that are not whole", MOE, "uniform(threadIdx.x / kWarp)", "uniform(threadIdx.x / 16)", "comes to uniform with"),
     ("experts are read before they are there", MOE, SYNC + "\n  int const expert = entry", "  int const expert = entry", NO_BARRIER),
-    ("leaders are counted before they are there", MOE, SYNC + "\n  if (expert != kNobody) {\n    int const group",
-     "  if (expert != kNobody) {\n    int const group", NO_BARRIER),
-    ("groups are read before they are there", MOE, SYNC + "\n  return leaders_before", "  return leaders_before", NO_BARRIER),
+    ("leaders are counted before they are there", MOE, SYNC + "\n  int groups", "  int groups", NO_BARRIER),
+    ("a group is the one after it", MOE, "bits_below(highest_bit(before))", "bits_below(highest_bit(before) + 1)", FAR + "|nobody has written it"),
+    ("nobody where there are no entries", MOE, "  if (entry >= moe.entries() && entry < kWords * kWarp) routing.expert[entry] = kNobody;\n", "",
+     "nobody has written it"),
+    ("groups are read before they are there", MOE, SYNC + "\n  return groups", "  return groups", NO_BARRIER),
     ("of equal logits the last", CHOOSE, "kMaxRouted - ", "", FAR),
     ("zeros have a sign", CHOOSE, "if (logit == INT16_MIN) order = 0;", "", FAR),
     ("NaN have a sign", CHOOSE, "if ((logit & 0x7FFF) > 0x7F80) order = 0x7FFF;", "", "a NaN is not chosen"),
@@ -265,8 +280,14 @@ FAULTS = [
     ("logits as weights", MOE, "routing.weight[entry] * product", "(kChooses ? routing.logit : routing.weight)[entry] * product", FAR),
     ("weights of the best", MOE, "expf(routing.logit[entry] - logits[0]) / sum", "1.0f / sum", FAR),
     ("weights of no softmax", MOE, "- logits[0]) / sum", "- logits[0])", FAR),
-    ("choices of another token", MOE, "routing.expert[token * moe.choices + lane] = ", "routing.expert[lane] = ",
+    ("choices of another token", MOE, "int const entry = token * moe.choices + lane;", "int const entry = lane;",
      "no barrier between|nobody has written it"),
+    ("who pads a batch has experts", MOE, "load_late_byte(moe.padding + token) != 0", "false", "padding is not zeros"),
+    ("who pads a batch is the first token", MOE, "load_late_byte(moe.padding + token)", "load_late_byte(moe.padding)",
+     "padding is not zeros|other tokens"),
+    ("who pads a batch, from the first cache", MOE, "load_late_byte(moe.padding + token)", "moe.padding[token]", CACHED),
+    ("who pads the first part", MOE, "part.padding = moe.padding + first;", "part.padding = moe.padding;",
+     "padding is not zeros|other tokens|nobody has written it"),
     ("ids from the first cache", MOE, "static_cast<int>(load_word(moe.ids + entry))", "moe.ids[entry]", CACHED),
     ("a map from the first cache", MOE, "static_cast<int>(load_word(moe.expert_map + id))", "moe.expert_map[id]", CACHED),
     ("warps do not meet before they add", MOE, RAN + SYNC, RAN, NO_BARRIER),
@@ -276,31 +297,46 @@ FAULTS = [
     ("the first launch lets the second begin too early", MOE, "  wait_for_predecessor();\n  release_successor();",
      "  release_successor();\n  wait_for_predecessor();", NOT_WAITED),
     ("the second launch does not wait", MOE, "gather();\n    wait_for_predecessor();", "gather();", NOT_WAITED),
-    ("a group's results to other entries", MOE, "routing.member[piece.group][member];\n      up", "member;\n      up",
-     "another block of this launch|no barrier between"),
-    ("rows beyond the intermediate are read", MOE, "if (row >= moe.intermediate) return 0;", "", OUTSIDE),
-    ("rows beyond the intermediate", MOE, "column < moe.intermediate ? column : kNobody", "column", OUTSIDE + "|another block|no barrier"),
+    ("a group's results to other entries", MOE, "routing.member[piece.group][member] * moe.activated_bytes() +", "member * moe.activated_bytes() +",
+     "another block of this launch|no barrier between|nobody has written it"),
     ("rows beyond the output", MOE, "row >= moe.hidden ?", "row >= moe.stored_hidden ?", OUTSIDE + "|another block|no barrier"),
     ("rows of up where those of gate are", MOE, "place < kOctet ? row : row + moe.stored_intermediate", "row", FAR),
-    ("columns are not paired", MOE, "+ paired(column(piece))]", "+ column(piece)]", FAR),
-    ("nor read so", MOE, "multiply<kOctets, 1, true>", "multiply<kOctets, 1, false>", FAR),
     ("one slice only", MOE, "slice < plan.slices; ++slice", "slice < 1; ++slice", FAR),
     ("columns in several slices", MOE, "int stage_step() const { return plan.slices; }", "int stage_step() const { return 1; }", FAR),
     ("slices begin at the first stage", MOE, "first_stage(Piece piece) const { return piece.part; }", "first_stage(Piece) const { return 0; }", FAR),
     ("a warp's next slice is its first", MOE, "warps / slices, warps % slices}", "warps / slices, 0}", FAR + "|" + NO_BARRIER),
     ("tokens of other members", MOE, "<< 4 * member;", "<< 2 * member;", FAR + "|" + OUTSIDE),
     ("tokens of another stage", MOE, "tokens_at + stage * bytes::kTokenStage]", "tokens_at]", FAR),
-    ("tokens are read before they are there", MOE, "tokens_at, warp, lane);\n    sync_block();", "tokens_at, warp, lane);", NO_BARRIER),
-    ("tokens of the piece before", MOE, "    if (has(ahead)) open_tokens();\n", "", FAR + "|" + OUTSIDE),
-    ("activated columns beyond the last", MOE, "block < blocks() ? block : blocks() - 1;", "block;", OUTSIDE),
+    ("tokens are read before they are there", MOE, "tokens.complete(tokens_at);\n    sync_block();", "tokens.complete(tokens_at);", NO_BARRIER),
+    ("tokens of the piece before", MOE, "    if (has(ahead)) open_token();\n", "", FAR + "|" + OUTSIDE + "|nobody has written it"),
+    ("activated columns beyond the last", MOE, "stage * kStageBlocks + lane % 4 < blocks());", "true);", "nobody has written it|" + OUTSIDE),
     ("activated columns of the stage before", MOE, "ahead_stage += stage_step()", "ahead_stage += 2 * stage_step()", FAR + "|" + OUTSIDE),
-    ("sums go on from piece to piece", MOE, "begin(Piece) { sums.clear(); }", "begin(Piece piece) { if (piece.group == 0) sums.clear(); }", FAR),
+    ("sums go on from piece to piece", MOE, "begin(Piece) { products.clear(); }", "begin(Piece piece) { if (piece.group == 0) products.clear(); }",
+     FAR),
+    ("all members are the first", MOE, "if (member == 0) return fetched;", "return fetched;", FAR),
+    ("members but the first of the first stage", MOE, "load(block, from, stage);", "load(block, from, 0);", FAR),
+    ("a team does not meet", MOE, "    sync_team(warp / kTeamWarps, kTeamWarps * kWarp);\n", "", NO_BARRIER),
+    ("a team of three warps", MOE, "sync_team(warp / kTeamWarps, kTeamWarps * kWarp)", "sync_team(warp / kTeamWarps, kTeamWarps * kWarp - kWarp)",
+     NO_BARRIER + "|waits at sync_team"),
+    ("all teams are one", MOE, "sync_team(warp / kTeamWarps, kTeamWarps * kWarp)", "sync_team(0, kTeamWarps * kWarp)",
+     NO_BARRIER + "|waits at sync_team"),
+    ("a team says what it says over what it said", MOE, "    turn ^= 1;\n", "", NO_BARRIER),
+    ("what a team says is another's", MOE, "(tokens_at + staged)[warp / kTeamWarps]", "(tokens_at + staged)[0]", NO_BARRIER),
+    ("shared memory without what teams say", MOE, "kRing + sizeof(Exchange);\n  constexpr int kTeams = UpShape<kFew>",
+     "kRing;\n  constexpr int kTeams = UpShape<kFew>", OUTSIDE),
+    ("the largest of half a warp's columns", MOE, "      size = bytes::larger(size, exchange(size, 16));\n", "", FAR),
+    ("the largest of three warps", MOE, "bytes::larger(sizes[2], sizes[3])", "sizes[2]", FAR),
+    ("low digits where high ones are", MOE, "digits[kBlockColumns] = static_cast<uint8_t>(whole)", "digits[0] = static_cast<uint8_t>(whole)",
+     FAR + "|nobody has written it"),
+    ("high digits without the low ones' carry", MOE, "(whole + 0x80u) >> 8", "whole >> 8", FAR),
+    ("the scale of the first block", MOE, "bytes::kScales + piece.part % kStageBlocks * 4)", "bytes::kScales)",
+     "another block|no barrier|nobody has written it"),
     ("parts where all have room", MOE, "return room < 1 ? 1 : room;", "return 8;", "3 launches, 2 are allowed"),
     ("all tokens at once", MOE, "return room < 1 ? 1 : room;", "return 16;", "refuses its arguments"),
     ("tokens of the first part", MOE, "  part.hidden_states += static_cast<int64_t>(first) * moe.hidden;\n", "", FAR),
     ("ids of the first part", MOE, "moe.ids + static_cast<int64_t>(first) * moe.choices", "moe.ids", FAR),
     ("logits of the first part", MOE, "moe.logits + static_cast<int64_t>(first) * moe.routed", "moe.logits", FAR),
-    ("results where those of the first part are", MOE, "  part.activated += static_cast<int64_t>(first) * moe.choices * moe.intermediate;\n", "",
+    ("results where those of the first part are", MOE, "  part.activated += first * moe.choices * moe.activated_bytes();\n", "",
      FAR + "|nobody has written it"),
     ("stages are not waited for", RING, WAITED, "", COPIED),
     ("a stage too few is waited for", RING, WAITED, WAITED.replace("2", "1"), COPIED),
@@ -324,8 +360,13 @@ FAULTS = [
     ("digits of small numbers", BYTES, "larger(power, 15u)", "larger(power, 138u)", FAR),
     ("the largest of four lanes", BYTES, "  most = larger(most, exchange(most, 2));\n", "", FAR),
     ("digits where others' weights are", BYTES, "mine(lane / 8 == lane % 4)", "mine(true)", FAR),
-    ("columns of a token that it does not have", BYTES, "number >= all || block >= blocks", "number >= all", OUTSIDE),
-    ("tokens in another order", BYTES, "next = numbers_of(number + step);", "next = numbers_of(number);", FAR),
+    ("columns of a token that it does not have", BYTES, "next_.token < count_ && next_.block < blocks_", "next_.token < count_", OUTSIDE + "|" + FAR),
+    ("tokens that are not there", BYTES, "next_.token < count_ && next_.block < blocks_", "next_.block < blocks_", OUTSIDE),
+    ("tokens in another order", BYTES, "      next_ = after(next_);\n", "", FAR),
+    ("what biases add to the third octet's sums", BYTES, "others[2] * 256 + others[3]", "others[2] * 256", FAR),
+    ("a half of a tile without biases", BYTES, "last[word][1] = last[word][3] = kBiases;", "last[word][1] = last[word][3] = 0u;", FAR),
+    ("no upper nibbles of the third octet", BYTES, "word_of(codes[2], word) >> 16", "word_of(codes[2], word)", FAR),
+    ("scales of the second octet", BYTES, "(factors[2] * block.scale)", "(factors[1] * block.scale)", FAR),
     ("sums of two lanes", BYTES, "checked(sum + exchange(sum, 2))", "checked(sum)", FAR),
     ("lanes give away what they keep", BYTES, "exchange(odd ? front : back, 1)", "exchange(odd ? back : front, 1)", FAR),
     ("members in another order", BYTES, "later ? pairs[1] : pairs[0]", "later ? pairs[0] : pairs[1]", FAR),
@@ -372,9 +413,10 @@ JUDGES = {
     GEMV: (layer_judged,),
     QUANTIZE: (quantizer_judged,),
     STREAM: (layer_judged,),
-    BF16: (experts_judged, columns_judged, layer_judged),
+    BF16: (layer_judged,),
     BYTES: (experts_judged, columns_judged, layer_judged),
     RING: (experts_judged, columns_judged, layer_judged),
+    MATRIX: (experts_judged, columns_judged, layer_judged),
 }
 
 

@@ -5,8 +5,8 @@
 
 extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_codes, void const* up_scales, void const* up_bias,
                                    void const* down_codes, void const* down_scales, void const* down_bias, void const* ids,
-                                   void const* router_weights, void const* logits, void const* expert_map, void* activated,
-                                   void* output, int routed, int mapped, int tokens, int choices, int experts, int hidden,
+                                   void const* router_weights, void const* logits, void const* padding, void const* expert_map,
+                                   void* activated, void* output, int routed, int mapped, int tokens, int choices, int experts, int hidden,
                                    int intermediate, int stored_hidden, int stored_intermediate, float alpha, float beta,
                                    float limit, int processors, int shared_bytes, int early) {
   flashinfer::mxfp4::MoeDecode moe{};
@@ -20,8 +20,9 @@ extern "C" int emulated_moe_decode(void const* hidden_states, void const* up_cod
   moe.ids = static_cast<int32_t const*>(ids);
   moe.router_weights = static_cast<float const*>(router_weights);
   moe.logits = static_cast<int16_t const*>(logits);
+  moe.padding = static_cast<uint8_t const*>(padding);
   moe.expert_map = static_cast<int32_t const*>(expert_map);
-  moe.activated = static_cast<uint16_t*>(activated);
+  moe.activated = static_cast<uint8_t*>(activated);
   moe.output = static_cast<uint16_t*>(output);
   moe.routed = routed;
   moe.mapped = mapped;

@@ -6,7 +6,8 @@
 // of the sanitizer's own library is used). These refuse:
 //
 //   what is outside of the buffers that were named, misaligned, or never written;
-//   what another thread of the block wrote, or writes over what it reads, without sync_block between, or sync_warp in a warp;
+//   what another thread of the block wrote, or writes over what it reads, without sync_block between, or sync_team in a team of
+//     warps, or sync_warp in a warp;
 //   what is still being copied to shared memory: it is there for who copies it once that one has waited;
 //   what another block of the same launch wrote;
 //   what the kernel before this one wrote, in a launch that may begin early and has not waited for it; through the first cache,
@@ -44,10 +45,13 @@ constexpr int kMostThreads = 1024;
 constexpr size_t kStack = size_t{1} << 18;
 constexpr uint8_t kPoison = 0xFF;
 constexpr uint16_t kSeveral = 0xFFFF;
+constexpr int kTeams = 15;
+constexpr int kNoTeam = -1;
 
-/// When something was done: after how many sync_block, and after how many sync_warp of the warp that did it.
+/// When something was done: after how many sync_block, and after how many sync_warp and sync_team of the warp that did it.
 struct When {
   uint16_t steps = 0;
+  uint16_t team_steps = 0;
   uint32_t warp_steps = 0;
 };
 
@@ -56,6 +60,7 @@ struct Byte {
   uint32_t run = 0;
   When wrote, was_read;
   uint16_t writer = 0, reader = 0, readers_warp = 0;
+  int16_t readers_team = kNoTeam;  // that all readers are of
   bool written = false, here = false, read = false;  // here: written in `run`
   bool copied = false;                               // and not there yet
 };
@@ -72,7 +77,7 @@ struct Buffer {
   bool has(uint8_t const* at, size_t count) const { return at >= first && count <= bytes && static_cast<size_t>(at - first) <= bytes - count; }
 };
 
-enum class Waits { kNot, kMultiply, kMultiplyBytes, kBallot, kLargest, kExchange, kUniform, kSyncWarp, kSyncBlock, kEnded };
+enum class Waits { kNot, kMultiply, kMultiplyBytes, kBallot, kLargest, kExchange, kUniform, kSyncWarp, kSyncTeam, kSyncBlock, kEnded };
 
 char const* name_of(Waits waits) {
   switch (waits) {
@@ -83,6 +88,7 @@ char const* name_of(Waits waits) {
     case Waits::kExchange: return "exchange";
     case Waits::kUniform: return "uniform";
     case Waits::kSyncWarp: return "sync_warp";
+    case Waits::kSyncTeam: return "sync_team";
     case Waits::kSyncBlock: return "sync_block";
     case Waits::kEnded: return "its end";
     default: return "nothing";
@@ -121,12 +127,20 @@ struct Warp {
   int arrived = 0;
   int apart = 0;  // lanes that have ended, or wait for the block
   uint32_t steps = 0;  // how many sync_warp there were
+  int team = kNoTeam;  // that it came to last
+  uint16_t team_steps = 0;  // how often
+};
+
+/// Warps that meet apart from the block's others.
+struct Team {
+  int threads = 0, arrived = 0;
 };
 
 struct Machine {
   std::deque<Buffer> buffers;
   std::vector<Thread> threads = std::vector<Thread>(kMostThreads);
   std::vector<Warp> warps = std::vector<Warp>(kMostThreads / kWarp);
+  std::vector<Team> teams = std::vector<Team>(kTeams);
   std::string problem;
   uint64_t seed = 0;
   size_t shared_limit = 0;
@@ -254,12 +268,16 @@ class Stacks {
 
 int warp_of(int thread) { return thread / kWarp; }
 
-When now() { return {machine.steps, machine.warps[warp_of(current->number)].steps}; }
+Warp& my_warp() { return machine.warps[warp_of(current->number)]; }
 
-/// Whether threads of a warp did this, and nothing has come since that they and this one wait for.
-bool at_once(uint16_t warp, When when) {
+When now() { return {machine.steps, my_warp().team_steps, my_warp().steps}; }
+
+/// Whether threads of a warp, or of several of a team, did this, and nothing has come since that they and this one wait for.
+bool at_once(uint16_t warp, int team, When when) {
   if (when.steps != machine.steps) return false;
-  return warp != warp_of(current->number) || when.warp_steps == now().warp_steps;
+  if (warp == warp_of(current->number)) return when.warp_steps == now().warp_steps;
+  bool const met = team != kNoTeam && team == my_warp().team && when.team_steps < now().team_steps;
+  return !met;
 }
 
 constexpr char const* kNoBarrier = "another thread wrote it, and there is no barrier between";
@@ -277,7 +295,12 @@ char const* found_by_this_block(Byte& byte, Kind kind, bool writes) {
 }
 
 bool written_at_once(Byte const& byte) {
-  return byte.here && byte.writer != current->number && at_once(static_cast<uint16_t>(warp_of(byte.writer)), byte.wrote);
+  uint16_t const warp = static_cast<uint16_t>(warp_of(byte.writer));
+  return byte.here && byte.writer != current->number && at_once(warp, machine.warps[warp].team, byte.wrote);
+}
+
+bool read_at_once(Byte const& byte) {
+  return byte.read && byte.reader != current->number && at_once(byte.readers_warp, byte.readers_team, byte.was_read);
 }
 
 char const* read_of(Byte& byte) {
@@ -286,8 +309,10 @@ char const* read_of(Byte& byte) {
   if (written_at_once(byte)) return kNoBarrier;
   uint16_t const number = static_cast<uint16_t>(current->number);
   uint16_t const warp = static_cast<uint16_t>(warp_of(number));
-  bool const others = byte.read && byte.reader != number && at_once(byte.readers_warp, byte.was_read);
+  bool const others = read_at_once(byte);
   bool const elsewhere = others && byte.readers_warp != warp;
+  int16_t const team = static_cast<int16_t>(my_warp().team);
+  byte.readers_team = elsewhere && byte.readers_team != team ? static_cast<int16_t>(kNoTeam) : team;
   byte.read = true;
   byte.was_read = now();
   byte.reader = others ? kSeveral : number;
@@ -298,9 +323,7 @@ char const* read_of(Byte& byte) {
 char const* write_of(Byte& byte) {
   if (byte.copied) return "it is still being copied";
   if (written_at_once(byte)) return kNoBarrier;
-  if (byte.read && byte.reader != current->number && at_once(byte.readers_warp, byte.was_read)) {
-    return "another thread reads it, and there is no barrier between";
-  }
+  if (read_at_once(byte)) return "another thread reads it, and there is no barrier between";
   byte.written = byte.here = true;
   byte.read = false;
   byte.wrote = now();
@@ -519,6 +542,20 @@ void meet(Waits what, Brought const& brought, void const* called_from) {
   for (int each = 0; each < kWarp; ++each) lane(mine, each).waits = Waits::kNot;
 }
 
+/// Lets all go on who wait for the team, once all have come.
+void release_team(int team) {
+  machine.teams[team].arrived = 0;
+  for (int number = 0; number < machine.launch->threads; ++number) {
+    Thread& thread = machine.threads[number];
+    if (thread.waits != Waits::kSyncTeam || thread.brought.number != static_cast<uint32_t>(team)) continue;
+    thread.waits = Waits::kNot;
+    Warp& warp = machine.warps[warp_of(number)];
+    if (--warp.apart) continue;
+    ++warp.steps;
+    ++warp.team_steps;
+  }
+}
+
 /// Lets all go on who wait for the block, once all have come that are left.
 void release_block(void const* called_from) {
   if (machine.arrived == 0 || machine.arrived < machine.alive) return;
@@ -579,6 +616,7 @@ bool run_block(dim3 block, std::mt19937_64& draw) {
   machine.arrived = 0;
   machine.alive = launch.threads;
   std::fill(machine.warps.begin(), machine.warps.end(), Warp{});
+  std::fill(machine.teams.begin(), machine.teams.end(), Team{});
   std::memset(machine.shared.first, kPoison, machine.shared.bytes);
   std::vector<int> order;
   for (int number = 0; number < launch.threads; ++number) {
@@ -736,6 +774,24 @@ void sync_block() {
   ++machine.arrived;
   release_block(__builtin_return_address(0));
   if (me.waits == Waits::kSyncBlock) yield();
+}
+
+void sync_team(int team, int threads) {
+  Thread& me = *current;
+  void const* const called_from = __builtin_return_address(0);
+  Warp& warp = my_warp();
+  if (warp.arrived) diverged(Waits::kSyncTeam, warp_of(me.number), called_from);
+  if (team < 0 || team >= kTeams || threads < kWarp || threads % kWarp) failed(formatted("comes to team %d of %d threads", team, threads), called_from);
+  if (warp.team != kNoTeam && warp.team != team) failed(formatted("comes to team %d, its warp was of team %d", team, warp.team), called_from);
+  Team& met = machine.teams[team];
+  if (met.threads && met.threads != threads) failed(formatted("comes to a team of %d threads, others to one of %d", threads, met.threads), called_from);
+  met.threads = threads;
+  warp.team = team;
+  ++warp.apart;
+  me.waits = Waits::kSyncTeam;
+  me.brought.number = static_cast<uint32_t>(team);
+  if (++met.arrived < threads) return yield();
+  release_team(team);
 }
 
 void wait_for_predecessor() { current->waited = machine.somebody_waited = true; }

@@ -29,8 +29,10 @@ _UNKNOWN = 5
 """Ids that no map knows."""
 LAUNCHES = 2
 """The most that a mixture of experts may have, of as many tokens as have room in a block's shared memory."""
-ROOM = 188
+ROOM = 212
 """Tokens by stages of 128 columns that have room on SM121, beside half of the rings: others come in a launch more."""
+_ACTIVATED_STAGE = 272
+"""Bytes of 128 columns of an entry's intermediate, from one launch to the other."""
 _UNREAD_CODES = 0x77
 _UNREAD_SCALE = 0xFF
 _ORDERS = ((0, True), (7, False))
@@ -135,16 +137,17 @@ def _wide(bias: Single, size: int) -> Single:
     return np.concatenate([bias, np.full(size - len(bias), 2.0**100, np.float32)])
 
 
-def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False) -> Single:
-    """As `experts`, by this machine."""
+def decoded(
+    cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False, padding: npt.NDArray[np.bool_] | None = None
+) -> Single:
+    """As `experts`, by this machine; tokens that are `padding` choose no experts."""
     weights = stored(layer, sizes)
     ids, shares = layer.route
     entries = layer.tokens * layer.top
 
     def once(early: bool) -> Bits:
-        activated, output = (
-            np.empty(shape, np.uint16) for shape in ((entries, layer.intermediate), (layer.tokens, layer.hidden))
-        )
+        activated = np.empty((entries, -(-layer.intermediate // 128) * _ACTIVATED_STAGE), np.uint8)
+        output = np.empty((layer.tokens, layer.hidden), np.uint16)
         inputs = bfloat16_bits(layer.inputs)
         given: list[tuple[str, npt.NDArray[Any] | None, Kind]] = [
             ("hidden_states", inputs, Kind.INPUT),
@@ -157,6 +160,7 @@ def decoded(cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False
             ("topk_ids", None if chooses else local, Kind.INPUT),
             ("topk_weights", None if chooses else shares, Kind.INPUT),
             ("routing_logits", bfloat16_bits(logits) if chooses else None, Kind.INPUT),
+            ("is_padding", padding, Kind.INPUT),
             ("expert_map", weights.places if layer.elsewhere else None, Kind.INPUT),
             ("activated", activated, Kind.OUTPUT),
             ("output", output, Kind.OUTPUT),

@@ -36,6 +36,8 @@ int largest(int number);
 /// The number, which all lanes of the warp have to have.
 int uniform(int number);
 void sync_block();
+/// As sync_block, by so many threads of whole warps, which have to come to the same team each time.
+void sync_team(int team, int threads);
 void wait_for_predecessor();
 void release_successor();
 

@@ -34,8 +34,6 @@ struct alignas(16) uint4 {
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorLaunchFailure = 719 };
 using cudaStream_t = void*;
 
-inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
-
 namespace flashinfer {
 namespace mxfp4 {
 
@@ -51,6 +49,15 @@ inline uint4 load_once_16(void const* from) {
 inline uint32_t load_byte(void const* from) {
   emulated::touch_only_read(from, 1);
   return *static_cast<uint8_t const*>(from);
+}
+
+/// Nothing is there earlier for it.
+inline void prefetch(void const*) {}
+
+inline uint32_t load_late_byte(void const* from) {
+  uint8_t byte;
+  emulated::read_past_first_cache(from, &byte, sizeof byte);
+  return byte;
 }
 
 inline uint32_t load_word(void const* from) {
@@ -80,7 +87,7 @@ inline int uniform(int number) { return emulated::uniform(number); }
 
 inline void mma_m16n8k16(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]) { emulated::multiply(sum, a, b); }
 
-inline uint32_t bits_of(float number) {
+inline uint32_t bits_of_float(float number) {
   uint32_t bits;
   std::memcpy(&bits, &number, sizeof bits);
   return bits;
@@ -95,7 +102,7 @@ inline float from_bf16(uint16_t number) {
 
 inline uint16_t to_bf16(float number) {
   if (std::isnan(number)) return 0x7FFF;
-  uint32_t const bits = bits_of(number);
+  uint32_t const bits = bits_of_float(number);
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
@@ -122,9 +129,17 @@ inline uint4 load_16(void const* from) {
   return *static_cast<uint4 const*>(from);
 }
 
+inline int count_bits(uint32_t bits) { return __builtin_popcount(bits); }
+
+inline int highest_bit(uint32_t bits) {
+  if (bits == 0) emulated::fail("asks for the highest bit of none");
+  return kWarp - 1 - __builtin_clz(bits);
+}
+
 inline uint32_t ballot(bool one) { return emulated::ballot(one); }
 inline int largest(int number) { return emulated::largest(number); }
 inline void sync_block() { emulated::sync_block(); }
+inline void sync_team(int team, int threads) { emulated::sync_team(team, threads); }
 
 template <typename Number>
 inline Number keep_number(Number number) {
@@ -149,7 +164,7 @@ inline int32_t dot_bytes(uint32_t a, uint32_t b, int32_t sum) {
   return sum;
 }
 
-inline uint32_t to_whole(float number, float by) { return bits_of(std::fmaf(number, by, 12582912.0f)); }
+inline uint32_t to_whole(float number, float by) { return bits_of_float(std::fmaf(number, by, 12582912.0f)); }
 
 inline float to_float(int32_t number) { return static_cast<float>(number); }
 
@@ -163,7 +178,7 @@ inline bool is_finite(float number) { return std::isfinite(number); }
 
 inline uint32_t exchange(uint32_t number, int bits) { return emulated::exchange(number, bits); }
 inline int32_t exchange(int32_t number, int bits) { return static_cast<int32_t>(emulated::exchange(static_cast<uint32_t>(number), bits)); }
-inline float exchange(float number, int bits) { return float_of_bits(emulated::exchange(bits_of(number), bits)); }
+inline float exchange(float number, int bits) { return float_of_bits(emulated::exchange(bits_of_float(number), bits)); }
 
 inline void copy_16(uint8_t* to, void const* from, int bytes) { emulated::copy(to, from, static_cast<size_t>(bytes), 16); }
 
