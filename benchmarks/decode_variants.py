@@ -5,9 +5,9 @@
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture
 
 A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_decode.cuh` with another
-number of warps. The program prints a line for each kind of kernels and number of tokens: microseconds a layer, the share of a copy's
-bandwidth, and how far what it computes is from what the carried kernels do (some 3e-3 is what BF16 makes of the same numbers, added up in
-another order).
+number of warps. The program runs all of them in turn, and prints a line for each kind of kernels and number of tokens: microseconds a
+layer, the share of a copy's bandwidth, and how far what it computes is from what the carried kernels do (some 3e-3 is what BF16 makes of
+the same numbers, added up in another order).
 """
 
 import argparse

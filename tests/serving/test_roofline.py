@@ -102,9 +102,8 @@ def test_what_this_stack_measured_on_an_h200() -> None:
         ("h200-kernels.json", "default, dummy weights"): 241.8,
         ("h200-upstream-decode.json", "upstream, dummy weights"): 256.6,
         ("h200-upstream-decode.json", "upstream-qkv-o, dummy weights"): 260.2,
-        ("h200-stack-decode.json", "upstream, dummy weights"): 256.9,
-        ("h200-stack-decode.json", "decode, dummy weights"): 396.4,
-        ("h200-decode-server.json", "decode, dummy weights"): 412.5,
+        ("h200-stack-decode.json", "upstream, dummy weights"): 257.8,
+        ("h200-stack-decode.json", "decode, dummy weights"): 435.9,
     }
     assert found.points[1].measured == ()
 

@@ -35,8 +35,11 @@ OLD = {"a.py": "class Old:\n    kept = 1\n"}
         ({"a.py": OLD["a.py"] + "\nparser.add_argument('--wide-load')\n"}, {"--wide-load"}, {"parser", "--wide-load"}),
         ({"a.py": OLD["a.py"] + "\nshrink(thing, factor=2)\n"}, set(), {"shrink", "thing", "factor"}),
         (
-            {**OLD, "k.cuh": "#define WIDE_LOAD 1\nstruct Tile {};\nvoid launch(int a) {\n"},
-            {"k.cuh", "WIDE_LOAD", "Tile", "launch"},
+            {
+                **OLD,
+                "k.cuh": "#define WIDE_LOAD 1\nstruct Tile {};\nvoid launch(int a) {\ninline int rounded(int a) { return a; }\n",
+            },
+            {"k.cuh", "WIDE_LOAD", "Tile", "launch", "rounded"},
             {"Tile"},
         ),
         ({**OLD, "use.sh": "serve --wide-load\n"}, {"use.sh"}, {"serve", "--wide-load"}),

@@ -21,7 +21,7 @@ _TEXT = re.compile(r"(?:--)?[A-Za-z_][A-Za-z0-9_]*(?:[-.][A-Za-z0-9_]+)*")
 """A text that is a name: a key, a choice, a flag, a file."""
 _C_DEFINES = re.compile(
     r"^\s*#\s*define\s+(\w+)|\b(?:struct|class|enum|namespace|concept)\s+(\w+)|\busing\s+(\w+)\s*="
-    r"|^(?!\s*(?:return|else|if|for|while|switch)\b)[\w:<>,&*\s]+?[\s&*](\w+)\s*\([^;]*$"
+    r"|^(?!\s*(?:return|else|if|for|while|switch)\b)[\w:<>,&*\s]+?[\s&*](\w+)\s*\((?:[^;]*$|[^;{}]*\)[\w\s]*\{)"
 )
 _C_FILES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".jinja")
 _PROSE = (".md", ".rst", ".txt")
