@@ -25,7 +25,7 @@ static cudaError_t experts(Experts const& given, Part part, cudaStream_t stream,
   moe.logits = given.logits;
   moe.ids = given.ids;
   moe.router_weights = given.router_weights;
-  moe.activated = given.activated;
+  moe.activated = static_cast<decltype(moe.activated)>(given.activated);
   moe.output = given.output;
   moe.routed = moe.experts = given.experts;
   moe.tokens = given.tokens;

@@ -16,7 +16,8 @@ struct Experts {
   int16_t const* logits;  // or null
   int32_t const* ids;
   float const* router_weights;
-  uint16_t *activated, *output;
+  void* activated;  // of the kind's own format, with room for two words a value
+  uint16_t* output;
   int experts, tokens, choices, hidden, intermediate;
 };
 
