@@ -3,7 +3,7 @@
 // what the first kind does: some 3e-3 is what BF16 makes of the same numbers, added up in another order. Weights are random and of
 // many layers, one after the other in a graph, so that nothing comes from the cache.
 //
-//   program [LAYERS [REPLAYS [NAME ...]]]
+//   program [LAYERS [REPLAYS [NAME ...]]]      a NAME is a kind, or experts, or dense: what is to be measured
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -31,6 +31,7 @@ constexpr int kIntermediate = 2880;
 constexpr int kExperts = 128;
 constexpr int kChoices = 4;
 constexpr int kMostTokens = 16;
+constexpr int kAll = kExperts / kMostTokens;  // choices of each of 16 tokens, so that every expert has one
 constexpr int kTokens[] = {1, 2, 3, 4, 8, 16};
 constexpr int kHeads = 4;  // copies of lm_head
 
@@ -206,7 +207,7 @@ struct Bench {
     auto* const down_scale = random_words<uint8_t>(down_scales * layers, 0x03030303u, 0x75757575u);
     auto* const bias = on_device(normal_bf16(static_cast<size_t>(kExperts) * 3 * kHidden, 0.1f));
     auto* const inputs = on_device(normal_bf16(kMostTokens * kHidden, 1.0f));
-    auto* const activated = random_words<uint16_t>(kMostTokens * kChoices * kIntermediate * 2);
+    auto* const activated = random_words<uint8_t>(size_t{kMostTokens} * kAll * kIntermediate * 4);  // more than any kind takes
     size_t const width = static_cast<size_t>(kMostTokens) * kHidden;
     auto* const output = random_words<uint16_t>(layers * width * 2);
     std::vector<int16_t> logits;
@@ -216,22 +217,31 @@ struct Bench {
     auto* const d_logits = on_device(logits);
     auto* const d_ids = on_device(ids);
     auto* const d_shares = on_device(shares);
-    for (int tokens : kTokens) {
-      double touched = 0;
-      for (int layer = 0; layer < layers; ++layer) {
+    std::vector<int32_t> const each = every_expert();
+    auto* const d_each = on_device(each);
+    auto* const d_equal = on_device(std::vector<float>(each.size(), 1.0f / kAll));
+    for (int turn = 0; turn <= static_cast<int>(std::size(kTokens)); ++turn) {
+      bool const all = turn == std::size(kTokens);
+      int const tokens = all ? kMostTokens : kTokens[turn];
+      int const choices = all ? kAll : kChoices;
+      int32_t const* const d_chosen = all ? d_each : d_ids;
+      float const* const d_weights = all ? d_equal : d_shares;
+      double touched = all ? kExperts : 0;
+      for (int layer = 0; layer < layers && !all; ++layer) {
         auto const* const from = ids.data() + static_cast<size_t>(layer) * kMostTokens * kChoices;
         touched += static_cast<double>(std::set<int>(from, from + tokens * kChoices).size()) / layers;
       }
       double const bytes = touched * 13.237e6;
       for (bool chooses : {false, true}) {
-        auto const launch = [&, tokens, chooses](Variant const& variant, Part part) -> Launch {
-          return [&, tokens, chooses, part](cudaStream_t stream) {
+        if (all && chooses) continue;
+        auto const launch = [&, tokens, choices, d_chosen, d_weights, chooses](Variant const& variant, Part part) -> Launch {
+          return [&, tokens, choices, d_chosen, d_weights, chooses, part](cudaStream_t stream) {
             for (int layer = 0; layer < layers; ++layer) {
               size_t const routed = static_cast<size_t>(layer) * kMostTokens;
               Experts const given{inputs, up + up_codes * layer, up_scale + up_scales * layer, bias, down + down_codes * layer,
                                   down_scale + down_scales * layer, bias + static_cast<size_t>(kExperts) * 2 * kIntermediate,
-                                  chooses ? d_logits + routed * kExperts : nullptr, d_ids + routed * kChoices, d_shares + routed * kChoices,
-                                  activated, output + width * layer, kExperts, tokens, kChoices, kHidden, kIntermediate};
+                                  chooses ? d_logits + routed * kExperts : nullptr, d_chosen + routed * choices, d_weights + routed * choices,
+                                  activated, output + width * layer, kExperts, tokens, choices, kHidden, kIntermediate};
               cudaError_t const refused = variant.experts(given, part, stream, device);
               if (refused != cudaSuccess) return refused;
             }
@@ -266,7 +276,7 @@ struct Bench {
             double const up = us[variants.size() + at], down = us[2 * variants.size() + at];
             std::snprintf(more, sizeof more, "  up %.2f down %.2f us", up / layers, down / layers);
           }
-          row(chooses ? "choosing" : "experts", tokens, variants[at].name, taken ? us[at] / layers : kRefused, bytes,
+          row(all ? "all" : chooses ? "choosing" : "experts", tokens, variants[at].name, taken ? us[at] / layers : kRefused, bytes,
               taken ? distance(*first, results[at], kHidden) : 0.0, more);
         }
       }
@@ -290,6 +300,17 @@ struct Bench {
         shares.push_back(static_cast<float>(std::exp(number_of(of[order[choice]])) / sum));
       }
     }
+  }
+
+  /// Choices of the tokens of each layer that together are all experts, each once.
+  std::vector<int32_t> every_expert() const {
+    std::vector<int32_t> ids(static_cast<size_t>(layers) * kExperts);
+    for (int layer = 0; layer < layers; ++layer) {
+      auto const from = ids.begin() + static_cast<size_t>(layer) * kExperts;
+      for (int expert = 0; expert < kExperts; ++expert) from[expert] = expert;
+      std::shuffle(from, from + kExperts, std::mt19937(static_cast<unsigned>(layer)));
+    }
+    return ids;
   }
 
   struct Shape {
@@ -387,18 +408,28 @@ int main(int count, char** words) {
     for (int at = 3; at < count; ++at) {
       if (!std::strcmp(words[at], name)) return true;
     }
-    return count <= 3 || bench.variants.empty();  // the first is what others are compared with
+    return false;
   };
+  std::set<std::string> const parts{"experts", "dense"};
   std::set<std::string> names;
+  std::vector<Variant> all;
   bool known = true;
 #define VARIANT(name) \
   names.insert(#name); \
-  if (wanted(#name)) bench.variants.push_back(variant_##name);
+  all.push_back(variant_##name);
 #include "variants.inc"
 #undef VARIANT
-  for (int at = 3; at < count; ++at) known = known && names.count(words[at]);
+  bool named = false, some = false;  // kinds, parts
+  for (int at = 3; at < count; ++at) {
+    named = named || names.count(words[at]);
+    some = some || parts.count(words[at]);
+    known = known && (names.count(words[at]) || parts.count(words[at]));
+  }
+  for (Variant const& variant : all) {
+    if (!named || wanted(variant.name)) bench.variants.push_back(variant);
+  }
   if (bench.layers < 1 || bench.replays < 1 || !known) {
-    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]], names:", words[0]);
+    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]], names: experts dense", words[0]);
     for (std::string const& name : names) std::fprintf(stderr, " %s", name.c_str());
     std::fprintf(stderr, "\n");
     return 2;
@@ -413,7 +444,8 @@ int main(int count, char** words) {
   bench.copy_gb_s = bench.copied();
   std::printf("%s, %d multiprocessors, a copy at %.0f GB/s; %d layers, medians of %d replays\n", device.name, device.multiProcessorCount,
               bench.copy_gb_s, bench.layers, bench.replays);
-  bench.experts();
+  if (!some || wanted("experts")) bench.experts();
+  if (some && !wanted("dense")) return 0;
   bench.dense("qkv, o", {{"qkv", 5120, 2880, 36}, {"o", 2880, 4096, 36}});
   bench.dense("qkv", {{"qkv", 5120, 2880, 36}});
   bench.dense("o", {{"o", 2880, 4096, 36}});
