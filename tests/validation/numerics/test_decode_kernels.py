@@ -29,6 +29,8 @@ from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
 MOE, CHOOSE, GEMV = "moe_decode.cuh", "choose.cuh", "gemv.cuh"
+ROUTE, ONE = "moe_routing.cuh", "moe_one.cuh"
+ROWS, PRODUCTS = "row_stream.cuh", "row_products.cuh"
 QUANTIZE, STREAM = "quantize.cuh", "weight_stream.cuh"
 BF16, BYTES, RING, MATRIX = "bf16_products.cuh", "byte_products.cuh", "weight_ring.cuh", "matrix.cuh"
 EXPERTS = Experts(4, experts=4, hidden=96, intermediate=160, elsewhere=1)
@@ -42,10 +44,16 @@ DEEP = tuple(
 )
 MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
 """More tokens than have room at a time on a GPU with little shared memory: they come in two launches."""
+ONE_LEFT = replace(MANY, tokens=10)
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
 UNEVEN = Experts(5, experts=10, hidden=64, intermediate=288, top=8)
 """Its second launch has 16 warps, and each of its groups three slices: a warp has another slice each time."""
 ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
+ALL_CHOICES = Experts(1, experts=10, hidden=64, intermediate=32, top=8)
+LONG = tuple(
+    Experts(1, experts=4, hidden=hidden, intermediate=intermediate) for hidden, intermediate in ((3200, 32), (32, 3200))
+)
+"""One token of more columns than a warp has registers for."""
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 LAYER = Linear(9, 5152, 56, "mxfp4")
 BROAD = Linear(9, 1312, 244, "mxfp4")
@@ -57,9 +65,9 @@ SHAPES = (
     (BROAD, 1),  # 32 rows and few warps
     (NARROW, 48),  # columns for two warps only
     (MANY_ROWS, 1),  # one token and many rows: a block for each multiprocessor
-    (Linear(2, 512, 1100, "mxfp4"), 1),  # but not two tokens,
-    (Linear(1, 384, 1100, "mxfp4"), 1),  # nor fewer stages than a ring has,
-    (Linear(1, 2880, 1100, "mxfp4"), 1),  # nor without room
+    (Linear(1, 2880, 1100, "mxfp4"), 1),  # of fewer warps, where there is no room for all,
+    (Linear(1, 3104, 1100, "mxfp4"), 1),  # or more columns than a warp has registers for;
+    (Linear(2, 512, 1100, "mxfp4"), 1),  # but not two tokens
 )
 """Layers, and multiprocessors."""
 
@@ -86,7 +94,11 @@ def mutated(kernels: dict[str, bytes], name: str, was: str, becomes: str) -> Mac
     """The kernels that need the file `name`, with other text in one of theirs, wherever it stands."""
     beside = {
         MOE: {GEMV, QUANTIZE},
+        ROUTE: {GEMV, QUANTIZE},
+        ONE: {GEMV, QUANTIZE},
         CHOOSE: {GEMV, QUANTIZE},
+        ROWS: {QUANTIZE},
+        PRODUCTS: {QUANTIZE},
         GEMV: {MOE, CHOOSE, QUANTIZE},
         QUANTIZE: {MOE, CHOOSE, GEMV},
         STREAM: {MOE, CHOOSE, QUANTIZE},
@@ -160,17 +172,28 @@ def spoils(machine: Machine, logit: float) -> bool:
     return bool(np.isnan(found[2]).all()) and np.array_equal(np.delete(found, 2, axis=0), np.delete(whole, 2, axis=0))
 
 
+def one_judged(machine: Machine) -> str:
+    """One token: experts of stored sizes, more columns than registers are for, and choices."""
+    few = replace(EXPERTS, tokens=1)
+    found = judge(decoded(machine, few, WIDE), truth(few), BFLOAT16_BAR).why
+    said = found or next(filter(None, (as_stored(machine, layer) for layer in (ALONE, ALL_CHOICES, *LONG))), "")
+    return said or judge(decoded(machine, ALONE, (96, 64), chooses=True), truth(ALONE), BFLOAT16_BAR).why
+
+
 def columns_judged(machine: Machine) -> str:
     """Experts with more columns than are in registers at a time."""
     return next(filter(None, (as_stored(machine, layer) for layer in DEEP)), "")
 
 
 def many_judged(machine: Machine) -> str:
-    """Tokens that come in two launches."""
+    """Tokens that come in two launches, the last of them alone, too."""
     sizes = (MANY.hidden, MANY.intermediate)
-    found = (decoded(machine, MANY, sizes, chooses=chooses) for chooses in (False, True))
-    said = next(filter(None, (judge(one, truth(MANY), BFLOAT16_BAR).why for one in found)), "")
-    return said or padding_judged(machine, MANY)
+    found = (
+        judge(decoded(machine, layer, sizes, chooses=chooses), truth(layer), BFLOAT16_BAR).why
+        for layer in (MANY, ONE_LEFT)
+        for chooses in (False, True)
+    )
+    return next(filter(None, found), "") or padding_judged(machine, MANY)
 
 
 def as_stored(machine: Machine, layer: Experts) -> str:
@@ -218,7 +241,7 @@ FAULTS = [
     ("tokens of the first tile twice", STREAM, "tile * kTileTokens + lane / 4", "lane / 4", FAR),
     ("one tile of tokens only", STREAM, "kTokenTiles == 1 ? 1 : divide_up(work.tokens(), kTileTokens)", "1", FAR),
     ("tokens beyond the columns", STREAM, "there = block < last ? block : last;\n        auto", "there = block;\n        auto", OUTSIDE),
-    ("rows of scale tiles swapped", MATRIX, "row % 32 * 16 + row % 128 / 32 * 4", "row % 32 * 4 + row % 128 / 32 * 128", FAR),
+    ("rows of scale tiles swapped", MATRIX, "row % 32 * kRowBytes + row % 128 / 32 * 4", "row % 32 * 4 + row % 128 / 32 * 128", FAR),
     ("scales of another tile", MATRIX, "divide_up(stored_blocks, kStageBlocks);", "(stored_blocks / kStageBlocks);", FAR),
     ("all scales of a row are its first", STREAM, "load_byte(scales_[octet] + there)", "load_byte(scales_[octet])", FAR),
     ("scales of another block", STREAM, "load_byte(scales_[octet] + there)", "load_byte(scales_[octet] + (there ? there - 1 : 0))", FAR),
@@ -235,34 +258,35 @@ FAULTS = [
     ("nobody waits", STREAM, "work.wait();\n\n", "\n", NOT_WAITED),
     ("who has nothing to do does not wait", STREAM, "if (work.first() >= stages) {\n    work.wait();", "if (work.first() >= stages) {", NOT_WAITED),
     ("gate and up swapped", MOE, "swiglu(moe, up, gate)", "swiglu(moe, gate, up)", FAR),
-    ("up not limited below", MOE, "up < -moe.limit ? -moe.limit : up", "up", FAR),
-    ("gate not limited", MOE, "gate > moe.limit ? moe.limit : gate", "gate", FAR),
-    ("another alpha", MOE, "-moe.alpha * gate", "-gate", FAR),
+    ("up not limited below", ROUTE, "up < -moe.limit ? -moe.limit : up", "up", FAR),
+    ("gate not limited", ROUTE, "gate > moe.limit ? moe.limit : gate", "gate", FAR),
+    ("another alpha", ROUTE, "-moe.alpha * gate", "-gate", FAR),
     ("bias of another expert", MOE, "moe.up_bias + first + piece", "moe.up_bias + piece", FAR),
     ("bias of the gate is that of up", MOE, "load_half(bias + moe.stored_intermediate)", "load_half(bias)", FAR),
-    ("second bias missing", MOE, "if (moe.down_bias != nullptr)", "if (false)", FAR),
-    ("second bias of the first expert", MOE, "moe.down_bias + expert * moe.stored_hidden", "moe.down_bias", FAR),
-    ("second bias of rows that are not there", MOE, "row == kNobody || expert == kNobody) continue", "expert == kNobody) continue", OUTSIDE),
+    ("second bias missing", ROUTE, "if (moe.down_bias != nullptr)", "if (false)", FAR),
+    ("second bias of the first expert", ROUTE, "moe.down_bias + expert * moe.stored_hidden", "moe.down_bias", FAR),
+    ("second bias of rows that are not there", ROUTE, "row == kNobody || expert == kNobody) continue", "expert == kNobody) continue", OUTSIDE),
     ("biases where sums are", MOE, "(partial + plan.slices * moe.entries() * kDownRows)", "(partial)", "no barrier between"),
     ("shared memory without biases", MOE, " + static_cast<int>(sizeof(uint16_t)));", ");", OUTSIDE),
-    ("weights of the router missing", MOE, "routing.weight[entry] * product", "product", FAR),
-    ("weights of the first entry", MOE, "load_float(moe.router_weights + entry)", "load_float(moe.router_weights)", FAR),
-    ("weights of the router from the first cache", MOE, "load_float(moe.router_weights + entry)", "moe.router_weights[entry]", CACHED),
-    ("a map is not followed", MOE, "static_cast<int>(load_word(moe.expert_map + id)) : kNobody", "id : kNobody", FAR),
-    ("another token", MOE, "entry / moe.choices", "entry % moe.tokens", FAR),
-    ("groups take one entry too few", MOE, "all - rank : Shape::kGroup;", "all - rank : Shape::kGroup - 1;",
+    ("weights of the router missing", ROUTE, "routing.weight[entry] * product", "product", FAR),
+    ("weights of the first entry", ROUTE, "load_float(moe.router_weights + entry)", "load_float(moe.router_weights)", FAR),
+    ("weights of the router from the first cache", ROUTE, "load_float(moe.router_weights + entry)", "moe.router_weights[entry]", CACHED),
+    ("a map is not followed", ROUTE, "static_cast<int>(load_word(moe.expert_map + id)) : kNobody", "id : kNobody", FAR),
+    ("another token", ROUTE, "entry / moe.choices", "entry % moe.tokens", FAR),
+    ("groups take one entry too few", ROUTE, "all - rank : Shape::kGroup;", "all - rank : Shape::kGroup - 1;",
      FAR + "|not written|nobody has written it"),
-    ("groups of eight where four are multiplied", MOE, "rank % Shape::kGroup", "rank % kMaxGroup",
+    ("groups of eight where four are multiplied", ROUTE, "rank % Shape::kGroup", "rank % kMaxGroup",
      FAR + "|not written|nobody has written it"),
-    ("an entry is before itself", MOE, "bits_below(entry - word * kWarp)", "bits_below(entry + 1 - word * kWarp)", FAR + "|" + NO_BARRIER),
-    ("entries that are not there", MOE, "entry < moe.entries() ? routing.expert[entry] : kNobody", "routing.expert[entry]", "nobody has written it"),
-    ("warps that are not whole", MOE, "uniform(threadIdx.x / kWarp)", "uniform(threadIdx.x / 16)", "comes to uniform with"),
-    ("experts are read before they are there", MOE, SYNC + "\n  int const expert = entry", "  int const expert = entry", NO_BARRIER),
-    ("leaders are counted before they are there", MOE, SYNC + "\n  int groups", "  int groups", NO_BARRIER),
-    ("a group is the one after it", MOE, "bits_below(highest_bit(before))", "bits_below(highest_bit(before) + 1)", FAR + "|nobody has written it"),
-    ("nobody where there are no entries", MOE, "  if (entry >= moe.entries() && entry < kWords * kWarp) routing.expert[entry] = kNobody;\n", "",
+    ("an entry is before itself", ROUTE, "bits_below(entry - word * kWarp)", "bits_below(entry + 1 - word * kWarp)", FAR + "|" + NO_BARRIER),
+    ("entries that are not there", ROUTE, "entry < moe.entries() ? routing.expert[entry] : kNobody", "routing.expert[entry]",
      "nobody has written it"),
-    ("groups are read before they are there", MOE, SYNC + "\n  return groups", "  return groups", NO_BARRIER),
+    ("warps that are not whole", MOE, "uniform(threadIdx.x / kWarp)", "uniform(threadIdx.x / 16)", "comes to uniform with"),
+    ("experts are read before they are there", ROUTE, SYNC + "\n  int const expert = entry", "  int const expert = entry", NO_BARRIER),
+    ("leaders are counted before they are there", ROUTE, SYNC + "\n  int groups", "  int groups", NO_BARRIER),
+    ("a group is the one after it", ROUTE, "bits_below(highest_bit(before))", "bits_below(highest_bit(before) + 1)", FAR + "|nobody has written it"),
+    ("nobody where there are no entries", ROUTE, "  if (entry >= moe.entries() && entry < kWords * kWarp) routing.expert[entry] = kNobody;\n", "",
+     "nobody has written it"),
+    ("groups are read before they are there", ROUTE, SYNC + "\n  return groups", "  return groups", NO_BARRIER),
     ("of equal logits the last", CHOOSE, "kMaxRouted - ", "", FAR),
     ("zeros have a sign", CHOOSE, "if (logit == INT16_MIN) order = 0;", "", FAR),
     ("NaN have a sign", CHOOSE, "if ((logit & 0x7FFF) > 0x7F80) order = 0x7FFF;", "", "a NaN is not chosen"),
@@ -276,32 +300,32 @@ FAULTS = [
     ("a lane's experts in no order", CHOOSE, "order(of[j], of[j + 1]);", "(void)j;", FAR),
     ("a lane's experts in the other order", CHOOSE, "larger < smaller ? larger : smaller", "larger < smaller ? smaller : larger", FAR),
     ("logits from the first cache", CHOOSE, "rank_of(load_half(logits + expert), expert)", "rank_of(logits[expert], expert)", CACHED),
-    ("logits of another token", MOE, "logits + static_cast<int64_t>(token) * routed", "logits", FAR),
-    ("logits as weights", MOE, "routing.weight[entry] * product", "(kChooses ? routing.logit : routing.weight)[entry] * product", FAR),
-    ("weights of the best", MOE, "expf(routing.logit[entry] - logits[0]) / sum", "1.0f / sum", FAR),
-    ("weights of no softmax", MOE, "- logits[0]) / sum", "- logits[0])", FAR),
-    ("choices of another token", MOE, "int const entry = token * moe.choices + lane;", "int const entry = lane;",
+    ("logits of another token", ROUTE, "logits + static_cast<int64_t>(token) * routed", "logits", FAR),
+    ("logits as weights", ROUTE, "routing.weight[entry] * product", "(kChooses ? routing.logit : routing.weight)[entry] * product", FAR),
+    ("weights of the best", ROUTE, "expf(routing.logit[entry] - logits[0]) / sum", "1.0f / sum", FAR),
+    ("weights of no softmax", ROUTE, "- logits[0]) / sum", "- logits[0])", FAR),
+    ("choices of another token", ROUTE, "int const entry = token * moe.choices + lane;", "int const entry = lane;",
      "no barrier between|nobody has written it"),
-    ("who pads a batch has experts", MOE, "load_late_byte(moe.padding + token) != 0", "false", "padding is not zeros"),
-    ("who pads a batch is the first token", MOE, "load_late_byte(moe.padding + token)", "load_late_byte(moe.padding)",
+    ("who pads a batch has experts", ROUTE, "load_late_byte(moe.padding + token) != 0", "false", "padding is not zeros"),
+    ("who pads a batch is the first token", ROUTE, "load_late_byte(moe.padding + token)", "load_late_byte(moe.padding)",
      "padding is not zeros|other tokens"),
-    ("who pads a batch, from the first cache", MOE, "load_late_byte(moe.padding + token)", "moe.padding[token]", CACHED),
+    ("who pads a batch, from the first cache", ROUTE, "load_late_byte(moe.padding + token)", "moe.padding[token]", CACHED),
     ("who pads the first part", MOE, "part.padding = moe.padding + first;", "part.padding = moe.padding;",
      "padding is not zeros|other tokens|nobody has written it"),
-    ("ids from the first cache", MOE, "static_cast<int>(load_word(moe.ids + entry))", "moe.ids[entry]", CACHED),
-    ("a map from the first cache", MOE, "static_cast<int>(load_word(moe.expert_map + id))", "moe.expert_map[id]", CACHED),
+    ("ids from the first cache", ROUTE, "static_cast<int>(load_word(moe.ids + entry))", "moe.ids[entry]", CACHED),
+    ("a map from the first cache", ROUTE, "static_cast<int>(load_word(moe.expert_map + id))", "moe.expert_map[id]", CACHED),
     ("warps do not meet before they add", MOE, RAN + SYNC, RAN, NO_BARRIER),
     ("warps share their rings", MOE, RAN, "rings, lane).run();\n", "no barrier between|" + COPIED),
     ("shared memory without the tokens", MOE, "kRoutingBytes + moe.tokens * token_bytes(moe);", "kRoutingBytes;", OUTSIDE),
     ("the first launch does not wait", MOE, "  wait_for_predecessor();\n  release_successor();", "  release_successor();", NOT_WAITED),
     ("the first launch lets the second begin too early", MOE, "  wait_for_predecessor();\n  release_successor();",
      "  release_successor();\n  wait_for_predecessor();", NOT_WAITED),
-    ("the second launch does not wait", MOE, "gather();\n    wait_for_predecessor();", "gather();", NOT_WAITED),
+    ("the second launch does not wait", MOE, "row_of);\n    wait_for_predecessor();", "row_of);", NOT_WAITED),
     ("a group's results to other entries", MOE, "routing.member[piece.group][member] * moe.activated_bytes() +", "member * moe.activated_bytes() +",
      "another block of this launch|no barrier between|nobody has written it"),
     ("rows beyond the output", MOE, "row >= moe.hidden ?", "row >= moe.stored_hidden ?", OUTSIDE + "|another block|no barrier"),
     ("rows of up where those of gate are", MOE, "place < kOctet ? row : row + moe.stored_intermediate", "row", FAR),
-    ("one slice only", MOE, "slice < plan.slices; ++slice", "slice < 1; ++slice", FAR),
+    ("one slice only", ROUTE, "slice < slices; ++slice", "slice < 1; ++slice", FAR),
     ("columns in several slices", MOE, "int stage_step() const { return plan.slices; }", "int stage_step() const { return 1; }", FAR),
     ("slices begin at the first stage", MOE, "first_stage(Piece piece) const { return piece.part; }", "first_stage(Piece) const { return 0; }", FAR),
     ("a warp's next slice is its first", MOE, "warps / slices, warps % slices}", "warps / slices, 0}", FAR + "|" + NO_BARRIER),
@@ -371,6 +395,65 @@ FAULTS = [
     ("lanes give away what they keep", BYTES, "exchange(odd ? front : back, 1)", "exchange(odd ? back : front, 1)", FAR),
     ("members in another order", BYTES, "later ? pairs[1] : pairs[0]", "later ? pairs[0] : pairs[1]", FAR),
     ("scales of the other octet", BYTES, "(factors[1] * of_token)", "(factors[0] * of_token)", FAR),
+    ("one token: gate and up swapped", ONE, "swiglu(moe, up, gate)", "swiglu(moe, gate, up)", FAR),
+    ("one token: bias of another expert", ONE, "moe.up_bias + first + piece", "moe.up_bias + piece", FAR),
+    ("one token: bias of the gate is that of up", ONE, "load_half(bias + moe.stored_intermediate)", "load_half(bias)", FAR),
+    ("one token: rows of up where those of gate are", ONE, "octet * moe.stored_intermediate", "octet * 0", FAR),
+    ("one token: the first launch does not wait", ONE, "  wait_for_predecessor();\n  release_successor();", "  release_successor();", NOT_WAITED),
+    ("one token: the first launch lets the second begin too early", ONE, "  wait_for_predecessor();\n  release_successor();",
+     "  release_successor();\n  wait_for_predecessor();", NOT_WAITED),
+    ("one token: the second launch does not wait", ONE, "row_of);\n    wait_for_predecessor();", "row_of);", NOT_WAITED),
+    ("one token: rows beyond the output", ONE, "row >= moe.hidden ?", "row >= moe.stored_hidden ?",
+     OUTSIDE + "|another block|" + NO_BARRIER),
+    ("one token: octets that are not there", ONE, "return left < kDownOctets ? left : kDownOctets;", "return kDownOctets;",
+     OUTSIDE + "|another block|nobody has written it"),
+    ("one token: a warp has one octet", ONE, "warps / octets(), warps % octets(), octets()", "warps, 0, octets()", FAR + "|" + NO_BARRIER),
+    ("one token: a team does not meet", ONE, "    sync_team(warp / kTeamWarps, kTeamWarps * kWarp);\n", "", NO_BARRIER),
+    ("one token: a team says what it says over what it said", ONE, "    turn ^= 1;\n", "", NO_BARRIER),
+    ("one token: what a team says is another's", ONE, "(token_at + token_bytes(moe))[warp / kTeamWarps]", "(token_at + token_bytes(moe))[0]",
+     NO_BARRIER),
+    ("one token: the largest of half a warp's columns", ONE, "    size = bytes::larger(size, exchange(size, 16));\n", "", FAR),
+    ("one token: the largest of three warps", ONE, "bytes::larger(sizes[2], sizes[3])", "sizes[2]", FAR),
+    ("one token: low digits where high ones are", ONE, "digits[kBlockColumns] = static_cast<uint8_t>(whole)",
+     "digits[0] = static_cast<uint8_t>(whole)", FAR + "|nobody has written it"),
+    ("one token: high digits without the low ones' carry", ONE, "(whole + 0x80u) >> 8", "whole >> 8", FAR),
+    ("one token: the scale of the first block", ONE, "bytes::kScales + block * 4)", "bytes::kScales)",
+     "another block|no barrier|nobody has written it"),
+    ("one token: its second span is not read", ONE, "first += kSpanBlocks", "first += 2 * kSpanBlocks", FAR),
+    ("one token: it is read before it is there", ONE, "tokens.complete(token_at);\n    sync_block();", "tokens.complete(token_at);", NO_BARRIER),
+    ("one token: warps do not meet before they add", ONE, "lane).run();\n" + SYNC, "lane).run();\n", NO_BARRIER),
+    ("one token: warps share their rings", ONE, "rings + warp * OneRing::kBytes", "rings", "no barrier between|" + COPIED),
+    ("one token: shared memory without it", ONE, "kRoutingBytes + token_bytes(moe) +", "kRoutingBytes +", OUTSIDE),
+    ("one token: biases where sums are", ONE, "(partial + moe.entries() * kDownRows)", "(partial)", "no barrier between"),
+    ("one token: choices in one place", ONE, "entry(piece) * moe.activated_bytes()", "0 * moe.activated_bytes()",
+     "another block|no barrier|nobody has written it"),
+    ("rows are not waited for", ROWS, "wait_copies<kAhead - 1>();", "", COPIED),
+    ("a row too few is waited for", ROWS, "wait_copies<kAhead - 1>();", "wait_copies<kAhead>();", COPIED),
+    ("lanes do not meet before they read scales", ROWS, "    sync_warp();\n", "", NO_BARRIER + "|" + COPIED),
+    ("the row that is multiplied is fetched", ROWS, "    fetch(ahead);\n", "    fetch(ahead);\n    fetch(ahead);\n", COPIED + "|" + FAR),
+    ("codes beyond the columns", ROWS, "i * kWarp + lane_ < left_ ? 16 : 0", "16", OUTSIDE),
+    ("scales beyond the columns", ROWS, "left < kStageBlocks ? left", "left < 0 ? left", FAR),
+    ("scales where those of the octet before are", ROWS, "    scales_to_ ^= 1;\n", "", FAR + "|" + NO_BARRIER + "|" + COPIED),
+    ("scales of the octet before", ROWS, "{ scales_of_ ^= 1; }", "{}", FAR + "|" + NO_BARRIER + "|" + COPIED),
+    ("scales of the first row", ROWS, "scales_of_ * Ring::kOctetScales + row * kSpanBlocks;", "scales_of_ * Ring::kOctetScales;", FAR),
+    ("scales of another row", ROWS, "lane_ % kOctet * TiledScales::kRowBytes", "lane_ / 4 * TiledScales::kRowBytes", FAR + "|" + OUTSIDE),
+    ("no rows but the first eight", ROWS, "    if (ahead == 0) advance();\n", "", FAR + "|" + OUTSIDE + "|nobody has written it"),
+    ("a span of columns is left out", ROWS, "    first_ += kSpanBlocks;\n", "    first_ += 2 * kSpanBlocks;\n", FAR + "|nobody has written it"),
+    ("codes of the first span", ROWS, "(first_ + lane_) * 16", "lane_ * 16", FAR),
+    ("scales of the first span", ROWS, "first_ / kStageBlocks + lane_ / kOctet", "lane_ / kOctet", FAR),
+    ("rows after the last", ROWS, "if (Work::kTiled || row + 1 < rows_) codes_", "codes_", OUTSIDE),
+    ("no piece but the first", ROWS, "    if (work_.has(piece_)) open();\n  }\n\n  Work", "  }\n\n  Work", FAR + "|nobody has written it"),
+    ("what biases add is not taken off", PRODUCTS, "less = -(of_high * 256 + of_low);", "less = 0;", FAR),
+    ("no upper nibbles", PRODUCTS, "word_of(codes[block], word) >> 16", "word_of(codes[block], word)", FAR),
+    ("high digits where low ones are", PRODUCTS, "low[0] = Memory::load(digits + kBlockColumns);", "low[0] = Memory::load(digits);", FAR),
+    ("scales of the first block of four", PRODUCTS, "stage + kScales + place * 4", "stage + kScales", FAR),
+    ("blocks that a token does not have", PRODUCTS, "(there ? block : 0) / kStageBlocks", "block / kStageBlocks", OUTSIDE + "|nobody has written it"),
+    ("a block that is not there counts", PRODUCTS, "block, block < blocks", "block, true", FAR + "|" + OUTSIDE + "|nobody has written it"),
+    ("rows in another order", PRODUCTS, "lane / 16 % 2 + lane / 8 % 2 * 2", "lane / 16 % 2 * 2 + lane / 8 % 2", FAR),
+    ("the first four rows' scales twice", PRODUCTS, "rows.next(half * 4 + i", "rows.next(i", FAR + "|" + OUTSIDE + "|nobody has written it"),
+    ("halves of sums change places", PRODUCTS, "(has ? second : first) +", "(has ? first : second) +", FAR),
+    ("sums of two of four lanes", PRODUCTS, "    sum += exchange(sum, 2);\n", "", FAR),
+    ("blocks of the first span", PRODUCTS, "first + i * kWarp + lane_", "i * kWarp + lane_", FAR),
     ("three launches", MOE, "  return moe_decode_down(moe, stream, early, processor);", "  (void)moe_decode_down(moe, stream, early, processor);\n"
      "  return moe_decode_down(moe, stream, early, processor);", "3 launches, 2 are allowed"),
     ("rows beyond the weight", GEMV, "first_row + place < gemv.rows ? first_row + place : -1", "first_row + place", OUTSIDE),
@@ -385,17 +468,21 @@ FAULTS = [
     ("sums of two octets in one place", GEMV, "token * kOctets * kOctet + row", "token * kOctet + row", "no barrier between"),
     ("warps do not meet before they add", GEMV, DENSE + SYNC, DENSE, NO_BARRIER),
     ("the launch does not wait", GEMV, "load_half(gemv.bias + row());\n    wait_for_predecessor();", "load_half(gemv.bias + row());", NOT_WAITED),
-    ("the wide launch does not wait", GEMV, "void prepare() const {\n    wait_for_predecessor();", "void prepare() const {", NOT_WAITED),
-    ("wide, two pieces ahead", GEMV, ">= WideGemvWork::kStages &&", ">= 1 &&", COPIED + "|" + NO_BARRIER),
-    ("wide without room", GEMV, "wide_gemv_shared_bytes(gemv) <= processor.shared_bytes", "true", "bytes of shared memory, there are"),
+    ("the wide launch does not wait", GEMV, "void prepare() {\n    wait_for_predecessor();", "void prepare() {", NOT_WAITED),
+    ("wide without room", GEMV, "wide_gemv_shared_bytes(gemv, warps) > processor.shared_bytes", "false", "bytes of shared memory, there are"),
+    ("wide, scales of the first span", GEMV, "octet_scales + first_block;", "octet_scales;", FAR),
+    ("wide, scales of the next row where there are none", GEMV, "return blocks() - first_block;", "return kSpanBlocks;",
+     FAR + "|nobody has written it|" + COPIED),
+    ("wide, the first span again", GEMV, "products.open(token_at, first_block, blocks());", "products.open(token_at, 0, blocks());", FAR),
     ("wide with scales anywhere", GEMV, "reinterpret_cast<uintptr_t>(gemv.scales) % 16 == 0", "true", "misaligned"),
     ("wide for two tokens", GEMV, "gemv.tokens == 1 && ", "", FAR + "|not written"),
     ("wide, scales of the rows before", GEMV, "piece.part * kRows", "0 * kRows", FAR + "|" + NO_BARRIER + "|" + COPIED),
     ("wide, scales beyond the weight", GEMV, "left >= 16 ? 16 : left > 0 ? static_cast<int>(left) : 0", "16", OUTSIDE),
-    ("wide, rows beyond the weight", GEMV, "row < gemv.rows ? row : 0;", "row;", OUTSIDE),
-    ("wide, rows beyond the output", GEMV, "lane % 4 != octet || row >= gemv.rows", "lane % 4 != octet", OUTSIDE),
-    ("wide, bias of another row", GEMV, "row(piece, octet * kOctet + lane / 4)];", "row(piece, lane / 4)];", FAR),
-    ("wide, a warp's rows again", GEMV, "piece.group + kWideGemvWarps * gridDim.x", "piece.group + (kWideGemvWarps + 1) * gridDim.x",
+    ("wide, rows beyond the weight", GEMV, "return left < 0 ? 0 : left < kOctet ? left : kOctet;", "return kOctet;", OUTSIDE),
+    ("wide, rows beyond the output", GEMV, "lane % 4 == 0 && row < gemv.rows", "lane % 4 == 0", OUTSIDE),
+    ("wide, bias of another row", GEMV, "from_bf16(gemv.bias[row])", "from_bf16(gemv.bias[row / 2])", FAR),
+    ("wide, scales of the first octet", GEMV, "scales(piece) + octet * kOctet * blocks();", "scales(piece);", FAR),
+    ("wide, a warp's rows again", GEMV, "blockDim.x / kWarp * gridDim.x), piece", "(blockDim.x / kWarp + 1) * gridDim.x), piece",
      "not written|another block|no barrier"),
     ("warps that are not whole", GEMV, "uniform(threadIdx.x / kWarp)", "uniform((threadIdx.x + 1) / kWarp)", "comes to uniform with"),
     *((f"tie at {number} / 2048", QUANTIZE, f"eighths {was} {number}u", f"eighths {becomes} {number}u", "differ")
@@ -409,12 +496,16 @@ FAULTS = [
 ]  # fmt: skip
 JUDGES = {
     MOE: (experts_judged, choices_judged, columns_judged, many_judged),
+    ROUTE: (experts_judged, choices_judged, many_judged),
+    ONE: (one_judged,),
     CHOOSE: (choices_judged,),
     GEMV: (layer_judged,),
     QUANTIZE: (quantizer_judged,),
     STREAM: (layer_judged,),
     BF16: (layer_judged,),
     BYTES: (experts_judged, columns_judged, layer_judged),
+    ROWS: (one_judged, layer_judged),
+    PRODUCTS: (one_judged, layer_judged),
     RING: (experts_judged, columns_judged, layer_judged),
     MATRIX: (experts_judged, columns_judged, layer_judged),
 }
@@ -422,7 +513,7 @@ JUDGES = {
 
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in (*JUDGES[MOE], layer_judged, quantizer_judged)] == [""] * 6
+    assert [judged(machine) for judged in (*JUDGES[MOE], one_judged, layer_judged, quantizer_judged)] == [""] * 7
 
 
 @pytest.mark.parametrize(
