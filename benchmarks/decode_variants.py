@@ -2,12 +2,13 @@
 """Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
 
     PYTHONPATH=tools:. python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER] …
-    ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture
+    ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture; a name is a kind, or experts, or dense
 
 A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_decode.cuh` with another
-number of warps. The program runs all of them in turn, and prints a line for each kind of kernels and number of tokens: microseconds a
-layer, the share of a copy's bandwidth, and how far what it computes is from what the carried kernels do (some 3e-3 is what BF16 makes of
-the same numbers, added up in another order).
+number of warps. The program runs all of them in turn, or those that are named, and prints a line for each kind of kernels and number of
+tokens: microseconds a layer, the share of a copy's bandwidth, and how far what it computes is from what the first one does, the carried
+kernels where they are among them (some 3e-3 is what BF16 makes of the same numbers, added up in another order). One kind alone has the
+card's power for itself: in long runs of many layers its clock falls, and that of all others in turn with it.
 """
 
 import argparse
