@@ -301,7 +301,7 @@ FAULTS = [
     ("a lane's experts in the other order", CHOOSE, "larger < smaller ? larger : smaller", "larger < smaller ? smaller : larger", FAR),
     ("logits from the first cache", CHOOSE, "rank_of(load_half(logits + expert), expert)", "rank_of(logits[expert], expert)", CACHED),
     ("logits of another token", ROUTE, "logits + static_cast<int64_t>(token) * routed", "logits", FAR),
-    ("logits as weights", ROUTE, "routing.weight[entry] * product", "(kChooses ? routing.logit : routing.weight)[entry] * product", FAR),
+    ("logits as weights", ROUTE, "routing.weight[entry] * product", "(moe.logits != nullptr ? routing.logit : routing.weight)[entry] * product", FAR),
     ("weights of the best", ROUTE, "expf(routing.logit[entry] - logits[0]) / sum", "1.0f / sum", FAR),
     ("weights of no softmax", ROUTE, "- logits[0]) / sum", "- logits[0])", FAR),
     ("choices of another token", ROUTE, "int const entry = token * moe.choices + lane;", "int const entry = lane;",
