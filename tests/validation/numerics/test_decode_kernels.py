@@ -475,7 +475,7 @@ FAULTS = [
      FAR + "|nobody has written it|" + COPIED),
     ("wide, the first span again", GEMV, "products.open(token_at, first_block, blocks());", "products.open(token_at, 0, blocks());", FAR),
     ("wide with scales anywhere", GEMV, "reinterpret_cast<uintptr_t>(gemv.scales) % 16 == 0", "true", "misaligned"),
-    ("wide for two tokens", GEMV, "gemv.tokens == 1 && ", "", FAR + "|not written"),
+    ("wide for two tokens", GEMV, "gemv.tokens == 1 &&", "", FAR + "|not written"),
     ("wide, scales of the rows before", GEMV, "piece.part * kRows", "0 * kRows", FAR + "|" + NO_BARRIER + "|" + COPIED),
     ("wide, scales beyond the weight", GEMV, "left >= 16 ? 16 : left > 0 ? static_cast<int>(left) : 0", "16", OUTSIDE),
     ("wide, rows beyond the weight", GEMV, "return left < 0 ? 0 : left < kOctet ? left : kOctet;", "return kOctet;", OUTSIDE),
