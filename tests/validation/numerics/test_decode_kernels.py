@@ -19,7 +19,7 @@ from stack.store import cache as places
 from validation.kernels import carried_kernels
 from validation.numerics.blocks import Rounding
 from validation.numerics.cases import BFLOAT16_BAR
-from validation.numerics.emulated import KernelFault, Machine, building
+from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine, building
 from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Truth, judge, measure
@@ -55,6 +55,9 @@ LONG = tuple(
 )
 """One token of more columns than a warp has registers for."""
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
+ROOMY = Experts(16, experts=20, hidden=2880, intermediate=160, top=8)
+H200_SHARED = 232_448
+"""Bytes of shared memory of a block on an H200: a ring for each of the most warps, beside all tokens."""
 LAYER = Linear(9, 5152, 56, "mxfp4")
 BROAD = Linear(9, 1312, 244, "mxfp4")
 NARROW = Linear(9, 160, 56, "mxfp4")
@@ -514,6 +517,17 @@ JUDGES = {
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
     assert [judged(machine) for judged in (*JUDGES[MOE], one_judged, layer_judged, quantizer_judged)] == [""] * 7
+
+
+def roomy_judged(machine: Machine) -> str:
+    found = decoded(machine, ROOMY, (ROOMY.hidden, ROOMY.intermediate), shared_limit=H200_SHARED)
+    return judge(found, truth(ROOMY), BFLOAT16_BAR).why
+
+
+def test_they_are_right_where_a_block_has_an_h200_s_shared_memory(kernels: dict[str, bytes]) -> None:
+    machine = built(kernels)
+    assert roomy_judged(machine) == ""
+    assert machine.shared > SHARED_LIMIT
 
 
 @pytest.mark.parametrize(

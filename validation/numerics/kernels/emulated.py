@@ -138,9 +138,15 @@ def _wide(bias: Single, size: int) -> Single:
 
 
 def decoded(
-    cpu: Machine, layer: Experts, sizes: Sizes, *, chooses: bool = False, padding: npt.NDArray[np.bool_] | None = None
+    cpu: Machine,
+    layer: Experts,
+    sizes: Sizes,
+    *,
+    chooses: bool = False,
+    padding: npt.NDArray[np.bool_] | None = None,
+    shared_limit: int = SHARED_LIMIT,
 ) -> Single:
-    """As `experts`, by this machine; tokens that are `padding` choose no experts."""
+    """As `experts`, by this machine, whose blocks have so much shared memory; tokens that are `padding` choose no experts."""
     weights = stored(layer, sizes)
     ids, shares = layer.route
     entries = layer.tokens * layer.top
@@ -169,7 +175,7 @@ def decoded(
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, len(weights.up))
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in (ALPHA, 1.0, LIMIT))
-        cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, _FEW_PROCESSORS, SHARED_LIMIT, int(early))
+        cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, _FEW_PROCESSORS, shared_limit, int(early))
         launches = LAUNCHES + (layer.tokens * -(-layer.hidden // 128) > ROOM)
         if cpu.launches > launches:
             raise RuntimeError(f"{cpu.launches} launches, {launches} are allowed")
@@ -179,7 +185,7 @@ def decoded(
     local = np.ascontiguousarray(ids if layer.elsewhere else weights.places[ids])
     unknown = np.full((layer.tokens, _UNKNOWN), -np.inf, np.float32)
     logits = np.concatenate([layer.logits, unknown], axis=1) if layer.elsewhere else layer.logits[:, np.argsort(weights.places)]
-    return from_bfloat16_bits(in_every_order(cpu, once))
+    return from_bfloat16_bits(in_every_order(cpu, once, shared_limit))
 
 
 def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, beyond: int = 0) -> Single:
@@ -206,7 +212,7 @@ def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, bey
     return from_bfloat16_bits(in_every_order(cpu, once))
 
 
-def in_every_order(cpu: Machine, once: Callable[[bool], Bits]) -> Bits:
+def in_every_order(cpu: Machine, once: Callable[[bool], Bits], shared_limit: int = SHARED_LIMIT) -> Bits:
     """What a kernel computes, in whatever order its threads come.
 
     Raises:
@@ -215,7 +221,7 @@ def in_every_order(cpu: Machine, once: Callable[[bool], Bits]) -> Bits:
     """
     found = []
     for seed, early in _ORDERS:
-        cpu.begin(seed)
+        cpu.begin(seed, shared_limit)
         found.append(once(early))
         if unwritten := cpu.unwritten("output"):
             raise RuntimeError(f"{unwritten} bytes of the output are not written")

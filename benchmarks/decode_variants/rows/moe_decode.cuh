@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef FLASHINFER_MXFP4_MOE_DECODE_CUH_
+#define FLASHINFER_MXFP4_MOE_DECODE_CUH_
+
+// A mixture of experts in MXFP4 for up to 16 BF16 tokens, in two launches:
+//
+//   up:   a block for each multiprocessor, for as long as there is work; teams of its warps take 32
+//   columns
+//         of the intermediate and their gates of a group of entries, then others. Bias, SwiGLU, and
+//         the 32 columns become fixed point. Where there is no room for all tokens, a launch for
+//         each part of them.
+//   down: a block for 24 columns of the output and all experts; its warps take experts, or parts of
+//         them, in turn. Bias, router weights, the sum over a token's choices.
+//
+// Both multiply bytes: entries alone row by row, see moe_rows.cuh, then those that share an expert
+// by matrix multiplications. Experts are chosen by whoever calls, or by each block for itself from
+// the router's logits, which costs less than a launch.
+//
+// Who adds what to what is fixed by the shape and the GPU, so that the same input gives the same
+// bits. Weights lie as CUTLASS' MXFP8 x MXFP4 kernels read them: the rows of up before those of
+// gate, scales tiled.
+
+#include "flashinfer/mxfp4/moe_rows.cuh"
+
+namespace flashinfer {
+namespace mxfp4 {
+
+constexpr int kStages = 3;   // of a ring
+constexpr int kSector = 32;  // bytes that come to the first cache together
+constexpr int kStageSectors = divide_up(bytes::kStoredStage, kSector);
+
+/// What differs where there are few tokens: so many at most, and of entries multiplied together,
+/// and loaded at a time.
+template <int kMost, int kTogether, int kDeep>
+struct Shape {
+  static constexpr int kTokens = kMost;
+  static constexpr int kGroup = kTogether;
+  static constexpr int kLoads = kDeep;
+  static constexpr bool kShared = kTogether > 1;  // may entries share an expert?
+};
+using One = Shape<1, 1, 1>;
+using Few = Shape<4, 4, 2>;
+using Many = Shape<kMaxTokens, kMaxGroup, 4>;
+
+/// What a team of warps of the first launch has to do for entries that share an expert. Of a warp's
+/// two octets of rows one is of up, one of gate.
+template <int kMost, typename Tokens>
+struct UpShared {
+  static constexpr int kOctets = 2;
+  static constexpr int kStages = mxfp4::kStages;
+  using Stage = RingStage<kOctets, kStages>;
+  UpWarp& up;
+  Tokens& tokens;
+  bytes::Products<kMost> products;
+  int16_t up_bias = 0, gate_bias = 0;  // of this lane's column
+  uint32_t numbers = 0;                // of the piece's tokens, four bits each
+  int members = 0;                     // of the piece
+
+  __device__ int stages() const { return divide_up(up.blocks(), kStageBlocks); }
+  __device__ int first_stage(Piece) const { return 0; }
+  __device__ int stage_step() const { return 1; }
+  __device__ TiledScales scales() const { return up.scales(); }
+  __device__ Piece first() const {
+    Piece piece = up.first();
+    while (piece.group < up.groups.alone) piece = up.next(piece);
+    return piece;
+  }
+  __device__ bool has(Piece piece) const { return piece.group < up.groups.all; }
+  __device__ Piece next(Piece piece) const { return up.next(piece); }
+  __device__ Matrix matrix(Piece piece) const { return up.matrix(piece); }
+  __device__ int row(Piece piece, int place) const {
+    return up.row(piece) + place % kOctet + (place < kOctet ? 0 : up.gate());
+  }
+
+  __device__ void prepare() { tokens.prepare(up.tokens_at); }
+
+  __device__ void begin(Piece piece) {
+    products.clear();
+    members = uniform(up.routing.members[piece.group]);
+    numbers = 0;
+    for (int member = 0; member < members; ++member) {
+      int const entry = up.routing.member[piece.group][member];
+      numbers |= static_cast<uint32_t>(entry / up.moe.choices) << 4 * member;
+    }
+    up.load_biases(piece, up.lane / 4, up_bias, gate_bias);
+  }
+
+  __device__ void multiply(Piece, int stage, uint8_t const* here) {
+    auto const token = [this, bytes = token_bytes(up.moe),
+                        at = up.tokens_at + stage * bytes::kTokenStage](int member) {
+      return at + (numbers >> 4 * member & 15u) * bytes;
+    };
+    uint4 const codes[2] = {Stage::codes(here, 0, up.lane), Stage::codes(here, 1, up.lane)};
+    uint32_t const scales[2] = {Stage::scale(here, 0, up.lane), Stage::scale(here, 1, up.lane)};
+    products.add(codes, scales, token, members);
+  }
+
+  /// The four lanes of a column complete a member each.
+  __device__ void done(Piece piece) {
+    static_assert(kMost % 4 == 0, "as many as lanes");
+    float activated[kMost / 4];
+#pragma unroll
+    for (int four = 0; four < kMost / 4; ++four) {
+      activated[four] =
+          swiglu(up.moe, products.share(4 * four, 0) + from_bf16(static_cast<uint16_t>(up_bias)),
+                 products.share(4 * four, 1) + from_bf16(static_cast<uint16_t>(gate_bias)));
+    }
+    up.store(piece, activated, up.lane / 4);
+  }
+};
+static_assert(kMaxGroup * 4 <= 32 && kMaxTokens <= 16, "see UpShared::numbers");
+
+/// Of a warp: what has room for the rows of entries alone has for stages, too.
+constexpr int kUpRing = MoeRows::kBytes;
+constexpr int kDownRing = MoeRows::kBytes;
+static_assert(RingStage<2, kStages>::kRing <= kUpRing, "stages after rows");
+static_assert(RingStage<kDownOctets, kStages>::kRing <= kDownRing, "stages after rows");
+
+template <bool kChooses, typename Shape>
+__global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
+    mxfp4_moe_up_kernel(MoeDecode moe, UpPlan plan, uint32_t one) {
+  using Tokens = UpTokens<Shape::kLoads>;
+  Routing& routing = *reinterpret_cast<Routing*>(dynamic_shared());
+  uint8_t* const rings = dynamic_shared() + kRoutingBytes;
+  uint8_t* const tokens_at = rings + blockDim.x / kWarp * kUpRing;
+  int const warp = uniform(threadIdx.x / kWarp);
+  int const lane = keep_number(static_cast<int>(threadIdx.x) % kWarp);
+  Exchange& exchanged =
+      reinterpret_cast<Exchange*>(tokens_at + moe.tokens * token_bytes(moe))[warp / kTeamWarps];
+
+  wait_for_predecessor();
+  release_successor();
+  Tokens tokens{{moe.hidden_states, moe.tokens, moe.hidden / kBlockColumns, warp, lane}};
+  tokens.loads.begin();
+  Groups const groups = route<kChooses, Shape>(moe, routing);
+  UpWarp up{moe, plan, routing, groups, tokens_at, exchanged, warp, lane};
+  uint8_t* const ring = rings + warp * kUpRing;
+  // Who has entries of one kind only begins with these.
+  if (!Shape::kShared || up.first().group < groups.alone) {
+    UpRows<Tokens> work{up, tokens, {one, lane}};
+    RowStream<UpRows<Tokens>>(work, ring, lane).run();
+  }
+  if constexpr (Shape::kShared) {
+    using Work = UpShared<Shape::kGroup, Tokens>;
+    Work work{up, tokens, {one, lane}};
+    WeightRing<Work>(work, ring, lane).run();
+  }
+}
+
+/// What a warp of the second launch has to do for entries that share an expert: a part of the
+/// columns of all rows of a group, then others.
+template <bool kChooses, int kMost>
+struct DownShared {
+  static constexpr int kOctets = kDownOctets;
+  static constexpr int kStages = mxfp4::kStages;
+  using Stage = RingStage<kOctets, kStages>;
+  DownWarp& down;
+  bytes::OddProducts<kMost> products;
+  bytes::Digits digits;
+  Piece ahead;  // the piece and the stage whose first token is fetched
+  int ahead_stage;
+  uint8_t const* ahead_token;
+  bytes::StoredBlock fetched;
+
+  __device__ TiledScales scales() const { return down.scales(); }
+  __device__ int stages() const { return divide_up(down.blocks(), kStageBlocks); }
+  __device__ int first_stage(Piece piece) const { return piece.part; }
+  __device__ int stage_step() const { return down.plan.slices; }
+  /// The slices of all these groups go round the warps.
+  __device__ Piece first() const {
+    return Piece{down.groups.alone, 0}.on(down.warp / down.plan.slices,
+                                          down.warp % down.plan.slices, down.plan.slices);
+  }
+  __device__ bool has(Piece piece) const { return piece.group < down.groups.all; }
+  __device__ Piece next(Piece piece) const {
+    return piece.on(down.plan.groups_on, down.plan.slices_on, down.plan.slices);
+  }
+  __device__ int tokens(Piece piece) const { return down.routing.members[piece.group]; }
+  __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }
+  __device__ int row(Piece, int place) const { return down.row(place); }
+
+  __device__ void prepare() {
+    down.template prepare<kChooses>();
+    ahead = first();
+    if (has(ahead)) {
+      open_token();
+      fetch_token();
+    }
+  }
+
+  __device__ uint8_t const* token_of(Piece piece, int member) const {
+    return down.token(down.routing.member[piece.group][member]);
+  }
+
+  /// Begins to load a stage of a token.
+  __device__ void load(bytes::StoredBlock& block, uint8_t const* token, int stage) const {
+    block.load(token + stage * bytes::kStoredStage, digits,
+               stage * kStageBlocks + down.lane % 4 < down.blocks());
+  }
+
+  /// From now on fetches the first token of the piece that comes next.
+  __device__ void open_token() {
+    ahead_token = token_of(ahead, 0);
+    ahead_stage = first_stage(ahead);
+  }
+
+  __device__ void fetch_token() {
+    load(fetched, ahead_token, ahead_stage);
+    ahead_stage += stage_step();
+    if (ahead_stage < stages()) return;
+    ahead = next(ahead);
+    if (has(ahead)) open_token();
+  }
+
+  __device__ void begin(Piece) { products.clear(); }
+
+  __device__ void multiply(Piece piece, int stage, uint8_t const* here) {
+    uint4 codes[kOctets];
+    uint32_t scales[kOctets];
+#pragma unroll
+    for (int octet = 0; octet < kOctets; ++octet) {
+      codes[octet] = Stage::codes(here, octet, down.lane);
+      scales[octet] = Stage::scale(here, octet, down.lane);
+    }
+    auto const token = [&](int member) {
+      if (member == 0) return fetched;
+      bytes::StoredBlock block;
+      uint8_t const* const from = token_of(piece, member);
+      load(block, from, stage);
+      int const later = stage + stage_step();
+      if (later < stages()) {
+        prefetch(from + later * bytes::kStoredStage + down.lane % kStageSectors * kSector);
+      }
+      return block;
+    };
+    products.add(codes, scales, token, tokens(piece));
+    if (has(ahead)) fetch_token();
+  }
+
+  __device__ void done(Piece piece) const {
+#pragma unroll
+    for (int member = 0; member < kMost; ++member) {
+      if (member >= tokens(piece)) break;
+      int const entry = down.routing.member[piece.group][member];
+      float* const to =
+          down.partial + (piece.part * down.moe.entries() + entry) * kDownRows + down.lane / 4;
+#pragma unroll
+      for (int octet = 0; octet < kOctets; ++octet) {
+        float const sum = products.whole(member, octet);
+        if (down.lane % 4 == octet) to[octet * kOctet] = sum;
+      }
+    }
+  }
+};
+
+/// Beside the rings.
+inline int down_shared_bytes(int entries, int slices) {
+  int const sums = slices * static_cast<int>(sizeof(float));
+  return kRoutingBytes + entries * kDownRows * (sums + static_cast<int>(sizeof(uint16_t)));
+}
+
+template <bool kChooses, typename Shape>
+__global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
+    mxfp4_moe_down_kernel(MoeDecode moe, DownPlan plan, uint32_t one) {
+  Routing& routing = *reinterpret_cast<Routing*>(dynamic_shared());
+  uint8_t* const rings = dynamic_shared() + kRoutingBytes;
+  int const warps = blockDim.x / kWarp;
+  float* const partial = reinterpret_cast<float*>(rings + warps * kDownRing);
+  uint16_t* const biases =
+      reinterpret_cast<uint16_t*>(partial + plan.slices * moe.entries() * kDownRows);
+  int const warp = uniform(threadIdx.x / kWarp);
+  int const lane = keep_number(static_cast<int>(threadIdx.x) % kWarp);
+
+  // What experts are chosen by is older than the first launch, which began only when it was there.
+  release_successor();
+  Groups const groups = route<kChooses, Shape>(moe, routing);
+  int const tile = blockIdx.x;
+  DownWarp down{moe, plan, routing, groups, tile, warps, warp, lane, partial, biases};
+  uint8_t* const ring = rings + warp * kDownRing;
+  // Who has entries of one kind only begins with these.
+  if (!Shape::kShared || groups.alone > 0) {
+    using Work = DownRows<kChooses>;
+    Work work{down, {one, lane}};
+    RowStream<Work>(work, ring, lane).run();
+  }
+  if constexpr (Shape::kShared) {
+    using Work = DownShared<kChooses, Shape::kGroup>;
+    Work work{down, {one, lane}, bytes::Digits(lane)};
+    WeightRing<Work>(work, ring, lane).run();
+  }
+  sync_block();
+
+  auto const row_of = [&down](int place) { return down.output_row(place); };
+  add_up(moe, routing, partial, plan.slices, biases, kDownRows, row_of);
+}
+
+/// Parts of the columns of entries that share an expert, which make every warp of the second launch
+/// busy, most of the time; where entries are many, their sums would take the room of rings.
+inline int down_slices(MoeDecode const& moe) {
+  int const stages = divide_up(moe.intermediate, kStageBlocks * kBlockColumns);
+  int const wanted = moe.tokens == 1 || moe.entries() > 64 ? 1 : 3;
+  return wanted < stages ? wanted : stages;
+}
+
+/// How many tokens have room in a block of the first launch, beside the fewest rings; at least one.
+inline int most_tokens(MoeDecode const& moe, Processor const& processor) {
+  constexpr int kBeside = kTeamWarps * kUpRing + sizeof(Exchange);
+  int const room = (processor.shared_bytes - kRoutingBytes - kBeside) / token_bytes(moe);
+  return room < 1 ? 1 : room;
+}
+
+template <typename Shape>
+inline cudaError_t moe_decode_up_of(MoeDecode const& moe, cudaStream_t stream, bool early,
+                                    Processor const& processor) {
+  constexpr int kTeam = kTeamWarps * kUpRing + sizeof(Exchange);
+  constexpr int kTeams = kMoeWarps / kTeamWarps;
+  int const beside = kRoutingBytes + moe.tokens * token_bytes(moe);
+  int teams = (processor.shared_bytes - beside) / kTeam;
+  if (teams < 1) return cudaErrorInvalidValue;
+  if (teams > kTeams) teams = kTeams;
+  int const parts = moe.intermediate / kBlockColumns;
+  int const on = teams * processor.count;
+  UpPlan const plan{matrices_of(moe.up_codes, moe.up_scales, 2 * moe.stored_intermediate,
+                                moe.stored_hidden, moe.hidden),
+                    parts, on / parts, on % parts};
+  auto const kernel =
+      moe.logits ? mxfp4_moe_up_kernel<true, Shape> : mxfp4_moe_up_kernel<false, Shape>;
+  return launch(kernel, dim3(processor.count), teams * kTeamWarps * kWarp, beside + teams * kTeam,
+                stream, early, moe, plan, 1u);
+}
+
+inline cudaError_t moe_decode_up(MoeDecode const& moe, cudaStream_t stream, bool early,
+                                 Processor const& processor) {
+  auto const up = moe.tokens <= One::kTokens   ? moe_decode_up_of<One>
+                  : moe.tokens <= Few::kTokens ? moe_decode_up_of<Few>
+                                               : moe_decode_up_of<Many>;
+  return up(moe, stream, early, processor);
+}
+
+template <typename Shape>
+inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream, bool early,
+                                      Processor const& processor) {
+  int const slices = down_slices(moe);
+  int const beside = down_shared_bytes(moe.entries(), slices);
+  int warps = (processor.shared_bytes - beside) / kDownRing;
+  if (warps < kFewestWarps) return cudaErrorInvalidValue;
+  if (warps > kMoeWarps) warps = kMoeWarps;
+  DownPlan const plan{matrices_of(moe.down_codes, moe.down_scales, moe.stored_hidden,
+                                  moe.stored_intermediate, moe.intermediate),
+                      slices, warps / slices, warps % slices};
+  auto const kernel =
+      moe.logits ? mxfp4_moe_down_kernel<true, Shape> : mxfp4_moe_down_kernel<false, Shape>;
+  return launch(kernel, dim3(tiles_of(moe.hidden, kDownRows)), warps * kWarp,
+                beside + warps * kDownRing, stream, early, moe, plan, 1u);
+}
+
+inline cudaError_t moe_decode_down(MoeDecode const& moe, cudaStream_t stream, bool early,
+                                   Processor const& processor) {
+  auto const down = moe.tokens <= One::kTokens   ? moe_decode_down_of<One>
+                    : moe.tokens <= Few::kTokens ? moe_decode_down_of<Few>
+                                                 : moe_decode_down_of<Many>;
+  return down(moe, stream, early, processor);
+}
+
+/// Some of the tokens, for the first launch.
+inline MoeDecode part_of(MoeDecode const& moe, int first, int tokens) {
+  MoeDecode part = moe;
+  part.tokens = tokens;
+  part.hidden_states += static_cast<int64_t>(first) * moe.hidden;
+  part.activated += first * moe.choices * moe.activated_bytes();
+  if (moe.logits != nullptr) {
+    part.logits = moe.logits + static_cast<int64_t>(first) * moe.routed;
+    if (moe.padding != nullptr) part.padding = moe.padding + first;
+  } else {
+    part.ids = moe.ids + static_cast<int64_t>(first) * moe.choices;
+  }
+  return part;
+}
+
+/// Both launches; `early` lets each begin before the kernel before it has ended.
+inline cudaError_t moe_decode(MoeDecode const& moe, cudaStream_t stream, bool early,
+                              Processor const& processor) {
+  if (moe.tokens < 1 || moe.tokens > kMaxTokens || moe.choices < 1 || moe.choices > kMaxChoices ||
+      moe.hidden < 1 || moe.intermediate < 1 || moe.hidden % kBlockColumns != 0 ||
+      moe.intermediate % kBlockColumns != 0) {
+    return cudaErrorInvalidValue;
+  }
+  if (moe.logits != nullptr && (moe.routed < moe.choices || moe.routed > kMaxRouted)) {
+    return cudaErrorInvalidValue;
+  }
+  int const most = most_tokens(moe, processor);
+  for (int first = 0; first < moe.tokens; first += most) {
+    int const tokens = moe.tokens - first < most ? moe.tokens - first : most;
+    cudaError_t const failed = moe_decode_up(part_of(moe, first, tokens), stream, early, processor);
+    if (failed != cudaSuccess) return failed;
+  }
+  return moe_decode_down(moe, stream, early, processor);
+}
+
+}  // namespace mxfp4
+}  // namespace flashinfer
+
+#endif  // FLASHINFER_MXFP4_MOE_DECODE_CUH_
