@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
 
-    PYTHONPATH=tools:. python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER] …
+    PYTHONPATH=tools:. python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture; a name is a kind, or experts, or dense
 
 A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_decode.cuh` with another
-number of warps. The program runs all of them in turn, or those that are named, and prints a line for each kind of kernels and number of
-tokens: microseconds a layer, the share of a copy's bandwidth, and how far what it computes is from what the first one does, the carried
-kernels where they are among them (some 3e-3 is what BF16 makes of the same numbers, added up in another order). One kind alone has the
-card's power for itself: in long runs of many layers its clock falls, and that of all others in turn with it.
+number of warps; of several folders those of the last one that has them. The program runs all of them in turn, or those that are named, and
+prints a line for each kind of kernels and number of tokens: microseconds a layer, the share of a copy's bandwidth, and how far what it
+computes is from what the first one does, the carried kernels where they are among them (some 3e-3 is what BF16 makes of the same numbers,
+added up in another order). One kind alone has the card's power for itself: in long runs of many layers its clock falls, and that of all
+others in turn with it.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 from stack.carry.bases import Place, Stores
@@ -40,17 +41,17 @@ _TAKEN = frozenset({CARRIED, "mxfp4"})
 """The carried ones, and a word of the kernels' own, which becomes another where a variant is compiled."""
 
 
-def headers(folder: Path, carried: Mapping[str, bytes]) -> dict[str, bytes]:
-    """A variant's headers by name: its own, and the carried ones beside them.
+def headers(folder: Path, beside: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A variant's headers by name: those of its folder, and others beside them, the carried ones or another variant's.
 
     Raises:
-        StackError: the folder has no header that the kernels have.
+        StackError: the folder has no header that the others have.
 
     """
     own = {path.name: path.read_bytes() for path in folder.glob("*.cuh")}
-    if not own.keys() & carried.keys():
-        raise StackError(f"{folder} has none of the kernels' headers", f"put some of them there: {', '.join(sorted(carried))}")
-    return {**carried, **own}
+    if not own.keys() & beside.keys():
+        raise StackError(f"{folder} has none of the kernels' headers", f"put some of them there: {', '.join(sorted(beside))}")
+    return {**beside, **own}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,15 +59,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", type=Path)
     parser.add_argument("--architecture", default="sm_90a", help="of the GPU (default: %(default)s)")
-    about = "also the kernels with the headers of this folder in place of theirs"
-    parser.add_argument("--variant", action="append", default=[], metavar="NAME=FOLDER", help=about)
+    about = (
+        "also the kernels with the headers of this folder in place of theirs, and with those of more folders in place of these"
+    )
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME=FOLDER[,FOLDER …]", help=about)
     options = parser.parse_args(arguments)
-    folders: dict[str, Path] = {}
+    folders: dict[str, list[Path]] = {}
     for given in options.variant:
-        name, _, folder = given.partition("=")
-        if not _NAME.fullmatch(name) or name in folders.keys() | _TAKEN or not Path(folder or "?").is_dir():
-            parser.error(f"{given!r} is no name of its own in small letters, = and a folder with headers")
-        folders[name] = Path(folder)
+        name, _, listed = given.partition("=")
+        named = listed.split(",")
+        if not _NAME.fullmatch(name) or name in folders.keys() | _TAKEN or not all(Path(one or "?").is_dir() for one in named):
+            parser.error(
+                f"{given!r} is no name of its own in small letters, = and a folder with headers, or several with commas"
+            )
+        folders[name] = [Path(one) for one in named]
     program = options.program.absolute()
     if program.is_dir() or not program.parent.is_dir():
         parser.error(f"{options.program} cannot be written: it is a folder, or its folder is not there")
@@ -74,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with Stores(load(ROOT), Place(cache.root())) as stores, tempfile.TemporaryDirectory() as work:
             toolkit = find(cache.root())
             carried = carried_kernels(stores)
-            variants = {CARRIED: carried, **{name: headers(folder, carried) for name, folder in folders.items()}}
+            laid = {name: reduce(lambda beside, folder: headers(folder, beside), its, carried) for name, its in folders.items()}
+            variants = {CARRIED: carried, **laid}
             objects = build(variants, options.architecture, Path(work), toolkit)
             nvcc(toolkit, Path(work), options.architecture, *map(str, objects), "-o", str(program))
     except StackError as cannot:

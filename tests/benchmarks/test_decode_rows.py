@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variant `rows` of the decode kernels: right on the emulated machine, and with one fault each refused by it."""
+"""The variants `rows` and `bulk` of the decode kernels: right on the emulated machine, and with one fault each refused by it."""
 
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from validation.numerics.emulated import Machine
 from validation.numerics.experts import Experts
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "benchmarks/decode_variants/rows"
+ROWS, BULK = (ROOT / "benchmarks/decode_variants" / name for name in ("rows", "bulk"))
 LEFT_OUT = "moe_one.cuh"
 """Of the carried kernels, what the variant has no use for."""
 DECODE, ENTRIES, ROUTING, GEMV = "moe_decode.cuh", "moe_rows.cuh", "moe_routing.cuh", "gemv.cuh"
@@ -32,15 +32,21 @@ LONG = tuple(
 )
 """More columns than a warp has registers for, of several tokens."""
 UNWRITTEN = "nobody has written it"
+NO_COPY = "nobody has begun"
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def kernels() -> dict[str, bytes]:
+def rows() -> dict[str, bytes]:
     with Stores(load(ROOT), Place(places.root())) as stores:
-        headers = decode_variants.headers(FOLDER, carried_kernels(stores))
+        headers = decode_variants.headers(ROWS, carried_kernels(stores))
     return {name: text for name, text in headers.items() if name != LEFT_OUT}
+
+
+@pytest.fixture(scope="module")
+def bulk(rows: dict[str, bytes]) -> dict[str, bytes]:
+    return decode_variants.headers(BULK, rows)
 
 
 def mixed_judged(machine: Machine) -> str:
@@ -98,11 +104,10 @@ FAULTS = [
     ("warps share the second launch's rings", DECODE, "rings + warp * kDownRing", "rings", NO_BARRIER + "|" + COPIED),
     ("warps do not meet before they add", DECODE, SYNC + "\n  auto const row_of = [&down]", "\n  auto const row_of = [&down]", NO_BARRIER),
     ("what a team says is another's", DECODE, "[warp / kTeamWarps];", "[0];", NO_BARRIER),
-    ("shared memory without what teams say", DECODE, "kUpRing + sizeof(Exchange);\n  constexpr int kTeams", "kUpRing;\n  constexpr int kTeams",
-     OUTSIDE),
+    ("shared memory without what teams say", DECODE, "sizeof(Exchange);\n  constexpr int kTeams", "0;\n  constexpr int kTeams", OUTSIDE),
     ("slices of one stage", DECODE, "stage_step() const { return down.plan.slices; }", "stage_step() const { return 1; }", FAR),
     ("activated columns beyond the last", DECODE, "down.lane % 4 < down.blocks());", "down.lane % 4 < 4 * stages());", UNWRITTEN + "|" + OUTSIDE),
-    ("codes beyond the columns", STREAM, "i * kWarp + lane_ < left_ ? 16 : 0", "16", OUTSIDE),
+    ("codes beyond the columns", STREAM, "block < left_ ? 16 : 0", "16", OUTSIDE),
     ("scales of pairs beyond the columns", STREAM, "tile < whole ? 16 : 0", "16", OUTSIDE + "|" + FAR),
     ("scales beyond the columns", STREAM, "tile < whole ? 4 : 0", "4", OUTSIDE + "|" + FAR),
     ("half a tile of pairs twice", STREAM, "tile >= kSpanTiles || tile == half", "tile >= kSpanTiles", COPIED + "|" + NO_BARRIER),
@@ -130,27 +135,59 @@ FAULTS = [
 """What is new in the variant: what it has of the carried kernels has their faults in their test."""
 
 
-def test_the_variant_is_right(kernels: dict[str, bytes]) -> None:
-    machine = carried.built(kernels)
-    assert [judged(machine) for judged in (*JUDGES, carried.roomy_judged)] == [""] * (len(JUDGES) + 1)
+BULK_FAULTS = [
+    ("a row is read before it is there", STREAM, "row / kRingRows % 2);", "1 - row / kRingRows % 2);", COPIED + "|" + NO_COPY),
+    ("phases are all the first", STREAM, "row / kRingRows % 2);", "0);", COPIED + "|" + NO_COPY),
+    ("a row is copied where another one is read", STREAM, "      sync_warp();  // all", "      // all", NO_COPY + "|another thread reads it"),
+    ("rows count where the first does", STREAM, "blocks * 16, counters_[row % kRingRows]", "blocks * 16, counters_[0]", "another copy is counted"),
+    ("rows beyond the matrix", STREAM, "left_ < kSpanBlocks ? left_ : kSpanBlocks", "kSpanBlocks", OUTSIDE),
+    ("what short rows do not have is anything", STREAM, "= uint4{0, 0, 0, 0};", ";", UNWRITTEN),
+    ("scales are not waited for", STREAM, "wait_copies<kBulkCopies ? 0 : kAhead - 1>();", "wait_copies<kAhead - 1>();", COPIED),
+    ("every lane copies", STREAM, "        if (lane_ == 0) {\n          int const blocks", "        {\n          int const blocks",
+     "another copy is counted"),
+    ("warps share their counters", DECODE, "warp * kRingRows;", "0;", NO_BARRIER),
+    ("shared memory without counters", DECODE, "(kUpRing + kCountersBytes)", "kUpRing", OUTSIDE + "|counts in what"),
+]  # fmt: skip
+"""What is new where rows come by copies in bulk."""
+
+
+def judged(machine: Machine) -> list[str]:
+    return [one(machine) for one in (*JUDGES, carried.roomy_judged)]
+
+
+def test_the_variants_are_right(rows: dict[str, bytes], bulk: dict[str, bytes]) -> None:
+    assert rows["copies.cuh"] != bulk["copies.cuh"]
+    for kernels in (rows, bulk):
+        assert judged(carried.built(kernels)) == [""] * (len(JUDGES) + 1)
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_121a"])
-def test_the_variant_compiles(kernels: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
-    made = decode_variants.build({"rows": kernels}, architecture, tmp_path, toolkit.find(places.root()))
-    assert [path.read_bytes()[:4] for path in made] == [b"\x7fELF"] * 2
+def test_the_variants_compile(rows: dict[str, bytes], bulk: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
+    made = decode_variants.build({"rows": rows, "bulk": bulk}, architecture, tmp_path, toolkit.find(places.root()))
+    assert [path.read_bytes()[:4] for path in made] == [b"\x7fELF"] * 3
+
+
+def refused(kernels: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
+    text = kernels[name].decode()
+    assert was in text, f"{name} has no {was}"
+    machine = carried.built({**kernels, name: text.replace(was, becomes).encode()})
+    said: list[str] = []
+    for one in LEAST.get(name, JUDGES):
+        said.append(carried.refused(partial(one, machine)))
+        if any(one in said[-1] for one in says.split("|")):
+            return
+    pytest.fail(f"it says {said}")
 
 
 @pytest.mark.parametrize(
     ("name", "was", "becomes", "says"), [one[1:] for one in FAULTS], ids=[f"{one[1]}: {one[0]}" for one in FAULTS]
 )
-def test_a_fault_in_its_text_is_refused(kernels: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
-    text = kernels[name].decode()
-    assert was in text, f"{name} has no {was}"
-    machine = carried.built({**kernels, name: text.replace(was, becomes).encode()})
-    said: list[str] = []
-    for judged in LEAST.get(name, JUDGES):
-        said.append(carried.refused(partial(judged, machine)))
-        if any(one in said[-1] for one in says.split("|")):
-            return
-    pytest.fail(f"it says {said}")
+def test_a_fault_in_the_text_is_refused(rows: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
+    refused(rows, name, was, becomes, says)
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "becomes", "says"), [one[1:] for one in BULK_FAULTS], ids=[f"{one[1]}: {one[0]}" for one in BULK_FAULTS]
+)
+def test_a_fault_of_copies_in_bulk_is_refused(bulk: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
+    refused(bulk, name, was, becomes, says)

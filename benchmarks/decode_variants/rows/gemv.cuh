@@ -202,7 +202,8 @@ inline __host__ __device__ int wide_gemv_scales(Gemv const& gemv) {
 
 inline int wide_gemv_shared_bytes(Gemv const& gemv, int warps) {
   int const stages = divide_up(gemv.columns, kStageBlocks * kBlockColumns);
-  return warps * (kWideGemvRing + wide_gemv_scales(gemv)) + bytes::token_bytes(stages);
+  return warps * (kWideGemvRing + wide_gemv_scales(gemv) + kCountersBytes) +
+         bytes::token_bytes(stages);
 }
 
 /// As many warps of a block as have room.
@@ -223,7 +224,10 @@ __global__ void __launch_bounds__(kWideGemvWarps* kWarp, 1)
 
   release_successor();
   WideGemvWork work{gemv, scales + warp * wide_gemv_scales(gemv), token, warp, lane, {one, lane}};
-  RowStream<WideGemvWork>(work, rings + warp * kWideGemvRing, lane).run();
+  int const stages = divide_up(gemv.columns, kStageBlocks * kBlockColumns);
+  CopyCounter* const counters =
+      reinterpret_cast<CopyCounter*>(token + bytes::token_bytes(stages)) + warp * kRingRows;
+  RowStream<WideGemvWork>(work, rings + warp * kWideGemvRing, counters, lane).run();
 }
 
 /// Whether each warp has several pieces, and there is room for enough warps; and scales can be

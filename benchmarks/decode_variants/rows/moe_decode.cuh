@@ -125,8 +125,12 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   uint8_t* const tokens_at = rings + blockDim.x / kWarp * kUpRing;
   int const warp = uniform(threadIdx.x / kWarp);
   int const lane = keep_number(static_cast<int>(threadIdx.x) % kWarp);
-  Exchange& exchanged =
-      reinterpret_cast<Exchange*>(tokens_at + moe.tokens * token_bytes(moe))[warp / kTeamWarps];
+  Exchange* const exchanges =
+      reinterpret_cast<Exchange*>(tokens_at + moe.tokens * token_bytes(moe));
+  Exchange& exchanged = exchanges[warp / kTeamWarps];
+  CopyCounter* const counters =
+      reinterpret_cast<CopyCounter*>(exchanges + blockDim.x / kWarp / kTeamWarps) +
+      warp * kRingRows;
 
   wait_for_predecessor();
   release_successor();
@@ -138,7 +142,7 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   // Who has entries of one kind only begins with these.
   if (!Shape::kShared || up.first().group < groups.alone) {
     UpRows<Tokens> work{up, tokens, {one, lane}};
-    RowStream<UpRows<Tokens>>(work, ring, lane).run();
+    RowStream<UpRows<Tokens>>(work, ring, counters, lane).run();
   }
   if constexpr (Shape::kShared) {
     using Work = UpShared<Shape::kGroup, Tokens>;
@@ -268,6 +272,8 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   float* const partial = reinterpret_cast<float*>(rings + warps * kDownRing);
   uint16_t* const biases =
       reinterpret_cast<uint16_t*>(partial + plan.slices * moe.entries() * kDownRows);
+  CopyCounter* const counters = reinterpret_cast<CopyCounter*>(biases + moe.entries() * kDownRows) +
+                                threadIdx.x / kWarp * kRingRows;
   int const warp = uniform(threadIdx.x / kWarp);
   int const lane = keep_number(static_cast<int>(threadIdx.x) % kWarp);
 
@@ -281,7 +287,7 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   if (!Shape::kShared || groups.alone > 0) {
     using Work = DownRows<kChooses>;
     Work work{down, {one, lane}};
-    RowStream<Work>(work, ring, lane).run();
+    RowStream<Work>(work, ring, counters, lane).run();
   }
   if constexpr (Shape::kShared) {
     using Work = DownShared<kChooses, Shape::kGroup>;
@@ -304,7 +310,7 @@ inline int down_slices(MoeDecode const& moe) {
 
 /// How many tokens have room in a block of the first launch, beside the fewest rings; at least one.
 inline int most_tokens(MoeDecode const& moe, Processor const& processor) {
-  constexpr int kBeside = kTeamWarps * kUpRing + sizeof(Exchange);
+  constexpr int kBeside = kTeamWarps * (kUpRing + kCountersBytes) + sizeof(Exchange);
   int const room = (processor.shared_bytes - kRoutingBytes - kBeside) / token_bytes(moe);
   return room < 1 ? 1 : room;
 }
@@ -312,7 +318,7 @@ inline int most_tokens(MoeDecode const& moe, Processor const& processor) {
 template <typename Shape>
 inline cudaError_t moe_decode_up_of(MoeDecode const& moe, cudaStream_t stream, bool early,
                                     Processor const& processor) {
-  constexpr int kTeam = kTeamWarps * kUpRing + sizeof(Exchange);
+  constexpr int kTeam = kTeamWarps * (kUpRing + kCountersBytes) + sizeof(Exchange);
   constexpr int kTeams = kMoeWarps / kTeamWarps;
   int const beside = kRoutingBytes + moe.tokens * token_bytes(moe);
   int teams = (processor.shared_bytes - beside) / kTeam;
@@ -342,7 +348,7 @@ inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream,
                                       Processor const& processor) {
   int const slices = down_slices(moe);
   int const beside = down_shared_bytes(moe.entries(), slices);
-  int warps = (processor.shared_bytes - beside) / kDownRing;
+  int warps = (processor.shared_bytes - beside) / (kDownRing + kCountersBytes);
   if (warps < kFewestWarps) return cudaErrorInvalidValue;
   if (warps > kMoeWarps) warps = kMoeWarps;
   DownPlan const plan{matrices_of(moe.down_codes, moe.down_scales, moe.stored_hidden,
@@ -351,7 +357,7 @@ inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream,
   auto const kernel =
       moe.logits ? mxfp4_moe_down_kernel<true, Shape> : mxfp4_moe_down_kernel<false, Shape>;
   return launch(kernel, dim3(tiles_of(moe.hidden, kDownRows)), warps * kWarp,
-                beside + warps * kDownRing, stream, early, moe, plan, 1u);
+                beside + warps * (kDownRing + kCountersBytes), stream, early, moe, plan, 1u);
 }
 
 inline cudaError_t moe_decode_down(MoeDecode const& moe, cudaStream_t stream, bool early,

@@ -8,6 +8,7 @@
 // itself. Memory that is read so takes less time and less power than by stages of many rows, see
 // weight_ring.cuh, which matrix multiplications ask for.
 
+#include "flashinfer/mxfp4/copies.cuh"
 #include "flashinfer/mxfp4/weight_ring.cuh"
 
 namespace flashinfer {
@@ -17,6 +18,8 @@ constexpr int kLaneBlocks = 3;                    // of a row that a lane has at
 constexpr int kSpanBlocks = kLaneBlocks * kWarp;  // of a row that a warp has at a time: a span
 constexpr int kSpanTiles = kSpanBlocks / kStageBlocks;
 constexpr int kRingRows = 4;  // one of which is being multiplied
+constexpr int kCountersBytes =
+    kWantsBulkCopies ? kRingRows * static_cast<int>(sizeof(CopyCounter)) : 0;  // of a warp
 static_assert(kOctet % kRingRows == 0, "each row of eight has its place, which the compiler knows");
 
 /// Which rows are an octet, and how their scales lie.
@@ -47,8 +50,22 @@ struct RowRing {
 template <typename Work>
 class RowStream {
  public:
-  __device__ __forceinline__ RowStream(Work& work, uint8_t* ring, int lane)
-      : work_(work), ring_(ring), lane_(lane), piece_(work.first()) {
+  /// `counters`: kRingRows of them, which nobody has used.
+  __device__ __forceinline__ RowStream(Work& work, uint8_t* ring, CopyCounter* counters, int lane)
+      : work_(work), ring_(ring), counters_(counters), lane_(lane), piece_(work.first()) {
+    if constexpr (kBulkCopies) {
+      if (lane_ == 0) {
+        for (int row = 0; row < kRingRows; ++row) open_counter(counters_[row]);
+        counters_are_open();
+      }
+      // What no copy of a short row will ever write.
+      for (int i = 0; i < kLaneBlocks; ++i) {
+        if (i * kWarp + lane_ < work_.blocks()) continue;
+        for (int row = 0; row < kRingRows; ++row)
+          *reinterpret_cast<uint4*>(place(row) + i * kWarp * 16) = uint4{0, 0, 0, 0};
+      }
+      sync_warp();
+    }
     if (work_.has(piece_)) open();
   }
 
@@ -73,7 +90,7 @@ class RowStream {
 
   __device__ __forceinline__ void begin_octet() {
     // Its scales are of other lanes' copies.
-    wait_copies<kAhead - 1>();
+    wait_copies<kBulkCopies ? 0 : kAhead - 1>();
     sync_warp();
   }
 
@@ -83,7 +100,12 @@ class RowStream {
   /// there. `row` of eight.
   __device__ __forceinline__ void next(int row, uint4 (&codes)[kLaneBlocks],
                                        uint32_t (&scales)[kLaneBlocks]) {
-    wait_copies<kAhead - 1>();
+    if constexpr (kBulkCopies) {
+      wait_bulk(counters_[row % kRingRows], row / kRingRows % 2);
+      sync_warp();  // all have read the row before, whose place the next copy takes
+    } else {
+      wait_copies<kAhead - 1>();
+    }
     int const ahead = (row + kAhead) % kOctet;
     if (ahead == 0) advance();
     fetch(ahead);
@@ -111,6 +133,7 @@ class RowStream {
   }
 
  private:
+  static constexpr bool kBulkCopies = kWantsBulkCopies && kHasBulkCopies;
   static constexpr int kAhead = kRingRows - 1;
   static constexpr bool kTiled = Work::kOrder != Order::kPlain;
   static constexpr int kPairBytes = kOctet * kStageBlocks;  // scales of an octet in a tile
@@ -138,7 +161,7 @@ class RowStream {
     int const row = work_.row(piece_, octet_);
     rows_ = work_.rows_there(piece_, octet_);
     row_bytes_ = matrix.row_bytes;
-    codes_ = matrix.codes + static_cast<int64_t>(row) * matrix.row_bytes + (first_ + lane_) * 16;
+    codes_ = matrix.codes + static_cast<int64_t>(row) * matrix.row_bytes + first_ * 16;
     left_ = rows_ > 0 ? matrix.blocks - first_ : 0;
     if constexpr (kTiled) {
       scales_ =
@@ -152,9 +175,17 @@ class RowStream {
   __device__ __forceinline__ void fetch(int row) {
     if (left_ > 0) {
       uint8_t* const to = place(row);
+      if constexpr (kBulkCopies) {
+        if (lane_ == 0) {
+          int const blocks = left_ < kSpanBlocks ? left_ : kSpanBlocks;
+          copy_bulk(to, codes_, blocks * 16, counters_[row % kRingRows]);
+        }
+      } else {
 #pragma unroll
-      for (int i = 0; i < kLaneBlocks; ++i) {
-        copy_16(to + i * kWarp * 16, codes_ + i * kWarp * 16, i * kWarp + lane_ < left_ ? 16 : 0);
+        for (int i = 0; i < kLaneBlocks; ++i) {
+          int const block = i * kWarp + lane_;
+          copy_16(to + i * kWarp * 16, codes_ + block * 16, block < left_ ? 16 : 0);
+        }
       }
       if constexpr (kTiled) {
         if (row == 0) fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
@@ -162,7 +193,7 @@ class RowStream {
     }
     // The last row is read in the place of those that are not there.
     if (Work::kOrder == Order::kTogether || row + 1 < rows_) codes_ += row_bytes_ * step(row);
-    commit_copies();
+    if (!kBulkCopies || row == 0) commit_copies();
   }
 
   /// Of all eight rows. Tiles that are not there are zeros, and so are blocks in one that is there
@@ -219,6 +250,7 @@ class RowStream {
 
   Work& work_;
   uint8_t* const ring_;
+  CopyCounter* const counters_;
   int const lane_;
   int scales_of_ = 0;          // are the scales of the octet that is multiplied the second ones?
   Piece piece_;                // that is fetched,

@@ -186,6 +186,19 @@ inline void copy_4(uint8_t* to, void const* from, int bytes, bool wanted) {
   if (wanted) emulated::copy(to, from, static_cast<size_t>(bytes), 4);
 }
 
+constexpr bool kHasBulkCopies = true;
+
+struct CopyCounter {
+  uint64_t state;
+};
+
+inline void open_counter(CopyCounter& counter) { emulated::open_counter(&counter); }
+inline void counters_are_open() {}
+inline void copy_bulk(uint8_t* to, void const* from, int bytes, CopyCounter& counter) {
+  emulated::copy_counted(to, from, static_cast<size_t>(bytes), &counter);
+}
+inline void wait_bulk(CopyCounter& counter, uint32_t parity) { emulated::wait_counted(&counter, parity); }
+
 inline void commit_copies() { emulated::commit_copies(); }
 
 template <int kGroups>
