@@ -31,6 +31,8 @@ LONG = tuple(
     Experts(2, experts=12, hidden=hidden, intermediate=intermediate, top=2) for hidden, intermediate in ((3232, 64), (64, 3232))
 )
 """More columns than a warp has registers for, of several tokens."""
+TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
+"""One token that has an expert twice."""
 UNWRITTEN = "nobody has written it"
 NO_COPY = "nobody has begun"
 
@@ -50,7 +52,7 @@ def bulk(rows: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def mixed_judged(machine: Machine) -> str:
-    return next(filter(None, (carried.as_stored(machine, layer) for layer in (MIXED, FEW_MIXED, *LONG))), "")
+    return next(filter(None, (carried.as_stored(machine, layer) for layer in (MIXED, FEW_MIXED, *LONG, TWICE))), "")
 
 
 EXPERTS = (mixed_judged, carried.one_judged, carried.experts_judged, carried.many_judged, carried.choices_judged)
@@ -61,11 +63,12 @@ TEAM = "sync_team(warp / kTeamWarps, kTeamWarps * kWarp)"
 FAULTS = [
     ("scales of another tile", MATRIX, "divide_up(stored_blocks, kStageBlocks) *", "(stored_blocks / kStageBlocks) *", FAR),
     ("what biases add to staged tokens", BYTES, "-(of_high * 256 + of_low);", "0;", FAR),
-    ("groups take one entry too few", ROUTING, "members : Shape::kGroup)", "members : Shape::kGroup - 1)", FAR + "|" + UNWRITTEN),
+    ("groups take one entry too few", ROUTING, "left : Shape::kGroup;", "left : Shape::kGroup - 1;", FAR + "|" + UNWRITTEN),
     ("leaders are counted before they are there", ROUTING, SYNC + "  Groups groups{0, 0};", "  Groups groups{0, 0};", NO_BARRIER),
     ("a group is the one after it", ROUTING, "bits_below(highest_bit(mine))", "bits_below(highest_bit(mine) + 1)", FAR + "|" + UNWRITTEN),
-    ("who shares an expert is alone", ROUTING, "leads && all - rank == 1;", "leads;", FAR + "|" + NO_BARRIER),
-    ("groups of several where those of one are", ROUTING, "before + (alone ? 0 : groups.alone)", "before", FAR + "|" + NO_BARRIER + "|" + UNWRITTEN),
+    ("who shares an expert is alone", ROUTING, "leads && members == 1;", "leads;", FAR + "|" + NO_BARRIER),
+    ("who has an expert twice is never alone", ROUTING, "leads && members == 1;", "leads && all == 1;", UNWRITTEN + "|" + NO_BARRIER),
+    ("groups of several where those of one are", ROUTING, "before + (alone ? groups.shared : 0)", "before", FAR + "|" + NO_BARRIER + "|" + UNWRITTEN),
     ("who is alone has all slices", ROUTING, "routing.alone(entry) ? 1 : slices", "slices", UNWRITTEN),
     ("one slice only", ROUTING, "routing.alone(entry) ? 1 : slices", "1", FAR),
     ("up is gate", ENTRIES, "bytes::checked(sums[0])", "bytes::checked(sums[1])", FAR),
@@ -93,8 +96,9 @@ FAULTS = [
     ("a span is left out", ENTRIES, "first += kSpanBlocks", "first += 2 * kSpanBlocks", FAR),
     ("the token of the group before", ENTRIES, "piece.group != opened ||", "opened == kNobody ||", FAR),
     ("the first span of the second launch again", ENTRIES, "piece.group != opened || blocks() > kSpanBlocks", "piece.group != opened", FAR),
-    ("a run ends an octet early", ENTRIES, "all() * (down.warp + 1) / down.warps", "all() * (down.warp + 1) / down.warps - 1", FAR + "|" + UNWRITTEN),
-    ("a run begins an octet late", ENTRIES, "at(all() * down.warp / down.warps)", "at(all() * down.warp / down.warps + 1)", FAR + "|" + UNWRITTEN),
+    ("a run ends early", ENTRIES, "all * warp / warps;", "all * warp / warps - 1;", FAR + "|" + UNWRITTEN),
+    ("a run begins late", ENTRIES, "after > 0 ? after : 0;", "after > 0 ? after + 1 : 0;", FAR + "|" + UNWRITTEN + "|" + OUTSIDE),
+    ("shared experts are nobody's", ENTRIES, "after < all ? after : all;", "all;", UNWRITTEN),
     ("pairs of rows beyond the matrix", ENTRIES, "2 * (pairs < 4 ? pairs : 4)", "kOctet", OUTSIDE),
     ("rows of pairs in another order", ENTRIES, "row % 2 * 4 + row / 2", "row", FAR),
     ("entries in one place", ENTRIES, "down.partial[entry * kDownRows", "down.partial[0 * kDownRows", FAR + "|" + UNWRITTEN + "|" + NO_BARRIER),
@@ -113,12 +117,12 @@ FAULTS = [
     ("half a tile of pairs twice", STREAM, "tile >= kSpanTiles || tile == half", "tile >= kSpanTiles", COPIED + "|" + NO_BARRIER),
     ("half a tile twice", STREAM, "tile != half);", "true);", COPIED + "|" + NO_BARRIER),
     ("no half tiles", STREAM, "if (half < kSpanTiles) {", "if (false) {", UNWRITTEN + "|" + FAR),
-    ("pairs of rows one after the other", STREAM, "row % 2 != 0 ? 31 : 1", "1", FAR),
+    ("pairs of rows one after the other", STREAM, "31 * near_ : near_", "near_ : near_", FAR),
     ("scales of pairs in another order", STREAM, "row % 2 * 16 + row / 2 * kStageBlocks", "row * kStageBlocks", FAR),
     ("scales of the first row", STREAM, "scales_of_ * Ring::kOctetScales + in_octet(row);", "scales_of_ * Ring::kOctetScales;", FAR),
     ("scales of the first span", STREAM, "first_ / kStageBlocks * TiledScales::kTileBytes", "0", FAR),
-    ("rows after the last", STREAM, "if (Work::kOrder == Order::kTogether || row + 1 < rows_)", "if (true)", OUTSIDE),
-    ("who comes after finds the ring in use", STREAM, "    wait_copies<0>();\n    sync_warp();\n", "", NO_BARRIER + "|" + COPIED),
+    ("rows after the last", STREAM, "Work::kOrder == Order::kTogether || row + 1 < rows_", "true", OUTSIDE),
+    ("who comes after finds the ring in use", DECODE, "  wait_copies<0>();\n  sync_warp();\n", "", NO_BARRIER + "|" + COPIED),
     ("what biases add is not taken off", PRODUCTS, "block.less = -block.of_biases();", "block.less = 0;", FAR),
     ("high digits where low ones are", PRODUCTS, "block.low[0] = load_16(digits + kBlockColumns);", "block.low[0] = load_16(digits);", FAR),
     ("high digits of staged tokens where low ones are", PRODUCTS, "block.low[0] = word4(digits + kBlockColumns);", "block.low[0] = word4(digits);",
@@ -143,7 +147,7 @@ BULK_FAULTS = [
     ("rows beyond the matrix", STREAM, "left_ < kSpanBlocks ? left_ : kSpanBlocks", "kSpanBlocks", OUTSIDE),
     ("what short rows do not have is anything", STREAM, "= uint4{0, 0, 0, 0};", ";", UNWRITTEN),
     ("scales are not waited for", STREAM, "wait_copies<kBulkCopies ? 0 : kAhead - 1>();", "wait_copies<kAhead - 1>();", COPIED),
-    ("every lane copies", STREAM, "        if (lane_ == 0) {\n          int const blocks", "        {\n          int const blocks",
+    ("every lane copies", STREAM, "if (left_ > 0 && lane_ == 0) {", "if (left_ > 0) {",
      "another copy is counted"),
     ("warps share their counters", DECODE, "warp * kRingRows;", "0;", NO_BARRIER),
     ("shared memory without counters", DECODE, "(kUpRing + kCountersBytes)", "kUpRing", OUTSIDE + "|counts in what"),

@@ -12,8 +12,8 @@
 //   down: a block for 24 columns of the output and all experts; its warps take experts, or parts of
 //         them, in turn. Bias, router weights, the sum over a token's choices.
 //
-// Both multiply bytes: entries alone row by row, see moe_rows.cuh, then those that share an expert
-// by matrix multiplications. Experts are chosen by whoever calls, or by each block for itself from
+// Both multiply bytes: entries that share an expert by matrix multiplications, then those alone row
+// by row, see moe_rows.cuh. Experts are chosen by whoever calls, or by each block for itself from
 // the router's logits, which costs less than a launch.
 //
 // Who adds what to what is fixed by the shape and the GPU, so that the same input gives the same
@@ -25,7 +25,8 @@
 namespace flashinfer {
 namespace mxfp4 {
 
-constexpr int kStages = 3;   // of a ring
+constexpr int kUpStages = 7;  // of a ring, as many as have room where rows have it
+constexpr int kDownStages = 4;
 constexpr int kSector = 32;  // bytes that come to the first cache together
 constexpr int kStageSectors = divide_up(bytes::kStoredStage, kSector);
 
@@ -47,7 +48,7 @@ using Many = Shape<kMaxTokens, kMaxGroup, 4>;
 template <int kMost, typename Tokens>
 struct UpShared {
   static constexpr int kOctets = 2;
-  static constexpr int kStages = mxfp4::kStages;
+  static constexpr int kStages = kUpStages;
   using Stage = RingStage<kOctets, kStages>;
   UpWarp& up;
   Tokens& tokens;
@@ -60,12 +61,8 @@ struct UpShared {
   __device__ int first_stage(Piece) const { return 0; }
   __device__ int stage_step() const { return 1; }
   __device__ TiledScales scales() const { return up.scales(); }
-  __device__ Piece first() const {
-    Piece piece = up.first();
-    while (piece.group < up.groups.alone) piece = up.next(piece);
-    return piece;
-  }
-  __device__ bool has(Piece piece) const { return piece.group < up.groups.all; }
+  __device__ Piece first() const { return up.first(); }
+  __device__ bool has(Piece piece) const { return piece.group < up.groups.shared; }
   __device__ Piece next(Piece piece) const { return up.next(piece); }
   __device__ Matrix matrix(Piece piece) const { return up.matrix(piece); }
   __device__ int row(Piece piece, int place) const {
@@ -113,8 +110,16 @@ static_assert(kMaxGroup * 4 <= 32 && kMaxTokens <= 16, "see UpShared::numbers");
 /// Of a warp: what has room for the rows of entries alone has for stages, too.
 constexpr int kUpRing = MoeRows::kBytes;
 constexpr int kDownRing = MoeRows::kBytes;
-static_assert(RingStage<2, kStages>::kRing <= kUpRing, "stages after rows");
-static_assert(RingStage<kDownOctets, kStages>::kRing <= kDownRing, "stages after rows");
+static_assert(RingStage<2, kUpStages>::kRing <= kUpRing, "stages before rows");
+static_assert(RingStage<kDownOctets, kDownStages>::kRing <= kDownRing, "stages before rows");
+
+/// All of a warp's stages; other lanes may use the ring for something else after.
+template <typename Work>
+__device__ __forceinline__ void run_stages(Work& work, uint8_t* ring, int lane) {
+  WeightRing<Work>(work, ring, lane).run();
+  wait_copies<0>();
+  sync_warp();
+}
 
 template <bool kChooses, typename Shape>
 __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
@@ -139,16 +144,13 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   Groups const groups = route<kChooses, Shape>(moe, routing);
   UpWarp up{moe, plan, routing, groups, tokens_at, exchanged, warp, lane};
   uint8_t* const ring = rings + warp * kUpRing;
-  // Who has entries of one kind only begins with these.
-  if (!Shape::kShared || up.first().group < groups.alone) {
-    UpRows<Tokens> work{up, tokens, {one, lane}};
-    RowStream<UpRows<Tokens>>(work, ring, counters, lane).run();
-  }
   if constexpr (Shape::kShared) {
     using Work = UpShared<Shape::kGroup, Tokens>;
     Work work{up, tokens, {one, lane}};
-    WeightRing<Work>(work, ring, lane).run();
+    if (work.has(work.first())) run_stages(work, ring, lane);
   }
+  UpRows<Tokens> work{up, tokens, {one, lane}};
+  RowStream<UpRows<Tokens>>(work, ring, counters, lane).run();
 }
 
 /// What a warp of the second launch has to do for entries that share an expert: a part of the
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
 template <bool kChooses, int kMost>
 struct DownShared {
   static constexpr int kOctets = kDownOctets;
-  static constexpr int kStages = mxfp4::kStages;
+  static constexpr int kStages = kDownStages;
   using Stage = RingStage<kOctets, kStages>;
   DownWarp& down;
   bytes::OddProducts<kMost> products;
@@ -170,15 +172,14 @@ struct DownShared {
   __device__ int stages() const { return divide_up(down.blocks(), kStageBlocks); }
   __device__ int first_stage(Piece piece) const { return piece.part; }
   __device__ int stage_step() const { return down.plan.slices; }
-  /// The slices of all these groups go round the warps.
-  __device__ Piece first() const {
-    return Piece{down.groups.alone, 0}.on(down.warp / down.plan.slices,
-                                          down.warp % down.plan.slices, down.plan.slices);
+  __device__ Piece at(int slice) const {
+    return {slice / down.plan.slices, slice % down.plan.slices};
   }
-  __device__ bool has(Piece piece) const { return piece.group < down.groups.all; }
-  __device__ Piece next(Piece piece) const {
-    return piece.on(down.plan.groups_on, down.plan.slices_on, down.plan.slices);
+  __device__ Piece first() const { return at(down.slice(down.warp)); }
+  __device__ bool has(Piece piece) const {
+    return piece.group * down.plan.slices + piece.part < down.slice(down.warp + 1);
   }
+  __device__ Piece next(Piece piece) const { return piece.on(0, 1, down.plan.slices); }
   __device__ int tokens(Piece piece) const { return down.routing.members[piece.group]; }
   __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }
   __device__ int row(Piece, int place) const { return down.row(place); }
@@ -283,17 +284,13 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   int const tile = blockIdx.x;
   DownWarp down{moe, plan, routing, groups, tile, warps, warp, lane, partial, biases};
   uint8_t* const ring = rings + warp * kDownRing;
-  // Who has entries of one kind only begins with these.
-  if (!Shape::kShared || groups.alone > 0) {
-    using Work = DownRows<kChooses>;
-    Work work{down, {one, lane}};
-    RowStream<Work>(work, ring, counters, lane).run();
-  }
   if constexpr (Shape::kShared) {
     using Work = DownShared<kChooses, Shape::kGroup>;
     Work work{down, {one, lane}, bytes::Digits(lane)};
-    WeightRing<Work>(work, ring, lane).run();
+    if (work.has(work.first())) run_stages(work, ring, lane);
   }
+  DownRows<kChooses> work{down, {one, lane}};
+  RowStream<DownRows<kChooses>>(work, ring, counters, lane).run();
   sync_block();
 
   auto const row_of = [&down](int place) { return down.output_row(place); };
@@ -351,9 +348,10 @@ inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream,
   int warps = (processor.shared_bytes - beside) / (kDownRing + kCountersBytes);
   if (warps < kFewestWarps) return cudaErrorInvalidValue;
   if (warps > kMoeWarps) warps = kMoeWarps;
+  int const weight = kDownOctets / slices;
   DownPlan const plan{matrices_of(moe.down_codes, moe.down_scales, moe.stored_hidden,
                                   moe.stored_intermediate, moe.intermediate),
-                      slices, warps / slices, warps % slices};
+                      slices, weight < 1 ? 1 : weight};
   auto const kernel =
       moe.logits ? mxfp4_moe_down_kernel<true, Shape> : mxfp4_moe_down_kernel<false, Shape>;
   return launch(kernel, dim3(tiles_of(moe.hidden, kDownRows)), warps * kWarp,

@@ -116,9 +116,11 @@ struct Routing {
   __device__ bool alone(int entry) const { return single[entry / kWarp] >> entry % kWarp & 1u; }
 };
 
-/// How many groups there are. Those of one entry come first.
+/// How many groups there are. Those of several entries, which share an expert, come first.
 struct Groups {
-  int alone, all;
+  int shared, all;
+
+  __device__ int alone() const { return all - shared; }
 };
 
 /// A token's experts, chosen by a warp.
@@ -143,6 +145,7 @@ __device__ __forceinline__ uint32_t bits_below(int count) {
 template <bool kChooses, typename Shape>
 __device__ __forceinline__ Groups route(MoeDecode const& moe, Routing& routing) {
   constexpr int kWords = divide_up(Shape::kTokens * kMaxChoices, kWarp);
+  constexpr bool kAlone = Shape::kGroup == 1;  // is everybody?
   int const entry = threadIdx.x;
   if (kChooses) {
     int const warps = blockDim.x / kWarp;
@@ -168,10 +171,12 @@ __device__ __forceinline__ Groups route(MoeDecode const& moe, Routing& routing) 
     rank += count_bits(same[word] & bits_below(entry - word * kWarp));
     all += count_bits(same[word]);
   }
+  int const left = all - rank;  // from this one on
+  int const members = left < Shape::kGroup ? left : Shape::kGroup;
   bool const leads = expert != kNobody && rank % Shape::kGroup == 0;
-  bool const alone = leads && all - rank == 1;
+  bool const alone = leads && members == 1;
   uint32_t const single = ballot(alone);
-  uint32_t const leaders = ballot(leads && !alone);
+  uint32_t const leaders = kAlone ? 0u : ballot(leads && !alone);
   if (entry < kWords * kWarp && entry % kWarp == 0) {
     routing.single[entry / kWarp] = single;
     routing.leaders[entry / kWarp] = leaders;
@@ -182,25 +187,21 @@ __device__ __forceinline__ Groups route(MoeDecode const& moe, Routing& routing) 
 #pragma unroll
   for (int word = 0; word < kWords; ++word) {
     uint32_t const ones = routing.single[word];
-    uint32_t const others = routing.leaders[word];
+    uint32_t const others = kAlone ? 0u : routing.leaders[word];
     uint32_t const mine =
         (alone ? ones : others) & same[word] & bits_below(entry + 1 - word * kWarp);
     if (mine != 0) {
-      before = (alone ? groups.alone : groups.all) +
+      before = (alone ? groups.all : groups.shared) +
                count_bits((alone ? ones : others) & bits_below(highest_bit(mine)));
     }
-    groups.alone += count_bits(ones);
-    groups.all += count_bits(others);
+    groups.all += count_bits(ones);
+    groups.shared += count_bits(others);
   }
-  groups.all += groups.alone;
+  groups.all += groups.shared;
   if (expert != kNobody) {
-    int const group = before + (alone ? 0 : groups.alone);
+    int const group = before + (alone ? groups.shared : 0);
     routing.member[group][rank % Shape::kGroup] = static_cast<uint8_t>(entry);
-    if (leads) {
-      int const members = all - rank;
-      routing.members[group] =
-          static_cast<uint8_t>(members < Shape::kGroup ? members : Shape::kGroup);
-    }
+    if (leads) routing.members[group] = static_cast<uint8_t>(members);
   }
   sync_block();
   return groups;

@@ -4,7 +4,7 @@
 
 // A mixture of experts in MXFP4, where an entry is the only one of its expert: what no other token
 // shares is read row by row, and multiplied without matrix multiplications, see row_products.cuh.
-// Entries that share an expert come after, see moe_decode.cuh.
+// Entries that share an expert come before, see moe_decode.cuh.
 
 #include "flashinfer/mxfp4/moe_routing.cuh"
 #include "flashinfer/mxfp4/row_products.cuh"
@@ -124,8 +124,12 @@ struct UpRows {
 
   __device__ int blocks() const { return up.blocks(); }
   __device__ TiledScales scales() const { return up.scales(); }
-  __device__ Piece first() const { return up.first(); }
-  __device__ bool has(Piece piece) const { return piece.group < up.groups.alone; }
+  __device__ Piece first() const {
+    Piece piece = up.first();
+    while (piece.group < up.groups.shared) piece = up.next(piece);
+    return piece;
+  }
+  __device__ bool has(Piece piece) const { return piece.group < up.groups.all; }
   __device__ Piece next(Piece piece) const { return up.next(piece); }
   __device__ Matrix matrix(Piece piece) const { return up.matrix(piece); }
   __device__ int row(Piece piece, int octet) const { return up.row(piece) + octet * up.gate(); }
@@ -170,8 +174,8 @@ inline int tiles_of(int all, int rows) { return divide_up(divide_up(all, 128) * 
 /// What the host finds out for the second launch.
 struct DownPlan {
   Matrices matrices;
-  int slices;                // parts of the columns of a shared expert, which different warps take
-  int groups_on, slices_on;  // from a warp's piece of one to its next one
+  int slices;  // parts of the columns of a shared expert, which different warps take
+  int weight;  // of such a slice, in octets of rows of an expert that is not shared
 };
 
 /// A warp of the second launch, and what its block has: a tile of rows for all experts.
@@ -203,6 +207,23 @@ struct DownWarp {
     return moe.activated + entry * moe.activated_bytes();
   }
 
+  /// The slices of all shared experts are one list with the octets of all others, of which each
+  /// warp has as much as others: up to where the warps before `warp` go.
+  __device__ int end(int warp) const {
+    int const all = groups.shared * plan.slices * plan.weight + groups.alone() * kDownOctets;
+    return all * warp / warps;
+  }
+  /// The first slice of shared experts, or octet of others, that is not of the warps before.
+  __device__ int slice(int warp) const {
+    int const after = divide_up(end(warp), plan.weight);
+    int const all = groups.shared * plan.slices;
+    return after < all ? after : all;
+  }
+  __device__ int octet(int warp) const {
+    int const after = end(warp) - groups.shared * plan.slices * plan.weight;
+    return after > 0 ? after : 0;
+  }
+
   template <bool kChooses>
   __device__ void prepare() {
     if (waited) return;
@@ -223,14 +244,15 @@ struct DownRows {
   bytes::RowProducts products;
   int opened = kNobody;  // the group whose token is in registers
 
-  __device__ int all() const { return down.groups.alone * kDownOctets; }
-  __device__ Piece at(int number) const { return {number / kDownOctets, number % kDownOctets}; }
-
   __device__ int blocks() const { return down.blocks(); }
   __device__ TiledScales scales() const { return down.scales(); }
-  __device__ Piece first() const { return at(all() * down.warp / down.warps); }
+  __device__ Piece first() const {
+    int const octet = down.octet(down.warp);
+    return {down.groups.shared + octet / kDownOctets, octet % kDownOctets};
+  }
   __device__ bool has(Piece piece) const {
-    return piece.group * kDownOctets + piece.part < all() * (down.warp + 1) / down.warps;
+    int const octet = (piece.group - down.groups.shared) * kDownOctets + piece.part;
+    return octet < down.octet(down.warp + 1);
   }
   __device__ Piece next(Piece piece) const { return piece.on(0, 1, kDownOctets); }
   __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }
@@ -252,6 +274,7 @@ struct DownRows {
         uint8_t const* const token = down.token(down.routing.member[piece.group][0]);
         products.open(bytes::StoredSpan{token, first, blocks(), down.lane});
         opened = piece.group;
+        ask_for(piece.group + 1);
       }
       sum += products.times(rows);
     }
@@ -261,6 +284,15 @@ struct DownRows {
     down.partial[entry * kDownRows + piece.part * kOctet + row % 2 * 4 + row / 2] =
         bytes::checked(sum);
   }
+
+  /// Asks for the next group's token, if it is this warp's.
+  __device__ void ask_for(int group) const {
+    if (!has({group, 0})) return;
+    uint8_t const* const token = down.token(down.routing.member[group][0]);
+    int const bytes = static_cast<int>(down.moe.activated_bytes());
+    for (int at = down.lane * kLine; at < bytes; at += kWarp * kLine) prefetch(token + at);
+  }
+  static constexpr int kLine = 128;
 };
 
 }  // namespace mxfp4

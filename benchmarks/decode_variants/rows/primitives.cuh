@@ -249,14 +249,16 @@ __device__ __forceinline__ uint32_t shared_address(void const* at) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(at));
 }
 
-/// By one thread; then `counters_are_open()`, and a barrier before others come to know of it.
+/// By one thread, before all that use it call `before_bulk_copies()` and meet.
 __device__ __forceinline__ void open_counter(CopyCounter& counter) {
   asm volatile("mbarrier.init.shared.b64 [%0], 1;\n" ::"r"(shared_address(&counter)) : "memory");
 }
 
-__device__ __forceinline__ void counters_are_open() {
+/// What this thread has done in shared memory is done before copies in bulk.
+__device__ __forceinline__ void before_bulk_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;\n" ::
+                   : "memory");
 #endif
 }
 

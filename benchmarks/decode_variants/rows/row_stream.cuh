@@ -56,7 +56,6 @@ class RowStream {
     if constexpr (kBulkCopies) {
       if (lane_ == 0) {
         for (int row = 0; row < kRingRows; ++row) open_counter(counters_[row]);
-        counters_are_open();
       }
       // What no copy of a short row will ever write.
       for (int i = 0; i < kLaneBlocks; ++i) {
@@ -64,6 +63,7 @@ class RowStream {
         for (int row = 0; row < kRingRows; ++row)
           *reinterpret_cast<uint4*>(place(row) + i * kWarp * 16) = uint4{0, 0, 0, 0};
       }
+      before_bulk_copies();
       sync_warp();
     }
     if (work_.has(piece_)) open();
@@ -76,9 +76,6 @@ class RowStream {
 #pragma unroll 1
     for (Piece piece = work_.first(); work_.has(piece); piece = work_.next(piece))
       work_.piece(*this, piece);
-    // Other lanes may use the ring for something else from now on.
-    wait_copies<0>();
-    sync_warp();
   }
 
   /// Where the scales of the next eight rows are, from the first block of the span on, which has so
@@ -150,17 +147,13 @@ class RowStream {
                                          : row * kSpanBlocks;
   }
 
-  /// To the next row of eight.
-  __device__ __forceinline__ static int step(int row) {
-    return Work::kOrder == Order::kPairs && row % 2 != 0 ? 31 : 1;
-  }
-
   /// From now on fetches the eight rows that come next.
   __device__ __forceinline__ void open() {
     Matrix const matrix = work_.matrix(piece_);
     int const row = work_.row(piece_, octet_);
     rows_ = work_.rows_there(piece_, octet_);
-    row_bytes_ = matrix.row_bytes;
+    near_ = matrix.row_bytes;
+    far_ = Work::kOrder == Order::kPairs ? 31 * near_ : near_;
     codes_ = matrix.codes + static_cast<int64_t>(row) * matrix.row_bytes + first_ * 16;
     left_ = rows_ > 0 ? matrix.blocks - first_ : 0;
     if constexpr (kTiled) {
@@ -173,26 +166,27 @@ class RowStream {
 
   /// Begins to copy a row of eight, if there is one. Where a block is not there nothing is read.
   __device__ __forceinline__ void fetch(int row) {
-    if (left_ > 0) {
-      uint8_t* const to = place(row);
-      if constexpr (kBulkCopies) {
-        if (lane_ == 0) {
-          int const blocks = left_ < kSpanBlocks ? left_ : kSpanBlocks;
-          copy_bulk(to, codes_, blocks * 16, counters_[row % kRingRows]);
-        }
-      } else {
-#pragma unroll
-        for (int i = 0; i < kLaneBlocks; ++i) {
-          int const block = i * kWarp + lane_;
-          copy_16(to + i * kWarp * 16, codes_ + block * 16, block < left_ ? 16 : 0);
-        }
+    uint8_t* const to = place(row);
+    if constexpr (kBulkCopies) {
+      if (left_ > 0 && lane_ == 0) {
+        int const blocks = left_ < kSpanBlocks ? left_ : kSpanBlocks;
+        copy_bulk(to, codes_, blocks * 16, counters_[row % kRingRows]);
       }
-      if constexpr (kTiled) {
-        if (row == 0) fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
+    } else {
+      // Zeros where there is no row: one condition less for all others.
+#pragma unroll
+      for (int i = 0; i < kLaneBlocks; ++i) {
+        int const block = i * kWarp + lane_;
+        copy_16(to + i * kWarp * 16, codes_ + block * 16, block < left_ ? 16 : 0);
+      }
+    }
+    if constexpr (kTiled) {
+      if (left_ > 0 && row == 0) {
+        fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
       }
     }
     // The last row is read in the place of those that are not there.
-    if (Work::kOrder == Order::kTogether || row + 1 < rows_) codes_ += row_bytes_ * step(row);
+    if (Work::kOrder == Order::kTogether || row + 1 < rows_) codes_ += row % 2 == 0 ? near_ : far_;
     if (!kBulkCopies || row == 0) commit_copies();
   }
 
@@ -257,7 +251,7 @@ class RowStream {
   int octet_ = 0, first_ = 0;  // and its octet, and the first block of the span
   int rows_ = 0, left_ = 0;    // rows of it that are there, and blocks of a row
   int scales_to_ = 0;
-  int row_bytes_ = 0;
+  int near_ = 0, far_ = 0;  // from a row of eight to the next, from even ones and from odd ones
   uint8_t const* codes_ = nullptr;
   uint8_t const* scales_ = nullptr;
   uint8_t const* plain_ = nullptr;  // of the octet that is multiplied

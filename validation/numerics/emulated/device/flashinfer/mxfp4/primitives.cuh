@@ -193,7 +193,7 @@ struct CopyCounter {
 };
 
 inline void open_counter(CopyCounter& counter) { emulated::open_counter(&counter); }
-inline void counters_are_open() {}
+inline void before_bulk_copies() {}
 inline void copy_bulk(uint8_t* to, void const* from, int bytes, CopyCounter& counter) {
   emulated::copy_counted(to, from, static_cast<size_t>(bytes), &counter);
 }
