@@ -8,7 +8,8 @@
 //   what is outside of the buffers that were named, misaligned, or never written;
 //   what another thread of the block wrote, or writes over what it reads, without sync_block between, or sync_team in a team of
 //     warps, or sync_warp in a warp;
-//   what is still being copied to shared memory: it is there for who copies it once that one has waited;
+//   what is still being copied to shared memory: it is there for who copies it once that one has waited, or, where the copy is
+//     counted, for each thread that has waited for the counter's phase;
 //   what another block of the same launch wrote;
 //   what the kernel before this one wrote, in a launch that may begin early and has not waited for it; through the first cache,
 //     what any kernel wrote;
