@@ -326,6 +326,76 @@ def test_every_fault_with_copies_is_tried() -> None:
     assert SOURCE.read_text().split("enum CopyFault {")[1].split("}")[0].count(",") == len(CopyFault)
 
 
+class CountFault(IntEnum):
+    """As in faulty.cpp."""
+
+    FAULTLESS = 0
+    COPY_NOT_WAITED_FOR = auto()
+    OTHER_PARITY = auto()
+    WAITS_TOO_EARLY = auto()
+    ONE_LANE_WAITS = auto()
+    TWO_COPIES_IN_A_PHASE = auto()
+    NO_SYNC_BEFORE_COPY = auto()
+    HALF_OF_SIXTEEN = auto()
+    NO_COUNTER = auto()
+    OPENS_TWICE = auto()
+    COUNTER_IS_MISALIGNED = auto()
+    COUNTS_IN_OUTPUT = auto()
+    COUNTED_BEYOND_WEIGHTS = auto()
+    COUNTED_TO_OUTPUT = auto()
+    COUNTED_INPUT = auto()
+
+
+ROUNDS = 3
+COUNT_REFUSED = {
+    CountFault.COPY_NOT_WAITED_FOR: COPIED,
+    CountFault.OTHER_PARITY: COPIED,
+    CountFault.WAITS_TOO_EARLY: "waits for a copy that nobody has begun",
+    CountFault.ONE_LANE_WAITS: "of shared memory: its copy was not waited for",
+    CountFault.TWO_COPIES_IN_A_PHASE: "another copy is counted here, which was not waited for",
+    CountFault.NO_SYNC_BEFORE_COPY: f"{NO_BARRIER}|{COPIED}|another copy is counted here|waits for a copy that nobody has begun",
+    CountFault.HALF_OF_SIXTEEN: "copies 120 bytes",
+    CountFault.NO_COUNTER: "there is no counter of copies here",
+    CountFault.OPENS_TWICE: "it is opened twice",
+    CountFault.COUNTER_IS_MISALIGNED: "of shared memory: misaligned",
+    CountFault.COUNTS_IN_OUTPUT: "it was not waited for|counts in what is not shared memory",
+    CountFault.COUNTED_BEYOND_WEIGHTS: "reads 128 bytes: outside of every buffer, .* of weights",
+    CountFault.COUNTED_TO_OUTPUT: "copies to what is not shared memory",
+    CountFault.COUNTED_INPUT: f"of input: {STILL_WRITTEN}",
+}
+
+
+def counted(machine: Machine, fault: CountFault, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The weights, and the output of the kernel whose copies are counted."""
+    weights, output = np.arange(THREADS * ROUNDS, dtype=np.uint32) * np.uint32(0x01234567), np.empty(THREADS, np.uint32)
+    machine.begin(seed)
+    given = [machine.give("weights", weights, Kind.CONSTANT), machine.give("input", weights.copy(), Kind.INPUT)]
+    machine.call("emulated_count", int(fault), *given, machine.give("output", output, Kind.OUTPUT), THREADS)
+    return weights, output
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_counted_copies_are_there_for_who_waited_for_their_phase(machine: Machine, seed: int) -> None:
+    weights, output = counted(machine, CountFault.FAULTLESS, seed)
+    sums = weights.reshape(-1, ROUNDS, 32).sum(axis=1, dtype=np.uint32)
+    assert np.array_equal(output, sums.reshape(-1, 2)[:, ::-1].ravel())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("fault", COUNT_REFUSED)
+def test_a_fault_with_counted_copies_is_refused_whatever_the_order_of_threads(
+    machine: Machine, fault: CountFault, seed: int
+) -> None:
+    with pytest.raises(KernelFault, match=COUNT_REFUSED[fault]):
+        counted(machine, fault, seed)
+    counted(machine, CountFault.FAULTLESS, seed)
+
+
+def test_every_fault_with_counted_copies_is_tried() -> None:
+    assert set(COUNT_REFUSED) == set(CountFault) - {CountFault.FAULTLESS}
+    assert SOURCE.read_text().split("enum CountFault {")[1].split("}")[0].count(",") == len(CountFault)
+
+
 def test_products_and_roundings_are_those_of_bfloat16(machine: Machine) -> None:
     """Held against float64 and ml_dtypes: all exponents, subnormal products, ties."""
     draw = np.random.default_rng(1)
