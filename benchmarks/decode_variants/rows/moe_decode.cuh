@@ -175,9 +175,9 @@ struct DownShared {
   __device__ Piece at(int slice) const {
     return {slice / down.plan.slices, slice % down.plan.slices};
   }
-  __device__ Piece first() const { return at(down.slice(down.warp)); }
+  __device__ Piece first() const { return at(down.slices.begin); }
   __device__ bool has(Piece piece) const {
-    return piece.group * down.plan.slices + piece.part < down.slice(down.warp + 1);
+    return piece.group * down.plan.slices + piece.part < down.slices.end;
   }
   __device__ Piece next(Piece piece) const { return piece.on(0, 1, down.plan.slices); }
   __device__ int tokens(Piece piece) const { return down.routing.members[piece.group]; }
@@ -283,6 +283,7 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   Groups const groups = route<kChooses, Shape>(moe, routing);
   int const tile = blockIdx.x;
   DownWarp down{moe, plan, routing, groups, tile, warps, warp, lane, partial, biases};
+  down.share();
   uint8_t* const ring = rings + warp * kDownRing;
   if constexpr (Shape::kShared) {
     using Work = DownShared<kChooses, Shape::kGroup>;

@@ -178,6 +178,14 @@ struct DownPlan {
   int weight;  // of such a slice, in octets of rows of an expert that is not shared
 };
 
+__device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
+__device__ __forceinline__ int most(int a, int b) { return a > b ? a : b; }
+
+/// What is there of a list, from one place to another.
+struct Run {
+  int begin, end;
+};
+
 /// A warp of the second launch, and what its block has: a tile of rows for all experts.
 struct DownWarp {
   MoeDecode const& moe;
@@ -188,6 +196,7 @@ struct DownWarp {
   float* const partial;    // [slices, entries, kDownRows]
   uint16_t* const biases;  // [entries, kDownRows], BF16
   bool waited = false;
+  Run slices{}, octets{};  // of this warp, see share()
 
   __device__ int blocks() const { return plan.matrices.blocks; }
   __device__ TiledScales scales() const { return plan.matrices.tiled(); }
@@ -208,20 +217,15 @@ struct DownWarp {
   }
 
   /// The slices of all shared experts are one list with the octets of all others, of which each
-  /// warp has as much as others: up to where the warps before `warp` go.
-  __device__ int end(int warp) const {
-    int const all = groups.shared * plan.slices * plan.weight + groups.alone() * kDownOctets;
-    return all * warp / warps;
-  }
-  /// The first slice of shared experts, or octet of others, that is not of the warps before.
-  __device__ int slice(int warp) const {
-    int const after = divide_up(end(warp), plan.weight);
-    int const all = groups.shared * plan.slices;
-    return after < all ? after : all;
-  }
-  __device__ int octet(int warp) const {
-    int const after = end(warp) - groups.shared * plan.slices * plan.weight;
-    return after > 0 ? after : 0;
+  /// warp has as much as others.
+  __device__ void share() {
+    int const shared = groups.shared * plan.slices;
+    int const all = shared * plan.weight + groups.alone() * kDownOctets;
+    int const begin = all * warp / warps;
+    int const end = all * (warp + 1) / warps;
+    slices = {least(divide_up(begin, plan.weight), shared),
+              least(divide_up(end, plan.weight), shared)};
+    octets = {most(begin - shared * plan.weight, 0), most(end - shared * plan.weight, 0)};
   }
 
   template <bool kChooses>
@@ -247,12 +251,12 @@ struct DownRows {
   __device__ int blocks() const { return down.blocks(); }
   __device__ TiledScales scales() const { return down.scales(); }
   __device__ Piece first() const {
-    int const octet = down.octet(down.warp);
+    int const octet = down.octets.begin;
     return {down.groups.shared + octet / kDownOctets, octet % kDownOctets};
   }
   __device__ bool has(Piece piece) const {
     int const octet = (piece.group - down.groups.shared) * kDownOctets + piece.part;
-    return octet < down.octet(down.warp + 1);
+    return octet < down.octets.end;
   }
   __device__ Piece next(Piece piece) const { return piece.on(0, 1, kDownOctets); }
   __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }

@@ -137,7 +137,8 @@ __device__ __forceinline__ int largest(int number) {
   return __reduce_max_sync(0xffffffffu, number);
 }
 
-__device__ __forceinline__ void sync_block() { __syncthreads(); }
+/// All threads of the block meet, wherever in the text they are.
+__device__ __forceinline__ void sync_block() { asm volatile("bar.sync 0;\n" ::: "memory"); }
 
 /// As `sync_block` by so many threads of whole warps, a team of the block's, of which there may
 /// be 15.
