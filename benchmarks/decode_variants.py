@@ -2,7 +2,10 @@
 """Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
 
     PYTHONPATH=tools:. python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
-    ./PROGRAM [LAYERS [REPLAYS [NAME …]]]        # on a machine with a GPU of that architecture; a name is a kind, or experts, or dense
+    ./PROGRAM [LAYERS [REPLAYS [NAME …]]]                # on a machine with a GPU of that architecture
+
+What is measured may be named: a kind of kernels; `experts` or `dense`; a number of tokens, or `all` experts at once. `whole` leaves out each of
+the experts' two launches by itself, and with `late` no launch begins before the one before it has ended.
 
 A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_decode.cuh` with another
 number of warps; of several folders those of the last one that has them. The program runs all of them in turn, or those that are named, and
@@ -19,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 from stack.carry.bases import Place, Stores
@@ -37,8 +40,8 @@ CARRIED = "carried"
 _FLAGS = ("-O3", "-std=c++17", "-use_fast_math")
 """As FlashInfer has them."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TAKEN = frozenset({CARRIED, "mxfp4"})
-"""The carried ones, and a word of the kernels' own, which becomes another where a variant is compiled."""
+_TAKEN = frozenset({CARRIED, "mxfp4", "experts", "dense", "all", "whole", "late"})
+"""The carried ones; a word of the kernels' own, which becomes another where a variant is compiled; what else the program may be told."""
 
 
 def headers(folder: Path, beside: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -52,6 +55,14 @@ def headers(folder: Path, beside: Mapping[str, bytes]) -> dict[str, bytes]:
     if not own.keys() & beside.keys():
         raise StackError(f"{folder} has none of the kernels' headers", f"put some of them there: {', '.join(sorted(beside))}")
     return {**beside, **own}
+
+
+def laid_out(folders: Sequence[Path], carried: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The headers of a variant of several folders, each of which goes before those before it; errors as `headers`."""
+    found = dict(carried)
+    for folder in folders:
+        found = headers(folder, found)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,8 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with Stores(load(ROOT), Place(cache.root())) as stores, tempfile.TemporaryDirectory() as work:
             toolkit = find(cache.root())
             carried = carried_kernels(stores)
-            laid = {name: reduce(lambda beside, folder: headers(folder, beside), its, carried) for name, its in folders.items()}
-            variants = {CARRIED: carried, **laid}
+            variants = {CARRIED: carried, **{name: laid_out(its, carried) for name, its in folders.items()}}
             objects = build(variants, options.architecture, Path(work), toolkit)
             nvcc(toolkit, Path(work), options.architecture, *map(str, objects), "-o", str(program))
     except StackError as cannot:

@@ -3,7 +3,10 @@
 // what the first kind does: some 3e-3 is what BF16 makes of the same numbers, added up in another order. Weights are random and of
 // many layers, one after the other in a graph, so that nothing comes from the cache.
 //
-//   program [LAYERS [REPLAYS [NAME ...]]]      a NAME is a kind, or experts, or dense: what is to be measured
+//   program [LAYERS [REPLAYS [NAME ...]]]
+//
+// A NAME says what is to be measured: a kind; experts, or dense; a number of tokens, or all (experts at once). `whole` leaves out the experts'
+// two launches each by itself, and with `late` no launch begins before the one before it has ended.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -12,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -33,6 +37,7 @@ constexpr int kChoices = 4;
 constexpr int kMostTokens = 16;
 constexpr int kAll = kExperts / kMostTokens;  // choices of each of 16 tokens, so that every expert has one
 constexpr int kTokens[] = {1, 2, 3, 4, 8, 16};
+constexpr int kAllAtOnce = 0;
 constexpr int kHeads = 4;  // copies of lm_head
 
 void check(cudaError_t status, char const* what) {
@@ -183,6 +188,8 @@ std::vector<double> timed(std::vector<Launch> const& launches, int replays) {
 
 struct Bench {
   int layers, replays;
+  bool whole;               // leave out each launch by itself?
+  std::set<int> tokens;     // so many, and kAllAtOnce
   std::vector<Variant> variants;
   Device device;
   double copy_gb_s;
@@ -222,6 +229,7 @@ struct Bench {
     auto* const d_equal = on_device(std::vector<float>(each.size(), 1.0f / kAll));
     for (int turn = 0; turn <= static_cast<int>(std::size(kTokens)); ++turn) {
       bool const all = turn == std::size(kTokens);
+      if (!this->tokens.count(all ? kAllAtOnce : kTokens[turn])) continue;
       int const tokens = all ? kMostTokens : kTokens[turn];
       int const choices = all ? kAll : kChoices;
       int32_t const* const d_chosen = all ? d_each : d_ids;
@@ -262,7 +270,8 @@ struct Bench {
           }
           launches.push_back(launch(variant, kBoth));
         }
-        if (!chooses) {
+        bool const parts = !chooses && !whole;
+        if (parts) {
           for (Part part : {kUp, kDown}) {
             for (Variant const& variant : variants) launches.push_back(launch(variant, part));
           }
@@ -272,7 +281,7 @@ struct Bench {
         for (size_t at = 0; at < variants.size(); ++at) {
           char more[100] = "";
           bool const taken = us[at] != kRefused;
-          if (taken && !chooses) {
+          if (taken && parts) {
             double const up = us[variants.size() + at], down = us[2 * variants.size() + at];
             std::snprintf(more, sizeof more, "  up %.2f down %.2f us", up / layers, down / layers);
           }
@@ -335,6 +344,7 @@ struct Bench {
     std::vector<uint16_t*> outputs;
     for (Shape const& shape : shapes) outputs.push_back(random_words<uint16_t>(static_cast<size_t>(kMostTokens) * shape.rows * 2));
     for (int tokens : kTokens) {
+      if (!this->tokens.count(tokens)) continue;
       std::vector<std::vector<uint16_t>> results;
       std::vector<Launch> launches;
       for (Variant const& variant : variants) {
@@ -410,7 +420,9 @@ int main(int count, char** words) {
     }
     return false;
   };
-  std::set<std::string> const parts{"experts", "dense"};
+  std::set<std::string> const parts{"experts", "dense"}, ways{"whole", "late"};
+  std::map<std::string, int> numbers{{"all", kAllAtOnce}};
+  for (int tokens : kTokens) numbers[std::to_string(tokens)] = tokens;
   std::set<std::string> names;
   std::vector<Variant> all;
   bool known = true;
@@ -423,13 +435,20 @@ int main(int count, char** words) {
   for (int at = 3; at < count; ++at) {
     named = named || names.count(words[at]);
     some = some || parts.count(words[at]);
-    known = known && (names.count(words[at]) || parts.count(words[at]));
+    auto const number = numbers.find(words[at]);
+    if (number != numbers.end()) bench.tokens.insert(number->second);
+    known = known && (names.count(words[at]) || parts.count(words[at]) || ways.count(words[at]) || number != numbers.end());
   }
+  if (bench.tokens.empty()) {
+    for (auto const& number : numbers) bench.tokens.insert(number.second);
+  }
+  bench.whole = wanted("whole");
   for (Variant const& variant : all) {
     if (!named || wanted(variant.name)) bench.variants.push_back(variant);
   }
   if (bench.layers < 1 || bench.replays < 1 || !known) {
-    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]], names: experts dense", words[0]);
+    std::fprintf(stderr, "usage: %s [LAYERS [REPLAYS [NAME ...]]], names: experts dense whole late", words[0]);
+    for (auto const& number : numbers) std::fprintf(stderr, " %s", number.first.c_str());
     for (std::string const& name : names) std::fprintf(stderr, " %s", name.c_str());
     std::fprintf(stderr, "\n");
     return 2;
@@ -440,7 +459,7 @@ int main(int count, char** words) {
     std::fprintf(stderr, "%s: needs an NVIDIA GPU of the architecture that it was built for: %s\n", words[0], cudaGetErrorString(missing));
     return 2;
   }
-  bench.device = {device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin), device.major >= 9};
+  bench.device = {device.multiProcessorCount, static_cast<int>(device.sharedMemPerBlockOptin), device.major >= 9 && !wanted("late")};
   bench.copy_gb_s = bench.copied();
   std::printf("%s, %d multiprocessors, a copy at %.0f GB/s; %d layers, medians of %d replays\n", device.name, device.multiProcessorCount,
               bench.copy_gb_s, bench.layers, bench.replays);

@@ -50,6 +50,18 @@ def test_what_nvcc_refuses_is_a_line(tmp_path: Path) -> None:
     assert "\n" not in str(found.value)
 
 
+def test_of_several_folders_the_last_one_s_headers_count(kernels: dict[str, bytes], tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "gemv.cuh").write_text(f"#error {name}\n")
+    (tmp_path / "first/choose.cuh").write_text("#error chosen first\n")
+    given = f"both={tmp_path / 'first'},{tmp_path / 'second'}"
+    laid = decode_variants.laid_out([tmp_path / "first", tmp_path / "second"], kernels)
+    assert (laid["gemv.cuh"], laid["choose.cuh"]) == (b"#error second\n", b"#error chosen first\n")
+    assert laid["moe_decode.cuh"] == kernels["moe_decode.cuh"]
+    assert decode_variants.main([str(tmp_path / "program"), "--variant", given]) == 2
+
+
 def test_a_folder_without_their_headers_is_a_line(kernels: dict[str, bytes], tmp_path: Path) -> None:
     (tmp_path / "other.cuh").touch()
     with pytest.raises(StackError, match="has none of the kernels' headers"):
@@ -62,7 +74,9 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize("given", ["fast", "fast=", "fast=nowhere", "carried=.", "mxfp4=.", "a b=."])
+@pytest.mark.parametrize(
+    "given", ["fast", "fast=", "fast=nowhere", "fast=.,nowhere", "fast=.,", "carried=.", "mxfp4=.", "whole=.", "a b=."]
+)
 def test_a_variant_that_is_none_is_refused_in_a_line(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "and a folder with headers" in refusal(["program", "--variant", given], capsys)
 

@@ -76,6 +76,7 @@ class RowStream {
 #pragma unroll 1
     for (Piece piece = work_.first(); work_.has(piece); piece = work_.next(piece))
       work_.piece(*this, piece);
+    wait_copies<0>();  // of zeros, behind the last row
   }
 
   /// Where the scales of the next eight rows are, from the first block of the span on, which has so
