@@ -45,35 +45,29 @@ struct TokenBlock {
   }
 };
 
-/// A span of a token that is in shared memory whole, as `TokenLoads` leaves it.
-struct StagedSpan {
-  uint8_t const* token;
-  int first, blocks, lane;  // its first block, of so many in all
-
-  /// Of a block that is not there nothing but the scale counts.
-  __device__ __forceinline__ void load(TokenBlock& block, int i) const {
-    int const number = first + i * kWarp + lane;
-    bool const there = number < blocks;
-    uint8_t const* const stage = token + (there ? number : 0) / kStageBlocks * kTokenStage;
-    int const place = there ? number % kStageBlocks : 0;
-    uint8_t const* const digits = stage + place * kDigitsBytes;
-    block.high[0] = word4(digits);
-    block.high[1] = word4(digits + 16);
-    block.low[0] = word4(digits + kBlockColumns);
-    block.low[1] = word4(digits + kBlockColumns + 16);
-    block.scale = there ? *reinterpret_cast<float const*>(stage + kScales + place * 4) : 0.0f;
-    block.less = *reinterpret_cast<int32_t const*>(stage + kRecords + place * kRecordBytes);
-  }
-
-  __device__ __forceinline__ static void complete(TokenBlock&) {}
-
-  __device__ __forceinline__ static uint4 word4(uint8_t const* at) {
+/// A token that is in shared memory whole, as `TokenLoads` leaves it.
+struct InShared {
+  static constexpr int kStage = kTokenStage;
+  static constexpr bool kHasRecords = true;
+  __device__ __forceinline__ static uint4 load(uint8_t const* at) {
     return *reinterpret_cast<uint4 const*>(at);
+  }
+  __device__ __forceinline__ static float number(uint8_t const* at) {
+    return *reinterpret_cast<float const*>(at);
   }
 };
 
-/// A span of a token that lies in global memory, as the first launch leaves it.
-struct StoredSpan {
+/// One that lies in global memory, as the first launch of experts leaves it.
+struct InGlobal {
+  static constexpr int kStage = kStoredStage;
+  static constexpr bool kHasRecords = false;
+  __device__ __forceinline__ static uint4 load(uint8_t const* at) { return load_16(at); }
+  __device__ __forceinline__ static float number(uint8_t const* at) { return load_float(at); }
+};
+
+/// A span of a token.
+template <typename Memory>
+struct Span {
   uint8_t const* token;
   int first, blocks, lane;  // its first block, of so many in all
 
@@ -81,21 +75,26 @@ struct StoredSpan {
   __device__ __forceinline__ void load(TokenBlock& block, int i) const {
     int const number = first + i * kWarp + lane;
     bool const there = number < blocks;
-    uint8_t const* const stage = token + (there ? number : 0) / kStageBlocks * kStoredStage;
+    uint8_t const* const stage = token + (there ? number : 0) / kStageBlocks * Memory::kStage;
     int const place = there ? number % kStageBlocks : 0;
     uint8_t const* const digits = stage + place * kDigitsBytes;
-    block.high[0] = load_16(digits);
-    block.high[1] = load_16(digits + 16);
-    block.low[0] = load_16(digits + kBlockColumns);
-    block.low[1] = load_16(digits + kBlockColumns + 16);
-    block.scale = there ? load_float(stage + kScales + place * 4) : 0.0f;
+    block.high[0] = Memory::load(digits);
+    block.high[1] = Memory::load(digits + 16);
+    block.low[0] = Memory::load(digits + kBlockColumns);
+    block.low[1] = Memory::load(digits + kBlockColumns + 16);
+    block.scale = there ? Memory::number(stage + kScales + place * 4) : 0.0f;
+    if constexpr (Memory::kHasRecords) {
+      block.less = *reinterpret_cast<int32_t const*>(stage + kRecords + place * kRecordBytes);
+    }
   }
 
   /// When all of it is asked for.
   __device__ __forceinline__ static void complete(TokenBlock& block) {
-    block.less = -block.of_biases();
+    if constexpr (!Memory::kHasRecords) block.less = -block.of_biases();
   }
 };
+using StagedSpan = Span<InShared>;
+using StoredSpan = Span<InGlobal>;
 
 /// Of eight rows, the one whose sum a lane has in the end: four neighbours have the same one.
 __device__ __forceinline__ int lane_row(int lane) {

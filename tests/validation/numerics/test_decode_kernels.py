@@ -5,7 +5,7 @@ VALIDATION_FLASHINFER names a source tree of FlashInfer in place of the carried 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -122,6 +122,16 @@ def refused(run: Callable[[], object]) -> str:
         return str(run())
     except (KernelFault, RuntimeError) as fault:
         return str(fault)
+
+
+def assert_refused(machine: Machine, judges: Sequence[Callable[[Machine], str]], says: str) -> None:
+    """One of these says of a kernel with a fault one of what is expected, with bars between."""
+    said: list[str] = []
+    for judged in judges:
+        said.append(refused(partial(judged, machine)))
+        if any(one in said[-1] for one in says.split("|")):
+            return
+    pytest.fail(f"it says {said}")
 
 
 @cache
@@ -534,13 +544,7 @@ def test_they_are_right_where_a_block_has_an_h200_s_shared_memory(kernels: dict[
     ("name", "was", "becomes", "says"), [one[1:] for one in FAULTS], ids=[f"{one[1]}: {one[0]}" for one in FAULTS]
 )
 def test_a_fault_in_their_text_is_refused(kernels: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
-    machine = mutated(kernels, name, was, becomes)
-    said: list[str] = []
-    for judged in JUDGES[name]:
-        said.append(refused(partial(judged, machine)))
-        if any(one in said[-1] for one in says.split("|")):
-            return
-    pytest.fail(f"it says {said}")
+    assert_refused(mutated(kernels, name, was, becomes), JUDGES[name], says)
 
 
 def ideal(layer: Experts) -> np.ndarray:

@@ -738,6 +738,11 @@ uint32_t exchange(uint32_t number, int bits) {
 
 void sync_warp() { meet(Waits::kSyncWarp, {}, __builtin_return_address(0)); }
 
+namespace {
+/// Of a byte of shared memory.
+Byte& known_of(uint8_t const* at) { return machine.shared.known[static_cast<size_t>(at - machine.shared.first)]; }
+}  // namespace
+
 /// Of what is only read, as these functions say; a GPU would copy other memory, too.
 void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
   void const* const caller = __builtin_return_address(0);
@@ -749,7 +754,7 @@ void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
   if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
   if (!machine.shared.has(to, all)) failed("copies to what is not shared memory", caller);
   check(to, all, Way::kWrites, all, caller);
-  for (size_t byte = 0; byte < all; ++byte) machine.shared.known[static_cast<size_t>(to - machine.shared.first) + byte].copied = true;
+  for (size_t byte = 0; byte < all; ++byte) known_of(to + byte).copied = true;
   std::memset(to, kPoison, all);
   current->copies.back().push_back({to, at, bytes, all});
 }
@@ -786,7 +791,7 @@ void copy_counted(uint8_t* to, void const* from, size_t bytes, void* at) {
   if (!machine.shared.has(to, bytes)) failed("copies to what is not shared memory", caller);
   check(to, bytes, Way::kWrites, 16, caller);
   for (size_t byte = 0; byte < bytes; ++byte) {
-    Byte& known = machine.shared.known[static_cast<size_t>(to - machine.shared.first) + byte];
+    Byte& known = known_of(to + byte);
     known.copied = true;
     known.counter = static_cast<uint16_t>(index + 1);
     known.phase = counter.phases;
@@ -802,7 +807,7 @@ void wait_counted(void* at, uint32_t parity) {
   if ((counter.phases & 1) == parity) {
     if (!counter.counts) failed("waits for a copy that nobody has begun", caller);
     Copy const& done = counter.copy;
-    for (size_t byte = 0; byte < done.all; ++byte) machine.shared.known[static_cast<size_t>(done.to - machine.shared.first) + byte].copied = false;
+    for (size_t byte = 0; byte < done.all; ++byte) known_of(done.to + byte).copied = false;
     std::memcpy(done.to, done.from, done.bytes);
     counter.counts = false;
     ++counter.phases;
@@ -816,7 +821,7 @@ void wait_copies(size_t groups) {
   void const* const caller = __builtin_return_address(0);
   for (; current->copies.size() > groups + 1; current->copies.pop_front()) {
     for (Copy const& done : current->copies.front()) {
-      for (size_t byte = 0; byte < done.all; ++byte) machine.shared.known[static_cast<size_t>(done.to - machine.shared.first) + byte].copied = false;
+      for (size_t byte = 0; byte < done.all; ++byte) known_of(done.to + byte).copied = false;
       check(done.to, done.all, Way::kWrites, 1, caller);
       std::memcpy(done.to, done.from, done.bytes);
       std::memset(done.to + done.bytes, 0, done.all - done.bytes);
