@@ -94,6 +94,7 @@ __device__ __forceinline__ void stage_block(uint4 const& numbers, uint8_t* token
   of_low += exchange(of_low, 1);
   of_high += exchange(of_high, 2);
   of_low += exchange(of_low, 2);
+  sync_warp();  // four lanes write where their numbers were
   if (!wanted) return;
   uint8_t* const stage = token + block / kStageBlocks * kTokenStage;
   uint8_t* const digits = stage + block % kStageBlocks * kDigitsBytes + lane % 4 * 8;
@@ -106,47 +107,45 @@ __device__ __forceinline__ void stage_block(uint4 const& numbers, uint8_t* token
 }
 
 /// Turns tokens, which lie one after the other, into fixed point in shared memory, by all threads
-/// of a block. Blocks of the last stage that they do not have are zeros. A thread has `kDeep` loads
-/// under way, the first of which begin before weights are asked for, so that they are not behind
-/// these.
-template <int kDeep>
-class TokenLoads {
+/// of a block. They are copied to where their digits will be, a block of 32 numbers to 64 bytes,
+/// all at once and before weights are asked for, so that they are not behind these.
+class TokenCopies {
  public:
-  __device__ __forceinline__ TokenLoads(uint16_t const* tokens, int count, int blocks, int warp,
-                                        int lane)
+  __device__ __forceinline__ TokenCopies(uint16_t const* tokens, int count, int blocks, int warp,
+                                         int lane)
       : from_(tokens + lane % 4 * 8),
         count_(count),
         blocks_(blocks),
         stages_(divide_up(blocks, kStageBlocks)),
         lane_(lane),
-        next_(wrapped({0, warp * kOctet + lane / 4})),
-        first_(wrapped({0, warp * kOctet})) {}
+        first_(wrapped({0, warp * kOctet + lane / 4})),
+        steps_(divide_up(count * stages_ * kStageBlocks - warp * kOctet, blocks_of_a_step())) {}
 
-  __device__ __forceinline__ void begin() {
-#pragma unroll
-    for (int i = 0; i < kDeep; ++i) {
-      loaded_[i] = uint4{0, 0, 0, 0};
-      if (next_.token < count_ && next_.block < blocks_) {
-        loaded_[i] = load_16(from_ + (next_.token * blocks_ + next_.block) * kBlockColumns);
+  /// One group of copies; zeros for blocks of the last stage that tokens do not have.
+  __device__ __forceinline__ void begin(uint8_t* to) const {
+    Place here = first_;
+#pragma unroll 1
+    for (int step = 0; step < steps_; ++step) {
+      if (here.token < count_) {
+        copy_late_16(digits(to, here) + lane_ % 4 * 16,
+                     from_ + (here.token * blocks_ + here.block) * kBlockColumns,
+                     here.block < blocks_ ? 16 : 0);
       }
-      next_ = after(next_);
+      here = after(here);
     }
+    commit_copies();
   }
 
-  /// Everything, after `begin()`.
-  __device__ __forceinline__ void complete(uint8_t* to) {
-    // As long as any lane of the warp has one.
+  /// When this thread's copies are there.
+  __device__ __forceinline__ void complete(uint8_t* to) const {
+    Place here = first_;
 #pragma unroll 1
-    while (true) {
-#pragma unroll
-      for (int i = 0; i < kDeep; ++i) {
-        if (first_.token >= count_) return;
-        Place const here = wrapped({first_.token, first_.block + lane_ / 4});
-        stage_block(loaded_[i], to + here.token * token_bytes(stages_), here.block, lane_,
-                    here.token < count_);
-        first_ = after(first_);
-      }
-      begin();
+    for (int step = 0; step < steps_; ++step) {
+      bool const wanted = here.token < count_;
+      uint4 numbers{0, 0, 0, 0};
+      if (wanted) numbers = *reinterpret_cast<uint4 const*>(digits(to, here) + lane_ % 4 * 16);
+      stage_block(numbers, to + here.token * token_bytes(stages_), here.block, lane_, wanted);
+      here = after(here);
     }
   }
 
@@ -154,6 +153,15 @@ class TokenLoads {
   struct Place {
     int token, block;  // of those in shared memory
   };
+
+  __device__ __forceinline__ static int blocks_of_a_step() {
+    return static_cast<int>(blockDim.x) / 4;
+  }
+
+  __device__ __forceinline__ uint8_t* digits(uint8_t* to, Place place) const {
+    return to + place.token * token_bytes(stages_) + place.block / kStageBlocks * kTokenStage +
+           place.block % kStageBlocks * kDigitsBytes;
+  }
 
   __device__ __forceinline__ Place wrapped(Place place) const {
     int const stored = stages_ * kStageBlocks;
@@ -166,14 +174,13 @@ class TokenLoads {
 
   /// What the same lane has next.
   __device__ __forceinline__ Place after(Place place) const {
-    return wrapped({place.token, place.block + static_cast<int>(blockDim.x) / 4});
+    return wrapped({place.token, place.block + blocks_of_a_step()});
   }
 
   uint16_t const* const from_;
   int const count_, blocks_, stages_, lane_;
-  Place next_;   // that this lane loads
-  Place first_;  // of the warp, that is completed next
-  uint4 loaded_[kDeep];
+  Place const first_;  // of this lane
+  int const steps_;    // as many as any lane of the warp has
 };
 
 // --- weights
@@ -201,13 +208,13 @@ struct Tables {
   }
 };
 
-/// What a lane has of a token: its own block's digits, and zeros for ever where it is not the one
-/// that has them.
+/// What a lane has of a token in a stage: its own block's digits, and zeros for ever where it is
+/// not the one that has them.
 struct Digits {
   int at;
   int record, scale;
   bool mine;
-  uint4 words[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+  uint4 words[2][2] = {};  // of two tokens
 
   __device__ __forceinline__ explicit Digits(int lane)
       : at(keep_number(lane % 4 * kDigitsBytes + lane / 4 % 2 * kBlockColumns)),
@@ -215,10 +222,21 @@ struct Digits {
         scale(keep_number(kScales + lane % 4 * 4)),
         mine(lane / 8 == lane % 4) {}
 
-  __device__ __forceinline__ void load(uint8_t const* token) {
+  __device__ __forceinline__ void load(int one, uint8_t const* stage) {
     if (!mine) return;
-    words[0] = *reinterpret_cast<uint4 const*>(token + at);
-    words[1] = *reinterpret_cast<uint4 const*>(token + at + 16);
+    words[one][0] = *reinterpret_cast<uint4 const*>(stage + at);
+    words[one][1] = *reinterpret_cast<uint4 const*>(stage + at + 16);
+  }
+  __device__ __forceinline__ float scale_of(uint8_t const* stage) const {
+    return *reinterpret_cast<float const*>(stage + scale);
+  }
+
+  /// The product of a word of a row's codes.
+  __device__ __forceinline__ void multiply(int one, int word, int32_t (&products)[4],
+                                           uint32_t const (&a)[4]) const {
+    uint4 const& both = words[one][word / 2];
+    uint32_t const b[2] = {word % 2 ? both.z : both.x, word % 2 ? both.w : both.y};
+    mma_m16n8k32(products, a, b);
   }
 };
 
@@ -231,6 +249,8 @@ __device__ __forceinline__ float checked(float sum) {
 /// A lane's sums of two rows and up to so many tokens, stage by stage.
 template <int kTokens>
 class Products {
+  static_assert(kTokens % 2 == 0, "two at a time");
+
  public:
   __device__ __forceinline__ Products(uint32_t one, int lane)
       : tables_(one, lane), digits_(lane), lane_(lane) {}
@@ -256,23 +276,33 @@ class Products {
       }
       factors[half] = float_of_bits(scales[half] * (tables_.one << 23));
     }
+    // Two at a time, so that neither waits for the other's products; of an odd number the last one
+    // twice, the second time for nobody.
 #pragma unroll
-    for (int of = 0; of < kTokens; ++of) {
-      if (of >= tokens) break;
-      uint8_t const* const here = token(of);
-      digits_.load(here);
-      int32_t const less = *reinterpret_cast<int32_t const*>(here + digits_.record);
-      int32_t products[4] = {0, less, 0, less};
-      float const of_token =
-          float_of_bits(*reinterpret_cast<uint32_t const*>(here + digits_.scale));
+    for (int first = 0; first < kTokens; first += 2) {
+      if (first >= tokens) break;
+      uint8_t const* const here[2] = {token(first), token(first + 1 < tokens ? first + 1 : first)};
+      int32_t products[2][4];
+#pragma unroll
+      for (int one = 0; one < 2; ++one) {
+        digits_.load(one, here[one]);
+        products[one][0] = products[one][2] = 0;
+        products[one][1] = products[one][3] =
+            *reinterpret_cast<int32_t const*>(here[one] + digits_.record);
+      }
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        uint4 const& both = digits_.words[word / 2];
-        uint32_t const b[2] = {word % 2 ? both.z : both.x, word % 2 ? both.w : both.y};
-        mma_m16n8k32(products, a[word], b);
+#pragma unroll
+        for (int one = 0; one < 2; ++one) digits_.multiply(one, word, products[one], a[word]);
       }
-      sums_[of][0] += to_float(products[0] * 256 + products[1]) * (factors[0] * of_token);
-      sums_[of][1] += to_float(products[2] * 256 + products[3]) * (factors[1] * of_token);
+#pragma unroll
+      for (int one = 0; one < 2; ++one) {
+        float(&sums)[2] = sums_[first + one];
+        float const by = digits_.scale_of(here[one]);
+        int32_t const(&its)[4] = products[one];
+        sums[0] += to_float(its[0] * 256 + its[1]) * (factors[0] * by);
+        sums[1] += to_float(its[2] * 256 + its[3]) * (factors[1] * by);
+      }
     }
   }
 
@@ -298,31 +328,18 @@ class Products {
   float sums_[kTokens][2];
 };
 
-/// What a lane has of a token in global memory.
-struct StoredBlock {
-  uint4 words[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-  float scale = 0.0f;
-
-  /// Begins to load, where the token's stage is; `inside`: the token has this lane's block. Else
-  /// its scale is zero, and its digits are any.
-  __device__ __forceinline__ void load(uint8_t const* stage, Digits const& digits, bool inside) {
-    if (digits.mine && inside) {
-      words[0] = load_16(stage + digits.at);
-      words[1] = load_16(stage + digits.at + 16);
-    }
-    scale = inside ? load_float(stage + digits.scale) : 0.0f;
-  }
-};
-
 /// A lane's sums of three rows and up to so many tokens, stage by stage. The second tile has a half
 /// without rows, which has the bytes of zeros: its sums are what biases add to all, so that tokens
 /// need no records.
 template <int kTokens>
 class OddProducts {
+  static_assert(kTokens % 2 == 0, "two at a time");
+
  public:
   static constexpr int kOctets = 3;
 
-  __device__ __forceinline__ OddProducts(uint32_t one, int lane) : tables_(one, lane) {}
+  __device__ __forceinline__ OddProducts(uint32_t one, int lane)
+      : tables_(one, lane), digits_(lane) {}
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -332,8 +349,8 @@ class OddProducts {
     }
   }
 
-  /// Adds the products of three octets of codes and of the tokens; `token(i)` is what this lane has
-  /// of one.
+  /// Adds the products of three octets of codes and of the tokens; `token(i)` is where that token's
+  /// stage is, as it is stored.
   template <typename Token>
   __device__ __forceinline__ void add(uint4 const (&codes)[kOctets],
                                       uint32_t const (&scales)[kOctets], Token const& token,
@@ -356,21 +373,30 @@ class OddProducts {
       factors[octet] = float_of_bits(scales[octet] * (tables_.one << 23));
     }
 #pragma unroll
-    for (int of = 0; of < kTokens; ++of) {
-      if (of >= tokens) break;
-      StoredBlock const block = token(of);
-      int32_t products[4] = {0, 0, 0, 0}, others[4] = {0, 0, 0, 0};
+    for (int first = 0; first < kTokens; first += 2) {
+      if (first >= tokens) break;
+      uint8_t const* const here[2] = {token(first), token(first + 1 < tokens ? first + 1 : first)};
+      int32_t products[2][4] = {}, others[2][4] = {};
+#pragma unroll
+      for (int one = 0; one < 2; ++one) digits_.load(one, here[one]);
 #pragma unroll
       for (int word = 0; word < 4; ++word) {
-        uint4 const& both = block.words[word / 2];
-        uint32_t const b[2] = {word % 2 ? both.z : both.x, word % 2 ? both.w : both.y};
-        mma_m16n8k32(products, a[word], b);
-        mma_m16n8k32(others, last[word], b);
+#pragma unroll
+        for (int one = 0; one < 2; ++one) {
+          digits_.multiply(one, word, products[one], a[word]);
+          digits_.multiply(one, word, others[one], last[word]);
+        }
       }
-      int32_t const less = others[2] * 256 + others[3];
-      sums_[of][0] += to_float(products[0] * 256 + products[1] - less) * (factors[0] * block.scale);
-      sums_[of][1] += to_float(products[2] * 256 + products[3] - less) * (factors[1] * block.scale);
-      sums_[of][2] += to_float(others[0] * 256 + others[1] - less) * (factors[2] * block.scale);
+#pragma unroll
+      for (int one = 0; one < 2; ++one) {
+        float(&sums)[kOctets] = sums_[first + one];
+        float const by = digits_.scale_of(here[one]);
+        int32_t const(&its)[4] = products[one], (&odd)[4] = others[one];
+        int32_t const less = odd[2] * 256 + odd[3];
+        sums[0] += to_float(its[0] * 256 + its[1] - less) * (factors[0] * by);
+        sums[1] += to_float(its[2] * 256 + its[3] - less) * (factors[1] * by);
+        sums[2] += to_float(odd[0] * 256 + odd[1] - less) * (factors[2] * by);
+      }
     }
   }
 
@@ -383,6 +409,7 @@ class OddProducts {
 
  private:
   Tables tables_;
+  Digits digits_;
   float sums_[kTokens][kOctets];
 };
 
