@@ -122,8 +122,7 @@ cudaError_t gemv_rows(Gemv const& gemv, cudaStream_t stream, bool early) {
 
 /// What a warp has to do: 16 rows and all their columns, then others.
 struct WideGemvWork {
-  static constexpr bool kTiled = false;
-  static constexpr bool kWhole = false;
+  static constexpr Order kOrder = Order::kPlain;
   static constexpr int kOctets = 2;
   static constexpr int kRows = kOctets * kOctet;
   static constexpr int kBuffers =

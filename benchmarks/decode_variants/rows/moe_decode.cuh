@@ -306,13 +306,6 @@ inline cudaError_t moe_decode_up(MoeDecode const& moe, cudaStream_t stream, bool
   return up(moe, stream, early, processor);
 }
 
-/// Rows of a tile: as many tiles as make every multiprocessor busy, and all of them as often.
-inline int down_rows(int hidden, int multiprocessors) {
-  int const turns = divide_up(divide_up(hidden, kDownRows), multiprocessors);
-  int const rows = divide_up(hidden, turns * multiprocessors);
-  return rows < kOctet ? kOctet : rows;
-}
-
 template <typename Shape>
 inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream, bool early,
                                       Processor const& processor) {
@@ -323,10 +316,10 @@ inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream,
   if (warps > kMoeWarps) warps = kMoeWarps;
   DownPlan const plan{matrices_of(moe.down_codes, moe.down_scales, moe.stored_hidden,
                                   moe.stored_intermediate, moe.intermediate),
-                      slices, down_rows(moe.hidden, processor.count)};
+                      slices};
   auto const kernel =
       moe.logits ? mxfp4_moe_down_kernel<true, Shape> : mxfp4_moe_down_kernel<false, Shape>;
-  return launch(kernel, dim3(divide_up(moe.hidden, plan.rows)), warps * kWarp,
+  return launch(kernel, dim3(tiles_of(moe.hidden, kDownRows)), warps * kWarp,
                 beside + warps * kDownRing, stream, early, moe, plan, 1u);
 }
 

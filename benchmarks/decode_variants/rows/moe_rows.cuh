@@ -119,8 +119,7 @@ struct UpTokens {
 /// What a warp of the first launch has to do for entries alone: eight rows of up, then those of
 /// gate.
 struct UpRows {
-  static constexpr bool kTiled = true;
-  static constexpr bool kWhole = true;
+  static constexpr Order kOrder = Order::kTogether;
   static constexpr int kOctets = 2;
   UpWarp& up;
   UpTokens& tokens;
@@ -165,11 +164,18 @@ struct UpRows {
   }
 };
 
+/// Row `place` of a tile of so many rows: fours whose scales are neighbours, one after the other.
+__device__ __forceinline__ int tile_row(int tile, int rows, int place) {
+  int const four = tile * (rows / 4) + place / 4;
+  return four / 32 * 128 + place % 4 * 32 + four % 32;
+}
+
+inline int tiles_of(int all, int rows) { return divide_up(divide_up(all, 128) * 32, rows / 4); }
+
 /// What the host finds out for the second launch.
 struct DownPlan {
   Matrices matrices;
   int slices;  // parts of the columns of a shared expert, which different warps take
-  int rows;    // of a tile, up to kDownRows
 };
 
 __device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
@@ -191,8 +197,7 @@ struct Shares {
   }
 };
 
-/// A warp of the second launch, and what its block has: a tile of rows for all experts, which are
-/// neighbours.
+/// A warp of the second launch, and what its block has: a tile of rows for all experts.
 struct DownWarp {
   MoeDecode const& moe;
   DownPlan const& plan;
@@ -209,28 +214,31 @@ struct DownWarp {
   __device__ Matrix matrix(Piece piece) const {
     return plan.matrices.of(routing.expert[routing.member[piece.group][0]]);
   }
-  __device__ int first_row() const { return tile * plan.rows; }
-  /// Of the tile, those that are there.
-  __device__ int rows() const { return least(plan.rows, moe.hidden - first_row()); }
   __device__ int output_row(int place) const {
-    return place < rows() ? first_row() + place : kNobody;
+    int const row = tile_row(tile, kDownRows, place);
+    return row >= moe.hidden ? kNobody : row;
   }
-  /// The last one is read in the place of one that is not there.
-  __device__ int row(int place) const { return first_row() + least(place, rows() - 1); }
+  /// Another is read in the place of one that is not there.
+  __device__ int row(int place) const {
+    int const row = output_row(place);
+    return row == kNobody ? 0 : row;
+  }
   __device__ uint8_t const* token(int entry) const {
     return moe.activated + entry * moe.activated_bytes();
   }
 
-  /// Halves of octets of a group.
-  __device__ int group_halves() const { return divide_up(rows(), kHalf); }
-
   /// Of the slices of all shared experts each warp has as many as others, the first ones one more;
   /// and of the halves of octets of all others as many as make them equal, the last ones one more.
-  /// A slice is as much to read as two halves.
+  /// A slice is as much to read as two halves. Where there are no more octets than warps, none is
+  /// cut: two would load the same token.
   __device__ void share() {
     Shares const of_slices(groups.shared * plan.slices, warps);
     slices = of_slices.first(warp);
-    int const all = groups.alone() * group_halves();
+    int const all = groups.alone() * 2 * kDownOctets;
+    if (groups.shared == 0 && all <= 2 * warps) {
+      halves = {least(2 * warp, all), least(2 * warp + 2, all)};
+      return;
+    }
     int const fewer = of_slices.over;  // warps that have another slice
     Shares const of_halves(all + 2 * fewer, warps);
     if (of_halves.each >= 2) {
@@ -256,8 +264,7 @@ struct DownWarp {
 /// them.
 template <bool kChooses>
 struct DownRows {
-  static constexpr bool kTiled = true;
-  static constexpr bool kWhole = false;
+  static constexpr Order kOrder = Order::kPairs;
   static constexpr int kOctets = 1;
   DownWarp& down;
   bytes::RowProducts products;
@@ -266,26 +273,25 @@ struct DownRows {
   __device__ int blocks() const { return down.blocks(); }
   __device__ TiledScales scales() const { return down.scales(); }
   __device__ Piece first() const {
-    int const of = down.group_halves();
-    return {down.groups.shared + down.halves.begin / of, down.halves.begin % of / 2};
+    int const octet = down.halves.begin / 2;
+    return {down.groups.shared + octet / kDownOctets, octet % kDownOctets};
   }
-  /// The halves of the list before those of a piece.
+  /// The halves of the run before those of a piece.
   __device__ int before(Piece piece) const {
-    return (piece.group - down.groups.shared) * down.group_halves() + piece.part * 2;
+    return ((piece.group - down.groups.shared) * kDownOctets + piece.part) * 2;
   }
   __device__ bool has(Piece piece) const { return before(piece) < down.halves.end; }
   __device__ Run halves(Piece piece) const {
     int const here = before(piece);
-    int const there = least(down.group_halves() - piece.part * 2, down.halves.end - here);
-    return {here < down.halves.begin, least(there, 2)};
+    return {here < down.halves.begin, here + 1 < down.halves.end ? 2 : 1};
   }
-  __device__ Piece next(Piece piece) const {
-    return piece.on(0, 1, divide_up(down.group_halves(), 2));
-  }
+  __device__ Piece next(Piece piece) const { return piece.on(0, 1, kDownOctets); }
   __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }
-  __device__ int row(Piece piece, int) const { return down.first_row() + piece.part * kOctet; }
+  __device__ int row(Piece piece, int) const { return down.row(piece.part * kOctet); }
+  /// Of pairs of rows, each 32 behind the one before.
   __device__ int rows_there(Piece piece, int) const {
-    return least(down.rows() - piece.part * kOctet, kOctet);
+    int const pairs = divide_up(down.moe.hidden - row(piece, 0), 32);
+    return 2 * (pairs < 4 ? pairs : 4);
   }
 
   __device__ void prepare() { down.template prepare<kChooses>(); }
@@ -300,13 +306,14 @@ struct DownRows {
         products.open(bytes::StoredSpan{token, first, blocks(), down.lane});
         opened = piece.group;
       }
-      sum += products.times(rows, halves(piece), rows_there(piece, 0));
+      sum += products.times(rows, halves(piece));
     }
     int const row = bytes::lane_row(down.lane);
     Run const its = halves(piece);
     if (down.lane % 4 != 0 || row / kHalf < its.begin || row / kHalf >= its.end) return;
     int const entry = down.routing.member[piece.group][0];
-    down.partial[entry * kDownRows + piece.part * kOctet + row] = bytes::checked(sum);
+    down.partial[entry * kDownRows + piece.part * kOctet + row % 2 * 4 + row / 2] =
+        bytes::checked(sum);
   }
 };
 

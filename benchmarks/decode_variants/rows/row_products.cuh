@@ -117,10 +117,9 @@ class RowProducts {
   }
 
   /// The product of this lane's row of the next eight, see lane_row(); where not both halves are
-  /// wanted, any number for the rows of the other one, and 0 for rows that are not `there`.
+  /// wanted, any number for the rows of the other one.
   template <typename Rows>
-  __device__ __forceinline__ float times(Rows& rows, Run halves = kBothHalves,
-                                         int there = kOctet) const {
+  __device__ __forceinline__ float times(Rows& rows, Run halves = kBothHalves) const {
     float fours[2] = {0.0f, 0.0f};  // sums of rows of both halves
     rows.begin_octet();
 #pragma unroll 1
@@ -132,7 +131,6 @@ class RowProducts {
         uint32_t exponents[kLaneBlocks];
         rows.next(half, i, codes, exponents);
         sums[i] = 0.0f;
-        if (half * kHalf + i >= there) continue;
 #pragma unroll
         for (int block = 0; block < kLaneBlocks; ++block) {
           uint32_t weights[8];

@@ -25,6 +25,13 @@ struct Run {
 };
 constexpr Run kBothHalves{0, 2};
 
+/// Which rows are an octet, and how their scales lie.
+enum class Order {
+  kPlain,     // eight neighbours; scales lie as rows, too
+  kTogether,  // eight neighbours, the first at a multiple of eight; scales are tiled
+  kPairs,  // rows r and r + 1, r + 32 and r + 33, and so on, whose scales are neighbours in a tile
+};
+
 /// A ring of rows; where scales are tiled, with those of two octets of rows.
 template <bool kTiled>
 struct RowRing {
@@ -36,15 +43,15 @@ struct RowRing {
 
 /// Brings the rows of all of a warp's pieces, by eights, each eight of them span by span.
 ///
-/// `Work` has: `kTiled`, whether scales are; `kWhole`, whether all rows of all octets are there;
-/// `kOctets` of a piece; `first()`, `has(piece)`,
-/// `next(piece)`; `matrix(piece)`, and `row(piece, octet)`, the first of eight rows, of which
-/// `rows_there(piece, octet)` are there, and `halves(piece)` of them wanted; `blocks()` of a row;
-/// `prepare()`, called once, when weights are on their way; then for each piece `piece(rows,
-/// piece)`, which takes all of its rows: between `begin_octet()` and `end_octet()` the `next()` of
-/// the halves that are wanted, where a row's place in the ring is the same in both, so that the
-/// compiler knows it. Tiled scales come with the rows, by its `scales()`, which are TiledScales;
-/// others it begins to copy itself by `open(piece)`, and says where they are by `use_scales()`.
+/// `Work` has: `kOrder`; `kOctets` of a piece; `first()`, `has(piece)`, `next(piece)`;
+/// `matrix(piece)`, and `row(piece, octet)`, the first of eight rows, of which `rows_there(piece,
+/// octet)` are there, and `halves(piece)` of them wanted; `blocks()` of a row; `prepare()`, called
+/// once, when weights are on their way; then for each piece `piece(rows, piece)`, which takes all
+/// of its rows: between `begin_octet()` and `end_octet()` the `next()` of the halves that are
+/// wanted, where a row's place in the ring is the same in both, so that the compiler knows it.
+/// Tiled scales come with the rows, by its `scales()`, which
+/// are TiledScales; others it begins to copy itself by `open(piece)`, and says where they are by
+/// `use_scales()`.
 template <typename Work>
 class RowStream {
  public:
@@ -92,15 +99,16 @@ class RowStream {
       codes[i] = *reinterpret_cast<uint4 const*>(here + i * kWarp * 16);
     uint8_t const* its;
     if constexpr (kTiled) {
-      its = ring_ + Ring::kScales + scales_of_ * Ring::kOctetScales +
-            (half * kHalf + row) * kSpanBlocks;
+      its = ring_ + Ring::kScales + scales_of_ * Ring::kOctetScales + in_octet(half * kHalf + row);
     } else {
       its = plain_ + (half * kHalf + row) * work_.blocks();
     }
 #pragma unroll
     for (int i = 0; i < kLaneBlocks; ++i) {
       int const block = i * kWarp + lane_;
-      if constexpr (kTiled) {
+      if constexpr (Work::kOrder == Order::kPairs) {
+        scales[i] = its[block / kStageBlocks * kPairBytes + block % kStageBlocks];
+      } else if constexpr (kTiled) {
         scales[i] = its[block];
       } else {
         scales[i] = block < plain_blocks_ ? its[block] : 0u;
@@ -110,7 +118,8 @@ class RowStream {
 
  private:
   static constexpr int kAhead = kRingRows - 1;
-  static constexpr bool kTiled = Work::kTiled;
+  static constexpr bool kTiled = Work::kOrder != Order::kPlain;
+  static constexpr int kPairBytes = kOctet * kStageBlocks;  // scales of an octet in a tile
   using Ring = RowRing<kTiled>;
 
   /// Where a lane's blocks of a row of a half are.
@@ -118,22 +127,28 @@ class RowStream {
     return ring_ + row * Ring::kRow + lane_ * 16;
   }
 
+  /// Of eight rows' scales, where those of one begin.
+  __device__ __forceinline__ static int in_octet(int row) {
+    return Work::kOrder == Order::kPairs ? row % 2 * 16 + row / 2 * kStageBlocks
+                                         : row * kSpanBlocks;
+  }
+
   /// From now on fetches the eight rows that come next, whose scales come with the first of them.
   __device__ __forceinline__ void open() {
     Matrix const matrix = work_.matrix(piece_);
     int const row = work_.row(piece_, octet_);
     rows_ = work_.rows_there(piece_, octet_);
-    row_bytes_ = matrix.row_bytes;
+    near_ = matrix.row_bytes;
+    far_ = Work::kOrder == Order::kPairs ? 31 * near_ : near_;
     halves_ = work_.halves(piece_);
     half_ = halves_.begin;
-    codes_ = matrix.codes + static_cast<int64_t>(row + half_ * kHalf) * row_bytes_ + first_ * 16;
-    left_ = matrix.blocks - first_;
+    codes_ = matrix.codes + static_cast<int64_t>(row) * matrix.row_bytes + first_ * 16;
+    if (half_ * kHalf < rows_) codes_ += half_ * (kHalf / 2) * (near_ + far_);
+    left_ = rows_ > 0 ? matrix.blocks - first_ : 0;
     if constexpr (kTiled) {
-      // A lane's own row, as they may lie in two tiles; that of the last one where there is none.
-      int const mine = Work::kWhole || lane_ % kOctet < rows_ ? lane_ % kOctet : rows_ - 1;
-      scales_ = matrix.scales + work_.scales().row(row + mine) +
-                first_ / kStageBlocks * TiledScales::kTileBytes;
-      fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
+      scales_ =
+          matrix.scales + work_.scales().row(row) + first_ / kStageBlocks * TiledScales::kTileBytes;
+      if (left_ > 0) fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
     } else {
       if (octet_ == 0 && first_ == 0) work_.open(piece_);
     }
@@ -142,13 +157,15 @@ class RowStream {
   /// Begins to copy a row of a half, if there is one. Where a block is not there nothing is read.
   __device__ __forceinline__ void fetch(int row) {
     uint8_t* const to = place(row);
-    int const there = Work::kWhole || half_ * kHalf + row < rows_ ? left_ : 0;
+    // Zeros where there is no row: one condition less for all others.
 #pragma unroll
     for (int i = 0; i < kLaneBlocks; ++i) {
       int const block = i * kWarp + lane_;
-      copy_16(to + i * kWarp * 16, codes_ + block * 16, block < there ? 16 : 0);
+      copy_16(to + i * kWarp * 16, codes_ + block * 16, block < left_ ? 16 : 0);
     }
-    codes_ += row_bytes_;
+    // The last row is read in the place of those that are not there.
+    if (Work::kOrder == Order::kTogether || half_ * kHalf + row + 1 < rows_)
+      codes_ += row % 2 == 0 ? near_ : far_;
     commit_copies();
   }
 
@@ -158,18 +175,35 @@ class RowStream {
     int const whole = left_ / kStageBlocks;
     int const rest = left_ % kStageBlocks;
     int const half = rest != 0 ? whole : kSpanTiles;
-    // A lane has a row's four at a time.
-    constexpr int kTiles = kWarp / kOctet;
-    uint8_t* const of_row = to + lane_ % kOctet * kSpanBlocks;
+    if constexpr (Work::kOrder == Order::kPairs) {
+      // A lane has half of what eight rows have in a tile.
 #pragma unroll
-    for (int i = 0; i < kSpanTiles / kTiles; ++i) {
-      int const tile = i * kTiles + lane_ / kOctet;
-      copy_4(of_row + tile * kStageBlocks, scales_ + tile * TiledScales::kTileBytes,
-             tile < whole ? 4 : 0, tile != half);
-    }
-    if (half < kSpanTiles) {
-      copy_4(of_row + half * kStageBlocks, scales_ + half * TiledScales::kTileBytes, rest,
-             lane_ < kOctet);
+      for (int i = 0; i < divide_up(2 * kSpanTiles, kWarp); ++i) {
+        int const tile = (i * kWarp + lane_) / 2;
+        if (tile >= kSpanTiles || tile == half) continue;
+        copy_16(to + (i * kWarp + lane_) * 16,
+                scales_ + tile * TiledScales::kTileBytes + lane_ % 2 * 16, tile < whole ? 16 : 0);
+      }
+      if (half < kSpanTiles) {
+        copy_4(to + half * kPairBytes + lane_ * kStageBlocks,
+               scales_ + half * TiledScales::kTileBytes + lane_ * kStageBlocks, rest,
+               lane_ < kOctet);
+      }
+    } else {
+      // A lane has a row's four at a time.
+      constexpr int kTiles = kWarp / kOctet;
+      uint8_t* const of_row = to + lane_ % kOctet * kSpanBlocks;
+      uint8_t const* const from = scales_ + lane_ % kOctet * TiledScales::kRowBytes;
+#pragma unroll
+      for (int i = 0; i < kSpanTiles / kTiles; ++i) {
+        int const tile = i * kTiles + lane_ / kOctet;
+        copy_4(of_row + tile * kStageBlocks, from + tile * TiledScales::kTileBytes,
+               tile < whole ? 4 : 0, tile != half);
+      }
+      if (half < kSpanTiles) {
+        copy_4(of_row + half * kStageBlocks, from + half * TiledScales::kTileBytes, rest,
+               lane_ < kOctet);
+      }
     }
   }
 
@@ -197,10 +231,10 @@ class RowStream {
   int half_ = 0;               // and which of them is fetched
   int rows_ = 0, left_ = 0;    // rows of it that are there, and blocks of a row
   int scales_to_ = 0;
-  int row_bytes_ = 0;
+  int near_ = 0, far_ = 0;  // from a row of eight to the next, from even ones and from odd ones
   uint8_t const* codes_ = nullptr;
-  uint8_t const* scales_ = nullptr;  // of this lane's row
-  uint8_t const* plain_ = nullptr;   // of the octet that is multiplied
+  uint8_t const* scales_ = nullptr;
+  uint8_t const* plain_ = nullptr;  // of the octet that is multiplied
   int plain_blocks_ = 0;
 };
 
