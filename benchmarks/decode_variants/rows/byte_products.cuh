@@ -9,10 +9,9 @@
 // bias adds is known of each token and taken off before. Sums of a block are exact, and scaled
 // once.
 //
-// A stage is 128 columns, and each of the four lanes of a row has a block of its own. A
-// multiplication adds up all four, so each block of a token has two of its eight columns for
-// itself, one for each digit, with zeros where other lanes' weights are: what a lane gets are sums
-// of its own block, and it has that block's scale.
+// A stage is 128 columns, and a multiplication takes a block of 16 rows, of which each of the four
+// lanes of a row has eight columns; its eight columns of tokens are both digits of four of them. So
+// a lane gets a block's sums of one token.
 
 #include "flashinfer/mxfp4/weight_ring.cuh"
 
@@ -208,209 +207,129 @@ struct Tables {
   }
 };
 
-/// What a lane has of a token in a stage: its own block's digits, and zeros for ever where it is
-/// not the one that has them.
-struct Digits {
-  int at;
-  int record, scale;
-  bool mine;
-  uint4 words[2][2] = {};  // of two tokens
-
-  __device__ __forceinline__ explicit Digits(int lane)
-      : at(keep_number(lane % 4 * kDigitsBytes + lane / 4 % 2 * kBlockColumns)),
-        record(keep_number(kRecords + lane % 4 * kRecordBytes)),
-        scale(keep_number(kScales + lane % 4 * 4)),
-        mine(lane / 8 == lane % 4) {}
-
-  __device__ __forceinline__ void load(int one, uint8_t const* stage) {
-    if (!mine) return;
-    words[one][0] = *reinterpret_cast<uint4 const*>(stage + at);
-    words[one][1] = *reinterpret_cast<uint4 const*>(stage + at + 16);
-  }
-  __device__ __forceinline__ float scale_of(uint8_t const* stage) const {
-    return *reinterpret_cast<float const*>(stage + scale);
-  }
-
-  /// The product of a word of a row's codes.
-  __device__ __forceinline__ void multiply(int one, int word, int32_t (&products)[4],
-                                           uint32_t const (&a)[4]) const {
-    uint4 const& both = words[one][word / 2];
-    uint32_t const b[2] = {word % 2 ? both.z : both.x, word % 2 ? both.w : both.y};
-    mma_m16n8k32(products, a, b);
-  }
-};
-
 /// A scale that is none counts as infinite in a product, and its sum here as no number: what comes
 /// after may have a limit.
 __device__ __forceinline__ float checked(float sum) {
   return is_finite(sum) ? sum : float_of_bits(kNan);
 }
 
-/// A lane's sums of two rows and up to so many tokens, stage by stage.
-template <int kTokens>
+/// A lane's sums of two or three rows and of every fourth of up to so many tokens, stage by stage.
+/// The second tile of three octets has a half without rows, which has the bytes of zeros: its sums
+/// are what biases add to all, so that tokens need no records.
+template <int kTokens, int kOctets>
 class Products {
-  static_assert(kTokens % 2 == 0, "two at a time");
+  static_assert(kTokens % 4 == 0 && (kOctets == 2 || kOctets == 3), "four tokens, and two tiles");
 
  public:
-  __device__ __forceinline__ Products(uint32_t one, int lane)
-      : tables_(one, lane), digits_(lane), lane_(lane) {}
+  static constexpr int kFours = kTokens / 4;
+
+  __device__ __forceinline__ Products(uint32_t one, int lane) : tables_(one, lane), lane_(lane) {}
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int token = 0; token < kTokens; ++token) sums_[token][0] = sums_[token][1] = 0.0f;
-  }
-
-  /// Adds the products of two octets of codes and of the tokens. `scales` are those of this lane's
-  /// blocks, and `token(i)` is where that token's stage is.
-  template <typename Token>
-  __device__ __forceinline__ void add(uint4 const (&codes)[2], uint32_t const (&scales)[2],
-                                      Token const& token, int tokens) {
-    uint32_t a[4][4];
-    float factors[2];
+    for (int four = 0; four < kFours; ++four) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        a[word][half] = tables_.look_up(word_of(codes[half], word));
-        a[word][half + 2] = tables_.look_up(word_of(codes[half], word) >> 16);
-      }
-      factors[half] = float_of_bits(scales[half] * (tables_.one << 23));
-    }
-    // Two at a time, so that neither waits for the other's products; of an odd number the last one
-    // twice, the second time for nobody.
-#pragma unroll
-    for (int first = 0; first < kTokens; first += 2) {
-      if (first >= tokens) break;
-      uint8_t const* const here[2] = {token(first), token(first + 1 < tokens ? first + 1 : first)};
-      int32_t products[2][4];
-#pragma unroll
-      for (int one = 0; one < 2; ++one) {
-        digits_.load(one, here[one]);
-        products[one][0] = products[one][2] = 0;
-        products[one][1] = products[one][3] =
-            *reinterpret_cast<int32_t const*>(here[one] + digits_.record);
-      }
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-#pragma unroll
-        for (int one = 0; one < 2; ++one) digits_.multiply(one, word, products[one], a[word]);
-      }
-#pragma unroll
-      for (int one = 0; one < 2; ++one) {
-        float(&sums)[2] = sums_[first + one];
-        float const by = digits_.scale_of(here[one]);
-        int32_t const(&its)[4] = products[one];
-        sums[0] += to_float(its[0] * 256 + its[1]) * (factors[0] * by);
-        sums[1] += to_float(its[2] * 256 + its[3]) * (factors[1] * by);
-      }
+      for (int octet = 0; octet < kOctets; ++octet) sums_[four][octet] = 0.0f;
     }
   }
 
-  /// What the four lanes of a row have of four tokens, added up: each of the lanes gets the token
-  /// that is as many after `first` as it is after the first lane.
-  __device__ __forceinline__ float share(int first, int octet) const {
-    bool const odd = lane_ & 1;
-    bool const later = lane_ & 2;
-    float pairs[2];
+  /// Adds the products of a stage of a ring, and of so many tokens; `token(i)` is where that
+  /// token's stage is. All blocks side by side: one after the other each would wait for its own.
+  template <typename Stage, typename Token>
+  __device__ __forceinline__ void add(uint8_t const* stage, Token const& token, int tokens) {
+    uint32_t a[kStageBlocks][4], odd[kStageBlocks][4];
 #pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      float const front = sums_[first + 2 * pair][octet];
-      float const back = sums_[first + 2 * pair + 1][octet];
-      pairs[pair] = (odd ? back : front) + exchange(odd ? front : back, 1);
-    }
-    return checked((later ? pairs[1] : pairs[0]) + exchange(later ? pairs[0] : pairs[1], 2));
-  }
-
- private:
-  Tables tables_;
-  Digits digits_;
-  int lane_;
-  float sums_[kTokens][2];
-};
-
-/// A lane's sums of three rows and up to so many tokens, stage by stage. The second tile has a half
-/// without rows, which has the bytes of zeros: its sums are what biases add to all, so that tokens
-/// need no records.
-template <int kTokens>
-class OddProducts {
-  static_assert(kTokens % 2 == 0, "two at a time");
-
- public:
-  static constexpr int kOctets = 3;
-
-  __device__ __forceinline__ OddProducts(uint32_t one, int lane)
-      : tables_(one, lane), digits_(lane) {}
-
-  __device__ __forceinline__ void clear() {
+    for (int block = 0; block < kStageBlocks; ++block) {
 #pragma unroll
-    for (int token = 0; token < kTokens; ++token) {
-#pragma unroll
-      for (int octet = 0; octet < kOctets; ++octet) sums_[token][octet] = 0.0f;
-    }
-  }
-
-  /// Adds the products of three octets of codes and of the tokens; `token(i)` is where that token's
-  /// stage is, as it is stored.
-  template <typename Token>
-  __device__ __forceinline__ void add(uint4 const (&codes)[kOctets],
-                                      uint32_t const (&scales)[kOctets], Token const& token,
-                                      int tokens) {
-    uint32_t a[4][4], last[4][4];
-    float factors[kOctets];
-#pragma unroll
-    for (int word = 0; word < 4; ++word) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        a[word][half] = tables_.look_up(word_of(codes[half], word));
-        a[word][half + 2] = tables_.look_up(word_of(codes[half], word) >> 16);
+      for (int octet = 0; octet < 2; ++octet)
+        look_up(a[block], octet, Stage::codes(stage, octet, block, lane_));
+      if constexpr (kOctets == 3) {
+        look_up(odd[block], 0, Stage::codes(stage, 2, block, lane_));
+        odd[block][1] = odd[block][3] = kBiases;
       }
-      last[word][0] = tables_.look_up(word_of(codes[2], word));
-      last[word][2] = tables_.look_up(word_of(codes[2], word) >> 16);
-      last[word][1] = last[word][3] = kBiases;
     }
+    float factors[kOctets][kStageBlocks];
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
-      factors[octet] = float_of_bits(scales[octet] * (tables_.one << 23));
+      uint32_t const exponents = Stage::scales(stage, octet, lane_);
+#pragma unroll
+      for (int block = 0; block < kStageBlocks; ++block)
+        factors[octet][block] = factor(exponents, block);
     }
 #pragma unroll
-    for (int first = 0; first < kTokens; first += 2) {
-      if (first >= tokens) break;
-      uint8_t const* const here[2] = {token(first), token(first + 1 < tokens ? first + 1 : first)};
-      int32_t products[2][4] = {}, others[2][4] = {};
+    for (int four = 0; four < kFours; ++four) {
+      // The last one in the place of those that are not there.
+      int const last = tokens - 1 - 4 * four;
+      if (last < 0) break;
+      uint8_t const* const digits = token(4 * four + (lane_ / 8 < last ? lane_ / 8 : last)) +
+                                    lane_ / 4 % 2 * kBlockColumns + lane_ % 4 * 8;
+      uint8_t const* const mine = token(4 * four + (lane_ % 4 < last ? lane_ % 4 : last));
+      uint2 both[kStageBlocks];
 #pragma unroll
-      for (int one = 0; one < 2; ++one) digits_.load(one, here[one]);
+      for (int block = 0; block < kStageBlocks; ++block)
+        both[block] = *reinterpret_cast<uint2 const*>(digits + block * kDigitsBytes);
+      uint4 const scales = *reinterpret_cast<uint4 const*>(mine + kScales);
+      int32_t products[kStageBlocks][4] = {};
+      int32_t less[kStageBlocks] = {};
+      if constexpr (kOctets == 2) {
+        uint4 const records = *reinterpret_cast<uint4 const*>(mine + kRecords);
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
+        for (int block = 0; block < kStageBlocks; ++block) {
+          products[block][1] = products[block][3] = static_cast<int32_t>(word_of(records, block));
+        }
+      } else {
+        int32_t others[kStageBlocks][4] = {};
 #pragma unroll
-        for (int one = 0; one < 2; ++one) {
-          digits_.multiply(one, word, products[one], a[word]);
-          digits_.multiply(one, word, others[one], last[word]);
+        for (int block = 0; block < kStageBlocks; ++block) {
+          uint32_t const b[2] = {both[block].x, both[block].y};
+          mma_m16n8k32(others[block], odd[block], b);
+        }
+#pragma unroll
+        for (int block = 0; block < kStageBlocks; ++block) {
+          int32_t const(&its)[4] = others[block];
+          less[block] = its[2] * 256 + its[3];
+          sums_[four][2] += to_float(its[0] * 256 + its[1] - less[block]) *
+                            (factors[2][block] * float_of_bits(word_of(scales, block)));
         }
       }
 #pragma unroll
-      for (int one = 0; one < 2; ++one) {
-        float(&sums)[kOctets] = sums_[first + one];
-        float const by = digits_.scale_of(here[one]);
-        int32_t const(&its)[4] = products[one], (&odd)[4] = others[one];
-        int32_t const less = odd[2] * 256 + odd[3];
-        sums[0] += to_float(its[0] * 256 + its[1] - less) * (factors[0] * by);
-        sums[1] += to_float(its[2] * 256 + its[3] - less) * (factors[1] * by);
-        sums[2] += to_float(odd[0] * 256 + odd[1] - less) * (factors[2] * by);
+      for (int block = 0; block < kStageBlocks; ++block) {
+        uint32_t const b[2] = {both[block].x, both[block].y};
+        mma_m16n8k32(products[block], a[block], b);
+      }
+#pragma unroll
+      for (int block = 0; block < kStageBlocks; ++block) {
+        int32_t const(&its)[4] = products[block];
+#pragma unroll
+        for (int octet = 0; octet < 2; ++octet) {
+          sums_[four][octet] += to_float(its[2 * octet] * 256 + its[2 * octet + 1] - less[block]) *
+                                (factors[octet][block] * float_of_bits(word_of(scales, block)));
+        }
       }
     }
   }
 
-  /// What the four lanes of a row have of a token, added up.
-  __device__ __forceinline__ float whole(int token, int octet) const {
-    float sum = sums_[token][octet];
-    sum += exchange(sum, 1);
-    return checked(sum + exchange(sum, 2));
+  /// Of this lane's row of an octet, the product with that of four tokens which is as far from the
+  /// first one as the lane is from the first of four.
+  __device__ __forceinline__ float sum(int four, int octet) const {
+    return checked(sums_[four][octet]);
   }
 
  private:
+  __device__ __forceinline__ void look_up(uint32_t (&a)[4], int half, uint32_t codes) const {
+    a[half] = tables_.look_up(codes);
+    a[half + 2] = tables_.look_up(codes >> 16);
+  }
+
+  /// The scale of a block, by the four exponents of a row.
+  __device__ __forceinline__ static float factor(uint32_t exponents, int block) {
+    uint32_t const bits = block < 3 ? exponents << (23 - 8 * block) : exponents >> 1;
+    return float_of_bits(bits & 0x7F800000u);
+  }
+
   Tables tables_;
-  Digits digits_;
-  float sums_[kTokens][kOctets];
+  int lane_;
+  float sums_[kFours][kOctets];
 };
 
 }  // namespace bytes

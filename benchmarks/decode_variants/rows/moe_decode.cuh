@@ -51,7 +51,7 @@ struct UpShared {
   using Stage = RingStage<kOctets, kStages>;
   UpWarp& up;
   UpTokens& tokens;
-  bytes::Products<kMost> products;
+  bytes::Products<kMost, kOctets> products;
   int16_t up_bias = 0, gate_bias = 0;  // of this lane's column
   uint32_t numbers = 0;                // of the piece's tokens, four bits each
   int members = 0;                     // of the piece
@@ -88,20 +88,17 @@ struct UpShared {
                         at = up.tokens_at + stage * bytes::kTokenStage](int member) {
       return at + (numbers >> 4 * member & 15u) * bytes;
     };
-    uint4 const codes[2] = {Stage::codes(here, 0, up.lane), Stage::codes(here, 1, up.lane)};
-    uint32_t const scales[2] = {Stage::scale(here, 0, up.lane), Stage::scale(here, 1, up.lane)};
-    products.add(codes, scales, token, members);
+    products.template add<Stage>(here, token, members);
   }
 
   /// The four lanes of a column complete a member each.
   __device__ void done(Piece piece) {
-    static_assert(kMost % 4 == 0, "as many as lanes");
     float activated[kMost / 4];
 #pragma unroll
     for (int four = 0; four < kMost / 4; ++four) {
       activated[four] =
-          swiglu(up.moe, products.share(4 * four, 0) + from_bf16(static_cast<uint16_t>(up_bias)),
-                 products.share(4 * four, 1) + from_bf16(static_cast<uint16_t>(gate_bias)));
+          swiglu(up.moe, products.sum(four, 0) + from_bf16(static_cast<uint16_t>(up_bias)),
+                 products.sum(four, 1) + from_bf16(static_cast<uint16_t>(gate_bias)));
     }
     up.store(piece, activated, up.lane / 4);
   }
@@ -159,7 +156,7 @@ struct DownShared {
   static constexpr bool kCopiesTokens = true;
   using Stage = DownStage;
   DownWarp& down;
-  bytes::OddProducts<kMost> products;
+  bytes::Products<kMost, kOctets> products;
 
   __device__ TiledScales scales() const { return down.scales(); }
   __device__ int stages() const { return divide_up(down.blocks(), kStageBlocks); }
@@ -196,31 +193,22 @@ struct DownShared {
   __device__ void begin(Piece) { products.clear(); }
 
   __device__ void multiply(Piece piece, int, uint8_t const* here) {
-    uint4 codes[kOctets];
-    uint32_t scales[kOctets];
-#pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
-      codes[octet] = Stage::codes(here, octet, down.lane);
-      scales[octet] = Stage::scale(here, octet, down.lane);
-    }
     auto const token = [here](int member) {
       return here + Stage::kTokens + member * bytes::kStoredStage;
     };
-    products.add(codes, scales, token, tokens(piece));
+    products.template add<Stage>(here, token, tokens(piece));
   }
 
   __device__ void done(Piece piece) const {
 #pragma unroll
-    for (int member = 0; member < kMost; ++member) {
+    for (int four = 0; four < kMost / 4; ++four) {
+      int const member = 4 * four + down.lane % 4;
       if (member >= tokens(piece)) break;
       int const entry = down.routing.member[piece.group][member];
       float* const to =
           down.partial + (piece.part * down.moe.entries() + entry) * kDownRows + down.lane / 4;
 #pragma unroll
-      for (int octet = 0; octet < kOctets; ++octet) {
-        float const sum = products.whole(member, octet);
-        if (down.lane % 4 == octet) to[octet * kOctet] = sum;
-      }
+      for (int octet = 0; octet < kOctets; ++octet) to[octet * kOctet] = products.sum(four, octet);
     }
   }
 };

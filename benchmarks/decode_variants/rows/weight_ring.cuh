@@ -24,7 +24,7 @@ inline __host__ __device__ constexpr int ring_aligned(int bytes) {
 }
 
 /// A stage of a warp's rows, 128 columns, of a ring of so many, one of which is being multiplied:
-/// the blocks of codes, lane by lane, four scales a row, and so many bytes of tokens.
+/// 64 bytes of codes of each row, four scales a row, and so many bytes of tokens.
 template <int kOctets, int kStages, int kOfTokens = 0>
 struct RingStage {
   static_assert(kStages >= 2, "one on its way, at least");
@@ -35,12 +35,21 @@ struct RingStage {
   static_assert(kOctets * kOctet <= kWarp, "a lane for the scales of each row");
   static_assert(kTokens % 16 == 0 && kBytes % 16 == 0, "copied by 16 bytes");
 
-  /// A lane's block of its row of an octet, and that block's scale.
-  __device__ __forceinline__ static uint4 codes(uint8_t const* stage, int octet, int lane) {
-    return *reinterpret_cast<uint4 const*>(stage + (octet * kWarp + lane) * 16);
+  /// Where a block of a row of an octet is, by 16 bytes: sectors change places in every other two
+  /// rows, so that lanes of fewer rows read the same banks.
+  __device__ __forceinline__ static int place(int row, int block) {
+    return row * kStageBlocks + (block ^ (row & 2));
   }
-  __device__ __forceinline__ static uint32_t scale(uint8_t const* stage, int octet, int lane) {
-    return stage[kCodes + octet * kWarp + lane];
+  /// Of a block of a lane's row, the eight codes that it multiplies.
+  __device__ __forceinline__ static uint32_t codes(uint8_t const* stage, int octet, int block,
+                                                   int lane) {
+    uint8_t const* const its = stage + octet * kWarp * 16 + place(lane / 4, block) * 16;
+    return *reinterpret_cast<uint32_t const*>(its + lane % 4 * 4);
+  }
+  /// The four of a lane's row, a byte each.
+  __device__ __forceinline__ static uint32_t scales(uint8_t const* stage, int octet, int lane) {
+    return *reinterpret_cast<uint32_t const*>(stage + kCodes +
+                                              (octet * kOctet + lane / 4) * kStageBlocks);
   }
 };
 
@@ -136,7 +145,8 @@ class WeightRing {
 #pragma unroll
       for (int octet = 0; octet < Work::kOctets; ++octet) {
         if constexpr (kWeights) {
-          copy_16(to + (octet * kWarp + lane_) * 16, codes_[octet], lane_ % 4 < left_ ? 16 : 0);
+          copy_16(to + (octet * kWarp + Stage::place(lane_ / 4, lane_ % 4)) * 16, codes_[octet],
+                  lane_ % 4 < left_ ? 16 : 0);
         }
         codes_[octet] += step * kStageCodes;
       }
