@@ -744,17 +744,6 @@ Byte& known_of(uint8_t const* at) { return machine.shared.known[static_cast<size
 }  // namespace
 
 /// Of what is only read, as these functions say; a GPU would copy other memory, too.
-namespace {
-void begin_copy(uint8_t* to, uint8_t const* at, size_t bytes, size_t all, void const* caller) {
-  if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
-  if (!machine.shared.has(to, all)) failed("copies to what is not shared memory", caller);
-  check(to, all, Way::kWrites, all, caller);
-  for (size_t byte = 0; byte < all; ++byte) known_of(to + byte).copied = true;
-  std::memset(to, kPoison, all);
-  current->copies.back().push_back({to, at, bytes, all});
-}
-}  // namespace
-
 void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
   void const* const caller = __builtin_return_address(0);
   uint8_t const* const at = static_cast<uint8_t const*>(from);
@@ -762,14 +751,12 @@ void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
     check(at, bytes, Way::kReads, 1, caller);
     check_only_read(at, bytes, caller);
   }
-  begin_copy(to, at, bytes, all, caller);
-}
-
-void copy_past_first_cache(uint8_t* to, void const* from, size_t bytes, size_t all) {
-  void const* const caller = __builtin_return_address(0);
-  uint8_t const* const at = static_cast<uint8_t const*>(from);
-  if (bytes) check(at, bytes, Way::kReadsPastFirstCache, 1, caller);
-  begin_copy(to, at, bytes, all, caller);
+  if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
+  if (!machine.shared.has(to, all)) failed("copies to what is not shared memory", caller);
+  check(to, all, Way::kWrites, all, caller);
+  for (size_t byte = 0; byte < all; ++byte) known_of(to + byte).copied = true;
+  std::memset(to, kPoison, all);
+  current->copies.back().push_back({to, at, bytes, all});
 }
 
 namespace {

@@ -27,8 +27,6 @@ uint32_t exchange(uint32_t number, int bits);
 void sync_warp();
 /// Begins to copy so many bytes that are only read, and zeros after them up to all.
 void copy(uint8_t* to, void const* from, size_t bytes, size_t all);
-/// The same of what the kernel before may have written.
-void copy_past_first_cache(uint8_t* to, void const* from, size_t bytes, size_t all);
 /// Makes a counter of copies of eight bytes in shared memory: by one thread, before others come to know of it.
 void open_counter(void* at);
 /// Begins to copy so many bytes that are only read, and to count them.

@@ -129,11 +129,6 @@ inline uint4 load_16(void const* from) {
   return *static_cast<uint4 const*>(from);
 }
 
-inline float load_4(void const* from) {
-  emulated::touch(from, sizeof(float), false);
-  return *static_cast<float const*>(from);
-}
-
 inline int count_bits(uint32_t bits) { return __builtin_popcount(bits); }
 
 inline int highest_bit(uint32_t bits) {
@@ -186,10 +181,6 @@ inline int32_t exchange(int32_t number, int bits) { return static_cast<int32_t>(
 inline float exchange(float number, int bits) { return float_of_bits(emulated::exchange(bits_of_float(number), bits)); }
 
 inline void copy_16(uint8_t* to, void const* from, int bytes) { emulated::copy(to, from, static_cast<size_t>(bytes), 16); }
-
-inline void copy_late_16(uint8_t* to, void const* from, int bytes) {
-  emulated::copy_past_first_cache(to, from, static_cast<size_t>(bytes), 16);
-}
 
 inline void copy_4(uint8_t* to, void const* from, int bytes, bool wanted) {
   if (wanted) emulated::copy(to, from, static_cast<size_t>(bytes), 4);
