@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The variants `rows` and `bulk` of the decode kernels: right on the emulated machine, and with one fault each refused by it."""
+"""The variant `rows` of the decode kernels: right on the emulated machine, and with one fault each refused by it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,17 @@ from validation.numerics.emulated import Machine
 from validation.numerics.experts import Experts
 
 ROOT = Path(__file__).parents[2]
-ROWS, BULK = (ROOT / "benchmarks/decode_variants" / name for name in ("rows", "bulk"))
+ROWS = ROOT / "benchmarks/decode_variants/rows"
 LEFT_OUT = "moe_one.cuh"
 """Of the carried kernels, what the variant has no use for."""
 DECODE, ENTRIES, ROUTING, GEMV = "moe_decode.cuh", "moe_rows.cuh", "moe_routing.cuh", "gemv.cuh"
-STREAM, PRODUCTS, BYTES, MATRIX = "row_stream.cuh", "row_products.cuh", "byte_products.cuh", "matrix.cuh"
+STREAM, PRODUCTS, BYTES, MATRIX, RING = (
+    "row_stream.cuh",
+    "row_products.cuh",
+    "byte_products.cuh",
+    "matrix.cuh",
+    "weight_ring.cuh",
+)
 MIXED = Experts(6, experts=24, hidden=224, intermediate=160, top=2)
 """Entries that share an expert, and others; a tile of scales is there by half, in rows and in columns."""
 FEW_MIXED = replace(MIXED, tokens=3, experts=6)
@@ -33,7 +39,7 @@ LONG = tuple(
 TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
 """One token that has an expert twice."""
 UNWRITTEN = "nobody has written it"
-NO_COPY = "nobody has begun"
+ONLY_READ = "loaded as what is only read"
 
 pytestmark = pytest.mark.slow
 
@@ -45,24 +51,27 @@ def rows() -> dict[str, bytes]:
     return {name: text for name, text in headers.items() if name != LEFT_OUT}
 
 
-@pytest.fixture(scope="module")
-def bulk(rows: dict[str, bytes]) -> dict[str, bytes]:
-    return decode_variants.headers(BULK, rows)
-
-
 def mixed_judged(machine: Machine) -> str:
     return next(filter(None, (carried.as_stored(machine, layer) for layer in (MIXED, FEW_MIXED, *LONG, TWICE))), "")
 
 
 EXPERTS = (mixed_judged, carried.one_judged, carried.experts_judged, carried.many_judged, carried.choices_judged)
 JUDGES = (*EXPERTS, carried.columns_judged, carried.layer_judged)
-LEAST = {MATRIX: EXPERTS, BYTES: EXPERTS, DECODE: EXPERTS, ENTRIES: EXPERTS, ROUTING: EXPERTS, GEMV: (carried.layer_judged,)}
+LEAST = {
+    MATRIX: EXPERTS,
+    BYTES: EXPERTS,
+    DECODE: EXPERTS,
+    ENTRIES: EXPERTS,
+    ROUTING: EXPERTS,
+    GEMV: (carried.layer_judged,),
+    RING: EXPERTS,
+}
 SYNC = "  sync_block();\n"
 TEAM = "sync_team(warp / kTeamWarps, kTeamWarps * kWarp)"
 FAULTS = [
     ("scales of another tile", MATRIX, "divide_up(stored_blocks, kStageBlocks) *", "(stored_blocks / kStageBlocks) *", FAR),
     ("what biases add to staged tokens", BYTES, "-(of_high * 256 + of_low);", "0;", FAR),
-    ("groups take one entry too few", ROUTING, "left : Shape::kGroup;", "left : Shape::kGroup - 1;", FAR + "|" + UNWRITTEN),
+    ("groups take one entry too few", ROUTING, "left : kGroup;", "left : kGroup - 1;", FAR + "|" + UNWRITTEN),
     ("leaders are counted before they are there", ROUTING, SYNC + "  Groups groups{0, 0};", "  Groups groups{0, 0};", NO_BARRIER),
     ("a group is the one after it", ROUTING, "bits_below(highest_bit(mine))", "bits_below(highest_bit(mine) + 1)", FAR + "|" + UNWRITTEN),
     ("who shares an expert is alone", ROUTING, "leads && members == 1;", "leads;", FAR + "|" + NO_BARRIER),
@@ -89,19 +98,34 @@ FAULTS = [
     ("the scale of the first block", ENTRIES, "bytes::kScales + block * 4) =", "bytes::kScales) =", FAR + "|" + UNWRITTEN + "|" + NO_BARRIER),
     ("results to other entries", ENTRIES, "routing.member[piece.group][member] * moe.activated_bytes()", "member * moe.activated_bytes()",
      FAR + "|" + UNWRITTEN + "|another block|" + NO_BARRIER),
-    ("tokens are read before they are there", ENTRIES, "loads.complete(to);\n    sync_block();", "loads.complete(to);", NO_BARRIER),
+    ("tokens are read before they are there", ENTRIES, "copies.complete(to);\n    sync_block();", "copies.complete(to);", NO_BARRIER),
     ("the token of the piece before", ENTRIES, "entry != opened ||", "opened == kNobody ||", FAR),
     ("the first span again", ENTRIES, "entry != opened || blocks() > kSpanBlocks", "entry != opened", FAR),
     ("a span is left out", ENTRIES, "first += kSpanBlocks", "first += 2 * kSpanBlocks", FAR),
     ("the token of the group before", ENTRIES, "piece.group != opened ||", "opened == kNobody ||", FAR),
     ("the first span of the second launch again", ENTRIES, "piece.group != opened || blocks() > kSpanBlocks", "piece.group != opened", FAR),
-    ("a run ends early", ENTRIES, "all * (warp + 1) / warps;", "all * (warp + 1) / warps - 1;", FAR + "|" + UNWRITTEN),
-    ("a run begins late", ENTRIES, "most(begin - shared * plan.weight, 0)", "most(begin - shared * plan.weight + 1, 0)", FAR + "|" + UNWRITTEN),
-    ("shared experts are nobody's", ENTRIES, "least(divide_up(begin, plan.weight), shared)", "shared", UNWRITTEN),
+    ("tokens are multiplied before they are copied", ENTRIES, "    wait_copies<kLater>();\n", "", COPIED),
+    ("tokens are waited for as if all other copies were later", ENTRIES, "wait_copies<kLater>();", "wait_copies<kLater + 1>();", COPIED),
+    ("a run ends early", ENTRIES, "halves = of_halves.last(warp);", "halves = of_halves.last(warp);\n      halves.end -= warp == 0;",
+     FAR + "|" + UNWRITTEN),
+    ("who has another slice has as many halves", ENTRIES, "      halves.end -= 2 * least(warp + 1, fewer);\n", "",
+     FAR + "|" + UNWRITTEN + "|" + NO_BARRIER),
+    ("who has more slices does not begin later", ENTRIES, "      halves.begin -= 2 * least(warp, fewer);\n", "", FAR + "|" + UNWRITTEN),
+    ("few halves are nobody's", ENTRIES, "Shares(all, warps - fewer).last(warp - fewer)", "Run{0, 0}", UNWRITTEN),
+    ("few octets are left out", ENTRIES, "least(2 * warp + 2, all)};", "least(2 * warp, all)};", UNWRITTEN),
+    ("one of what is left over is nobody's", ENTRIES, "begin + each + (one >= less)", "begin + each", FAR + "|" + UNWRITTEN),
+    ("one slice of what is left over is nobody's", ENTRIES, "begin + each + (one < over)", "begin + each", UNWRITTEN),
+    ("a cut octet is whole", ENTRIES, "here + 1 < down.halves.end ? 2 : 1", "2", NO_BARRIER),
+    ("a cut octet begins with its first half", ENTRIES, "here < down.halves.begin,", "0,", NO_BARRIER),
+    ("the half that another warp has is written, too", ENTRIES, " || row / kHalf < its.begin || row / kHalf >= its.end", "", NO_BARRIER),
+    ("pieces of entries alone begin with shared ones", ENTRIES, "up.at(up.groups.shared, up.number())", "up.at(0, up.number())",
+     NO_BARRIER + "|" + UNWRITTEN + "|another block"),
+    ("a list without its parts", ENTRIES, "{group + number / plan.parts, number % plan.parts}", "{group + number / plan.parts, 0}",
+     UNWRITTEN + "|" + NO_BARRIER + "|another block"),
     ("pairs of rows beyond the matrix", ENTRIES, "2 * (pairs < 4 ? pairs : 4)", "kOctet", OUTSIDE),
     ("rows of pairs in another order", ENTRIES, "row % 2 * 4 + row / 2", "row", FAR),
     ("entries in one place", ENTRIES, "down.partial[entry * kDownRows", "down.partial[0 * kDownRows", FAR + "|" + UNWRITTEN + "|" + NO_BARRIER),
-    ("up is gate, of who shares an expert", DECODE, "products.share(4 * four, 0)", "products.share(4 * four, 1)", FAR),
+    ("up is gate, of who shares an expert", DECODE, "products.sum(four, 0)", "products.sum(four, 1)", FAR),
     ("rows of up where those of gate are, of who shares", DECODE, "(place < kOctet ? 0 : up.gate())", "0", FAR),
     ("warps share their rings", DECODE, "rings + warp * kUpRing", "rings", NO_BARRIER + "|" + COPIED),
     ("warps share the second launch's rings", DECODE, "rings + warp * kDownRing", "rings", NO_BARRIER + "|" + COPIED),
@@ -109,7 +133,32 @@ FAULTS = [
     ("what a team says is another's", DECODE, "[warp / kTeamWarps];", "[0];", NO_BARRIER),
     ("shared memory without what teams say", DECODE, "sizeof(Exchange);\n  constexpr int kTeams", "0;\n  constexpr int kTeams", OUTSIDE),
     ("slices of one stage", DECODE, "stage_step() const { return down.plan.slices; }", "stage_step() const { return 1; }", FAR),
-    ("activated columns beyond the last", DECODE, "down.lane % 4 < down.blocks());", "down.lane % 4 < 4 * stages());", UNWRITTEN + "|" + OUTSIDE),
+    ("activated columns beyond the last", DECODE, "of_token / kOfBlock < there ? 16 : 0", "16", UNWRITTEN + "|" + OUTSIDE),
+    ("scales of activated columns beyond the last", DECODE, "? there * 4 :", "? 16 :", UNWRITTEN + "|" + OUTSIDE),
+    ("tokens of the second launch are copied as what is only read", DECODE, "copy_late_16(", "copy_16(", ONLY_READ),
+    ("the first token for all who share an expert", DECODE, "Stage::kTokens + member * bytes::kStoredStage", "Stage::kTokens", FAR),
+    ("a token's first stage again", DECODE, "token + stage * bytes::kStoredStage", "token", FAR),
+    ("groups of the second launch larger than their stages", DECODE, "kTogether < kDownGroup ? kTogether : kDownGroup", "kTogether",
+     FAR + "|" + OUTSIDE + "|" + COPIED + "|" + NO_BARRIER),
+    ("the last shared piece is nobody's", DECODE, "up.teams() - 1 - up.number()", "up.number() + 1", UNWRITTEN),
+    ("tokens of the first stages are never copied", RING, "for (int stage = 0; stage < kAhead; ++stage) fetch<false, true>();",
+     "to_ = kAhead * Stage::kBytes;",
+     UNWRITTEN + "|" + FAR + "|" + NO_BARRIER),
+    ("tokens of the first stages where others are", RING, "    if constexpr (Work::kCopiesTokens) {\n      rewind();",
+     "    if constexpr (Work::kCopiesTokens) {",
+     FAR + "|" + UNWRITTEN + "|" + NO_BARRIER + "|" + COPIED),
+    ("sectors do not change places where they are read", RING, "place(lane / 4, block) * 16", "(lane / 4 * kStageBlocks + block) * 16", FAR),
+    ("stages are waited for as if one less were on its way", RING, "wait_copies<kAhead - 1>();", "wait_copies<kAhead>();", COPIED),
+    ("tokens are copied as what is only read", BYTES, "copy_late_16(", "copy_16(", ONLY_READ),
+    ("four lanes do not meet before they write", BYTES, "  sync_warp();  // four lanes write where their numbers were\n", "", NO_BARRIER),
+    ("blocks of tokens beyond the columns", BYTES, "here.block < blocks_ ? 16 : 0", "16", FAR + "|" + OUTSIDE),
+    ("a step of tokens is left out", BYTES, "blocks_of_a_step())) {}", "blocks_of_a_step()) - 1) {}", UNWRITTEN),
+    ("the scale of the first block for all", BYTES, "block < 3 ? exponents << (23 - 8 * block) : exponents >> 1", "exponents << 23", FAR),
+    ("both digits are the high one", BYTES, "lane_ / 4 % 2 * kBlockColumns + lane_ % 4 * 8", "lane_ % 4 * 8", FAR),
+    ("digits of the first columns for all lanes", BYTES, "kBlockColumns + lane_ % 4 * 8", "kBlockColumns", FAR),
+    ("the digits of another token", BYTES, "(lane_ / 8 < last ? lane_ / 8 : last)", "0", FAR),
+    ("the scale of another token", BYTES, "(lane_ % 4 < last ? lane_ % 4 : last)", "0", FAR),
+    ("what biases add to three octets is not taken off", BYTES, "less[block] = its[2] * 256 + its[3];", "less[block] = 0;", FAR),
     ("codes beyond the columns", STREAM, "block < left_ ? 16 : 0", "16", OUTSIDE),
     ("scales of pairs beyond the columns", STREAM, "tile < whole ? 16 : 0", "16", OUTSIDE + "|" + FAR),
     ("scales beyond the columns", STREAM, "tile < whole ? 4 : 0", "4", OUTSIDE + "|" + FAR),
@@ -118,9 +167,13 @@ FAULTS = [
     ("no half tiles", STREAM, "if (half < kSpanTiles) {", "if (false) {", UNWRITTEN + "|" + FAR),
     ("pairs of rows one after the other", STREAM, "31 * near_ : near_", "near_ : near_", FAR),
     ("scales of pairs in another order", STREAM, "row % 2 * 16 + row / 2 * kStageBlocks", "row * kStageBlocks", FAR),
-    ("scales of the first row", STREAM, "scales_of_ * Ring::kOctetScales + in_octet(row);", "scales_of_ * Ring::kOctetScales;", FAR),
+    ("scales of the first row", STREAM, "scales_of_ * Ring::kOctetScales + in_octet(half * kHalf + row);", "scales_of_ * Ring::kOctetScales;", FAR),
     ("scales of the first span", STREAM, "first_ / kStageBlocks * TiledScales::kTileBytes", "0", FAR),
-    ("rows after the last", STREAM, "Work::kOrder == Order::kTogether || row + 1 < rows_", "true", OUTSIDE),
+    ("rows after the last", STREAM, "Work::kOrder == Order::kTogether || half_ * kHalf + row + 1 < rows_", "true", OUTSIDE),
+    ("a second half that is not there", STREAM, "if (half_ * kHalf < rows_) codes_ +=", "codes_ +=", OUTSIDE),
+    ("the second half is the first", STREAM, "half_ = halves_.begin;", "half_ = 0;", FAR),
+    ("halves that are not wanted are copied, too", STREAM, "++half_ == halves_.end", "++half_ == 2", FAR + "|" + UNWRITTEN),
+    ("the first half alone where the second is", PRODUCTS, "    if (halves.end < 2) fours[0] = fours[1];\n", "", FAR),
     ("who comes after finds the ring in use", DECODE, "  wait_copies<0>();\n  sync_warp();\n", "", NO_BARRIER + "|" + COPIED),
     ("what biases add is not taken off", PRODUCTS, "block.less = -block.of_biases();", "block.less = 0;", FAR),
     ("high digits where low ones are", PRODUCTS, "block.low[0] = Memory::load(digits + kBlockColumns);", "block.low[0] = Memory::load(digits);", FAR),
@@ -137,36 +190,18 @@ FAULTS = [
 """What is new in the variant: what it has of the carried kernels has their faults in their test."""
 
 
-BULK_FAULTS = [
-    ("a row is read before it is there", STREAM, "row / kRingRows % 2);", "1 - row / kRingRows % 2);", COPIED + "|" + NO_COPY),
-    ("phases are all the first", STREAM, "row / kRingRows % 2);", "0);", COPIED + "|" + NO_COPY),
-    ("a row is copied where another one is read", STREAM, "      sync_warp();  // all", "      // all", NO_COPY + "|another thread reads it"),
-    ("rows count where the first does", STREAM, "blocks * 16, counters_[row % kRingRows]", "blocks * 16, counters_[0]", "another copy is counted"),
-    ("rows beyond the matrix", STREAM, "left_ < kSpanBlocks ? left_ : kSpanBlocks", "kSpanBlocks", OUTSIDE),
-    ("what short rows do not have is anything", STREAM, "= uint4{0, 0, 0, 0};", ";", UNWRITTEN),
-    ("scales are not waited for", STREAM, "wait_copies<kBulkCopies ? 0 : kAhead - 1>();", "wait_copies<kAhead - 1>();", COPIED),
-    ("every lane copies", STREAM, "if (left_ > 0 && lane_ == 0) {", "if (left_ > 0) {",
-     "another copy is counted"),
-    ("warps share their counters", DECODE, "warp * kRingRows;", "0;", NO_BARRIER),
-    ("shared memory without counters", DECODE, "(kUpRing + kCountersBytes)", "kUpRing", OUTSIDE + "|counts in what"),
-]  # fmt: skip
-"""What is new where rows come by copies in bulk."""
-
-
 def judged(machine: Machine) -> list[str]:
     return [one(machine) for one in (*JUDGES, carried.roomy_judged)]
 
 
-def test_the_variants_are_right(rows: dict[str, bytes], bulk: dict[str, bytes]) -> None:
-    assert rows["copies.cuh"] != bulk["copies.cuh"]
-    for kernels in (rows, bulk):
-        assert judged(carried.built(kernels)) == [""] * (len(JUDGES) + 1)
+def test_the_variant_is_right(rows: dict[str, bytes]) -> None:
+    assert judged(carried.built(rows)) == [""] * (len(JUDGES) + 1)
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_121a"])
-def test_the_variants_compile(rows: dict[str, bytes], bulk: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
-    made = decode_variants.build({"rows": rows, "bulk": bulk}, architecture, tmp_path, toolkit.find(places.root()))
-    assert [path.read_bytes()[:4] for path in made] == [b"\x7fELF"] * 3
+def test_the_variant_compiles(rows: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
+    made = decode_variants.build({"rows": rows}, architecture, tmp_path, toolkit.find(places.root()))
+    assert [path.read_bytes()[:4] for path in made] == [b"\x7fELF"] * 2
 
 
 def refused(kernels: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
@@ -181,10 +216,3 @@ def refused(kernels: dict[str, bytes], name: str, was: str, becomes: str, says: 
 )
 def test_a_fault_in_the_text_is_refused(rows: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
     refused(rows, name, was, becomes, says)
-
-
-@pytest.mark.parametrize(
-    ("name", "was", "becomes", "says"), [one[1:] for one in BULK_FAULTS], ids=[f"{one[1]}: {one[0]}" for one in BULK_FAULTS]
-)
-def test_a_fault_of_copies_in_bulk_is_refused(bulk: dict[str, bytes], name: str, was: str, becomes: str, says: str) -> None:
-    refused(bulk, name, was, becomes, says)

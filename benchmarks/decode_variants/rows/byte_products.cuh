@@ -9,10 +9,9 @@
 // bias adds is known of each token and taken off before. Sums of a block are exact, and scaled
 // once.
 //
-// A stage is 128 columns, and each of the four lanes of a row has a block of its own. A
-// multiplication adds up all four, so each block of a token has two of its eight columns for
-// itself, one for each digit, with zeros where other lanes' weights are: what a lane gets are sums
-// of its own block, and it has that block's scale.
+// A stage is 128 columns, and a multiplication takes a block of 16 rows, of which each of the four
+// lanes of a row has eight columns; its eight columns of tokens are both digits of four of them. So
+// a lane gets a block's sums of one token.
 
 #include "flashinfer/mxfp4/weight_ring.cuh"
 
@@ -94,6 +93,7 @@ __device__ __forceinline__ void stage_block(uint4 const& numbers, uint8_t* token
   of_low += exchange(of_low, 1);
   of_high += exchange(of_high, 2);
   of_low += exchange(of_low, 2);
+  sync_warp();  // four lanes write where their numbers were
   if (!wanted) return;
   uint8_t* const stage = token + block / kStageBlocks * kTokenStage;
   uint8_t* const digits = stage + block % kStageBlocks * kDigitsBytes + lane % 4 * 8;
@@ -106,47 +106,45 @@ __device__ __forceinline__ void stage_block(uint4 const& numbers, uint8_t* token
 }
 
 /// Turns tokens, which lie one after the other, into fixed point in shared memory, by all threads
-/// of a block. Blocks of the last stage that they do not have are zeros. A thread has `kDeep` loads
-/// under way, the first of which begin before weights are asked for, so that they are not behind
-/// these.
-template <int kDeep>
-class TokenLoads {
+/// of a block. They are copied to where their digits will be, a block of 32 numbers to 64 bytes,
+/// all at once and before weights are asked for, so that they are not behind these.
+class TokenCopies {
  public:
-  __device__ __forceinline__ TokenLoads(uint16_t const* tokens, int count, int blocks, int warp,
-                                        int lane)
+  __device__ __forceinline__ TokenCopies(uint16_t const* tokens, int count, int blocks, int warp,
+                                         int lane)
       : from_(tokens + lane % 4 * 8),
         count_(count),
         blocks_(blocks),
         stages_(divide_up(blocks, kStageBlocks)),
         lane_(lane),
-        next_(wrapped({0, warp * kOctet + lane / 4})),
-        first_(wrapped({0, warp * kOctet})) {}
+        first_(wrapped({0, warp * kOctet + lane / 4})),
+        steps_(divide_up(count * stages_ * kStageBlocks - warp * kOctet, blocks_of_a_step())) {}
 
-  __device__ __forceinline__ void begin() {
-#pragma unroll
-    for (int i = 0; i < kDeep; ++i) {
-      loaded_[i] = uint4{0, 0, 0, 0};
-      if (next_.token < count_ && next_.block < blocks_) {
-        loaded_[i] = load_16(from_ + (next_.token * blocks_ + next_.block) * kBlockColumns);
+  /// One group of copies; zeros for blocks of the last stage that tokens do not have.
+  __device__ __forceinline__ void begin(uint8_t* to) const {
+    Place here = first_;
+#pragma unroll 1
+    for (int step = 0; step < steps_; ++step) {
+      if (here.token < count_) {
+        copy_late_16(digits(to, here) + lane_ % 4 * 16,
+                     from_ + (here.token * blocks_ + here.block) * kBlockColumns,
+                     here.block < blocks_ ? 16 : 0);
       }
-      next_ = after(next_);
+      here = after(here);
     }
+    commit_copies();
   }
 
-  /// Everything, after `begin()`.
-  __device__ __forceinline__ void complete(uint8_t* to) {
-    // As long as any lane of the warp has one.
+  /// When this thread's copies are there.
+  __device__ __forceinline__ void complete(uint8_t* to) const {
+    Place here = first_;
 #pragma unroll 1
-    while (true) {
-#pragma unroll
-      for (int i = 0; i < kDeep; ++i) {
-        if (first_.token >= count_) return;
-        Place const here = wrapped({first_.token, first_.block + lane_ / 4});
-        stage_block(loaded_[i], to + here.token * token_bytes(stages_), here.block, lane_,
-                    here.token < count_);
-        first_ = after(first_);
-      }
-      begin();
+    for (int step = 0; step < steps_; ++step) {
+      bool const wanted = here.token < count_;
+      uint4 numbers{0, 0, 0, 0};
+      if (wanted) numbers = *reinterpret_cast<uint4 const*>(digits(to, here) + lane_ % 4 * 16);
+      stage_block(numbers, to + here.token * token_bytes(stages_), here.block, lane_, wanted);
+      here = after(here);
     }
   }
 
@@ -154,6 +152,15 @@ class TokenLoads {
   struct Place {
     int token, block;  // of those in shared memory
   };
+
+  __device__ __forceinline__ static int blocks_of_a_step() {
+    return static_cast<int>(blockDim.x) / 4;
+  }
+
+  __device__ __forceinline__ uint8_t* digits(uint8_t* to, Place place) const {
+    return to + place.token * token_bytes(stages_) + place.block / kStageBlocks * kTokenStage +
+           place.block % kStageBlocks * kDigitsBytes;
+  }
 
   __device__ __forceinline__ Place wrapped(Place place) const {
     int const stored = stages_ * kStageBlocks;
@@ -166,14 +173,13 @@ class TokenLoads {
 
   /// What the same lane has next.
   __device__ __forceinline__ Place after(Place place) const {
-    return wrapped({place.token, place.block + static_cast<int>(blockDim.x) / 4});
+    return wrapped({place.token, place.block + blocks_of_a_step()});
   }
 
   uint16_t const* const from_;
   int const count_, blocks_, stages_, lane_;
-  Place next_;   // that this lane loads
-  Place first_;  // of the warp, that is completed next
-  uint4 loaded_[kDeep];
+  Place const first_;  // of this lane
+  int const steps_;    // as many as any lane of the warp has
 };
 
 // --- weights
@@ -201,189 +207,129 @@ struct Tables {
   }
 };
 
-/// What a lane has of a token: its own block's digits, and zeros for ever where it is not the one
-/// that has them.
-struct Digits {
-  int at;
-  int record, scale;
-  bool mine;
-  uint4 words[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-
-  __device__ __forceinline__ explicit Digits(int lane)
-      : at(keep_number(lane % 4 * kDigitsBytes + lane / 4 % 2 * kBlockColumns)),
-        record(keep_number(kRecords + lane % 4 * kRecordBytes)),
-        scale(keep_number(kScales + lane % 4 * 4)),
-        mine(lane / 8 == lane % 4) {}
-
-  __device__ __forceinline__ void load(uint8_t const* token) {
-    if (!mine) return;
-    words[0] = *reinterpret_cast<uint4 const*>(token + at);
-    words[1] = *reinterpret_cast<uint4 const*>(token + at + 16);
-  }
-};
-
 /// A scale that is none counts as infinite in a product, and its sum here as no number: what comes
 /// after may have a limit.
 __device__ __forceinline__ float checked(float sum) {
   return is_finite(sum) ? sum : float_of_bits(kNan);
 }
 
-/// A lane's sums of two rows and up to so many tokens, stage by stage.
-template <int kTokens>
+/// A lane's sums of two or three rows and of every fourth of up to so many tokens, stage by stage.
+/// The second tile of three octets has a half without rows, which has the bytes of zeros: its sums
+/// are what biases add to all, so that tokens need no records.
+template <int kTokens, int kOctets>
 class Products {
+  static_assert(kTokens % 4 == 0 && (kOctets == 2 || kOctets == 3), "four tokens, and two tiles");
+
  public:
-  __device__ __forceinline__ Products(uint32_t one, int lane)
-      : tables_(one, lane), digits_(lane), lane_(lane) {}
+  static constexpr int kFours = kTokens / 4;
+
+  __device__ __forceinline__ Products(uint32_t one, int lane) : tables_(one, lane), lane_(lane) {}
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
-    for (int token = 0; token < kTokens; ++token) sums_[token][0] = sums_[token][1] = 0.0f;
+    for (int four = 0; four < kFours; ++four) {
+#pragma unroll
+      for (int octet = 0; octet < kOctets; ++octet) sums_[four][octet] = 0.0f;
+    }
   }
 
-  /// Adds the products of two octets of codes and of the tokens. `scales` are those of this lane's
-  /// blocks, and `token(i)` is where that token's stage is.
-  template <typename Token>
-  __device__ __forceinline__ void add(uint4 const (&codes)[2], uint32_t const (&scales)[2],
-                                      Token const& token, int tokens) {
-    uint32_t a[4][4];
-    float factors[2];
+  /// Adds the products of a stage of a ring, and of so many tokens; `token(i)` is where that
+  /// token's stage is. All blocks side by side: one after the other each would wait for its own.
+  template <typename Stage, typename Token>
+  __device__ __forceinline__ void add(uint8_t const* stage, Token const& token, int tokens) {
+    uint32_t a[kStageBlocks][4], odd[kStageBlocks][4];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int block = 0; block < kStageBlocks; ++block) {
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        a[word][half] = tables_.look_up(word_of(codes[half], word));
-        a[word][half + 2] = tables_.look_up(word_of(codes[half], word) >> 16);
+      for (int octet = 0; octet < 2; ++octet)
+        look_up(a[block], octet, Stage::codes(stage, octet, block, lane_));
+      if constexpr (kOctets == 3) {
+        look_up(odd[block], 0, Stage::codes(stage, 2, block, lane_));
+        odd[block][1] = odd[block][3] = kBiases;
       }
-      factors[half] = float_of_bits(scales[half] * (tables_.one << 23));
     }
-#pragma unroll
-    for (int of = 0; of < kTokens; ++of) {
-      if (of >= tokens) break;
-      uint8_t const* const here = token(of);
-      digits_.load(here);
-      int32_t const less = *reinterpret_cast<int32_t const*>(here + digits_.record);
-      int32_t products[4] = {0, less, 0, less};
-      float const of_token =
-          float_of_bits(*reinterpret_cast<uint32_t const*>(here + digits_.scale));
-#pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        uint4 const& both = digits_.words[word / 2];
-        uint32_t const b[2] = {word % 2 ? both.z : both.x, word % 2 ? both.w : both.y};
-        mma_m16n8k32(products, a[word], b);
-      }
-      sums_[of][0] += to_float(products[0] * 256 + products[1]) * (factors[0] * of_token);
-      sums_[of][1] += to_float(products[2] * 256 + products[3]) * (factors[1] * of_token);
-    }
-  }
-
-  /// What the four lanes of a row have of four tokens, added up: each of the lanes gets the token
-  /// that is as many after `first` as it is after the first lane.
-  __device__ __forceinline__ float share(int first, int octet) const {
-    bool const odd = lane_ & 1;
-    bool const later = lane_ & 2;
-    float pairs[2];
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      float const front = sums_[first + 2 * pair][octet];
-      float const back = sums_[first + 2 * pair + 1][octet];
-      pairs[pair] = (odd ? back : front) + exchange(odd ? front : back, 1);
-    }
-    return checked((later ? pairs[1] : pairs[0]) + exchange(later ? pairs[0] : pairs[1], 2));
-  }
-
- private:
-  Tables tables_;
-  Digits digits_;
-  int lane_;
-  float sums_[kTokens][2];
-};
-
-/// What a lane has of a token in global memory.
-struct StoredBlock {
-  uint4 words[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-  float scale = 0.0f;
-
-  /// Begins to load, where the token's stage is; `inside`: the token has this lane's block. Else
-  /// its scale is zero, and its digits are any.
-  __device__ __forceinline__ void load(uint8_t const* stage, Digits const& digits, bool inside) {
-    if (digits.mine && inside) {
-      words[0] = load_16(stage + digits.at);
-      words[1] = load_16(stage + digits.at + 16);
-    }
-    scale = inside ? load_float(stage + digits.scale) : 0.0f;
-  }
-};
-
-/// A lane's sums of three rows and up to so many tokens, stage by stage. The second tile has a half
-/// without rows, which has the bytes of zeros: its sums are what biases add to all, so that tokens
-/// need no records.
-template <int kTokens>
-class OddProducts {
- public:
-  static constexpr int kOctets = 3;
-
-  __device__ __forceinline__ OddProducts(uint32_t one, int lane) : tables_(one, lane) {}
-
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int token = 0; token < kTokens; ++token) {
-#pragma unroll
-      for (int octet = 0; octet < kOctets; ++octet) sums_[token][octet] = 0.0f;
-    }
-  }
-
-  /// Adds the products of three octets of codes and of the tokens; `token(i)` is what this lane has
-  /// of one.
-  template <typename Token>
-  __device__ __forceinline__ void add(uint4 const (&codes)[kOctets],
-                                      uint32_t const (&scales)[kOctets], Token const& token,
-                                      int tokens) {
-    uint32_t a[4][4], last[4][4];
-    float factors[kOctets];
-#pragma unroll
-    for (int word = 0; word < 4; ++word) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        a[word][half] = tables_.look_up(word_of(codes[half], word));
-        a[word][half + 2] = tables_.look_up(word_of(codes[half], word) >> 16);
-      }
-      last[word][0] = tables_.look_up(word_of(codes[2], word));
-      last[word][2] = tables_.look_up(word_of(codes[2], word) >> 16);
-      last[word][1] = last[word][3] = kBiases;
-    }
+    float factors[kOctets][kStageBlocks];
 #pragma unroll
     for (int octet = 0; octet < kOctets; ++octet) {
-      factors[octet] = float_of_bits(scales[octet] * (tables_.one << 23));
+      uint32_t const exponents = Stage::scales(stage, octet, lane_);
+#pragma unroll
+      for (int block = 0; block < kStageBlocks; ++block)
+        factors[octet][block] = factor(exponents, block);
     }
 #pragma unroll
-    for (int of = 0; of < kTokens; ++of) {
-      if (of >= tokens) break;
-      StoredBlock const block = token(of);
-      int32_t products[4] = {0, 0, 0, 0}, others[4] = {0, 0, 0, 0};
+    for (int four = 0; four < kFours; ++four) {
+      // The last one in the place of those that are not there.
+      int const last = tokens - 1 - 4 * four;
+      if (last < 0) break;
+      uint8_t const* const digits = token(4 * four + (lane_ / 8 < last ? lane_ / 8 : last)) +
+                                    lane_ / 4 % 2 * kBlockColumns + lane_ % 4 * 8;
+      uint8_t const* const mine = token(4 * four + (lane_ % 4 < last ? lane_ % 4 : last));
+      uint2 both[kStageBlocks];
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        uint4 const& both = block.words[word / 2];
-        uint32_t const b[2] = {word % 2 ? both.z : both.x, word % 2 ? both.w : both.y};
-        mma_m16n8k32(products, a[word], b);
-        mma_m16n8k32(others, last[word], b);
+      for (int block = 0; block < kStageBlocks; ++block)
+        both[block] = *reinterpret_cast<uint2 const*>(digits + block * kDigitsBytes);
+      uint4 const scales = *reinterpret_cast<uint4 const*>(mine + kScales);
+      int32_t products[kStageBlocks][4] = {};
+      int32_t less[kStageBlocks] = {};
+      if constexpr (kOctets == 2) {
+        uint4 const records = *reinterpret_cast<uint4 const*>(mine + kRecords);
+#pragma unroll
+        for (int block = 0; block < kStageBlocks; ++block) {
+          products[block][1] = products[block][3] = static_cast<int32_t>(word_of(records, block));
+        }
+      } else {
+        int32_t others[kStageBlocks][4] = {};
+#pragma unroll
+        for (int block = 0; block < kStageBlocks; ++block) {
+          uint32_t const b[2] = {both[block].x, both[block].y};
+          mma_m16n8k32(others[block], odd[block], b);
+        }
+#pragma unroll
+        for (int block = 0; block < kStageBlocks; ++block) {
+          int32_t const(&its)[4] = others[block];
+          less[block] = its[2] * 256 + its[3];
+          sums_[four][2] += to_float(its[0] * 256 + its[1] - less[block]) *
+                            (factors[2][block] * float_of_bits(word_of(scales, block)));
+        }
       }
-      int32_t const less = others[2] * 256 + others[3];
-      sums_[of][0] += to_float(products[0] * 256 + products[1] - less) * (factors[0] * block.scale);
-      sums_[of][1] += to_float(products[2] * 256 + products[3] - less) * (factors[1] * block.scale);
-      sums_[of][2] += to_float(others[0] * 256 + others[1] - less) * (factors[2] * block.scale);
+#pragma unroll
+      for (int block = 0; block < kStageBlocks; ++block) {
+        uint32_t const b[2] = {both[block].x, both[block].y};
+        mma_m16n8k32(products[block], a[block], b);
+      }
+#pragma unroll
+      for (int block = 0; block < kStageBlocks; ++block) {
+        int32_t const(&its)[4] = products[block];
+#pragma unroll
+        for (int octet = 0; octet < 2; ++octet) {
+          sums_[four][octet] += to_float(its[2 * octet] * 256 + its[2 * octet + 1] - less[block]) *
+                                (factors[octet][block] * float_of_bits(word_of(scales, block)));
+        }
+      }
     }
   }
 
-  /// What the four lanes of a row have of a token, added up.
-  __device__ __forceinline__ float whole(int token, int octet) const {
-    float sum = sums_[token][octet];
-    sum += exchange(sum, 1);
-    return checked(sum + exchange(sum, 2));
+  /// Of this lane's row of an octet, the product with that of four tokens which is as far from the
+  /// first one as the lane is from the first of four.
+  __device__ __forceinline__ float sum(int four, int octet) const {
+    return checked(sums_[four][octet]);
   }
 
  private:
+  __device__ __forceinline__ void look_up(uint32_t (&a)[4], int half, uint32_t codes) const {
+    a[half] = tables_.look_up(codes);
+    a[half + 2] = tables_.look_up(codes >> 16);
+  }
+
+  /// The scale of a block, by the four exponents of a row.
+  __device__ __forceinline__ static float factor(uint32_t exponents, int block) {
+    uint32_t const bits = block < 3 ? exponents << (23 - 8 * block) : exponents >> 1;
+    return float_of_bits(bits & 0x7F800000u);
+  }
+
   Tables tables_;
-  float sums_[kTokens][kOctets];
+  int lane_;
+  float sums_[kFours][kOctets];
 };
 
 }  // namespace bytes

@@ -143,6 +143,7 @@ struct WideGemvWork {
     return Matrix{gemv.codes, gemv.scales, gemv.columns / 2, blocks()};
   }
   __device__ int row(Piece piece, int octet) const { return piece.group * kRows + octet * kOctet; }
+  __device__ Run halves(Piece) const { return kBothHalves; }
   __device__ int rows_there(Piece piece, int octet) const {
     int const left = gemv.rows - row(piece, octet);
     return left < 0 ? 0 : left < kOctet ? left : kOctet;
@@ -164,8 +165,9 @@ struct WideGemvWork {
 
   __device__ void prepare() {
     wait_for_predecessor();
-    bytes::TokenLoads<2> token(gemv.input, 1, blocks(), warp, lane);
-    token.begin();
+    bytes::TokenCopies const token(gemv.input, 1, blocks(), warp, lane);
+    token.begin(token_at);
+    wait_copies<0>();
     token.complete(token_at);
     sync_block();
     products.open(bytes::StagedSpan{token_at, 0, blocks(), lane});
@@ -202,8 +204,7 @@ inline __host__ __device__ int wide_gemv_scales(Gemv const& gemv) {
 
 inline int wide_gemv_shared_bytes(Gemv const& gemv, int warps) {
   int const stages = divide_up(gemv.columns, kStageBlocks * kBlockColumns);
-  return warps * (kWideGemvRing + wide_gemv_scales(gemv) + kCountersBytes) +
-         bytes::token_bytes(stages);
+  return warps * (kWideGemvRing + wide_gemv_scales(gemv)) + bytes::token_bytes(stages);
 }
 
 /// As many warps of a block as have room.
@@ -224,10 +225,7 @@ __global__ void __launch_bounds__(kWideGemvWarps* kWarp, 1)
 
   release_successor();
   WideGemvWork work{gemv, scales + warp * wide_gemv_scales(gemv), token, warp, lane, {one, lane}};
-  int const stages = divide_up(gemv.columns, kStageBlocks * kBlockColumns);
-  CopyCounter* const counters =
-      reinterpret_cast<CopyCounter*>(token + bytes::token_bytes(stages)) + warp * kRingRows;
-  RowStream<WideGemvWork>(work, rings + warp * kWideGemvRing, counters, lane).run();
+  RowStream<WideGemvWork>(work, rings + warp * kWideGemvRing, lane).run();
 }
 
 /// Whether each warp has several pieces, and there is room for enough warps; and scales can be

@@ -26,33 +26,32 @@ namespace flashinfer {
 namespace mxfp4 {
 
 constexpr int kUpStages = 7;  // of a ring, as many as have room where rows have it
-constexpr int kDownStages = 4;
-constexpr int kSector = 32;  // bytes that come to the first cache together
-constexpr int kStageSectors = divide_up(bytes::kStoredStage, kSector);
+constexpr int kDownStages = 3;
+constexpr int kDownGroup = 4;  // entries of a group of the second launch, whose stages have tokens
 
-/// What differs where there are few tokens: so many at most, and of entries multiplied together,
-/// and loaded at a time.
-template <int kMost, int kTogether, int kDeep>
+/// What differs where there are few tokens: so many at most, and of entries multiplied together.
+template <int kMost, int kTogether>
 struct Shape {
   static constexpr int kTokens = kMost;
   static constexpr int kGroup = kTogether;
-  static constexpr int kLoads = kDeep;
+  static constexpr int kDown = kTogether < kDownGroup ? kTogether : kDownGroup;
   static constexpr bool kShared = kTogether > 1;  // may entries share an expert?
 };
-using One = Shape<1, 1, 1>;
-using Few = Shape<4, 4, 2>;
-using Many = Shape<kMaxTokens, kMaxGroup, 4>;
+using One = Shape<1, 1>;
+using Few = Shape<4, 4>;
+using Many = Shape<kMaxTokens, kMaxGroup>;
 
 /// What a team of warps of the first launch has to do for entries that share an expert. Of a warp's
 /// two octets of rows one is of up, one of gate.
-template <int kMost, typename Tokens>
+template <int kMost>
 struct UpShared {
   static constexpr int kOctets = 2;
   static constexpr int kStages = kUpStages;
+  static constexpr bool kCopiesTokens = false;  // all are in shared memory
   using Stage = RingStage<kOctets, kStages>;
   UpWarp& up;
-  Tokens& tokens;
-  bytes::Products<kMost> products;
+  UpTokens& tokens;
+  bytes::Products<kMost, kOctets> products;
   int16_t up_bias = 0, gate_bias = 0;  // of this lane's column
   uint32_t numbers = 0;                // of the piece's tokens, four bits each
   int members = 0;                     // of the piece
@@ -61,7 +60,9 @@ struct UpShared {
   __device__ int first_stage(Piece) const { return 0; }
   __device__ int stage_step() const { return 1; }
   __device__ TiledScales scales() const { return up.scales(); }
-  __device__ Piece first() const { return up.first(); }
+  /// Dealt out from the last team on, as those of entries alone are from the first one on, so that
+  /// who has one less of these has one more of those.
+  __device__ Piece first() const { return up.at(0, up.teams() - 1 - up.number()); }
   __device__ bool has(Piece piece) const { return piece.group < up.groups.shared; }
   __device__ Piece next(Piece piece) const { return up.next(piece); }
   __device__ Matrix matrix(Piece piece) const { return up.matrix(piece); }
@@ -69,7 +70,7 @@ struct UpShared {
     return up.row(piece) + place % kOctet + (place < kOctet ? 0 : up.gate());
   }
 
-  __device__ void prepare() { tokens.prepare(up.tokens_at); }
+  __device__ void prepare() { tokens.prepare<kUpStages - 1>(up.tokens_at); }
 
   __device__ void begin(Piece piece) {
     products.clear();
@@ -87,31 +88,28 @@ struct UpShared {
                         at = up.tokens_at + stage * bytes::kTokenStage](int member) {
       return at + (numbers >> 4 * member & 15u) * bytes;
     };
-    uint4 const codes[2] = {Stage::codes(here, 0, up.lane), Stage::codes(here, 1, up.lane)};
-    uint32_t const scales[2] = {Stage::scale(here, 0, up.lane), Stage::scale(here, 1, up.lane)};
-    products.add(codes, scales, token, members);
+    products.template add<Stage>(here, token, members);
   }
 
   /// The four lanes of a column complete a member each.
   __device__ void done(Piece piece) {
-    static_assert(kMost % 4 == 0, "as many as lanes");
     float activated[kMost / 4];
 #pragma unroll
     for (int four = 0; four < kMost / 4; ++four) {
       activated[four] =
-          swiglu(up.moe, products.share(4 * four, 0) + from_bf16(static_cast<uint16_t>(up_bias)),
-                 products.share(4 * four, 1) + from_bf16(static_cast<uint16_t>(gate_bias)));
+          swiglu(up.moe, products.sum(four, 0) + from_bf16(static_cast<uint16_t>(up_bias)),
+                 products.sum(four, 1) + from_bf16(static_cast<uint16_t>(gate_bias)));
     }
     up.store(piece, activated, up.lane / 4);
   }
 };
 static_assert(kMaxGroup * 4 <= 32 && kMaxTokens <= 16, "see UpShared::numbers");
 
-/// Of a warp: what has room for the rows of entries alone has for stages, too.
-constexpr int kUpRing = MoeRows::kBytes;
-constexpr int kDownRing = MoeRows::kBytes;
-static_assert(RingStage<2, kUpStages>::kRing <= kUpRing, "stages before rows");
-static_assert(RingStage<kDownOctets, kDownStages>::kRing <= kDownRing, "stages before rows");
+/// Of a warp: first for stages, then for rows of entries alone.
+using DownStage = RingStage<kDownOctets, kDownStages, kDownGroup * bytes::kStoredStage>;
+inline constexpr int larger_of(int a, int b) { return a > b ? a : b; }
+constexpr int kUpRing = larger_of(MoeRows::kBytes, RingStage<2, kUpStages>::kRing);
+constexpr int kDownRing = larger_of(MoeRows::kBytes, DownStage::kRing);
 
 /// All of a warp's stages; other lanes may use the ring for something else after.
 template <typename Work>
@@ -124,7 +122,6 @@ __device__ __forceinline__ void run_stages(Work& work, uint8_t* ring, int lane) 
 template <bool kChooses, typename Shape>
 __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
     mxfp4_moe_up_kernel(MoeDecode moe, UpPlan plan, uint32_t one) {
-  using Tokens = UpTokens<Shape::kLoads>;
   Routing& routing = *reinterpret_cast<Routing*>(dynamic_shared());
   uint8_t* const rings = dynamic_shared() + kRoutingBytes;
   uint8_t* const tokens_at = rings + blockDim.x / kWarp * kUpRing;
@@ -133,24 +130,21 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   Exchange* const exchanges =
       reinterpret_cast<Exchange*>(tokens_at + moe.tokens * token_bytes(moe));
   Exchange& exchanged = exchanges[warp / kTeamWarps];
-  CopyCounter* const counters =
-      reinterpret_cast<CopyCounter*>(exchanges + blockDim.x / kWarp / kTeamWarps) +
-      warp * kRingRows;
 
   wait_for_predecessor();
   release_successor();
-  Tokens tokens{{moe.hidden_states, moe.tokens, moe.hidden / kBlockColumns, warp, lane}};
-  tokens.loads.begin();
-  Groups const groups = route<kChooses, Shape>(moe, routing);
+  UpTokens tokens{{moe.hidden_states, moe.tokens, moe.hidden / kBlockColumns, warp, lane}};
+  tokens.copies.begin(tokens_at);
+  Groups const groups = route<kChooses, Shape::kTokens, Shape::kGroup>(moe, routing);
   UpWarp up{moe, plan, routing, groups, tokens_at, exchanged, warp, lane};
   uint8_t* const ring = rings + warp * kUpRing;
   if constexpr (Shape::kShared) {
-    using Work = UpShared<Shape::kGroup, Tokens>;
+    using Work = UpShared<Shape::kGroup>;
     Work work{up, tokens, {one, lane}};
     if (work.has(work.first())) run_stages(work, ring, lane);
   }
-  UpRows<Tokens> work{up, tokens, {one, lane}};
-  RowStream<UpRows<Tokens>>(work, ring, counters, lane).run();
+  UpRows work{up, tokens, {one, lane}};
+  RowStream<UpRows>(work, ring, lane).run();
 }
 
 /// What a warp of the second launch has to do for entries that share an expert: a part of the
@@ -159,14 +153,10 @@ template <bool kChooses, int kMost>
 struct DownShared {
   static constexpr int kOctets = kDownOctets;
   static constexpr int kStages = kDownStages;
-  using Stage = RingStage<kOctets, kStages>;
+  static constexpr bool kCopiesTokens = true;
+  using Stage = DownStage;
   DownWarp& down;
-  bytes::OddProducts<kMost> products;
-  bytes::Digits digits;
-  Piece ahead;  // the piece and the stage whose first token is fetched
-  int ahead_stage;
-  uint8_t const* ahead_token;
-  bytes::StoredBlock fetched;
+  bytes::Products<kMost, kOctets> products;
 
   __device__ TiledScales scales() const { return down.scales(); }
   __device__ int stages() const { return divide_up(down.blocks(), kStageBlocks); }
@@ -184,76 +174,41 @@ struct DownShared {
   __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }
   __device__ int row(Piece, int place) const { return down.row(place); }
 
-  __device__ void prepare() {
-    down.template prepare<kChooses>();
-    ahead = first();
-    if (has(ahead)) {
-      open_token();
-      fetch_token();
+  __device__ void prepare() { down.template prepare<kChooses>(); }
+
+  /// Zeros for blocks that are not there.
+  __device__ void copy_tokens(Piece piece, int stage, uint8_t* to) const {
+    constexpr int kCopies = bytes::kStoredStage / 16;  // for a token, the last one of its scales
+    constexpr int kOfBlock = bytes::kDigitsBytes / 16;
+    static_assert(kCopies == kStageBlocks * kOfBlock + 1, "digits, and a copy of scales");
+    int const there = least(down.blocks() - stage * kStageBlocks, kStageBlocks);
+    for (int copy = down.lane; copy < tokens(piece) * kCopies; copy += kWarp) {
+      uint8_t const* const token = down.token(down.routing.member[piece.group][copy / kCopies]);
+      int const of_token = copy % kCopies;
+      int const bytes = of_token == kCopies - 1 ? there * 4 : of_token / kOfBlock < there ? 16 : 0;
+      copy_late_16(to + copy * 16, token + stage * bytes::kStoredStage + of_token * 16, bytes);
     }
-  }
-
-  __device__ uint8_t const* token_of(Piece piece, int member) const {
-    return down.token(down.routing.member[piece.group][member]);
-  }
-
-  /// Begins to load a stage of a token.
-  __device__ void load(bytes::StoredBlock& block, uint8_t const* token, int stage) const {
-    block.load(token + stage * bytes::kStoredStage, digits,
-               stage * kStageBlocks + down.lane % 4 < down.blocks());
-  }
-
-  /// From now on fetches the first token of the piece that comes next.
-  __device__ void open_token() {
-    ahead_token = token_of(ahead, 0);
-    ahead_stage = first_stage(ahead);
-  }
-
-  __device__ void fetch_token() {
-    load(fetched, ahead_token, ahead_stage);
-    ahead_stage += stage_step();
-    if (ahead_stage < stages()) return;
-    ahead = next(ahead);
-    if (has(ahead)) open_token();
   }
 
   __device__ void begin(Piece) { products.clear(); }
 
-  __device__ void multiply(Piece piece, int stage, uint8_t const* here) {
-    uint4 codes[kOctets];
-    uint32_t scales[kOctets];
-#pragma unroll
-    for (int octet = 0; octet < kOctets; ++octet) {
-      codes[octet] = Stage::codes(here, octet, down.lane);
-      scales[octet] = Stage::scale(here, octet, down.lane);
-    }
-    auto const token = [&](int member) {
-      if (member == 0) return fetched;
-      bytes::StoredBlock block;
-      uint8_t const* const from = token_of(piece, member);
-      load(block, from, stage);
-      int const later = stage + stage_step();
-      if (later < stages()) {
-        prefetch(from + later * bytes::kStoredStage + down.lane % kStageSectors * kSector);
-      }
-      return block;
+  __device__ void multiply(Piece piece, int, uint8_t const* here) {
+    auto const token = [here](int member) {
+      return here + Stage::kTokens + member * bytes::kStoredStage;
     };
-    products.add(codes, scales, token, tokens(piece));
-    if (has(ahead)) fetch_token();
+    products.template add<Stage>(here, token, tokens(piece));
   }
 
   __device__ void done(Piece piece) const {
 #pragma unroll
-    for (int member = 0; member < kMost; ++member) {
+    for (int four = 0; four < kMost / 4; ++four) {
+      int const member = 4 * four + down.lane % 4;
       if (member >= tokens(piece)) break;
       int const entry = down.routing.member[piece.group][member];
       float* const to =
           down.partial + (piece.part * down.moe.entries() + entry) * kDownRows + down.lane / 4;
 #pragma unroll
-      for (int octet = 0; octet < kOctets; ++octet) {
-        float const sum = products.whole(member, octet);
-        if (down.lane % 4 == octet) to[octet * kOctet] = sum;
-      }
+      for (int octet = 0; octet < kOctets; ++octet) to[octet * kOctet] = products.sum(four, octet);
     }
   }
 };
@@ -273,25 +228,23 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   float* const partial = reinterpret_cast<float*>(rings + warps * kDownRing);
   uint16_t* const biases =
       reinterpret_cast<uint16_t*>(partial + plan.slices * moe.entries() * kDownRows);
-  CopyCounter* const counters = reinterpret_cast<CopyCounter*>(biases + moe.entries() * kDownRows) +
-                                threadIdx.x / kWarp * kRingRows;
   int const warp = uniform(threadIdx.x / kWarp);
   int const lane = keep_number(static_cast<int>(threadIdx.x) % kWarp);
 
   // What experts are chosen by is older than the first launch, which began only when it was there.
   release_successor();
-  Groups const groups = route<kChooses, Shape>(moe, routing);
+  Groups const groups = route<kChooses, Shape::kTokens, Shape::kDown>(moe, routing);
   int const tile = blockIdx.x;
   DownWarp down{moe, plan, routing, groups, tile, warps, warp, lane, partial, biases};
   down.share();
   uint8_t* const ring = rings + warp * kDownRing;
   if constexpr (Shape::kShared) {
-    using Work = DownShared<kChooses, Shape::kGroup>;
-    Work work{down, {one, lane}, bytes::Digits(lane)};
+    using Work = DownShared<kChooses, Shape::kDown>;
+    Work work{down, {one, lane}};
     if (work.has(work.first())) run_stages(work, ring, lane);
   }
   DownRows<kChooses> work{down, {one, lane}};
-  RowStream<DownRows<kChooses>>(work, ring, counters, lane).run();
+  RowStream<DownRows<kChooses>>(work, ring, lane).run();
   sync_block();
 
   auto const row_of = [&down](int place) { return down.output_row(place); };
@@ -308,7 +261,7 @@ inline int down_slices(MoeDecode const& moe) {
 
 /// How many tokens have room in a block of the first launch, beside the fewest rings; at least one.
 inline int most_tokens(MoeDecode const& moe, Processor const& processor) {
-  constexpr int kBeside = kTeamWarps * (kUpRing + kCountersBytes) + sizeof(Exchange);
+  constexpr int kBeside = kTeamWarps * kUpRing + sizeof(Exchange);
   int const room = (processor.shared_bytes - kRoutingBytes - kBeside) / token_bytes(moe);
   return room < 1 ? 1 : room;
 }
@@ -316,7 +269,7 @@ inline int most_tokens(MoeDecode const& moe, Processor const& processor) {
 template <typename Shape>
 inline cudaError_t moe_decode_up_of(MoeDecode const& moe, cudaStream_t stream, bool early,
                                     Processor const& processor) {
-  constexpr int kTeam = kTeamWarps * (kUpRing + kCountersBytes) + sizeof(Exchange);
+  constexpr int kTeam = kTeamWarps * kUpRing + sizeof(Exchange);
   constexpr int kTeams = kMoeWarps / kTeamWarps;
   int const beside = kRoutingBytes + moe.tokens * token_bytes(moe);
   int teams = (processor.shared_bytes - beside) / kTeam;
@@ -346,17 +299,16 @@ inline cudaError_t moe_decode_down_of(MoeDecode const& moe, cudaStream_t stream,
                                       Processor const& processor) {
   int const slices = down_slices(moe);
   int const beside = down_shared_bytes(moe.entries(), slices);
-  int warps = (processor.shared_bytes - beside) / (kDownRing + kCountersBytes);
+  int warps = (processor.shared_bytes - beside) / kDownRing;
   if (warps < kFewestWarps) return cudaErrorInvalidValue;
   if (warps > kMoeWarps) warps = kMoeWarps;
-  int const weight = kDownOctets / slices;
   DownPlan const plan{matrices_of(moe.down_codes, moe.down_scales, moe.stored_hidden,
                                   moe.stored_intermediate, moe.intermediate),
-                      slices, weight < 1 ? 1 : weight};
+                      slices};
   auto const kernel =
       moe.logits ? mxfp4_moe_down_kernel<true, Shape> : mxfp4_moe_down_kernel<false, Shape>;
   return launch(kernel, dim3(tiles_of(moe.hidden, kDownRows)), warps * kWarp,
-                beside + warps * (kDownRing + kCountersBytes), stream, early, moe, plan, 1u);
+                beside + warps * kDownRing, stream, early, moe, plan, 1u);
 }
 
 inline cudaError_t moe_decode_down(MoeDecode const& moe, cudaStream_t stream, bool early,

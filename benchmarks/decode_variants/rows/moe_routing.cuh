@@ -142,10 +142,10 @@ __device__ __forceinline__ uint32_t bits_below(int count) {
 
 /// Makes groups of up to `kGroup` entries, of up to `kTokens`, and chooses their experts before, by
 /// all threads of a block.
-template <bool kChooses, typename Shape>
+template <bool kChooses, int kTokens, int kGroup>
 __device__ __forceinline__ Groups route(MoeDecode const& moe, Routing& routing) {
-  constexpr int kWords = divide_up(Shape::kTokens * kMaxChoices, kWarp);
-  constexpr bool kAlone = Shape::kGroup == 1;  // is everybody?
+  constexpr int kWords = divide_up(kTokens * kMaxChoices, kWarp);
+  constexpr bool kAlone = kGroup == 1;  // is everybody?
   int const entry = threadIdx.x;
   if (kChooses) {
     int const warps = blockDim.x / kWarp;
@@ -172,8 +172,8 @@ __device__ __forceinline__ Groups route(MoeDecode const& moe, Routing& routing) 
     all += count_bits(same[word]);
   }
   int const left = all - rank;  // from this one on
-  int const members = left < Shape::kGroup ? left : Shape::kGroup;
-  bool const leads = expert != kNobody && rank % Shape::kGroup == 0;
+  int const members = left < kGroup ? left : kGroup;
+  bool const leads = expert != kNobody && rank % kGroup == 0;
   bool const alone = leads && members == 1;
   uint32_t const single = ballot(alone);
   uint32_t const leaders = kAlone ? 0u : ballot(leads && !alone);
@@ -200,7 +200,7 @@ __device__ __forceinline__ Groups route(MoeDecode const& moe, Routing& routing) 
   groups.all += groups.shared;
   if (expert != kNobody) {
     int const group = before + (alone ? groups.shared : 0);
-    routing.member[group][rank % Shape::kGroup] = static_cast<uint8_t>(entry);
+    routing.member[group][rank % kGroup] = static_cast<uint8_t>(entry);
     if (leads) routing.members[group] = static_cast<uint8_t>(members);
   }
   sync_block();

@@ -29,9 +29,12 @@ struct UpWarp {
 
   __device__ int blocks() const { return plan.matrices.blocks; }
   __device__ TiledScales scales() const { return plan.matrices.tiled(); }
-  __device__ Piece first() const {
-    int const number = warp / kTeamWarps * gridDim.x + blockIdx.x;
-    return {number / plan.parts, number % plan.parts};
+  /// Of all teams of all blocks.
+  __device__ int number() const { return warp / kTeamWarps * gridDim.x + blockIdx.x; }
+  __device__ int teams() const { return blockDim.x / kWarp / kTeamWarps * gridDim.x; }
+  /// The piece of this number in the list that begins with a group.
+  __device__ Piece at(int group, int number) const {
+    return {group + number / plan.parts, number % plan.parts};
   }
   __device__ Piece next(Piece piece) const {
     return piece.on(plan.groups_on, plan.parts_on, plan.parts);
@@ -98,43 +101,41 @@ struct UpWarp {
 };
 
 /// The tokens, in fixed point, for all who multiply by them: by all threads of a block.
-template <int kDeep>
 struct UpTokens {
-  bytes::TokenLoads<kDeep> loads;
+  bytes::TokenCopies copies;
   bool there = false;
 
+  /// `kLater`: at least so many groups of copies came later.
+  template <int kLater>
   __device__ void prepare(uint8_t* to) {
     if (there) return;
     there = true;
-    loads.complete(to);
+    wait_copies<kLater>();
+    copies.complete(to);
     sync_block();
   }
 };
 
 /// What a warp of the first launch has to do for entries alone: eight rows of up, then those of
 /// gate.
-template <typename Tokens>
 struct UpRows {
   static constexpr Order kOrder = Order::kTogether;
   static constexpr int kOctets = 2;
   UpWarp& up;
-  Tokens& tokens;
+  UpTokens& tokens;
   bytes::RowProducts products;
   int opened = kNobody;  // the entry whose token is in registers
 
   __device__ int blocks() const { return up.blocks(); }
   __device__ TiledScales scales() const { return up.scales(); }
-  __device__ Piece first() const {
-    Piece piece = up.first();
-    while (piece.group < up.groups.shared) piece = up.next(piece);
-    return piece;
-  }
+  __device__ Piece first() const { return up.at(up.groups.shared, up.number()); }
   __device__ bool has(Piece piece) const { return piece.group < up.groups.all; }
   __device__ Piece next(Piece piece) const { return up.next(piece); }
   __device__ Matrix matrix(Piece piece) const { return up.matrix(piece); }
   __device__ int row(Piece piece, int octet) const { return up.row(piece) + octet * up.gate(); }
   __device__ int rows_there(Piece, int) const { return kOctet; }
-  __device__ void prepare() { tokens.prepare(up.tokens_at); }
+  __device__ Run halves(Piece) const { return kBothHalves; }
+  __device__ void prepare() { tokens.prepare<kRingRows - 1>(up.tokens_at); }
 
   template <typename Rows>
   __device__ void piece(Rows& rows, Piece piece) {
@@ -175,15 +176,25 @@ inline int tiles_of(int all, int rows) { return divide_up(divide_up(all, 128) * 
 struct DownPlan {
   Matrices matrices;
   int slices;  // parts of the columns of a shared expert, which different warps take
-  int weight;  // of such a slice, in octets of rows of an expert that is not shared
 };
 
 __device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
-__device__ __forceinline__ int most(int a, int b) { return a > b ? a : b; }
 
-/// What is there of a list, from one place to another.
-struct Run {
-  int begin, end;
+/// A list that so many have parts of, which follow each other: `each`, and some of them one more.
+struct Shares {
+  int of, each, over;
+
+  __device__ Shares(int all, int of) : of(of), each(all / of), over(all % of) {}
+  /// The part of one, where the first ones have more, or the last ones.
+  __device__ Run first(int one) const {
+    int const begin = each * one + least(one, over);
+    return {begin, begin + each + (one < over)};
+  }
+  __device__ Run last(int one) const {
+    int const less = of - over;
+    int const begin = each * one + (one < less ? 0 : one - less);
+    return {begin, begin + each + (one >= less)};
+  }
 };
 
 /// A warp of the second launch, and what its block has: a tile of rows for all experts.
@@ -196,7 +207,7 @@ struct DownWarp {
   float* const partial;    // [slices, entries, kDownRows]
   uint16_t* const biases;  // [entries, kDownRows], BF16
   bool waited = false;
-  Run slices{}, octets{};  // of this warp, see share()
+  Run slices{}, halves{};  // of this warp, see share()
 
   __device__ int blocks() const { return plan.matrices.blocks; }
   __device__ TiledScales scales() const { return plan.matrices.tiled(); }
@@ -216,16 +227,27 @@ struct DownWarp {
     return moe.activated + entry * moe.activated_bytes();
   }
 
-  /// The slices of all shared experts are one list with the octets of all others, of which each
-  /// warp has as much as others.
+  /// Of the slices of all shared experts each warp has as many as others, the first ones one more;
+  /// and of the halves of octets of all others as many as make them equal, the last ones one more.
+  /// A slice is as much to read as two halves. Where there are no more octets than warps, none is
+  /// cut: two would load the same token.
   __device__ void share() {
-    int const shared = groups.shared * plan.slices;
-    int const all = shared * plan.weight + groups.alone() * kDownOctets;
-    int const begin = all * warp / warps;
-    int const end = all * (warp + 1) / warps;
-    slices = {least(divide_up(begin, plan.weight), shared),
-              least(divide_up(end, plan.weight), shared)};
-    octets = {most(begin - shared * plan.weight, 0), most(end - shared * plan.weight, 0)};
+    Shares const of_slices(groups.shared * plan.slices, warps);
+    slices = of_slices.first(warp);
+    int const all = groups.alone() * 2 * kDownOctets;
+    if (groups.shared == 0 && all <= 2 * warps) {
+      halves = {least(2 * warp, all), least(2 * warp + 2, all)};
+      return;
+    }
+    int const fewer = of_slices.over;  // warps that have another slice
+    Shares const of_halves(all + 2 * fewer, warps);
+    if (of_halves.each >= 2) {
+      halves = of_halves.last(warp);
+      halves.begin -= 2 * least(warp, fewer);
+      halves.end -= 2 * least(warp + 1, fewer);
+    } else {
+      halves = warp < fewer ? Run{0, 0} : Shares(all, warps - fewer).last(warp - fewer);
+    }
   }
 
   template <bool kChooses>
@@ -251,12 +273,17 @@ struct DownRows {
   __device__ int blocks() const { return down.blocks(); }
   __device__ TiledScales scales() const { return down.scales(); }
   __device__ Piece first() const {
-    int const octet = down.octets.begin;
+    int const octet = down.halves.begin / 2;
     return {down.groups.shared + octet / kDownOctets, octet % kDownOctets};
   }
-  __device__ bool has(Piece piece) const {
-    int const octet = (piece.group - down.groups.shared) * kDownOctets + piece.part;
-    return octet < down.octets.end;
+  /// The halves of the run before those of a piece.
+  __device__ int before(Piece piece) const {
+    return ((piece.group - down.groups.shared) * kDownOctets + piece.part) * 2;
+  }
+  __device__ bool has(Piece piece) const { return before(piece) < down.halves.end; }
+  __device__ Run halves(Piece piece) const {
+    int const here = before(piece);
+    return {here < down.halves.begin, here + 1 < down.halves.end ? 2 : 1};
   }
   __device__ Piece next(Piece piece) const { return piece.on(0, 1, kDownOctets); }
   __device__ Matrix matrix(Piece piece) const { return down.matrix(piece); }
@@ -278,25 +305,16 @@ struct DownRows {
         uint8_t const* const token = down.token(down.routing.member[piece.group][0]);
         products.open(bytes::StoredSpan{token, first, blocks(), down.lane});
         opened = piece.group;
-        ask_for(piece.group + 1);
       }
-      sum += products.times(rows);
+      sum += products.times(rows, halves(piece));
     }
-    if (down.lane % 4 != 0) return;
     int const row = bytes::lane_row(down.lane);
+    Run const its = halves(piece);
+    if (down.lane % 4 != 0 || row / kHalf < its.begin || row / kHalf >= its.end) return;
     int const entry = down.routing.member[piece.group][0];
     down.partial[entry * kDownRows + piece.part * kOctet + row % 2 * 4 + row / 2] =
         bytes::checked(sum);
   }
-
-  /// Asks for the next group's token, if it is this warp's.
-  __device__ void ask_for(int group) const {
-    if (!has({group, 0})) return;
-    uint8_t const* const token = down.token(down.routing.member[group][0]);
-    int const bytes = static_cast<int>(down.moe.activated_bytes());
-    for (int at = down.lane * kLine; at < bytes; at += kWarp * kLine) prefetch(token + at);
-  }
-  static constexpr int kLine = 128;
 };
 
 }  // namespace mxfp4

@@ -125,6 +125,13 @@ __device__ __forceinline__ uint4 load_16(void const* from) {
   return words;
 }
 
+/// A float, as `load_16`.
+__device__ __forceinline__ float load_4(void const* from) {
+  float number;
+  asm volatile("ld.global.f32 %0, [%1];\n" : "=f"(number) : "l"(from));
+  return number;
+}
+
 __device__ __forceinline__ int count_bits(uint32_t bits) { return __popc(bits); }
 
 /// Of bits that are not all 0.
@@ -211,6 +218,11 @@ __device__ __forceinline__ void copy_16(uint8_t* to, void const* from, int bytes
                : "memory");
 }
 
+/// As `copy_16`, of what a kernel before this one has written: it comes past the first cache, too.
+__device__ __forceinline__ void copy_late_16(uint8_t* to, void const* from, int bytes) {
+  copy_16(to, from, bytes);
+}
+
 /// Begins to copy up to four bytes, aligned to four, and zeros after them; nothing where it is not
 /// `wanted`.
 __device__ __forceinline__ void copy_4(uint8_t* to, void const* from, int bytes, bool wanted) {
@@ -231,64 +243,6 @@ __device__ __forceinline__ void commit_copies() {
 template <int kGroups>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kGroups) : "memory");
-}
-
-/// Are there copies by one thread of as much as it likes?
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr bool kHasBulkCopies = false;
-#else
-constexpr bool kHasBulkCopies = true;
-#endif
-
-/// Tells who waits for it that a copy is there: phase by phase, each of which is one copy. In
-/// shared memory.
-struct CopyCounter {
-  uint64_t state;
-};
-
-__device__ __forceinline__ uint32_t shared_address(void const* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-
-/// By one thread, before all that use it call `before_bulk_copies()` and meet.
-__device__ __forceinline__ void open_counter(CopyCounter& counter) {
-  asm volatile("mbarrier.init.shared.b64 [%0], 1;\n" ::"r"(shared_address(&counter)) : "memory");
-}
-
-/// What this thread has done in shared memory is done before copies in bulk.
-__device__ __forceinline__ void before_bulk_copies() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;\n" ::
-                   : "memory");
-#endif
-}
-
-/// Begins to copy bytes that are only read, a multiple of 16, aligned to 16, to shared memory: by
-/// one thread, when all others have read what was there.
-__device__ __forceinline__ void copy_bulk(uint8_t* to, void const* from, int bytes,
-                                          CopyCounter& counter) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  uint32_t const counts = shared_address(&counter);
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\n" ::"r"(counts), "r"(bytes)
-               : "memory");
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::
-          "r"(shared_address(to)),
-      "l"(from), "r"(bytes), "r"(counts)
-      : "memory");
-#endif
-}
-
-/// Waits for the end of the counter's phases of this parity, the first of which is 0.
-__device__ __forceinline__ void wait_bulk(CopyCounter& counter, uint32_t parity) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n.reg .pred there;\nagain:\n"
-      "mbarrier.try_wait.parity.shared.b64 there, [%0], %1;\n@there bra done;\nbra "
-      "again;\ndone:\n}\n" ::"r"(shared_address(&counter)),
-      "r"(parity)
-      : "memory");
-#endif
 }
 
 /// What lanes of a warp have written before can be read by all of them after.

@@ -45,7 +45,7 @@ struct TokenBlock {
   }
 };
 
-/// A token that is in shared memory whole, as `TokenLoads` leaves it.
+/// A token that is in shared memory whole, as `TokenCopies` leaves it.
 struct InShared {
   static constexpr int kStage = kTokenStage;
   static constexpr bool kHasRecords = true;
@@ -62,7 +62,7 @@ struct InGlobal {
   static constexpr int kStage = kStoredStage;
   static constexpr bool kHasRecords = false;
   __device__ __forceinline__ static uint4 load(uint8_t const* at) { return load_16(at); }
-  __device__ __forceinline__ static float number(uint8_t const* at) { return load_float(at); }
+  __device__ __forceinline__ static float number(uint8_t const* at) { return load_4(at); }
 };
 
 /// A span of a token.
@@ -116,19 +116,20 @@ class RowProducts {
     for (int i = 0; i < kLaneBlocks; ++i) span.complete(blocks_[i]);
   }
 
-  /// The product of this lane's row of the next eight, see lane_row().
+  /// The product of this lane's row of the next eight, see lane_row(); where not both halves are
+  /// wanted, any number for the rows of the other one.
   template <typename Rows>
-  __device__ __forceinline__ float times(Rows& rows) const {
-    float fours[2];  // the sum of rows of the first four, then of the last
+  __device__ __forceinline__ float times(Rows& rows, Run halves = kBothHalves) const {
+    float fours[2] = {0.0f, 0.0f};  // sums of rows of both halves
     rows.begin_octet();
 #pragma unroll 1
-    for (int half = 0; half < 2; ++half) {
-      float sums[4];
+    for (int half = halves.begin; half < halves.end; ++half) {
+      float sums[kHalf];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < kHalf; ++i) {
         uint4 codes[kLaneBlocks];
         uint32_t exponents[kLaneBlocks];
-        rows.next(half * 4 + i, codes, exponents);
+        rows.next(half, i, codes, exponents);
         sums[i] = 0.0f;
 #pragma unroll
         for (int block = 0; block < kLaneBlocks; ++block) {
@@ -141,10 +142,11 @@ class RowProducts {
           sums[i] += blocks_[block].times(weights, exponents[block]);
         }
       }
-      fours[0] = half == 0 ? 0.0f : fours[1];
+      fours[0] = fours[1];
       fours[1] = folded(folded(sums[0], sums[1], 16), folded(sums[2], sums[3], 16), 8);
     }
     rows.end_octet();
+    if (halves.end < 2) fours[0] = fours[1];
     float sum = folded(fours[0], fours[1], 4);
     sum += exchange(sum, 2);
     return sum + exchange(sum, 1);

@@ -8,7 +8,6 @@
 // itself. Memory that is read so takes less time and less power than by stages of many rows, see
 // weight_ring.cuh, which matrix multiplications ask for.
 
-#include "flashinfer/mxfp4/copies.cuh"
 #include "flashinfer/mxfp4/weight_ring.cuh"
 
 namespace flashinfer {
@@ -17,10 +16,14 @@ namespace mxfp4 {
 constexpr int kLaneBlocks = 3;                    // of a row that a lane has at a time
 constexpr int kSpanBlocks = kLaneBlocks * kWarp;  // of a row that a warp has at a time: a span
 constexpr int kSpanTiles = kSpanBlocks / kStageBlocks;
-constexpr int kRingRows = 4;  // one of which is being multiplied
-constexpr int kCountersBytes =
-    kWantsBulkCopies ? kRingRows * static_cast<int>(sizeof(CopyCounter)) : 0;  // of a warp
-static_assert(kOctet % kRingRows == 0, "each row of eight has its place, which the compiler knows");
+constexpr int kHalf = 4;          // rows of an octet: half of it
+constexpr int kRingRows = kHalf;  // one of which is being multiplied
+
+/// What is there of a list, from one place to another.
+struct Run {
+  int begin, end;
+};
+constexpr Run kBothHalves{0, 2};
 
 /// Which rows are an octet, and how their scales lie.
 enum class Order {
@@ -42,35 +45,23 @@ struct RowRing {
 ///
 /// `Work` has: `kOrder`; `kOctets` of a piece; `first()`, `has(piece)`, `next(piece)`;
 /// `matrix(piece)`, and `row(piece, octet)`, the first of eight rows, of which `rows_there(piece,
-/// octet)` are there; `blocks()` of a row; `prepare()`, called once, when weights are on their way;
-/// then for each piece `piece(rows, piece)`, which takes all of its rows: between `begin_octet()`
-/// and `end_octet()` the `next()` eight. Tiled scales come with the rows, by its `scales()`, which
+/// octet)` are there, and `halves(piece)` of them wanted; `blocks()` of a row; `prepare()`, called
+/// once, when weights are on their way; then for each piece `piece(rows, piece)`, which takes all
+/// of its rows: between `begin_octet()` and `end_octet()` the `next()` of the halves that are
+/// wanted, where a row's place in the ring is the same in both, so that the compiler knows it.
+/// Tiled scales come with the rows, by its `scales()`, which
 /// are TiledScales; others it begins to copy itself by `open(piece)`, and says where they are by
 /// `use_scales()`.
 template <typename Work>
 class RowStream {
  public:
-  /// `counters`: kRingRows of them, which nobody has used.
-  __device__ __forceinline__ RowStream(Work& work, uint8_t* ring, CopyCounter* counters, int lane)
-      : work_(work), ring_(ring), counters_(counters), lane_(lane), piece_(work.first()) {
-    if constexpr (kBulkCopies) {
-      if (lane_ == 0) {
-        for (int row = 0; row < kRingRows; ++row) open_counter(counters_[row]);
-      }
-      // What no copy of a short row will ever write.
-      for (int i = 0; i < kLaneBlocks; ++i) {
-        if (i * kWarp + lane_ < work_.blocks()) continue;
-        for (int row = 0; row < kRingRows; ++row)
-          *reinterpret_cast<uint4*>(place(row) + i * kWarp * 16) = uint4{0, 0, 0, 0};
-      }
-      before_bulk_copies();
-      sync_warp();
-    }
+  __device__ __forceinline__ RowStream(Work& work, uint8_t* ring, int lane)
+      : work_(work), ring_(ring), lane_(lane), piece_(work.first()) {
     if (work_.has(piece_)) open();
   }
 
   __device__ __forceinline__ void run() {
-#pragma unroll 1
+#pragma unroll
     for (int row = 0; row < kAhead; ++row) fetch(row);
     work_.prepare();
 #pragma unroll 1
@@ -88,24 +79,19 @@ class RowStream {
 
   __device__ __forceinline__ void begin_octet() {
     // Its scales are of other lanes' copies.
-    wait_copies<kBulkCopies ? 0 : kAhead - 1>();
+    wait_copies<kAhead - 1>();
     sync_warp();
   }
 
   __device__ __forceinline__ void end_octet() { scales_of_ ^= 1; }
 
   /// What a lane has of the next row: its blocks' codes and scales, zeros for those that are not
-  /// there. `row` of eight.
-  __device__ __forceinline__ void next(int row, uint4 (&codes)[kLaneBlocks],
+  /// there. `row` of a half of eight.
+  __device__ __forceinline__ void next(int half, int row, uint4 (&codes)[kLaneBlocks],
                                        uint32_t (&scales)[kLaneBlocks]) {
-    if constexpr (kBulkCopies) {
-      wait_bulk(counters_[row % kRingRows], row / kRingRows % 2);
-      sync_warp();  // all have read the row before, whose place the next copy takes
-    } else {
-      wait_copies<kAhead - 1>();
-    }
-    int const ahead = (row + kAhead) % kOctet;
-    if (ahead == 0) advance();
+    wait_copies<kAhead - 1>();
+    int const ahead = (row + kAhead) % kHalf;
+    if (ahead == 0 && ++half_ == halves_.end) advance();
     fetch(ahead);
     uint8_t const* const here = place(row);
 #pragma unroll
@@ -113,9 +99,9 @@ class RowStream {
       codes[i] = *reinterpret_cast<uint4 const*>(here + i * kWarp * 16);
     uint8_t const* its;
     if constexpr (kTiled) {
-      its = ring_ + Ring::kScales + scales_of_ * Ring::kOctetScales + in_octet(row);
+      its = ring_ + Ring::kScales + scales_of_ * Ring::kOctetScales + in_octet(half * kHalf + row);
     } else {
-      its = plain_ + row * work_.blocks();
+      its = plain_ + (half * kHalf + row) * work_.blocks();
     }
 #pragma unroll
     for (int i = 0; i < kLaneBlocks; ++i) {
@@ -131,15 +117,14 @@ class RowStream {
   }
 
  private:
-  static constexpr bool kBulkCopies = kWantsBulkCopies && kHasBulkCopies;
   static constexpr int kAhead = kRingRows - 1;
   static constexpr bool kTiled = Work::kOrder != Order::kPlain;
   static constexpr int kPairBytes = kOctet * kStageBlocks;  // scales of an octet in a tile
   using Ring = RowRing<kTiled>;
 
-  /// Where a lane's blocks of a row of eight are.
+  /// Where a lane's blocks of a row of a half are.
   __device__ __forceinline__ uint8_t* place(int row) const {
-    return ring_ + row % kRingRows * Ring::kRow + lane_ * 16;
+    return ring_ + row * Ring::kRow + lane_ * 16;
   }
 
   /// Of eight rows' scales, where those of one begin.
@@ -148,47 +133,40 @@ class RowStream {
                                          : row * kSpanBlocks;
   }
 
-  /// From now on fetches the eight rows that come next.
+  /// From now on fetches the eight rows that come next, whose scales come with the first of them.
   __device__ __forceinline__ void open() {
     Matrix const matrix = work_.matrix(piece_);
     int const row = work_.row(piece_, octet_);
     rows_ = work_.rows_there(piece_, octet_);
     near_ = matrix.row_bytes;
     far_ = Work::kOrder == Order::kPairs ? 31 * near_ : near_;
+    halves_ = work_.halves(piece_);
+    half_ = halves_.begin;
     codes_ = matrix.codes + static_cast<int64_t>(row) * matrix.row_bytes + first_ * 16;
+    if (half_ * kHalf < rows_) codes_ += half_ * (kHalf / 2) * (near_ + far_);
     left_ = rows_ > 0 ? matrix.blocks - first_ : 0;
     if constexpr (kTiled) {
       scales_ =
           matrix.scales + work_.scales().row(row) + first_ / kStageBlocks * TiledScales::kTileBytes;
+      if (left_ > 0) fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
     } else {
       if (octet_ == 0 && first_ == 0) work_.open(piece_);
     }
   }
 
-  /// Begins to copy a row of eight, if there is one. Where a block is not there nothing is read.
+  /// Begins to copy a row of a half, if there is one. Where a block is not there nothing is read.
   __device__ __forceinline__ void fetch(int row) {
     uint8_t* const to = place(row);
-    if constexpr (kBulkCopies) {
-      if (left_ > 0 && lane_ == 0) {
-        int const blocks = left_ < kSpanBlocks ? left_ : kSpanBlocks;
-        copy_bulk(to, codes_, blocks * 16, counters_[row % kRingRows]);
-      }
-    } else {
-      // Zeros where there is no row: one condition less for all others.
+    // Zeros where there is no row: one condition less for all others.
 #pragma unroll
-      for (int i = 0; i < kLaneBlocks; ++i) {
-        int const block = i * kWarp + lane_;
-        copy_16(to + i * kWarp * 16, codes_ + block * 16, block < left_ ? 16 : 0);
-      }
-    }
-    if constexpr (kTiled) {
-      if (left_ > 0 && row == 0) {
-        fetch_scales(ring_ + Ring::kScales + scales_to_ * Ring::kOctetScales);
-      }
+    for (int i = 0; i < kLaneBlocks; ++i) {
+      int const block = i * kWarp + lane_;
+      copy_16(to + i * kWarp * 16, codes_ + block * 16, block < left_ ? 16 : 0);
     }
     // The last row is read in the place of those that are not there.
-    if (Work::kOrder == Order::kTogether || row + 1 < rows_) codes_ += row % 2 == 0 ? near_ : far_;
-    if (!kBulkCopies || row == 0) commit_copies();
+    if (Work::kOrder == Order::kTogether || half_ * kHalf + row + 1 < rows_)
+      codes_ += row % 2 == 0 ? near_ : far_;
+    commit_copies();
   }
 
   /// Of all eight rows. Tiles that are not there are zeros, and so are blocks in one that is there
@@ -245,11 +223,12 @@ class RowStream {
 
   Work& work_;
   uint8_t* const ring_;
-  CopyCounter* const counters_;
   int const lane_;
   int scales_of_ = 0;          // are the scales of the octet that is multiplied the second ones?
   Piece piece_;                // that is fetched,
   int octet_ = 0, first_ = 0;  // and its octet, and the first block of the span
+  Run halves_{};               // that are wanted of it,
+  int half_ = 0;               // and which of them is fetched
   int rows_ = 0, left_ = 0;    // rows of it that are there, and blocks of a row
   int scales_to_ = 0;
   int near_ = 0, far_ = 0;  // from a row of eight to the next, from even ones and from odd ones

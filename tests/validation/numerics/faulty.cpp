@@ -194,64 +194,6 @@ extern "C" int emulated_copy(int fault, void const* weights, void const* input, 
                 static_cast<uint32_t const*>(weights), static_cast<uint32_t const*>(input), static_cast<uint32_t*>(output));
 }
 
-enum CountFault {
-  kFaultless,
-  kCopyNotWaitedFor,
-  kOtherParity,
-  kWaitsTooEarly,
-  kOneLaneWaits,
-  kTwoCopiesInAPhase,
-  kNoSyncBeforeCopy,
-  kHalfOfSixteen,
-  kNoCounter,
-  kOpensTwice,
-  kCounterIsMisaligned,
-  kCountsInOutput,
-  kCountedBeyondWeights,
-  kCountedToOutput,
-  kCountedInput,
-};
-
-constexpr int kRounds = 3;
-
-/// Each warp brings 32 numbers, round after round to the same place, by a copy that a counter counts, and adds what the lane beside it has of
-/// them.
-__global__ void count_kernel(CountFault fault, uint32_t const* weights, uint32_t const* input, uint32_t* output) {
-  uint8_t* const words = dynamic_shared() + threadIdx.x / 32 * 128;
-  uint8_t* const counts = dynamic_shared() + blockDim.x * 4 + threadIdx.x / 32 * 8;
-  int const thread = threadIdx.x, lane = thread % 32;
-  uint8_t* const place = fault == kCountsInOutput ? reinterpret_cast<uint8_t*>(output + thread / 32 * 32) : counts + (fault == kCounterIsMisaligned ? 4 : 0);
-  CopyCounter& counter = *reinterpret_cast<CopyCounter*>(place);
-  if (lane == 0 && fault != kNoCounter) open_counter(counter);
-  if (lane == 0 && fault == kOpensTwice) open_counter(counter);
-  before_bulk_copies();
-  sync_warp();
-  wait_for_predecessor();
-  uint32_t sum = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    uint32_t const parity = (round + (fault == kOtherParity)) % 2;
-    if (fault == kWaitsTooEarly) wait_bulk(counter, parity);
-    if (lane == 0) {
-      int const beyond = fault == kCountedBeyondWeights ? 64 * kRounds : 0;
-      uint32_t const* const from = (fault == kCountedInput ? input : weights) + (thread / 32 * kRounds + round) * 32 + beyond;
-      uint8_t* const to = fault == kCountedToOutput ? reinterpret_cast<uint8_t*>(output) + thread / 32 * 128 : words;
-      copy_bulk(to, from, fault == kHalfOfSixteen ? 120 : 128, counter);
-      if (fault == kTwoCopiesInAPhase) copy_bulk(to, from, 128, counter);
-    }
-    sync_warp();
-    if (fault != kCopyNotWaitedFor && (fault != kOneLaneWaits || lane == 5)) wait_bulk(counter, parity);
-    if (fault == kOneLaneWaits) sync_warp();
-    sum += reinterpret_cast<uint32_t const*>(words)[lane ^ 1];
-    if (fault != kNoSyncBeforeCopy) sync_warp();
-  }
-  output[thread] = sum;
-}
-
-extern "C" int emulated_count(int fault, void const* weights, void const* input, void* output, int threads) {
-  return launch(count_kernel, dim3(1), threads, threads * 4 + threads / 32 * 8, nullptr, true, static_cast<CountFault>(fault),
-                static_cast<uint32_t const*>(weights), static_cast<uint32_t const*>(input), static_cast<uint32_t*>(output));
-}
-
 /// Each lane's words through the instructions for bytes.
 __global__ void byte_kernel(uint32_t const* a, uint32_t const* b, int32_t* sums, uint32_t* permuted, int32_t* dots) {
   int const lane = threadIdx.x;

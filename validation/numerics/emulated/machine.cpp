@@ -8,8 +8,7 @@
 //   what is outside of the buffers that were named, misaligned, or never written;
 //   what another thread of the block wrote, or writes over what it reads, without sync_block between, or sync_team in a team of
 //     warps, or sync_warp in a warp;
-//   what is still being copied to shared memory: it is there for who copies it once that one has waited, or, where the copy is
-//     counted, for each thread that has waited for the counter's phase;
+//   what is still being copied to shared memory: it is there for who copies it once that one has waited;
 //   what another block of the same launch wrote;
 //   what the kernel before this one wrote, in a launch that may begin early and has not waited for it; through the first cache,
 //     what any kernel wrote;
@@ -64,8 +63,6 @@ struct Byte {
   int16_t readers_team = kNoTeam;  // that all readers are of
   bool written = false, here = false, read = false;  // here: written in `run`
   bool copied = false;                               // and not there yet
-  uint16_t counter = 0;                              // that its copy counted, from 1 on,
-  uint32_t phase = 0;                                // and in which phase
 };
 
 enum class Kind { kConstant, kInput, kOutput, kShared };
@@ -114,15 +111,6 @@ struct Copy {
   size_t bytes, all;
 };
 
-/// Of a block's shared memory: tells who waits for it that a copy is there, phase by phase.
-struct Counter {
-  void const* at;
-  uint32_t phases = 0;  // that have ended
-  bool counts = false;  // is there a copy in this one?
-  Copy copy{};
-  std::vector<uint32_t> seen = std::vector<uint32_t>(kMostThreads);  // by each thread: phases that had ended when it waited last
-};
-
 struct Thread {
   jmp_buf here;
   char* stack = nullptr;
@@ -164,7 +152,6 @@ struct Machine {
   int alive = 0, arrived = 0;
   uint16_t steps = 0;  // how many sync_block there were
   Buffer shared{"shared memory", nullptr, 0, Kind::kShared, {}};
-  std::vector<Counter> counters;  // of the block
   uint8_t* shared_storage = nullptr;
   bool inputs_there = false;   // an earlier launch waited for whoever wrote the inputs
   bool released_early = false; // this launch let its successor begin before that
@@ -303,7 +290,6 @@ char const* found_by_this_block(Byte& byte, Kind kind, bool writes) {
   if (kind != Kind::kShared && same_launch && (writes || byte.here)) return "another block of this launch uses it, too";
   byte.run = machine.run;
   byte.here = byte.read = byte.copied = false;
-  byte.counter = 0;
   byte.written = byte.written && kind != Kind::kShared;
   return nullptr;
 }
@@ -320,11 +306,7 @@ bool read_at_once(Byte const& byte) {
 char const* read_of(Byte& byte) {
   if (byte.copied) return "it is still being copied";
   if (!byte.written) return "nobody has written it";
-  if (byte.counter) {
-    if (machine.counters[byte.counter - 1].seen[current->number] <= byte.phase) return "its copy was not waited for";
-  } else if (written_at_once(byte)) {
-    return kNoBarrier;
-  }
+  if (written_at_once(byte)) return kNoBarrier;
   uint16_t const number = static_cast<uint16_t>(current->number);
   uint16_t const warp = static_cast<uint16_t>(warp_of(number));
   bool const others = read_at_once(byte);
@@ -344,7 +326,6 @@ char const* write_of(Byte& byte) {
   if (read_at_once(byte)) return "another thread reads it, and there is no barrier between";
   byte.written = byte.here = true;
   byte.read = false;
-  byte.counter = 0;
   byte.wrote = now();
   byte.writer = static_cast<uint16_t>(current->number);
   return nullptr;
@@ -631,7 +612,6 @@ bool run_block(dim3 block, std::mt19937_64& draw) {
   Launch const& launch = *machine.launch;
   machine.block = block;
   ++machine.run;
-  machine.counters.clear();
   machine.steps = 0;
   machine.arrived = 0;
   machine.alive = launch.threads;
@@ -744,13 +724,8 @@ Byte& known_of(uint8_t const* at) { return machine.shared.known[static_cast<size
 }  // namespace
 
 /// Of what is only read, as these functions say; a GPU would copy other memory, too.
-void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
-  void const* const caller = __builtin_return_address(0);
-  uint8_t const* const at = static_cast<uint8_t const*>(from);
-  if (bytes) {
-    check(at, bytes, Way::kReads, 1, caller);
-    check_only_read(at, bytes, caller);
-  }
+namespace {
+void begin_copy(uint8_t* to, uint8_t const* at, size_t bytes, size_t all, void const* caller) {
   if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
   if (!machine.shared.has(to, all)) failed("copies to what is not shared memory", caller);
   check(to, all, Way::kWrites, all, caller);
@@ -758,61 +733,23 @@ void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
   std::memset(to, kPoison, all);
   current->copies.back().push_back({to, at, bytes, all});
 }
-
-namespace {
-uint16_t counter_at(void const* at, void const* caller) {
-  for (size_t index = 0; index < machine.counters.size(); ++index) {
-    if (machine.counters[index].at == at) return static_cast<uint16_t>(index);
-  }
-  failed("there is no counter of copies here", caller);
-}
 }  // namespace
 
-void open_counter(void* at) {
+void copy(uint8_t* to, void const* from, size_t bytes, size_t all) {
   void const* const caller = __builtin_return_address(0);
-  check(at, 8, Way::kWrites, 8, caller);
-  if (!machine.shared.has(static_cast<uint8_t*>(at), 8)) failed("counts in what is not shared memory", caller);
-  for (Counter const& other : machine.counters) {
-    if (other.at == at) failed("it is opened twice", caller);
+  uint8_t const* const at = static_cast<uint8_t const*>(from);
+  if (bytes) {
+    check(at, bytes, Way::kReads, 1, caller);
+    check_only_read(at, bytes, caller);
   }
-  machine.counters.push_back(Counter{at});
+  begin_copy(to, at, bytes, all, caller);
 }
 
-/// Lanes of a warp have to have met between the copy's beginning and a wait for it.
-void copy_counted(uint8_t* to, void const* from, size_t bytes, void* at) {
+void copy_past_first_cache(uint8_t* to, void const* from, size_t bytes, size_t all) {
   void const* const caller = __builtin_return_address(0);
-  uint16_t const index = counter_at(at, caller);
-  Counter& counter = machine.counters[index];
-  if (counter.counts) failed("another copy is counted here, which was not waited for", caller);
-  uint8_t const* const source = static_cast<uint8_t const*>(from);
-  if (bytes == 0 || bytes % 16) failed(formatted("copies %zu bytes", bytes), caller);
-  check(source, bytes, Way::kReads, 16, caller);
-  check_only_read(source, bytes, caller);
-  if (!machine.shared.has(to, bytes)) failed("copies to what is not shared memory", caller);
-  check(to, bytes, Way::kWrites, 16, caller);
-  for (size_t byte = 0; byte < bytes; ++byte) {
-    Byte& known = known_of(to + byte);
-    known.copied = true;
-    known.counter = static_cast<uint16_t>(index + 1);
-    known.phase = counter.phases;
-  }
-  std::memset(to, kPoison, bytes);
-  counter.counts = true;
-  counter.copy = {to, source, bytes, bytes};
-}
-
-void wait_counted(void* at, uint32_t parity) {
-  void const* const caller = __builtin_return_address(0);
-  Counter& counter = machine.counters[counter_at(at, caller)];
-  if ((counter.phases & 1) == parity) {
-    if (!counter.counts) failed("waits for a copy that nobody has begun", caller);
-    Copy const& done = counter.copy;
-    for (size_t byte = 0; byte < done.all; ++byte) known_of(done.to + byte).copied = false;
-    std::memcpy(done.to, done.from, done.bytes);
-    counter.counts = false;
-    ++counter.phases;
-  }
-  counter.seen[current->number] = counter.phases;
+  uint8_t const* const at = static_cast<uint8_t const*>(from);
+  if (bytes) check(at, bytes, Way::kReadsPastFirstCache, 1, caller);
+  begin_copy(to, at, bytes, all, caller);
 }
 
 void commit_copies() { current->copies.emplace_back(); }

@@ -27,12 +27,8 @@ uint32_t exchange(uint32_t number, int bits);
 void sync_warp();
 /// Begins to copy so many bytes that are only read, and zeros after them up to all.
 void copy(uint8_t* to, void const* from, size_t bytes, size_t all);
-/// Makes a counter of copies of eight bytes in shared memory: by one thread, before others come to know of it.
-void open_counter(void* at);
-/// Begins to copy so many bytes that are only read, and to count them.
-void copy_counted(uint8_t* to, void const* from, size_t bytes, void* counter);
-/// Waits for the end of the counter's phases of this parity, the first of which is 0; each is one copy.
-void wait_counted(void* counter, uint32_t parity);
+/// The same of what the kernel before may have written.
+void copy_past_first_cache(uint8_t* to, void const* from, size_t bytes, size_t all);
 void commit_copies();
 /// Waits for all but the last groups of this thread's copies.
 void wait_copies(size_t groups);

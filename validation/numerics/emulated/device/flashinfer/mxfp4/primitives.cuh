@@ -129,6 +129,11 @@ inline uint4 load_16(void const* from) {
   return *static_cast<uint4 const*>(from);
 }
 
+inline float load_4(void const* from) {
+  emulated::touch(from, sizeof(float), false);
+  return *static_cast<float const*>(from);
+}
+
 inline int count_bits(uint32_t bits) { return __builtin_popcount(bits); }
 
 inline int highest_bit(uint32_t bits) {
@@ -182,22 +187,13 @@ inline float exchange(float number, int bits) { return float_of_bits(emulated::e
 
 inline void copy_16(uint8_t* to, void const* from, int bytes) { emulated::copy(to, from, static_cast<size_t>(bytes), 16); }
 
+inline void copy_late_16(uint8_t* to, void const* from, int bytes) {
+  emulated::copy_past_first_cache(to, from, static_cast<size_t>(bytes), 16);
+}
+
 inline void copy_4(uint8_t* to, void const* from, int bytes, bool wanted) {
   if (wanted) emulated::copy(to, from, static_cast<size_t>(bytes), 4);
 }
-
-constexpr bool kHasBulkCopies = true;
-
-struct CopyCounter {
-  uint64_t state;
-};
-
-inline void open_counter(CopyCounter& counter) { emulated::open_counter(&counter); }
-inline void before_bulk_copies() {}
-inline void copy_bulk(uint8_t* to, void const* from, int bytes, CopyCounter& counter) {
-  emulated::copy_counted(to, from, static_cast<size_t>(bytes), &counter);
-}
-inline void wait_bulk(CopyCounter& counter, uint32_t parity) { emulated::wait_counted(&counter, parity); }
 
 inline void commit_copies() { emulated::commit_copies(); }
 
