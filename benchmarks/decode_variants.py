@@ -7,7 +7,7 @@
 What is measured may be named: a kind of kernels; `experts` or `dense`; a number of tokens, or `all` experts at once. `whole` leaves out each of
 the experts' two launches by itself, and with `late` no launch begins before the one before it has ended.
 
-A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_decode.cuh` with another
+A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_rows.cuh` with another
 number of warps; of several folders those of the last one that has them. The program runs all of them in turn, or those that are named, and
 prints a line for each kind of kernels and number of tokens: microseconds a layer, the share of a copy's bandwidth, and how far what it
 computes is from what the first one does, the carried kernels where they are among them (some 3e-3 is what BF16 makes of the same numbers,

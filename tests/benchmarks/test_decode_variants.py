@@ -24,17 +24,17 @@ def kernels() -> dict[str, bytes]:
         return carried_kernels(stores)
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_121a"])
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_121a"])
 def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
     own, work = tmp_path / "own", tmp_path / "work"
     own.mkdir()
     work.mkdir()
-    text = kernels["moe_decode.cuh"]
-    (own / "moe_decode.cuh").write_bytes(text.replace(b"kDownWarps = 16;", b"kDownWarps = 8;"))
+    text = kernels["moe_rows.cuh"]
+    (own / "moe_rows.cuh").write_bytes(text.replace(b"kMoeWarps = 16;", b"kMoeWarps = 8;"))
     (own / "more.cuh").write_text("// that another one may include")
     fewer = decode_variants.headers(own, kernels)
     assert "more.cuh" in fewer
-    assert fewer["moe_decode.cuh"] != text
+    assert fewer["moe_rows.cuh"] != text
     assert fewer["gemv.cuh"] == kernels["gemv.cuh"]
     made = decode_variants.build({"carried": kernels, "fewer": fewer}, architecture, work, toolkit.find(places.root()))
     assert [path.name for path in made if path.read_bytes().startswith(b"\x7fELF")] == [

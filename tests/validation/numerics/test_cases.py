@@ -18,7 +18,7 @@ from validation.numerics.blocks import MXFP8, Rounding, quantize
 from validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, Case, Same, declared, named
 from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
-from validation.numerics.judging import Fault, Truth, judge, measure
+from validation.numerics.judging import Fault, Truth, judge, measure, reordered
 from validation.numerics.kernels import Kernel
 from validation.numerics.linear import Linear
 from validation.numerics.sm120_on_sm90 import LIBRARY
@@ -140,6 +140,19 @@ def test_what_is_no_output_is_infinitely_wrong(output: np.ndarray) -> None:
     found = running.outcome(case_of("linear", lambda _: output))
     assert found["outcome"] == "failed"
     assert found["measured"]["rel_l2"] == "inf"
+
+
+def test_sums_in_another_order_are_told_from_other_sums() -> None:
+    terms = np.random.default_rng(5).standard_normal((256, 3, 16384)).astype(np.float32)
+    found, other = (bfloat16(np.cumsum(one, axis=0, dtype=np.float32)[-1]) for one in (terms, terms[::-1]))
+    assert not np.array_equal(found, other)
+    assert reordered(found, other)
+    assert not reordered(found, bfloat16(terms[1:].sum(axis=0)))
+    one_row = other.copy()
+    one_row[2] *= 1.002
+    assert not reordered(one_row, other)
+    assert not reordered(np.full_like(other, np.nan), other)
+    assert reordered(np.zeros((1, 3)), np.zeros((1, 3)))
 
 
 def test_a_row_of_zeros_allows_nothing() -> None:

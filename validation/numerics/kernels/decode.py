@@ -17,6 +17,7 @@ from validation.numerics.agreement import Agreement, Compared, bits
 from validation.numerics.blocks import MXFP4, Blocks, Rounding, nibbles_swapped, quantize
 from validation.numerics.experts import ALPHA, LIMIT, Experts
 from validation.numerics.formats import Bytes, bfloat16, encode, pack
+from validation.numerics.judging import reordered
 from validation.numerics.kernels import Kernel, cuda
 from validation.numerics.kernels.emulated import tiled
 from validation.numerics.kernels.environment import gpu, missing
@@ -111,7 +112,8 @@ def experts(
     if chooses:
         padding = np.arange(layer.tokens) % 3 == 1
         found = once(is_padding=_gpu(padding))
-        if found[padding].any() or not np.array_equal(found[~padding], whole[~padding]):
+        # Whose experts nobody shares any more has its products added up in another order.
+        if found[padding].any() or not reordered(found[~padding], whole[~padding]):
             raise RuntimeError("tokens that are padding are not zeros, or others are not as without them")
     return whole
 
