@@ -29,8 +29,8 @@ _UNKNOWN = 5
 """Ids that no map knows."""
 LAUNCHES = 2
 """The most that a mixture of experts may have, of as many tokens as have room in a block's shared memory."""
-ROOM = 212
-"""Tokens by stages of 128 columns that have room on SM121, beside half of the rings: others come in a launch more."""
+ROOM = 235
+"""Tokens by stages of 128 columns that have room on SM121, beside the fewest rings: others come in a launch more."""
 _ACTIVATED_STAGE = 272
 """Bytes of 128 columns of an entry's intermediate, from one launch to the other."""
 _UNREAD_CODES = 0x77
