@@ -74,6 +74,7 @@ MIXED = Experts(6, experts=24, hidden=224, intermediate=160, top=2)
 FEW_MIXED = replace(MIXED, tokens=3, experts=6)
 TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
 """One token that has an expert twice."""
+STRANGERS = Experts(3, experts=5, hidden=64, intermediate=64, top=2)
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 ROOMY = Experts(16, experts=20, hidden=2880, intermediate=160, top=8)
 H200_SHARED = 232_448
@@ -186,10 +187,15 @@ def padding_judged(machine: Machine, layer: Experts) -> str:
     """Tokens that only pad a batch: zeros, and the others as they are without."""
     padding = np.arange(layer.tokens) % 4 == 1
     sizes = (layer.hidden, layer.intermediate)
-    found = decoded(machine, layer, sizes, chooses=True, padding=padding)
+    others = replace(layer)
+    others.inputs[padding] = np.nan
+    others.logits[padding] *= -1
+    found, same = (decoded(machine, one, sizes, chooses=True, padding=padding) for one in (layer, others))
     whole = decoded(machine, layer, sizes, chooses=True)
     if found[padding].any():
         return "padding is not zeros"
+    if not np.array_equal(found, same):
+        return "other tokens are not the same beside other padding"
     return "" if reordered(found[~padding], whole[~padding]) else "other tokens are not as without padding"
 
 
@@ -199,6 +205,45 @@ def spoils(machine: Machine, logit: float) -> bool:
     bad.logits[2, 7] = logit
     found, whole = (decoded(machine, one, (96, 160), chooses=True) for one in (bad, good))
     return bool(np.isnan(found[2]).all()) and reordered(np.delete(found, 2, axis=0), np.delete(whole, 2, axis=0))
+
+
+def no_numbers_judged(machine: Machine) -> str:
+    """A number that is none, or infinite, spoils its own token and no other; a scale that is none is seen behind a limit."""
+    good = decoded(machine, CROWDED, (96, 96))
+    for number in (np.nan, np.inf):
+        spoiled = replace(CROWDED)
+        spoiled.inputs[5, 7] = number
+        found = decoded(machine, spoiled, (96, 96))
+        if not np.isnan(found[5]).all():
+            return f"{number} is lost"
+        if not np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0)):
+            return f"{number} changes other tokens"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(emulated, "stored", partial(_without_a_scale, emulated.stored))
+        for layer in (replace(EXPERTS, elsewhere=0), ALONE):
+            if not np.isnan(decoded(machine, layer, (layer.hidden, layer.intermediate))).all():
+                return "a scale that is none is lost"
+    return ""
+
+
+def _without_a_scale(
+    stored: Callable[[Experts, emulated.Sizes], emulated.Stored], layer: Experts, sizes: emulated.Sizes
+) -> emulated.Stored:
+    weights = stored(layer, sizes)
+    weights.up_scales[:, 0] = 255  # of the first block of up's first row
+    return weights
+
+
+def strangers_judged(machine: Machine) -> str:
+    """Ids that no expert has, without a map and with one: their choices add nothing, so that what each choice adds is the whole."""
+    for layer in (replace(STRANGERS, elsewhere=1), STRANGERS):
+        sizes = (layer.hidden, layer.intermediate)
+        whole = Truth(decoded(machine, layer, sizes).astype(np.float64), {})
+        for strange in (-1, -(2**31), layer.experts, 2**30):
+            parts = [decoded(machine, layer, sizes, instead=(choice, strange)) for choice in range(layer.top)]
+            if not measure(sum(parts), whole).rel_l2 <= BFLOAT16_BAR:
+                return f"id {strange} adds something"
+    return ""
 
 
 def one_judged(machine: Machine) -> str:
@@ -223,6 +268,13 @@ def many_judged(machine: Machine) -> str:
         for chooses in (False, True)
     )
     return next(filter(None, found), "") or padding_judged(machine, MANY)
+
+
+def roomy_judged(machine: Machine) -> str:
+    """Where a block has an H200's shared memory."""
+    found = decoded(machine, ROOMY, (ROOMY.hidden, ROOMY.intermediate), shared_limit=H200_SHARED)
+    assert machine.shared > SHARED_LIMIT
+    return judge(found, truth(ROOMY), BFLOAT16_BAR).why
 
 
 def as_stored(machine: Machine, layer: Experts) -> str:
@@ -252,14 +304,24 @@ def codes_judged(machine: Machine, rounding: Rounding) -> str:
     return f"{differing} differ" if differing else ""
 
 
-OF_EXPERTS = (experts_judged, choices_judged, mixed_judged, one_judged, columns_judged, many_judged)
+OF_EXPERTS = (
+    experts_judged,
+    choices_judged,
+    mixed_judged,
+    one_judged,
+    columns_judged,
+    many_judged,
+    strangers_judged,
+    no_numbers_judged,
+    roomy_judged,
+)
 JUDGES = {
-    MOE: (experts_judged, many_judged, mixed_judged, choices_judged, columns_judged),
-    ENTRIES: (experts_judged, mixed_judged, one_judged, choices_judged, many_judged),
-    ROUTE: (experts_judged, choices_judged, mixed_judged, many_judged),
+    MOE: (experts_judged, many_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
+    ENTRIES: (experts_judged, mixed_judged, one_judged, choices_judged, many_judged, no_numbers_judged, roomy_judged),
+    ROUTE: (experts_judged, choices_judged, mixed_judged, strangers_judged, no_numbers_judged, many_judged),
     CHOOSE: (choices_judged,),
     RING: (experts_judged, choices_judged, mixed_judged, columns_judged),
-    BYTES: (experts_judged, mixed_judged, columns_judged),
+    BYTES: (experts_judged, mixed_judged, columns_judged, no_numbers_judged),
     MATRIX: (experts_judged, mixed_judged, columns_judged),
     ROWS: (experts_judged, layer_judged, mixed_judged, one_judged),
     PRODUCTS: (layer_judged, experts_judged, mixed_judged, one_judged),
@@ -272,7 +334,7 @@ JUDGES = {
 
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 8
+    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 11
 
 
 def test_tokens_come_in_two_launches_where_they_have_no_room_in_one(kernels: dict[str, bytes]) -> None:
@@ -280,17 +342,6 @@ def test_tokens_come_in_two_launches_where_they_have_no_room_in_one(kernels: dic
     for layer, launches in ((replace(ONE_LEFT, tokens=ONE_LEFT.tokens - 1), 2), (ONE_LEFT, 3)):
         decoded(machine, layer, (layer.hidden, layer.intermediate))
         assert machine.launches == launches
-
-
-def roomy_judged(machine: Machine) -> str:
-    found = decoded(machine, ROOMY, (ROOMY.hidden, ROOMY.intermediate), shared_limit=H200_SHARED)
-    return judge(found, truth(ROOMY), BFLOAT16_BAR).why
-
-
-def test_they_are_right_where_a_block_has_an_h200_s_shared_memory(kernels: dict[str, bytes]) -> None:
-    machine = built(kernels)
-    assert roomy_judged(machine) == ""
-    assert machine.shared > SHARED_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -330,30 +381,12 @@ def test_nothing_is_rounded_but_what_has_to_be(kernels: dict[str, bytes], tokens
 
 def test_a_number_that_is_none_spoils_its_own_token_and_no_other(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    good = decoded(machine, replace(CROWDED), (96, 96))
-    for number in (np.nan, np.inf):
-        spoiled = replace(CROWDED)
-        spoiled.inputs[5, 7] = number
-        found = decoded(machine, spoiled, (96, 96))
-        assert np.isnan(found[5]).all()
-        assert np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0))
     assert all(spoils(machine, logit) for logit in (np.nan, -np.nan))
     layer = replace(LAYER)
     layer.x[2, 9] = np.nan
     found, good = multiplied(machine, layer), multiplied(machine, LAYER)
     assert np.isnan(found[2]).all()
     assert np.array_equal(np.delete(found, 2, axis=0), np.delete(good, 2, axis=0))
-
-
-def test_a_scale_that_is_none_is_seen_behind_a_limit(kernels: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoiled(layer: Experts, sizes: emulated.Sizes) -> emulated.Stored:
-        weights = emulated_stored(layer, sizes)
-        weights.up_scales[:, 0] = 255  # of the first block of up's first row
-        return weights
-
-    emulated_stored = emulated.stored
-    monkeypatch.setattr(emulated, "stored", spoiled)
-    assert np.isnan(decoded(built(kernels), replace(EXPERTS, elsewhere=0), (96, 160))).all()
 
 
 def test_who_cannot_choose_is_refused(kernels: dict[str, bytes]) -> None:

@@ -144,9 +144,13 @@ def decoded(
     *,
     chooses: bool = False,
     padding: npt.NDArray[np.bool_] | None = None,
+    instead: tuple[int, int] | None = None,
     shared_limit: int = SHARED_LIMIT,
 ) -> Single:
-    """As `experts`, by this machine, whose blocks have so much shared memory; tokens that are `padding` choose no experts."""
+    """As `experts`, by this machine, whose blocks have so much shared memory.
+
+    `padding`: tokens that choose no experts. `instead`: a choice, and the id that every token has as that one.
+    """
     weights = stored(layer, sizes)
     ids, shares = layer.route
     entries = layer.tokens * layer.top
@@ -182,7 +186,9 @@ def decoded(
         return output
 
     # Without a map, ids are places already; with one, logits may be of more than it knows.
-    local = np.ascontiguousarray(ids if layer.elsewhere else weights.places[ids])
+    local = np.array(ids if layer.elsewhere else weights.places[ids])
+    if instead is not None:
+        local[:, instead[0]] = instead[1]
     unknown = np.full((layer.tokens, _UNKNOWN), -np.inf, np.float32)
     logits = np.concatenate([layer.logits, unknown], axis=1) if layer.elsewhere else layer.logits[:, np.argsort(weights.places)]
     return from_bfloat16_bits(in_every_order(cpu, once, shared_limit))
