@@ -58,6 +58,8 @@ FAULTS = [
     ("a map is not followed", ROUTE, "static_cast<int>(load_word(moe.expert_map + id)) : kNobody", "id : kNobody", FAR),
     ("another token", ROUTE, "entry / moe.choices", "entry % moe.tokens", FAR),
     ("an id that no expert has", ROUTE, "return expert >= 0 && expert < moe.experts ? expert : kNobody;", "return expert;", OUTSIDE),
+    ("an id that no expert has is the first one's", ROUTE, "expert < moe.experts ? expert : kNobody;", "expert < moe.experts ? expert : 0;",
+     "adds something"),
     ("an id that no map has", ROUTE, "id >= 0 && id < moe.mapped ?", "true ?", OUTSIDE),
     ("a limit of what is no number", ROUTE, "up > moe.limit ? moe.limit : up < -moe.limit ? -moe.limit : up;",
      "fminf(fmaxf(up, -moe.limit), moe.limit);", "a scale that is none is lost"),

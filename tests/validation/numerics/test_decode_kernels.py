@@ -75,6 +75,7 @@ FEW_MIXED = replace(MIXED, tokens=3, experts=6)
 TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
 """One token that has an expert twice."""
 STRANGERS = Experts(3, experts=5, hidden=64, intermediate=64, top=2)
+"""Some of whose ids are replaced by ones that mean no expert."""
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 ROOMY = Experts(16, experts=20, hidden=2880, intermediate=160, top=8)
 H200_SHARED = 232_448
@@ -183,9 +184,13 @@ def choices_judged(machine: Machine) -> str:
     return padding_judged(machine, EXPERTS) or ("" if spoils(machine, -np.nan) else "a NaN is not chosen")
 
 
+def padding_of(layer: Experts) -> np.ndarray:
+    return np.arange(layer.tokens) % 4 == 1
+
+
 def padding_judged(machine: Machine, layer: Experts) -> str:
     """Tokens that only pad a batch: zeros, and the others as they are without."""
-    padding = np.arange(layer.tokens) % 4 == 1
+    padding = padding_of(layer)
     sizes = (layer.hidden, layer.intermediate)
     others = replace(layer)
     others.inputs[padding] = np.nan
@@ -379,7 +384,7 @@ def test_nothing_is_rounded_but_what_has_to_be(kernels: dict[str, bytes], tokens
         assert measure(multiplied(machine, dense, processors), truth(dense)).overall <= bar
 
 
-def test_a_number_that_is_none_spoils_its_own_token_and_no_other(kernels: dict[str, bytes]) -> None:
+def test_a_logit_or_an_input_that_is_no_number_spoils_its_own_token_and_no_other(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
     assert all(spoils(machine, logit) for logit in (np.nan, -np.nan))
     layer = replace(LAYER)
@@ -431,7 +436,7 @@ def test_scales_are_tiled_as_their_definition_says() -> None:
 
 def test_who_shared_an_expert_with_padding_only_has_it_alone(kernels: dict[str, bytes]) -> None:
     layer = replace(MIXED, experts=8)
-    padding = np.arange(layer.tokens) % 4 == 1
+    padding = padding_of(layer)
     ids = layer.route[0]
     of_padding, of_others = (np.unique(ids[one], return_counts=True) for one in (padding, ~padding))
     alone = of_others[0][of_others[1] == 1]
