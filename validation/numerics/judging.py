@@ -27,6 +27,7 @@ REORDERED_BAR = 1e-3
 """How far apart two outputs in bfloat16 may be, as `rel_l2`, that add up the same numbers in another order: 2e-4 was measured, an ideal
 kernel is 1.7e-3 from the reference, and one expert of a token that is another's is beyond a hundred times this."""
 Rows = npt.NDArray[np.intp]
+Outputs = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +130,19 @@ def judge(output: npt.ArrayLike, truth: Truth, bar: float) -> Judgement:
 def reordered(output: npt.ArrayLike, other: npt.ArrayLike) -> bool:
     """Whether two outputs [rows, columns] are the same but for the order in which they were added up."""
     return measure(output, Truth(np.asarray(other, np.float64), {})).rel_l2 <= REORDERED_BAR
+
+
+def wrongly_padded(found: Outputs, other: Outputs, whole: Outputs, padding: npt.NDArray[np.bool_]) -> str:
+    """Why outputs [tokens, columns] of a batch, some tokens of which are `padding`, are wrong, or nothing.
+
+    `other` is of the same batch where the padding has other numbers, `whole` where none of it is padding: there a token may share an
+    expert that it has for itself beside padding, so that its products are added up in another order.
+    """
+    if found[padding].any():
+        return "padding is not zeros"
+    if not np.array_equal(found, other):
+        return "other tokens are not the same beside other padding"
+    return "" if reordered(found[~padding], whole[~padding]) else "other tokens are not as without padding"
 
 
 def beside_ideal(truth: Truth, rounded: Rounded, times: float) -> tuple[Truth, float]:

@@ -18,7 +18,7 @@ from validation.numerics.blocks import MXFP8, Rounding, quantize
 from validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, Case, Same, declared, named
 from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
-from validation.numerics.judging import Fault, Truth, judge, measure, reordered
+from validation.numerics.judging import Fault, Truth, judge, measure, reordered, wrongly_padded
 from validation.numerics.kernels import Kernel
 from validation.numerics.linear import Linear
 from validation.numerics.sm120_on_sm90 import LIBRARY
@@ -153,6 +153,16 @@ def test_sums_in_another_order_are_told_from_other_sums() -> None:
     assert not reordered(one_row, other)
     assert not reordered(np.full_like(other, np.nan), other)
     assert reordered(np.zeros((1, 3)), np.zeros((1, 3)))
+
+
+def test_padding_is_zeros_and_changes_nothing() -> None:
+    whole = np.random.default_rng(6).standard_normal((5, 64)).astype(np.float32)
+    padding = np.arange(5) % 3 == 1
+    found = np.where(padding[:, None], 0, whole)
+    assert wrongly_padded(found, found, whole, padding) == ""
+    assert wrongly_padded(whole, whole, whole, padding) == "padding is not zeros"
+    assert wrongly_padded(found, found * np.float32(1 + 2**-23), whole, padding).endswith("the same beside other padding")
+    assert wrongly_padded(found * 2, found * 2, whole, padding).endswith("as without padding")
 
 
 def test_a_row_of_zeros_allows_nothing() -> None:

@@ -38,7 +38,7 @@ from validation.numerics.cases import BFLOAT16_BAR
 from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine, building
 from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
-from validation.numerics.judging import Truth, judge, measure, reordered
+from validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
 from validation.numerics.kernels import emulated
 from validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference, tiled
 from validation.numerics.linear import Linear
@@ -197,11 +197,7 @@ def padding_judged(machine: Machine, layer: Experts) -> str:
     others.logits[padding] *= -1
     found, same = (decoded(machine, one, sizes, chooses=True, padding=padding) for one in (layer, others))
     whole = decoded(machine, layer, sizes, chooses=True)
-    if found[padding].any():
-        return "padding is not zeros"
-    if not np.array_equal(found, same):
-        return "other tokens are not the same beside other padding"
-    return "" if reordered(found[~padding], whole[~padding]) else "other tokens are not as without padding"
+    return wrongly_padded(found, same, whole, padding)
 
 
 def spoils(machine: Machine, logit: float) -> bool:
