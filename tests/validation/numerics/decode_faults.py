@@ -181,7 +181,7 @@ FAULTS = [
     ("tokens are multiplied before they are copied", ENTRIES, "    wait_copies<kLater>();\n", "", COPIED),
     ("tokens are waited for as if all other copies were later", ENTRIES, "wait_copies<kLater>();", "wait_copies<kLater + 1>();", COPIED),
     ("a run ends early", ENTRIES, "halves = of_halves.last(warp);", "halves = of_halves.last(warp);\n      halves.end -= warp == 0;", UNWRITTEN),
-    ("who has another slice has as many halves", ENTRIES, "      halves.end -= of_slice * least(warp + 1, fewer);\n", "", UNWRITTEN),
+    ("who has another slice has as many halves", ENTRIES, "      halves.end -= of_slice * least(warp + 1, fewer);\n", "", NO_BARRIER),
     ("who has more slices does not begin later", ENTRIES, "      halves.begin -= of_slice * least(warp, fewer);\n", "", UNWRITTEN),
     ("few halves are nobody's", ENTRIES, "Shares(all, warps - fewer).last(warp - fewer)", "Run{0, 0}", UNWRITTEN),
     ("few octets are left out", ENTRIES, "least(2 * warp + 2, all)};", "least(2 * warp, all)};", UNWRITTEN),
