@@ -18,6 +18,7 @@ HEADERS = "include/flashinfer/mxfp4"
 
 _OURS = Path(__file__).parent
 _LIBRARY = "kernels.so"
+_MACHINE = "machine.o"
 _PART = ".part"
 _COMMON = ("-std=c++17", "-O2", "-fPIC", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-w", "-g1")
 # The compiler tells of each read and write of a kernel; loops that it makes vectors of would be told as fewer, larger ones.
@@ -64,8 +65,19 @@ class Plan:
             whole.update(f"{name} {len(data)}\n".encode() + data)
         return whole.hexdigest()[:16]
 
-    def build(self, place: Path) -> Path:
-        """The library, in the folder `place`, where it is made unless it is there.
+    def machine(self, folder: Path) -> Path:
+        """The machine without kernels, compiled in a folder: for many libraries, which then take a quarter less time each.
+
+        Raises:
+            CannotBuild: the compiler refuses it.
+
+        """
+        _write(self.sources, folder)
+        _run([self.cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", _MACHINE], folder)
+        return folder / _MACHINE
+
+    def build(self, place: Path, machine: Path | None = None) -> Path:
+        """The library, in the folder `place`, where it is made unless it is there; with a machine that is compiled already, or one of its own.
 
         Raises:
             CannotBuild: the compiler refuses the kernels.
@@ -75,11 +87,19 @@ class Plan:
             place.parent.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=place.name, suffix=_PART, dir=place.parent))
             try:
-                _compile(self.cxx, self.sources, part)
+                self._compile(part, machine or self.machine(part))
                 _switch(part, place)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         return place / _LIBRARY
+
+    def _compile(self, work: Path, machine: Path) -> None:
+        objects = ("launchers.o", str(machine))
+        _write(self.sources, work)
+        _run([self.cxx, *_COMMON, *_KERNELS, "-Idevice", "-c", "launchers.cpp", "-o", objects[0]], work)
+        _run([self.cxx, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", _LIBRARY], work)
+        for path in work.glob("*.o"):
+            path.unlink()
 
 
 def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
@@ -98,17 +118,11 @@ def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
     return Plan(given | device | own | ({"launchers.cpp": launchers} if launchers is not None else {}), compiler())
 
 
-def _compile(cxx: str, sources: Mapping[str, bytes], work: Path) -> None:
+def _write(sources: Mapping[str, bytes], work: Path) -> None:
     for name, data in sources.items():
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    objects = ("machine.o", "launchers.o")
-    _run([cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", objects[0]], work)
-    _run([cxx, *_COMMON, *_KERNELS, "-Idevice", "-c", "launchers.cpp", "-o", objects[1]], work)
-    _run([cxx, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", _LIBRARY], work)
-    for name in objects:
-        (work / name).unlink()
 
 
 def _run(command: list[str], work: Path) -> None:
