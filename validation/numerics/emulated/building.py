@@ -77,7 +77,9 @@ class Plan:
         return folder / _MACHINE
 
     def build(self, place: Path, machine: Path | None = None) -> Path:
-        """The library, in the folder `place`, where it is made unless it is there; with a machine that is compiled already, or one of its own.
+        """The library, in the folder `place`, where it is made unless it is there.
+
+        `machine`: one that is compiled already, in place of one of its own.
 
         Raises:
             CannotBuild: the compiler refuses the kernels.
