@@ -183,6 +183,7 @@ FAULTS = [
     ("a run ends early", ENTRIES, "halves = of_halves.last(warp);", "halves = of_halves.last(warp);\n      halves.end -= warp == 0;", UNWRITTEN),
     ("who has another slice has as many halves", ENTRIES, "      halves.end -= of_slice * least(warp + 1, fewer);\n", "", NO_BARRIER),
     ("who has more slices does not begin later", ENTRIES, "      halves.begin -= of_slice * least(warp, fewer);\n", "", UNWRITTEN),
+    ("warps have fewer halves than none", ENTRIES, "of_halves.each >= of_slice", "of_halves.each >= of_slice - 1", OUTSIDE),
     ("few halves are nobody's", ENTRIES, "Shares(all, warps - fewer).last(warp - fewer)", "Run{0, 0}", UNWRITTEN),
     ("few octets are left out", ENTRIES, "least(2 * warp + 2, all)};", "least(2 * warp, all)};", UNWRITTEN),
     ("one of what is left over is nobody's", ENTRIES, "begin + each + (one >= less)", "begin + each", UNWRITTEN),

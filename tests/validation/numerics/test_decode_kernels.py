@@ -72,6 +72,8 @@ FEW_LONG = tuple(
 MIXED = Experts(6, experts=24, hidden=224, intermediate=160, top=2)
 """Entries that share an expert, and others; a tile of scales is there by half, in rows and in columns."""
 FEW_MIXED = replace(MIXED, tokens=3, experts=6)
+FEW_HALVES = replace(FEW_MIXED, top=3)
+"""Of its second launch some warps have a slice more, and no warp would have as many halves as a slice counts."""
 TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
 """One token that has an expert twice."""
 STRANGERS = Experts(3, experts=5, hidden=64, intermediate=64, top=2)
@@ -166,7 +168,7 @@ def experts_judged(machine: Machine) -> str:
 
 def mixed_judged(machine: Machine) -> str:
     """Entries alone beside others that share an expert."""
-    return next(filter(None, (as_stored(machine, layer) for layer in (TWICE, FEW_MIXED, MIXED, *FEW_LONG))), "")
+    return next(filter(None, (as_stored(machine, layer) for layer in (TWICE, FEW_MIXED, FEW_HALVES, MIXED, *FEW_LONG))), "")
 
 
 @cache

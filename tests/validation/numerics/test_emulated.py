@@ -354,6 +354,14 @@ def test_products_and_roundings_are_those_of_bfloat16(machine: Machine) -> None:
         assert np.array_equal(one.view(np.uint16)[~nan], other.view(np.uint16)[~nan])
 
 
+def test_a_folder_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = building.plan({}, b"int number = 1;\n")
+    assert plan.build(Path("out") / plan.name).is_file()
+    assert plan.build(Path("another"), plan.machine(Path("out"))).is_file()
+    assert not list((tmp_path / "another").glob("*.o"))
+
+
 def test_without_a_compiler_or_with_kernels_that_do_not_compile_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,7 +74,7 @@ class Plan:
         """
         _write(self.sources, folder)
         _run([self.cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", _MACHINE], folder)
-        return folder / _MACHINE
+        return folder.absolute() / _MACHINE
 
     def build(self, place: Path, machine: Path | None = None) -> Path:
         """The library, in the folder `place`, where it is made unless it is there.
