@@ -73,8 +73,7 @@ class Plan:
 
         """
         _write(self.sources, folder)
-        _run([self.cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", _MACHINE], folder)
-        return folder.absolute() / _MACHINE
+        return self._machine(folder)
 
     def build(self, place: Path, machine: Path | None = None) -> Path:
         """The library, in the folder `place`, where it is made unless it is there.
@@ -89,15 +88,19 @@ class Plan:
             place.parent.mkdir(parents=True, exist_ok=True)
             part = Path(tempfile.mkdtemp(prefix=place.name, suffix=_PART, dir=place.parent))
             try:
-                self._compile(part, machine or self.machine(part))
+                self._compile(part, machine)
                 _switch(part, place)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         return place / _LIBRARY
 
-    def _compile(self, work: Path, machine: Path) -> None:
-        objects = ("launchers.o", str(machine))
+    def _machine(self, work: Path) -> Path:
+        _run([self.cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", _MACHINE], work)
+        return work.absolute() / _MACHINE
+
+    def _compile(self, work: Path, machine: Path | None) -> None:
         _write(self.sources, work)
+        objects = ("launchers.o", str(machine or self._machine(work)))
         _run([self.cxx, *_COMMON, *_KERNELS, "-Idevice", "-c", "launchers.cpp", "-o", objects[0]], work)
         _run([self.cxx, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", _LIBRARY], work)
         for path in work.glob("*.o"):
