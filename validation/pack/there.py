@@ -22,11 +22,12 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Weights
 from validation import suite
 from validation.decoding import figures
-from validation.pack import checks, numerics, server
+from validation.pack import checks, numerics, server, speeds
 from validation.pack.checks import Measured, Speed
 from validation.pack.contents import SITE
 from validation.pack.recipes import Comparison, Recipe, compared, served
 from validation.pack.server import Server
+from validation.pack.speeds import Speeds
 from validation.suite import Job
 
 _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
@@ -47,8 +48,11 @@ class Run:
     job: Job
     gpu: str
     until: float | None = None
-    speeds: dict[str, Speed] = field(default_factory=dict)
-    """By the name of the case that measured them."""
+    speeds: Speeds = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the speeds of what is resumed."""
+        self.speeds = speeds.kept(self.work / "speeds.json", self.job.known)
 
     def late(self) -> bool:
         """Whether the time is up."""
@@ -198,8 +202,9 @@ def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
     serve, bench = f"serve/{recipe.name}", f"bench/{recipe.name}"
 
     def keep(name: str, measured: Callable[[], Speed]) -> Measured:
-        run.speeds[name] = measured()
-        return run.speeds[name].measured()
+        found = measured()
+        run.speeds.add(name, found)
+        return found.measured()
 
     cases: dict[str, Callable[[Server], Measured]] = {
         f"{serve}/starts": lambda one: {"seconds to healthy": one.seconds},
@@ -238,20 +243,20 @@ def _not_run(run: Run, name: str, why: str) -> Case:
 
 
 def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
-    """How one recipe does against another in this very run: of the same machine, minutes apart."""
+    """How one recipe does against another on this very machine, which has not been started anew in between."""
     kinds = [("decode", context) for context in _CONTEXTS] + [("prefill", length) for length in _PROMPTS]
     for kind, size in kinds:
         name = f"bench/{comparison.name}/{kind}/{size}"
         if kind not in comparison.least or not run.job.wants(name):
             continue
-        speeds = [run.speeds.get(f"bench/{recipe}/{kind}/{size}") for recipe in (comparison.one, comparison.other)]
-        yield ratio(name, run.gpu, speeds[0], speeds[1], comparison.least[kind])
+        one, other = (run.speeds.measured.get(f"bench/{recipe}/{kind}/{size}") for recipe in (comparison.one, comparison.other))
+        yield ratio(name, run.gpu, one, other, comparison.least[kind])
 
 
 def ratio(name: str, gpu: str, one: Speed | None, other: Speed | None, least: float) -> Case:
     """The case of a ratio of two speeds that has to be at least so much."""
     if one is None or other is None:
-        return Case(name, Outcome.NOT_RUN, "its two recipes were not both measured in this run", (gpu,))
+        return Case(name, Outcome.NOT_RUN, "its two recipes were not both measured here since the machine was started", (gpu,))
     found = one.median / other.median
     measured = {"ratio": found, "tok/s": one.median, "tok/s of the other": other.median}
     measured["spread"] = max((max(speed.runs) - min(speed.runs)) / speed.median for speed in (one, other))
