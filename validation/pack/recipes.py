@@ -10,14 +10,13 @@ from types import MappingProxyType
 class Recipe:
     """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: patches that are left out, by their paths.
 
-    `ready`: seconds until it answers. `profiled`: what a token takes is looked at with the profiler.
+    `profiled`: what a token takes is looked at with the profiler.
     """
 
     name: str
     arguments: tuple[str, ...]
     log: tuple[str, ...]
     without: tuple[str, ...] = ()
-    ready: float = 300.0
     profiled: bool = False
 
 
@@ -68,7 +67,6 @@ RECIPES = (
             "Using FlashInferGemvMxFp4LinearKernel for MXFP4 GEMM",
             "Using 'flashinfer_tinygemm_bf16' for the MoE router of up to 16 tokens.",
         ),
-        ready=480.0,
         profiled=True,
     ),
 )
