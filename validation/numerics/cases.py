@@ -15,7 +15,7 @@ from typing import Any
 from validation.numerics import sanitizing
 from validation.numerics.agreement import AGREEMENTS, Agreement
 from validation.numerics.attention import Attention
-from validation.numerics.experts import Experts
+from validation.numerics.experts import OSS, Experts, Glu
 from validation.numerics.grouped import Grouped
 from validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, sm120_on_sm90
 from validation.numerics.linear import Linear
@@ -170,6 +170,8 @@ def _attention() -> Iterator[AnyCase]:
 _FEW_EXPERTS = Experts(8, experts=8, hidden=192, intermediate=160)
 """Neither size is a whole number of the kernels' steps of 128 columns."""
 _FEW_EXPERTS_SAID = "8 of 128 experts, a fifteenth of the hidden size, an eighteenth of the intermediate size"
+_GLU = Glu(alpha=1.2, beta=0.5, limit=3.0)
+"""No number of it is gpt-oss's, or 1."""
 _DECODE_TOKENS = (1, 2, 4, 8, 9, 16)
 _DECODE_EXPERTS = {
     "one-choice": replace(_FEW_EXPERTS, top=1),
@@ -178,6 +180,7 @@ _DECODE_EXPERTS = {
     "most-experts-idle": replace(_FEW_EXPERTS, experts=64, tokens=2),
     "experts-elsewhere": replace(_FEW_EXPERTS, elsewhere=3),
     "no-bias": replace(_FEW_EXPERTS, bias=False),
+    "another-activation": replace(_FEW_EXPERTS, glu=_GLU),
 }
 _CHOOSING = {
     **{
@@ -257,8 +260,9 @@ _DECODED = (
     *((Experts(tokens, experts=8), "8 of 128 experts") for tokens in (2, 4, 8, 16)),
     (Experts(16, experts=8, intermediate=736), "8 of 128 experts, a quarter of the intermediate size"),
     (Experts(16, experts=8, elsewhere=3), "8 of 128 experts, of which five are here"),
+    (Experts(8, experts=8, intermediate=736, glu=_GLU), "8 of 128 experts, a quarter of the intermediate size"),
 )
-"""Sizes that are no multiple of 64, all tokens that there may be, and a part of the experts by a map."""
+"""Sizes that are no multiple of 64, all tokens that there may be, a part of the experts by a map, and another activation."""
 
 
 def _decode() -> Iterator[AnyCase]:
@@ -266,6 +270,7 @@ def _decode() -> Iterator[AnyCase]:
         for experts, reduced in _DECODED:
             name = _name("moe", mixture, f"experts={experts.experts}", experts)
             name += f"/elsewhere={experts.elsewhere}" if experts.elsewhere else ""
+            name += "/another-activation" if experts.glu != OSS else ""
             yield BesideIdeal(name, mixture, experts, IDEAL_BAR, reduced)
     for dense in decode.LINEAR:
         for tokens in (1, 2, 4, 8, 16):

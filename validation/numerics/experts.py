@@ -7,7 +7,7 @@ interleaved by rows of the first weight; out = (up + 1) * gate * sigmoid(1.702 g
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,18 @@ Ids = npt.NDArray[np.int32]
 
 _CANDIDATES = 64
 """Blocks that are looked at for one whose doubling matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glu:
+    """The numbers of (up + beta) * gate * sigmoid(alpha gate), gate at most `limit`, up within it on both sides; gpt-oss's by default."""
+
+    alpha: float = ALPHA
+    beta: float = 1.0
+    limit: float = LIMIT
+
+
+OSS = Glu()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +65,7 @@ class Experts:
     `activations`: "bfloat16", or "mxfp8" where the kernel quantizes the input of both multiplications on the fly, by the least
     power of two with which nothing saturates. `top`: how many experts a token has; `twice`: its second is its first once more.
     `elsewhere`: so many experts, the first ones, are on other machines: what they add is not in the output. `bias`: whether there are any.
+    `glu`: of the activation, where a kernel takes other numbers than gpt-oss's.
     """
 
     tokens: int
@@ -65,6 +78,7 @@ class Experts:
     twice: bool = False
     elsewhere: int = 0
     bias: bool = True
+    glu: Glu = OSS
 
     @cached_property
     def inputs(self) -> Single:
@@ -122,13 +136,13 @@ def route(logits: Single, top: int = TOP) -> tuple[Ids, Single]:
     return best.astype(np.int32), (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
-def swiglu(gate_up: npt.NDArray[Any], alpha: float = ALPHA, limit: float = LIMIT) -> npt.NDArray[Any]:
+def swiglu(gate_up: npt.NDArray[Any], glu: Glu = OSS) -> npt.NDArray[Any]:
     """gpt-oss's activation of interleaved columns: [n, 2 k] -> [n, k]."""
-    gate = np.minimum(gate_up[:, 0::2], limit)
-    up = np.clip(gate_up[:, 1::2], -limit, limit)
+    gate = np.minimum(gate_up[:, 0::2], glu.limit)
+    up = np.clip(gate_up[:, 1::2], -glu.limit, glu.limit)
     # exp overflows to infinity for a gate far below zero, and the quotient is the zero that it should be.
     with np.errstate(over="ignore"):
-        return np.asarray((up + 1) * gate / (1 + np.exp(-alpha * gate)))
+        return np.asarray((up + glu.beta) * gate / (1 + np.exp(-glu.alpha * gate)))
 
 
 def swapped(gate_up: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -162,7 +176,7 @@ def _rounded(layer: Experts) -> Rounded:
         gate_up = layer.inputs[one.rows].astype(np.float64) @ expert.gate_up.values().T + expert.gate_up_bias
         down = expert.down.values().T
         share, coarse = (
-            one.weights[:, None] * (bfloat16(swiglu(first)).astype(np.float64) @ down + expert.down_bias)
+            one.weights[:, None] * (bfloat16(swiglu(first, layer.glu)).astype(np.float64) @ down + expert.down_bias)
             for first in (gate_up, bfloat16(gate_up).astype(np.float64))
         )
         for output, added in ((ideal, share), (coarser[0], bfloat16(share)), (coarser[1], coarse)):
@@ -182,7 +196,7 @@ def _contribution(layer: Experts, expert: Expert, one: Routed) -> tuple[Array, A
     """What an expert adds to its tokens; and on the way the first product with its bias, and the activation."""
     inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64))
     gate_up = inputs @ expert.gate_up.values().T + expert.gate_up_bias
-    hidden = _activation(layer, swiglu(gate_up))
+    hidden = _activation(layer, swiglu(gate_up, layer.glu))
     return one.weights[:, None] * (hidden @ expert.down.values().T + expert.down_bias), gate_up, hidden
 
 
@@ -198,13 +212,13 @@ def _wrong(layer: Experts, expert: Expert, one: Routed, gate_up: Array) -> Itera
     known = gate_up.astype(np.float32)
     matrix = expert.down.single().T
 
-    def down(first: Single, second: Single = matrix, bias: Single = expert.down_bias, **activation: float) -> Array:
-        hidden = _activation(layer, swiglu(first, **activation)).astype(np.float32)
+    def down(first: Single, second: Single = matrix, bias: Single = expert.down_bias, glu: Glu = layer.glu) -> Array:
+        hidden = _activation(layer, swiglu(first, glu)).astype(np.float32)
         return np.asarray(weights * (hidden @ second + bias), np.float64)
 
     yield "gate and up swapped", down(swapped(known))
-    yield "activation not limited", down(known, limit=np.inf)
-    yield "activation with alpha 1", down(known, alpha=1.0)
+    yield "activation not limited", down(known, glu=replace(layer.glu, limit=np.inf))
+    yield "activation with alpha 1", down(known, glu=replace(layer.glu, alpha=1.0))
     if layer.bias:
         yield "first bias missing", down(known - expert.gate_up_bias)
         yield "second bias missing", down(known, bias=np.zeros_like(expert.down_bias))
@@ -228,7 +242,7 @@ def _doubled(layer: Experts, expert: Expert, one: Routed, gate_up: Array, hidden
         pair = gate_up[:, row - row % 2 : row - row % 2 + 2]
         wrong = pair.copy()
         wrong[:, row % 2] += added
-        return np.asarray(weights * (swiglu(wrong) - swiglu(pair)), np.float64)
+        return np.asarray(weights * (swiglu(wrong, layer.glu) - swiglu(pair, layer.glu)), np.float64)
 
     changes = [(row, moved(row, added)) for row, added in _doublings(expert.gate_up, inputs, draw)]
     row, change = max(changes, key=lambda found: float(np.linalg.norm(found[1])))

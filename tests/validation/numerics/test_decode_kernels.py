@@ -36,7 +36,7 @@ from validation.kernels import carried_kernels
 from validation.numerics.blocks import Rounding
 from validation.numerics.cases import BFLOAT16_BAR
 from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine, building
-from validation.numerics.experts import Experts, swiglu
+from validation.numerics.experts import Experts, Glu, swiglu
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
 from validation.numerics.kernels import emulated
@@ -57,6 +57,8 @@ MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
 """More tokens than have room at a time on a GPU with little shared memory: they come in two launches."""
 ONE_LEFT = replace(MANY, tokens=11)
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
+OTHERWISE = Experts(3, experts=4, hidden=64, intermediate=64, glu=Glu(alpha=1.2, beta=0.5, limit=3.0))
+"""With another activation than gpt-oss's."""
 UNEVEN = Experts(5, experts=9, hidden=64, intermediate=288, top=8, seed=9)
 """Of its second launch warps have two slices or three of groups of three, and as many halves fewer or more, of octets that have one."""
 ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
@@ -162,7 +164,7 @@ def truth(layer: Experts | Linear) -> Truth:
 
 def experts_judged(machine: Machine) -> str:
     few = judge(decoded(machine, EXPERTS, WIDE), truth(EXPERTS), BFLOAT16_BAR).why
-    found = (as_stored(machine, layer) for layer in (CROWDED, FEW_CROWDED, ALL_ENTRIES, UNEVEN, ALONE))
+    found = (as_stored(machine, layer) for layer in (CROWDED, FEW_CROWDED, ALL_ENTRIES, UNEVEN, ALONE, OTHERWISE))
     return few or next(filter(None, found), "")
 
 

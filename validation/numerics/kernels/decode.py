@@ -7,6 +7,7 @@ times: an element that nobody writes, and a sum whose order changes, are seen.
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from validation.numerics.agreement import Agreement, Compared, bits
 from validation.numerics.blocks import MXFP4, Blocks, Rounding, nibbles_swapped, quantize
-from validation.numerics.experts import ALPHA, LIMIT, Experts
+from validation.numerics.experts import Experts
 from validation.numerics.formats import Bytes, bfloat16, encode, pack
 from validation.numerics.judging import wrongly_padded
 from validation.numerics.kernels import Kernel, cuda
@@ -105,7 +106,7 @@ def experts(
 
     def once(x: Any = x, **more: Any) -> npt.NDArray[np.float32]:
         out = torch.full_like(x, torch.nan)
-        sizes = {"intermediate_size": layer.intermediate, "alpha": ALPHA, "beta": 1.0, "limit": LIMIT}
+        sizes = {"intermediate_size": layer.intermediate, **asdict(layer.glu)}
         mxfp4_moe_decode(x, **weights, **{**route, **where, **sizes, **more}, out=out)
         return _array(out)
 

@@ -8,7 +8,7 @@ the same to the bit. What is stored beyond the real sizes is large here, where v
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from validation.numerics import EMULATED
 from validation.numerics.agreement import Agreement, Bits, Compared
 from validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
 from validation.numerics.emulated import SHARED_LIMIT, Kind, Machine, bfloat16_bits, from_bfloat16_bits
-from validation.numerics.experts import ALPHA, LIMIT, Experts
+from validation.numerics.experts import Experts
 from validation.numerics.formats import Bytes, Single, bfloat16, decode_e8m0
 from validation.numerics.kernels import Kernel
 from validation.numerics.linear import Linear
@@ -178,7 +178,7 @@ def decoded(
         addresses = [cpu.give(*one) for one in given]
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, len(weights.up))
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
-        limits = (ctypes.c_float(number) for number in (ALPHA, 1.0, LIMIT))
+        limits = (ctypes.c_float(number) for number in astuple(layer.glu))
         cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, _FEW_PROCESSORS, shared_limit, int(early))
         launches = LAUNCHES + (layer.tokens * -(-layer.hidden // 128) > ROOM)
         if cpu.launches > launches:
