@@ -170,7 +170,7 @@ def _attention() -> Iterator[AnyCase]:
 _FEW_EXPERTS = Experts(8, experts=8, hidden=192, intermediate=160)
 """Neither size is a whole number of the kernels' steps of 128 columns."""
 _FEW_EXPERTS_SAID = "8 of 128 experts, a fifteenth of the hidden size, an eighteenth of the intermediate size"
-_GLU = Glu(alpha=1.2, beta=0.5, limit=3.0)
+_GLU = Glu(alpha=1.5, beta=1.5, limit=5.0)
 """No number of it is gpt-oss's, or 1."""
 _DECODE_TOKENS = (1, 2, 4, 8, 9, 16)
 _DECODE_EXPERTS = {
