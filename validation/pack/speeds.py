@@ -6,6 +6,7 @@ one's server and the other's are not to be compared.
 """
 
 import json
+import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from stack.store import cache as places
 from validation.pack.checks import Speed
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""Another number whenever Linux is started."""
+"""Another number whenever Linux is started; virtual machines that go on from one picture have the same."""
+_GPUS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +26,35 @@ class Speeds:
     """What was measured since the machine was started so, by case; `file` keeps it."""
 
     file: Path
-    boot: str
+    machine: str
     measured: dict[str, Speed]
 
     def add(self, case: str, speed: Speed) -> None:
         """Keep what a case measured."""
         self.measured[case] = speed
         runs = {name: list(one.runs) for name, one in self.measured.items()}
-        places.put(self.file, json.dumps({"boot": self.boot, "runs": runs}).encode())
+        places.put(self.file, json.dumps({"machine": self.machine, "runs": runs}).encode())
 
 
-def kept(file: Path, cases: Collection[str], boot: Path = _BOOT) -> Speeds:
-    """The speeds of those cases that an earlier run kept, if the machine has not been started anew since.
+def here() -> str:
+    """This machine since it was started, by its boot and its GPUs; what it does not say is missing."""
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
+    try:
+        gpus = subprocess.run(_GPUS, capture_output=True, text=True, check=False).stdout.split()
+    except OSError:
+        gpus = []
+    return " ".join([boot, *gpus])
+
+
+def kept(file: Path, cases: Collection[str], machine: str) -> Speeds:
+    """The speeds of those cases that an earlier run kept, if it was on this machine and that has not been started anew since.
 
     Raises:
-        StackError: the file is not one that `Speeds` wrote.
+        StackError: speeds are wanted, and the file is not one that `Speeds` wrote.
 
     """
-    now = Speeds(file, boot.read_text().strip(), {})
-    if not file.exists():
+    now = Speeds(file, machine, {})
+    if not cases or not file.exists():
         return now
     try:
         said = json.loads(document.read_text(file))
@@ -50,7 +62,7 @@ def kept(file: Path, cases: Collection[str], boot: Path = _BOOT) -> Speeds:
         raise StackError(f"{file} is no record of speeds", "remove it: servers of this run are compared without it") from bad
     before = document.Table({"speeds": said}, file=file).table("speeds")
     runs = before.table("runs")
-    if before.text("boot") == now.boot:
+    if before.text("machine") == machine:
         now.measured.update({case: _speed(runs, case) for case in runs if case in cases})
     return now
 

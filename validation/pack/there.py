@@ -34,6 +34,7 @@ _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
 _CONTEXTS = (512, 2048)
 _PROMPTS = (512, 2048, 8192)
 _KERNELS = "bench/kernels"
+_APART = "its two recipes were not both measured since this machine was started: run both without --resume"
 _LONG = ("kernels/*/flashinfer-*",)
 """What FlashInfer compiles when it is first used, for minutes."""
 
@@ -52,7 +53,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Begin with the speeds of what is resumed."""
-        self.speeds = speeds.kept(self.work / "speeds.json", self.job.known)
+        self.speeds = speeds.kept(self.work / "speeds.json", self.job.known, speeds.here())
 
     def late(self) -> bool:
         """Whether the time is up."""
@@ -256,7 +257,7 @@ def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
 def ratio(name: str, gpu: str, one: Speed | None, other: Speed | None, least: float) -> Case:
     """The case of a ratio of two speeds that has to be at least so much."""
     if one is None or other is None:
-        return Case(name, Outcome.NOT_RUN, "its two recipes were not both measured here since the machine was started", (gpu,))
+        return Case(name, Outcome.NOT_RUN, _APART, (gpu,))
     found = one.median / other.median
     measured = {"ratio": found, "tok/s": one.median, "tok/s of the other": other.median}
     measured["spread"] = max((max(speed.runs) - min(speed.runs)) / speed.median for speed in (one, other))
