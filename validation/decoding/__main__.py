@@ -19,6 +19,7 @@ _OLDEST = 80
 _TOKENS = (1, 2, 4, 8, 16)
 _ALL_TOKENS = (*range(1, 17), 20, 24, 28, 32, 48, 64)
 """Beyond 16 in slices: vLLM runs dense layers so up to 64."""
+_MOST = max(_ALL_TOKENS)
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
         return 2
     from validation.decoding import measuring  # noqa: PLC0415 (it needs torch)
 
-    tokens = _TOKENS if options.quick else _ALL_TOKENS
+    tokens = tuple(sorted(set(options.tokens))) or (_TOKENS if options.quick else _ALL_TOKENS)
     asked = measuring.Asked(tokens, options.layers, options.replays, options.seed, options.flashinfer_sm90, not options.quick)
     began = time.monotonic()
     copied = measuring.copied(asked.replays)
@@ -100,9 +101,24 @@ def _as_json(rows: list[Row], copied: float, about: dict[str, Any]) -> dict[str,
     }
 
 
+def _count(said: str) -> int:
+    """A number of tokens."""
+    if not said.isdecimal() or not 0 < int(said) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{said:.20} is no number from 1 to {_MOST}")
+    return int(said)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="decode_kernels", description=_WHAT)
     parser.add_argument("--quick", action="store_true", help=f"M = {', '.join(map(str, _TOKENS))} only, no padded layout")
+    parser.add_argument(
+        "--tokens",
+        type=_count,
+        nargs="+",
+        default=(),
+        metavar="M",
+        help=f"these numbers of tokens in place of them, each up to {_MOST} (goals of others are not measured)",
+    )
     parser.add_argument(
         "--layers",
         type=int,

@@ -212,8 +212,9 @@ def predicted(rows: Sequence[Row], copied: float) -> str:
     if found is None:
         return ""
     return (
-        f"prediction, not measured: a Spark reads a token's weights in {found[0]:.1f} ms at the shares of the saturated kernels here, in "
-        f"{found[1]:.1f} ms at those with one token, were a copy there to reach all of the data sheet's 273 GB/s; a copy here reaches "
+        f"prediction, not measured: a Spark reads a token's weights in {found[0]:.1f} ms at the share that experts have here when all are "
+        f"touched, in {found[1]:.1f} ms at theirs with one token (qkv, o and lm_head as with one in both), "
+        f"were a copy there to reach all of the data sheet's 273 GB/s; a copy here reaches "
         f"{copied / 1e9:.0f} GB/s"
     )
 

@@ -257,7 +257,7 @@ def _gpu() -> Iterator[AnyCase]:
 
 _DECODED = (
     (Experts(1), ""),
-    *((Experts(tokens, experts=8), "8 of 128 experts") for tokens in (2, 4, 8, 16)),
+    *((Experts(tokens, experts=8), "8 of 128 experts") for tokens in (1, 2, 4, 8, 16)),
     (Experts(16, experts=8, intermediate=736), "8 of 128 experts, a quarter of the intermediate size"),
     (Experts(16, experts=8, elsewhere=3), "8 of 128 experts, of which five are here"),
     (Experts(8, experts=8, intermediate=736, glu=_GLU), "8 of 128 experts, a quarter of the intermediate size"),
