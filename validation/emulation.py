@@ -94,7 +94,21 @@ def sources(stores: Stores, python: Path | None = None) -> Sources:
     unit = next((one for one in chosen.listing.units if one.name == UNIT), None)
     if unit is None:
         raise StackError(f"FlashInfer's JIT has no {UNIT} any more", "name the unit with its MXFP8 x MXFP4 kernels for SM120")
+    look_at_tiles(unit.source.read_text(encoding="utf-8"))
     return Sources(replace(unit, flags=_flags(unit, cache, chosen.listing.tree, asking, tools)), chosen.listing.tree, tools)
+
+
+def look_at_tiles(source: str) -> None:
+    """Find out whether there is a case for every tile that FlashInfer instantiates.
+
+    Raises:
+        StackError: there is none for one of them.
+
+    """
+    emulated = [tile.instantiation for tile in TILES]
+    for one in instantiations.of(source):
+        if not any(tile in one.text for tile in emulated):
+            raise StackError(f"FlashInfer instantiates what is not emulated: {one.text:.100}", "add the tile to TILES")
 
 
 def _flags(unit: Unit, cache: Path, tree: Path, python: Path, tools: Toolkit) -> tuple[str, ...]:

@@ -247,3 +247,11 @@ def test_a_tile_that_flashinfer_has_not_is_named(sources: Sources) -> None:
 def test_nothing_else_is_emulated() -> None:
     ran = CliRunner().invoke(cli, ["validate", "kernels", "--emulate", "sm90"])
     assert (ran.exit_code, "'sm90' is not 'sm120'" in ran.output) == (2, True)
+
+
+def test_a_tile_that_is_not_emulated_is_seen() -> None:
+    source = "".join(f"INSTANTIATE_GEMM{tile.instantiation} float)\n" for tile in TILES)
+    emulation.look_at_tiles(source)
+    for other in (Tile(16, False), Tile(256, True)):
+        with pytest.raises(StackError, match=f"not emulated: INSTANTIATE_GEMM\\( 128, {other.columns}, "):
+            emulation.look_at_tiles(f"{source}INSTANTIATE_GEMM{other.instantiation} float)\n")
