@@ -11,6 +11,8 @@ from pathlib import Path
 from stack.model.verdict import Gpu, Machine
 
 _QUERY = ("--query-gpu=name,compute_cap,memory.total,driver_version", "--format=csv,noheader,nounits")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Another number whenever Linux is started; virtual machines that go on from one picture have the same."""
 _WAIT = 30.0
 """Seconds that the driver's tool may take: a hung driver is as good as none."""
 _SOURCES = ("h", "hpp", "cpp", "cuh")
@@ -33,6 +35,11 @@ def here() -> Machine:
         gpus=tuple(gpu for line in said.splitlines() if (gpu := gpu_of(line)) is not None),
         cuda=cuda.group(1) if cuda else None,
     )
+
+
+def started() -> str:
+    """This machine since it was started, by its boot and its GPUs; what it does not say is missing."""
+    return " ".join([_text(_BOOT).strip(), *_nvidia_smi("--query-gpu=uuid", "--format=csv,noheader").split()])
 
 
 def gpu_of(line: str) -> Gpu | None:

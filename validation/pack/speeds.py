@@ -6,7 +6,6 @@ one's server and the other's are not to be compared.
 """
 
 import json
-import subprocess
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +15,10 @@ from stack.model.errors import StackError
 from stack.store import cache as places
 from validation.pack.checks import Speed
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""Another number whenever Linux is started; virtual machines that go on from one picture have the same."""
-_GPUS = ("nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader")
-
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """What was measured since the machine was started so, by case; `file` keeps it."""
+    """What was measured, by case, on a machine since it was started (`machine.started`); `file` keeps it."""
 
     file: Path
     machine: str
@@ -34,16 +29,6 @@ class Speeds:
         self.measured[case] = speed
         runs = {name: list(one.runs) for name, one in self.measured.items()}
         places.put(self.file, json.dumps({"machine": self.machine, "runs": runs}).encode())
-
-
-def here() -> str:
-    """This machine since it was started, by its boot and its GPUs; what it does not say is missing."""
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else ""
-    try:
-        gpus = subprocess.run(_GPUS, capture_output=True, text=True, check=False).stdout.split()
-    except OSError:
-        gpus = []
-    return " ".join([boot, *gpus])
 
 
 def kept(file: Path, cases: Collection[str], machine: str) -> Speeds:

@@ -20,7 +20,7 @@ from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Weights
-from validation import suite
+from validation import machine, suite
 from validation.decoding import figures
 from validation.pack import checks, numerics, server, speeds
 from validation.pack.checks import Measured, Speed
@@ -53,7 +53,7 @@ class Run:
 
     def __post_init__(self) -> None:
         """Begin with the speeds of what is resumed."""
-        self.speeds = speeds.kept(self.work / "speeds.json", self.job.known, speeds.here())
+        self.speeds = speeds.kept(self.work / "speeds.json", self.job.known, machine.started())
 
     def late(self) -> bool:
         """Whether the time is up."""

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stack.model import stack
 from stack.model.errors import StackError
 from stack.model.verdict import Case, Outcome
-from validation import suite
-from validation.pack import speeds, there
+from validation import machine, suite
+from validation.pack import there
 from validation.pack.checks import Speed
 from validation.pack.recipes import COMPARISONS, RECIPES, Recipe
 from validation.pack.server import Server
@@ -80,18 +80,18 @@ def test_no_record_of_speeds_is_refused(tmp_path: Path, said: str) -> None:
 
 
 def test_a_machine_is_the_same_until_it_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert speeds.here() == speeds.here() != ""
+    assert machine.started() == machine.started() != ""
     boot = tmp_path / "boot_id"
     boot.write_text("77aa\n")
-    monkeypatch.setattr(speeds, "_BOOT", boot)
+    monkeypatch.setattr(machine, "_BOOT", boot)
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho GPU-1; echo GPU-2\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert speeds.here() == "77aa GPU-1 GPU-2"
+    assert machine.started() == "77aa GPU-1 GPU-2"
     program.unlink()
     boot.unlink()
-    assert not speeds.here().strip() or speeds.here().startswith(" GPU-")
+    assert not machine.started().strip() or machine.started().startswith(" GPU-")
 
 
 DECODED = "bench/decode/decode/*", "bench/upstream/decode/*", "bench/decode-kernels/*"
@@ -133,7 +133,7 @@ def test_a_run_that_is_resumed_compares_its_server_with_the_one_before(tmp_path:
 
 def test_servers_of_two_machines_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded(tmp_path, monkeypatch, "bench/upstream/decode/*", resume=False)
-    monkeypatch.setattr(speeds, "here", lambda: "another")
+    monkeypatch.setattr(machine, "started", lambda: "another")
     found = decoded(tmp_path, monkeypatch, *DECODED, resume=True)
     assert {found[name].outcome for name in COMPARED} == {Outcome.NOT_RUN}
     assert "without --resume" in found[COMPARED[0]].why
