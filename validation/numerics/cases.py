@@ -190,8 +190,8 @@ _CHOOSING = {
     **{name: _DECODE_EXPERTS[name] for name in ("one-choice", "eight-choices", "experts-elsewhere")},
 }
 """The kernels look at 128 logits at a time; a token alone is a way of its own."""
-_DEEP = (Experts(2, experts=8, intermediate=64), Experts(2, experts=8, hidden=64))
-"""One size is gpt-oss's own: more columns than the kernels have in registers at a time."""
+_DEEP = (Experts(2, experts=8, intermediate=64), Experts(16, experts=8, intermediate=64), Experts(2, experts=8, hidden=64))
+"""One size is gpt-oss's own: more columns than the kernels have in registers at a time, and more than 99 KB have room for."""
 
 
 def _emulated() -> Iterator[AnyCase]:
@@ -261,14 +261,17 @@ _DECODED = (
     (Experts(16, experts=8, intermediate=736), "8 of 128 experts, a quarter of the intermediate size"),
     (Experts(16, experts=8, elsewhere=3), "8 of 128 experts, of which five are here"),
     (Experts(8, experts=8, intermediate=736, glu=_GLU), "8 of 128 experts, a quarter of the intermediate size"),
+    (Experts(16, experts=8, hidden=8192, intermediate=64), "8 of 128 experts, a 45th of the intermediate size"),
 )
-"""Sizes that are no multiple of 64, all tokens that there may be, a part of the experts by a map, and another activation."""
+"""Sizes that are no multiple of 64, all tokens that there may be, a part of the experts by a map, another activation, and more than a
+block's shared memory has room for at a time, 227 KB or less."""
 
 
 def _decode() -> Iterator[AnyCase]:
     for mixture in decode.EXPERTS:
         for experts, reduced in _DECODED:
             name = _name("moe", mixture, f"experts={experts.experts}", experts)
+            name += f"/hidden={experts.hidden}" if experts.hidden != 2880 else ""
             name += f"/elsewhere={experts.elsewhere}" if experts.elsewhere else ""
             name += "/another-activation" if experts.glu != OSS else ""
             yield BesideIdeal(name, mixture, experts, IDEAL_BAR, reduced)

@@ -40,7 +40,7 @@ from validation.numerics.experts import Experts, Glu, swiglu
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
 from validation.numerics.kernels import emulated
-from validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference, tiled
+from validation.numerics.kernels.emulated import LAUNCHES, both, decoded, every_number, multiplied, quantized, reference, tiled
 from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
@@ -54,7 +54,7 @@ DEEP = tuple(
     for hidden, intermediate in ((2880, 32), (32, 2880))
 )
 MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
-"""More tokens than have room at a time on a GPU with little shared memory: they come in two launches."""
+"""More tokens than have room at a time on a GPU with little shared memory: one part comes after the other."""
 ONE_LEFT = replace(MANY, tokens=11)
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
 OTHERWISE = Experts(3, experts=4, hidden=64, intermediate=64, glu=Glu(alpha=1.2, beta=0.5, limit=3.0))
@@ -271,7 +271,7 @@ def columns_judged(machine: Machine) -> str:
 
 
 def many_judged(machine: Machine) -> str:
-    """Tokens that come in two launches, the last of them alone, too."""
+    """Tokens that have no room at a time, the last of them alone, too."""
     sizes = (MANY.hidden, MANY.intermediate)
     found = (
         judge(decoded(machine, layer, sizes, chooses=chooses), truth(layer), BFLOAT16_BAR).why
@@ -348,11 +348,11 @@ def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) ->
     assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 11
 
 
-def test_tokens_come_in_two_launches_where_they_have_no_room_in_one(kernels: dict[str, bytes]) -> None:
+def test_there_are_two_launches_where_tokens_have_room_and_where_not(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    for layer, launches in ((replace(ONE_LEFT, tokens=ONE_LEFT.tokens - 1), 2), (ONE_LEFT, 3)):
+    for layer in (replace(ONE_LEFT, tokens=ONE_LEFT.tokens - 1), ONE_LEFT, MANY):
         decoded(machine, layer, (layer.hidden, layer.intermediate))
-        assert machine.launches == launches
+        assert machine.launches == LAUNCHES
 
 
 @pytest.mark.parametrize(

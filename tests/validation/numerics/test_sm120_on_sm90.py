@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SM120's kernels on SM90 as far as a machine without a GPU can say: the problem and its bars, what the launcher is given, the pieces."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -215,10 +216,13 @@ def test_the_pieces_compile_to_instructions_of_sm90(sources: Sources, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_entry_is_found_by_name_and_takes_what_python_gives(sources: Sources, tmp_path: Path) -> None:
+def test_the_entry_is_found_by_name_and_takes_what_python_gives_for_every_tile(sources: Sources, tmp_path: Path) -> None:
     """The library without its kernels: loaded, asked for its names, and called where none of them is needed."""
     built, made = tmp_path / "entry.o", tmp_path / "entry.so"
     assert compiler.compile_unit(sources.unit, FOLDER / "entry.cpp", built, sources.toolkit, sources.tree).error == ""
+    missing = subprocess.run(["nm", "-C", "-u", str(built)], capture_output=True, text=True, check=True).stdout
+    called = set(re.findall(r"GroupGEMMSM120<128, (\d+), 128, (true|false)", missing))
+    assert called == {(str(tile.columns), str(tile.swapped).lower()) for tile in TILES}
     subprocess.run([*compiler.cxx(), "-shared", "-Wl,-z,lazy", str(built), "-o", str(made)], check=True)
     # In a process of its own, and lazily: what CUDA's runtime and the kernels have is missing, and not asked for.
     code = "import ctypes; from validation.numerics.kernels import sm120_on_sm90 as ours; "

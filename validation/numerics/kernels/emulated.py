@@ -28,9 +28,7 @@ from validation.numerics.linear import Linear
 _UNKNOWN = 5
 """Ids that no map knows."""
 LAUNCHES = 2
-"""The most that a mixture of experts may have, of as many tokens as have room in a block's shared memory."""
-ROOM = 235
-"""Tokens by stages of 128 columns that have room on SM121, beside the fewest rings: others come in a launch more."""
+"""The most that a mixture of experts may have."""
 _ACTIVATED_STAGE = 272
 """Bytes of 128 columns of an entry's intermediate, from one launch to the other."""
 _UNREAD_CODES = 0x77
@@ -180,9 +178,8 @@ def decoded(
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in astuple(layer.glu))
         cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, _FEW_PROCESSORS, shared_limit, int(early))
-        launches = LAUNCHES + (layer.tokens * -(-layer.hidden // 128) > ROOM)
-        if cpu.launches > launches:
-            raise RuntimeError(f"{cpu.launches} launches, {launches} are allowed")
+        if cpu.launches > LAUNCHES:
+            raise RuntimeError(f"{cpu.launches} launches, {LAUNCHES} are allowed")
         return output
 
     # Without a map, ids are places already; with one, logits may be of more than it knows.

@@ -41,8 +41,8 @@ cudaError_t launched(Asked const& asked) {
 cudaError_t chosen(int columns, bool swapped, Asked const& asked) {
   if (columns == 8 && swapped) return launched<8, true>(asked);
   if (columns == 16 && swapped) return launched<16, true>(asked);
-  if (columns == 32 && swapped) return launched<32, true>(asked);
-  if (columns == 64 && swapped) return launched<64, true>(asked);
+  if (columns == 32) return swapped ? launched<32, true>(asked) : launched<32, false>(asked);
+  if (columns == 64) return swapped ? launched<64, true>(asked) : launched<64, false>(asked);
   if (columns == 128) return swapped ? launched<128, true>(asked) : launched<128, false>(asked);
   problem = "no such tile";
   return cudaErrorInvalidValue;
