@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ from PIL import Image
 
 from stack.model.errors import StackError
 from stack.serving import plot, roofline
+from stack.serving.measured import Measured
 from stack.serving.roofline import Roofline
 from stack.serving.traffic import COMPONENTS
 from validation import hardware
@@ -69,10 +71,18 @@ def test_the_picture_of_the_documentation_is_of_today(found: list[Roofline], tmp
     assert shown.stat().st_size < 60_000
 
 
+def much_measured(one: Roofline, sources: int) -> Roofline:
+    """A roofline, each of whose points so many sources have measured."""
+    measured = tuple(Measured(2048, 50.0 + place, f"source {place}") for place in range(sources))
+    points = tuple(replace(point, measured=measured) for point in one.points)
+    return replace(one, points=points)
+
+
+@pytest.mark.parametrize("sources", [0, 1, 40])
 @pytest.mark.parametrize("steps", [False, True])
-def test_nothing_overlaps_or_is_cut(found: list[Roofline], *, steps: bool) -> None:
+def test_nothing_overlaps_or_is_cut(found: list[Roofline], *, steps: bool, sources: int) -> None:
     elsewhere = roofline.of(found[0].recipe, hardware.load("h200"))
-    figure = plot.figure([*found, elsewhere], steps=steps)
+    figure = plot.figure([*found, much_measured(elsewhere, sources) if sources else elsewhere], steps=steps)
     figure.draw_without_rendering()
     [axes] = figure.axes
     assert max(bar.get_x() + bar.get_width() for bar in axes.patches) < axes.get_xlim()[1]

@@ -20,6 +20,8 @@ _COLOURS = dict(zip(COMPONENTS, ("#0072b2", "#e69f00", "#f0e442", "#009e73", "#d
 _MARKERS = "ovs^DPX*<>"
 _BAR = 0.36
 """Inches that a bar and its gap take."""
+_SOURCE = 0.16
+"""Inches that a line of the legend of sources takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,14 @@ def figure(found: Sequence[Roofline], *, steps: bool) -> "Figure":
 
     bars = _all(found, steps=steps)
     with mpl.rc_context({"font.size": 9}):
-        drawn = Figure(figsize=(9.6, 1.8 + _BAR * len(bars)), layout="constrained")
+        drawn = Figure(figsize=(9.6, 1.5 + _BAR * len(bars)), layout="constrained")
         axes = drawn.add_subplot()
         parts = _bars(axes, bars)
         speeds = _speeds(axes, bars)
         _label(axes, found, bars, f"; {_requests(bars[0].point)} of context" if steps else "")
         drawn.legend(handles=parts, loc="outside upper right", ncols=len(parts), frameon=False)
         if speeds:
+            drawn.set_figheight(drawn.get_figheight() + _SOURCE * len(speeds))
             drawn.legend(handles=speeds, loc="outside lower left", frameon=False, fontsize=8)
     return drawn
 
