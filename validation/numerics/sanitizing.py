@@ -22,6 +22,7 @@ FOUND = 99
 CASES = (
     "kernels/moe/mxfp4-decode/experts=8*",
     "kernels/moe/mxfp4-decode-choosing/*",
+    "kernels/moe/mxfp4-decode-padded/experts=8*",
     "kernels/linear/mxfp4-gemv/qkv/m=[1-9]*",
     "kernels/linear/mxfp4-gemv/o/m=[1-9]*",
     "kernels/linear/mxfp4-gemv/rows=*/m=[1-9]*",

@@ -40,7 +40,7 @@ from validation.numerics.experts import Experts, Glu, swiglu
 from validation.numerics.formats import bfloat16
 from validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
 from validation.numerics.kernels import emulated
-from validation.numerics.kernels.emulated import LAUNCHES, both, decoded, every_number, multiplied, quantized, reference, tiled
+from validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference, tiled
 from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
@@ -56,6 +56,8 @@ DEEP = tuple(
 MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
 """More tokens than have room at a time on a GPU with little shared memory: one part comes after the other."""
 ONE_LEFT = replace(MANY, tokens=11)
+WHOLE, IN_PARTS = "Shape<16, 8, false>", "Shape<16, 8, true>"
+"""What the first launch's kernel is made for: all tokens at a time, or a part of them after the other."""
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
 OTHERWISE = Experts(3, experts=4, hidden=64, intermediate=64, glu=Glu(alpha=1.2, beta=0.5, limit=3.0))
 """With another activation than gpt-oss's."""
@@ -281,6 +283,17 @@ def many_judged(machine: Machine) -> str:
     return next(filter(None, found), "") or padding_judged(machine, MANY)
 
 
+def kernels_of(machine: Machine, layer: Experts) -> tuple[str, ...]:
+    decoded(machine, layer, (layer.hidden, layer.intermediate))
+    return machine.kernels
+
+
+def parts_judged(machine: Machine) -> str:
+    """Tokens come part by part, which reads an expert for each part, only where they have no room at a time."""
+    up = kernels_of(machine, replace(ONE_LEFT, tokens=10))[0]
+    return "" if WHOLE in up else f"not whole: {up}"
+
+
 def roomy_judged(machine: Machine) -> str:
     """Where a block has an H200's shared memory."""
     found = decoded(machine, ROOMY, (ROOMY.hidden, ROOMY.intermediate), shared_limit=H200_SHARED)
@@ -322,12 +335,13 @@ OF_EXPERTS = (
     one_judged,
     columns_judged,
     many_judged,
+    parts_judged,
     strangers_judged,
     no_numbers_judged,
     roomy_judged,
 )
 JUDGES = {
-    MOE: (experts_judged, many_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
+    MOE: (experts_judged, many_judged, parts_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
     ENTRIES: (experts_judged, mixed_judged, one_judged, choices_judged, many_judged, no_numbers_judged, roomy_judged),
     ROUTE: (experts_judged, choices_judged, mixed_judged, strangers_judged, no_numbers_judged, many_judged),
     CHOOSE: (choices_judged,),
@@ -345,14 +359,15 @@ JUDGES = {
 
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 11
+    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 12
 
 
-def test_there_are_two_launches_where_tokens_have_room_and_where_not(kernels: dict[str, bytes]) -> None:
+def test_tokens_come_part_by_part_only_where_they_have_no_room(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    for layer in (replace(ONE_LEFT, tokens=ONE_LEFT.tokens - 1), ONE_LEFT, MANY):
-        decoded(machine, layer, (layer.hidden, layer.intermediate))
-        assert machine.launches == LAUNCHES
+    for layer, shape in ((replace(ONE_LEFT, tokens=10), WHOLE), (ONE_LEFT, IN_PARTS), (MANY, IN_PARTS)):
+        up, down = kernels_of(machine, layer)
+        assert ("mxfp4_moe_up_kernel<false" in up, shape in up) == (True, True)
+        assert "mxfp4_moe_down_kernel<false" in down
 
 
 @pytest.mark.parametrize(

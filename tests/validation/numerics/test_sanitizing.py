@@ -96,6 +96,7 @@ def test_every_decode_kernel_runs_beneath_it() -> None:
     assert {one.kernel.name for one in touched if isinstance(one, Case)} == {
         "mxfp4-decode",
         "mxfp4-decode-choosing",
+        "mxfp4-decode-padded",
         "mxfp4-gemv",
     }
     assert {one.problem.tokens for one in touched if isinstance(one, Case) if not hasattr(one.problem, "sequences")} == {

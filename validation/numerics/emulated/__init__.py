@@ -65,6 +65,7 @@ class Machine:
         library.emulated_begin.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
         library.emulated_buffer.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
         library.emulated_problem.restype = ctypes.c_char_p
+        library.emulated_kernels.restype = ctypes.c_char_p
         library.emulated_shared.restype = ctypes.c_size_t
         library.emulated_unwritten.argtypes = [ctypes.c_char_p]
         library.emulated_unwritten.restype = ctypes.c_size_t
@@ -110,9 +111,9 @@ class Machine:
             raise KernelFault(f"{launcher} refuses its arguments, with error {code}")
 
     @property
-    def launches(self) -> int:
-        """How many launches there were since `begin`."""
-        return int(self.library.emulated_launches())
+    def kernels(self) -> tuple[str, ...]:
+        """The kernels that were launched since `begin`, in their order, with what their templates were given."""
+        return tuple(self.library.emulated_kernels().decode().splitlines())
 
     @property
     def shared(self) -> int:

@@ -145,7 +145,7 @@ struct Machine {
   uint64_t seed = 0;
   size_t shared_limit = 0;
   size_t shared_most = 0;
-  int launches = 0;
+  std::string kernels;  // of all launches, a line each
   Launch const* launch = nullptr;
   dim3 block;
   uint32_t run = 0, first_run = 0;  // of a block, of this launch's first
@@ -173,13 +173,19 @@ std::string formatted(char const* form, ...) {
   return text;
 }
 
-std::string kernel_name() {
+/// A launch's kernel as the compiler names it, with what its template is given.
+std::string whole_name() {
   Dl_info found{};
   if (!dladdr(machine.launch->kernel, &found) || !found.dli_sname) return "a kernel";
   int status = 0;
   std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status), std::free);
-  std::string name = status == 0 ? plain.get() : found.dli_sname;
+  return status == 0 ? plain.get() : found.dli_sname;
+}
+
+std::string kernel_name() {
+  std::string name = whole_name();
   name = name.substr(0, name.find_first_of("<("));
+  if (name == "a kernel") return name;
   name = name.substr(name.rfind(' ') + 1);
   size_t const scope = name.rfind("::");
   return scope == std::string::npos ? name : name.substr(scope + 2);
@@ -821,7 +827,7 @@ void release_successor() {
 bool launch(Launch const& launch) {
   if (!machine.problem.empty()) return false;
   machine.launch = &launch;
-  ++machine.launches;
+  machine.kernels += whole_name() + "\n";
   machine.problem = impossible(launch);
   if (!machine.problem.empty()) {
     machine.problem = kernel_name() + ": " + machine.problem;
@@ -855,7 +861,7 @@ void emulated_begin(uint64_t seed, size_t shared_limit) {
   machine.seed = seed;
   machine.shared_limit = std::min(shared_limit, size_t{1} << 20);
   machine.shared_most = 0;
-  machine.launches = 0;
+  machine.kernels.clear();
   machine.inputs_there = false;
 }
 
@@ -871,7 +877,8 @@ void emulated_buffer(char const* name, void* first, size_t bytes, int kind) {
 /// What went wrong since `emulated_begin`, or an empty text.
 char const* emulated_problem() { return machine.problem.c_str(); }
 
-int emulated_launches() { return machine.launches; }
+/// The kernels that were launched since, a line each.
+char const* emulated_kernels() { return machine.kernels.c_str(); }
 
 /// The most shared memory that a launch asked for, in bytes.
 size_t emulated_shared() { return machine.shared_most; }
