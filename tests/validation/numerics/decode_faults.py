@@ -91,6 +91,7 @@ FAULTS = [
     ("weights of no softmax", ROUTE, "- logits[0]) / sum", "- logits[0])", FAR),
     ("choices of another token", ROUTE, "int const entry = token * moe.choices + lane;", "int const entry = lane;", NO_BARRIER),
     ("who pads a batch has experts", ROUTE, "load_late_byte(moe.padding + token) != 0", "false", "padding is not zeros"),
+    ("who pads a batch has an expert", ROUTE, "padding ? kNobody", "padding && lane > 0 ? kNobody", OUTSIDE),
     ("who pads a batch is the first token", ROUTE, "load_late_byte(moe.padding + token)", "load_late_byte(moe.padding)", "padding is not zeros"),
     ("who pads a batch, from the first cache", ROUTE, "load_late_byte(moe.padding + token)", "moe.padding[token]", CACHED),
     ("ids of entries that are not there", ROUTE, "!kChooses && threadIdx.x < moe.entries()", "!kChooses", OUTSIDE),

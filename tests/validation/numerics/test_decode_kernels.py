@@ -212,6 +212,27 @@ def padding_judged(machine: Machine, layer: Experts) -> str:
     return wrongly_padded(found, same, whole, padding)
 
 
+def unread_judged(machine: Machine) -> str:
+    """Experts that only padding chose are not read: their scales and biases are not there."""
+    layer = replace(EXPERTS, experts=8, elsewhere=0)
+    padding = padding_of(layer)
+    layer.logits[padding, 4:] -= 32
+    layer.logits[~padding, :4] -= 32
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(emulated, "stored", partial(_without_the_first_four, emulated.stored))
+        decoded(machine, layer, (layer.hidden, layer.intermediate), chooses=True, padding=padding)
+    return ""
+
+
+def _without_the_first_four(
+    stored: Callable[[Experts, emulated.Sizes], emulated.Stored], layer: Experts, sizes: emulated.Sizes
+) -> emulated.Stored:
+    weights = stored(layer, sizes)
+    assert weights.places[:4].min() == 4
+    there = {name: getattr(weights, name)[:4].copy() for name in ("up_scales", "up_bias", "down_scales", "down_bias")}
+    return replace(weights, **there)
+
+
 def spoils(machine: Machine, logit: float) -> bool:
     """Whether such a logit makes its token NaN, and changes no other."""
     bad, good = replace(EXPERTS, experts=9), replace(EXPERTS, experts=9)
@@ -336,6 +357,7 @@ OF_EXPERTS = (
     columns_judged,
     many_judged,
     parts_judged,
+    unread_judged,
     strangers_judged,
     no_numbers_judged,
     roomy_judged,
@@ -343,7 +365,7 @@ OF_EXPERTS = (
 JUDGES = {
     MOE: (experts_judged, many_judged, parts_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
     ENTRIES: (experts_judged, mixed_judged, one_judged, choices_judged, many_judged, no_numbers_judged, roomy_judged),
-    ROUTE: (experts_judged, choices_judged, mixed_judged, strangers_judged, no_numbers_judged, many_judged),
+    ROUTE: (experts_judged, choices_judged, unread_judged, mixed_judged, strangers_judged, no_numbers_judged, many_judged),
     CHOOSE: (choices_judged,),
     RING: (experts_judged, choices_judged, mixed_judged, columns_judged),
     BYTES: (experts_judged, mixed_judged, columns_judged, no_numbers_judged),
@@ -359,7 +381,7 @@ JUDGES = {
 
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
-    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 12
+    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 13
 
 
 def test_tokens_come_part_by_part_only_where_they_have_no_room(kernels: dict[str, bytes]) -> None:
