@@ -36,7 +36,10 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="check archive and machine, run nothing")
     parser.add_argument(
-        "--minutes", type=float, default=0, help="begin no further case after so many minutes (default: no end)"
+        *("--minutes",),
+        type=float,
+        default=0,
+        help="begin no further case after so many minutes, and wait for no server (default: no end)",
     )
     asked = parser.parse_args()
     about = manifest()

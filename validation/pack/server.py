@@ -66,6 +66,10 @@ class NotServing(StackError):
     """A server that does not come to answer."""
 
 
+class TooLate(StackError):
+    """A server that did not answer before the time was up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """One that answers: its port, how long it took, and where its log is."""
@@ -81,10 +85,10 @@ class Server:
 
 def model(folder: Path) -> Path:
     """A folder as of a checkpoint, with everything but weights."""
-    from validation.model import vocabulary  # noqa: PLC0415 - needs what only the machine of the archive has
-
     place = folder / MODEL
     if not (place / "config.json").exists():
+        from validation.model import vocabulary  # noqa: PLC0415 - needs what only the machine of the archive has
+
         place.mkdir(parents=True, exist_ok=True)
         vocabulary.write(place)
         (place / "config.json").write_text(json.dumps(CONFIG, indent=1))
@@ -110,11 +114,14 @@ def python_path(root: Path, recipe: Recipe, work: Path) -> str:
 
 
 @contextlib.contextmanager
-def serving(root: Path, recipe: Recipe, work: Path) -> Iterator[Server]:
+def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) -> Iterator[Server]:
     """A server by a recipe; when the block ends it has ended, with all of its processes.
+
+    `until`: of `time.monotonic`, when nobody waits for it any more.
 
     Raises:
         NotServing: it does not come to answer; the last lines of its log say why.
+        TooLate: the time was up before it answered.
 
     """
     place = model(work)
@@ -139,7 +146,7 @@ def serving(root: Path, recipe: Recipe, work: Path) -> Iterator[Server]:
             preexec_fn=_with_us,  # noqa: PLW1509 - no other thread runs yet
         )
     try:
-        _wait(process, port, log, begun)
+        _wait(process, port, log, begun, until)
         yield Server(port, time.monotonic() - begun, log)
     finally:
         _end(process)
@@ -150,13 +157,15 @@ def traces(work: Path, recipe: Recipe) -> Path:
     return work.absolute() / f"profile-{recipe.name}"
 
 
-def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float) -> None:
-    while time.monotonic() - begun < _READY:
+def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float, until: float | None) -> None:
+    while (now := time.monotonic()) - begun < _READY:
         if process.poll() is not None:
             raise NotServing(f"the server ended with {process.returncode}: {_last(log)}", "see its log")
         with contextlib.suppress(OSError):
             if client.call(port, "GET", "/health")[0] == 200:
                 return
+        if until is not None and now > until:
+            raise TooLate(f"the time was up before its server answered, after {now - begun:.0f} s: see {log}")
         time.sleep(0.5)
     raise NotServing(f"the server does not answer after {_READY:.0f} s: {_last(log)}", "see its log")
 

@@ -188,9 +188,11 @@ def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
         return
     begun = time.monotonic()
     try:
-        with server.serving(run.root, recipe, run.work) as one:
+        with server.serving(run.root, recipe, run.work, run.until) as one:
             for name, check in todo.items():
                 yield _judged(run, name, lambda check=check: check(one))  # type: ignore[misc]
+    except server.TooLate as late:
+        yield from (_not_run(run, name, late.problem) for name in todo)
     except server.NotServing as failed:
         first, *rest = todo
         yield Case(first, Outcome.FAILED, failed.problem, (run.gpu,), seconds=time.monotonic() - begun)
