@@ -71,29 +71,32 @@ def test_the_picture_of_the_documentation_is_of_today(found: list[Roofline], tmp
     assert shown.stat().st_size < 60_000
 
 
-def much_measured(one: Roofline, sources: int) -> Roofline:
-    """A roofline, each of whose points so many sources have measured."""
-    measured = tuple(Measured(2048, 50.0 + place, f"source {place}") for place in range(sources))
-    points = tuple(replace(point, measured=measured) for point in one.points)
-    return replace(one, points=points)
+def measured(one: Roofline, sources: int) -> Roofline:
+    """A roofline, each of whose points so many sources have measured, and no others."""
+    many = tuple(Measured(2048, 50.0 + place, f"source {place}") for place in range(sources))
+    return replace(one, points=tuple(replace(point, measured=many) for point in one.points))
 
 
-@pytest.mark.parametrize("sources", [0, 1, 40])
+@pytest.mark.parametrize("sources", [None, 0, 1, 40])
 @pytest.mark.parametrize("steps", [False, True])
-def test_nothing_overlaps_or_is_cut(found: list[Roofline], *, steps: bool, sources: int) -> None:
-    elsewhere = roofline.of(found[0].recipe, hardware.load("h200"))
-    figure = plot.figure([*found, much_measured(elsewhere, sources) if sources else elsewhere], steps=steps)
+@pytest.mark.parametrize("one", [False, True])
+def test_nothing_overlaps_or_is_cut(found: list[Roofline], *, steps: bool, sources: int | None, one: bool) -> None:
+    elsewhere = roofline.of(found[0].recipe, hardware.load("h200"), contexts=(2048,))
+    if sources is not None:
+        elsewhere = measured(elsewhere, sources)
+    figure = plot.figure([elsewhere] if one else [*found, elsewhere], steps=steps)
     figure.draw_without_rendering()
     [axes] = figure.axes
+    assert axes.get_window_extent().height >= 0.9 * plot._BAR * figure.dpi * len(axes.get_yticklabels())
     assert max(bar.get_x() + bar.get_width() for bar in axes.patches) < axes.get_xlim()[1]
     titles = [one for one in axes.get_children() if isinstance(one, Text) and one.get_text().startswith("What the next")]
     assert len(titles) == 1
     words = [*axes.get_yticklabels(), *axes.texts, *figure.legends, axes.xaxis.label, *titles]
     boxes = [*(one.get_window_extent() for one in words), axes.get_window_extent()]
-    for place, one in enumerate(boxes):
-        assert figure.bbox.x0 <= one.x0 <= one.x1 <= figure.bbox.x1
-        assert figure.bbox.y0 <= one.y0 <= one.y1 <= figure.bbox.y1
-        assert not [other for other in boxes[place + 1 :] if one.overlaps(other)]
+    for place, box in enumerate(boxes):
+        assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1
+        assert not [other for other in boxes[place + 1 :] if box.overlaps(other)]
 
 
 def test_other_files(found: list[Roofline], tmp_path: Path) -> None:

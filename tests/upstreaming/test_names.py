@@ -64,4 +64,12 @@ def test_what_a_tree_has_nowhere(scratch: Scratch) -> None:
     wanted, tree = frozenset({"shrink", "--wide", "other", "told", "shrink2"}), scratch.tree(commit)
     assert not Files(scratch.objects, tree).promised
     assert absent(scratch.objects, tree, wanted) == {"told", "shrink2"}
+    assert absent(scratch.objects, tree, frozenset()) == frozenset()
     assert absent_from(scratch.objects, tree, wanted, ["a.py", "gone.py"]) == {"other", "told", "shrink2"}
+
+
+def test_only_whole_words_of_what_is_no_binary_count(scratch: Scratch) -> None:
+    held = {"a.h": b"wider, x_tall, load_16x; matrix.cuh\n", "b.bin": b"\0binary\n", "c.py": b"low(\nhigh"}
+    (commit,) = scratch.commits(({path: (FILE, data) for path, data in held.items()}, None, "x"))
+    wanted = frozenset({"wide", "tall", "load_16", "matrix.cuh", "matrix", "binary", "low", "high"})
+    assert absent(scratch.objects, scratch.tree(commit), wanted) == {"wide", "tall", "load_16", "binary"}

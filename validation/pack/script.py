@@ -36,10 +36,10 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true", help="check archive and machine, run nothing")
     parser.add_argument(
-        *("--minutes",),
+        "--minutes",
         type=float,
         default=0,
-        help="begin no further case after so many minutes, and wait for no server (default: no end)",
+        help="after so many minutes time nothing more, start no server and wait for none; kernels' cases are all run (default: no end)",
     )
     asked = parser.parse_args()
     about = manifest()

@@ -155,8 +155,10 @@ FAULTS = [
     ("the last part as large as the others", MOE, "least(plan.tokens, moe.tokens - first)", "plan.tokens", OUTSIDE),
     ("the first part only", MOE, "first < moe.tokens; first += plan.tokens", "first < plan.tokens; first += plan.tokens", UNWRITTEN),
     ("parts of one kernel's tokens where there is room for one part", MOE, "at_a_time < moe.tokens ", "at_a_time > moe.tokens ", NOT_SHARED),
-    ("part by part where there is room", MOE, "at_a_time < moe.tokens ", "at_a_time <= moe.tokens ", "not whole"),
-    ("room for one token less", MOE, "return room < 1 ? 1 : room;", "return room < 2 ? 1 : room - 1;", "not whole"),
+    ("part by part where there is room", MOE, "at_a_time < moe.tokens ", "at_a_time <= moe.tokens ", "another shape"),
+    ("one token by the kernel of a few", MOE, "moe.tokens <= One::kTokens", "moe.tokens < One::kTokens", "another shape"),
+    ("four tokens by the kernel of many", MOE, "moe.tokens <= Few::kTokens", "moe.tokens < Few::kTokens", "another shape"),
+    ("room for one token less", MOE, "return room < 1 ? 1 : room;", "return room < 2 ? 1 : room - 1;", "another shape"),
     ("who pads the first part", MOE, "part.padding = moe.padding + first;", "part.padding = moe.padding;", UNWRITTEN),
     ("results where those of the first part are", MOE, "  part.activated += first * moe.choices * moe.activated_bytes();\n", "", ANOTHER_BLOCK),
     ("three launches", MOE, "  return moe_decode_down(moe, stream, early, processor);", "  (void)moe_decode_down(moe, stream, early, processor);\n"

@@ -127,6 +127,7 @@ def test_a_kernel_that_is_right_runs_in_any_order(machine: Machine, seed: int) -
     rows = numbers.reshape(BLOCKS, THREADS // 32, 32)[:, :, ::-1]
     expected = rows + np.roll(rows, 1, axis=1)
     assert np.array_equal(turned(machine, Fault.NONE, seed), expected.ravel())
+    assert machine.kernels[0].partition("(")[0].endswith("turn_kernel")
     assert (len(machine.kernels), machine.shared, machine.unwritten("output"), machine.unwritten("unwritten")) == (1, 512, 0, 4)
 
 

@@ -20,7 +20,7 @@ _COLOURS = dict(zip(COMPONENTS, ("#0072b2", "#e69f00", "#f0e442", "#009e73", "#d
 _MARKERS = "ovs^DPX*<>"
 _BAR = 0.36
 """Inches that a bar and its gap take."""
-_SOURCE = 0.16
+_SOURCE = 0.175
 """Inches that a line of the legend of sources takes."""
 
 

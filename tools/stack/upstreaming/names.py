@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from stack.carry.drift import added_between
 from stack.carry.drift.tree import Files
-from stack.carry.drift.variables import grep
+from stack.carry.drift.variables import bring
 from stack.model.ids import TreeId
-from stack.store.objects import Objects
+from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"(?:--)?[A-Za-z_][A-Za-z0-9_]*(?:[-.][A-Za-z0-9_]+)*")
@@ -29,6 +29,8 @@ _SHORT = 3
 """Names of so few letters say nothing."""
 _LARGEST = 2_000_000
 """Bytes of a file that is read."""
+_HEAD = 8000
+"""Bytes of a file of which one that is 0 makes it binary, as for git."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +79,31 @@ def absent(objects: Objects, tree: TreeId, wanted: frozenset[str]) -> frozenset[
     """Those of some names that a tree has nowhere but in prose.
 
     Raises:
-        GitError: the tree cannot be searched.
+        StackError: the tree cannot be read.
 
     """
-    if not wanted:
-        return wanted
-    skipped = [f":(exclude)*{suffix}" for suffix in _PROSE]
-    words = [word for name in sorted(wanted) for word in ("-e", name)]
-    said = grep(Files(objects, tree), ["-h", "-o", "-w", "-F", *words], ["*", *skipped])
-    return wanted - {*said.split("\n")}
+    left = {name.encode(): re.compile(rb"(?<!\w)%b(?!\w)" % re.escape(name.encode())) for name in sorted(wanted)}
+    files = Files(objects, tree)
+    if left:
+        bring(files, ["*", *(f":(exclude)*{suffix}" for suffix in _PROSE)])
+    # Of what a patch uses most is in the first files already, where `git grep` goes on to look for all of it in all of them.
+    for data in _sources(files) if left else ():
+        for name in [name for name, whole in left.items() if name in data and whole.search(data)]:
+            del left[name]
+        if not left:
+            break
+    return frozenset(name.decode() for name in left)
+
+
+def _sources(files: Files) -> Iterator[bytes]:
+    """The contents of all files that are neither prose nor binary."""
+    paths = [path for path in files.walk() if not path.endswith(_PROSE)]
+    entries = (files.entry(path) for path in paths)
+    files.objects.request(entry.id for entry in entries if entry is not None and entry.mode not in (FOLDER, SUBMODULE))
+    for path in paths:
+        data = files.read(path) or b""
+        if b"\0" not in data[:_HEAD]:
+            yield data
 
 
 def _telling(found: Iterable[str]) -> frozenset[str]:

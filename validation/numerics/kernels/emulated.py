@@ -174,7 +174,7 @@ def decoded(
             ("output", output, Kind.OUTPUT),
         ]
         addresses = [cpu.give(*one) for one in given]
-        counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, len(weights.up))
+        counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, int(weights.places.max()) + 1)
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in astuple(layer.glu))
         cpu.call("emulated_moe_decode", *addresses, *numbers, *limits, _FEW_PROCESSORS, shared_limit, int(early))

@@ -147,12 +147,22 @@ def grep(files: Files, what: list[str], where: list[str]) -> str:
         GitError: the tree cannot be searched.
 
     """
+    bring(files, where)
     env = {"GIT_DIR": str(files.objects.repository)}
-    if files.promised:
-        # Contents that are still at the remote come at once this way; `git grep` fetches them one by one.
-        git.run(["diff", "--shortstat", "--no-renames", EMPTY_TREE, files.tree, "--", *where], env=env)
     done = git.run(["grep", "-I", *what, files.tree, "--", *where], env=env, accept=(0, 1))
     return done.stdout.decode("utf-8", "surrogateescape")
+
+
+def bring(files: Files, where: list[str]) -> None:
+    """Have the contents of some of a tree's files that are still at the remote come at once; who reads them fetches them one by one.
+
+    Raises:
+        GitError: they cannot be fetched.
+
+    """
+    if files.promised:
+        env = {"GIT_DIR": str(files.objects.repository)}
+        git.run(["diff", "--shortstat", "--no-renames", EMPTY_TREE, files.tree, "--", *where], env=env)
 
 
 def _table(files: Files) -> frozenset[str]:
