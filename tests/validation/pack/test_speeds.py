@@ -102,7 +102,7 @@ def decoded(place: Path, monkeypatch: pytest.MonkeyPatch, *only: str, resume: bo
     """The cases of one run: servers that answer at once, or upstream's a token each two milliseconds."""
 
     @contextmanager
-    def started(_: Path, recipe: Recipe, work: Path) -> Iterator[Server]:
+    def started(_: Path, recipe: Recipe, work: Path, __: float | None) -> Iterator[Server]:
         with serving(pause=0.002 if recipe.name == "upstream" else 0) as port:
             yield Server(port, 1.0, work / "log")
 

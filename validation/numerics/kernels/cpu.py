@@ -193,6 +193,11 @@ def attention_of_transformers(one: Attention) -> npt.ArrayLike:
     return _array(torch.cat(outputs))
 
 
+def _below_avx512() -> str:
+    """Why oneDNN multiplies no BF16 on this CPU, or nothing: on x86 it asks for AVX-512."""
+    return x86("avx512f") if platform.machine() == "x86_64" else ""
+
+
 EXPERTS = (
     Kernel("vllm-cpu", ("cpu", "avx512_bf16"), lambda: x86("avx512_bf16") or operator("fused_experts_cpu"), fused_experts),
     Kernel("transformers", ("cpu",), lambda: missing("torch", "transformers"), experts_of_transformers),
@@ -206,5 +211,5 @@ ATTENTION = (
 LINEAR = (
     Kernel("torch", ("cpu",), lambda: missing("torch"), dense),
     Kernel("torch-float32", ("cpu",), lambda: missing("torch"), dense_single),
-    Kernel("vllm-cpu", ("cpu",), lambda: operator("onednn_mm"), onednn),
+    Kernel("vllm-cpu", ("cpu",), lambda: _below_avx512() or operator("onednn_mm"), onednn),
 )
