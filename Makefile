@@ -3,7 +3,13 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-JOBS   ?= $(shell nproc)
+# More than there are cores: for a third of their time tests wait, for disks, servers and what they kill.
+JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
+
+# Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told. Each
+# test process has a core or less, so that its matrices are multiplied by one thread.
+unexport PYTHONDONTWRITEBYTECODE
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo demo-ladder test announce quick lint types bench clean
 
