@@ -368,15 +368,16 @@ OF_EXPERTS = (
     no_numbers_judged,
     roomy_judged,
 )
+# Who finds most comes first, and of the others who takes least: a fault is one judge's to find, whichever is asked before.
 JUDGES = {
     MOE: (experts_judged, many_judged, shapes_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
-    ENTRIES: (experts_judged, mixed_judged, one_judged, choices_judged, many_judged, no_numbers_judged, roomy_judged),
-    ROUTE: (experts_judged, choices_judged, unread_judged, mixed_judged, strangers_judged, no_numbers_judged, many_judged),
+    ENTRIES: (experts_judged, no_numbers_judged, choices_judged, mixed_judged, one_judged, many_judged, roomy_judged),
+    ROUTE: (experts_judged, unread_judged, no_numbers_judged, choices_judged, strangers_judged, mixed_judged, many_judged),
     CHOOSE: (choices_judged,),
     RING: (experts_judged, choices_judged, mixed_judged, columns_judged),
-    BYTES: (experts_judged, mixed_judged, columns_judged, no_numbers_judged),
-    MATRIX: (experts_judged, mixed_judged, columns_judged),
-    ROWS: (experts_judged, layer_judged, mixed_judged, one_judged),
+    BYTES: (experts_judged, no_numbers_judged, columns_judged, mixed_judged),
+    MATRIX: (experts_judged, columns_judged, mixed_judged),
+    ROWS: (layer_judged, experts_judged, mixed_judged, one_judged),
     PRODUCTS: (layer_judged, experts_judged, mixed_judged, one_judged),
     GEMV: (layer_judged,),
     STREAM: (layer_judged,),
