@@ -3,13 +3,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# More than there are cores: for a third of their time tests wait, for disks, servers and what they kill.
+# More than there are cores: tests of commands wait for a third of their time, for disks, servers and what they kill.
 JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 
-# Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told. Each
-# test process has a core or less, so that its matrices are multiplied by one thread.
+# Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
-export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo demo-ladder test announce quick lint types bench clean
 

@@ -7,6 +7,10 @@ import signal
 # What a shell starts in its background ignores Ctrl-C, and so does all that it starts: here it is pressed by tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# BLAS with one thread a process, as the suite has it: with more of them than processors they wait for each other. It is read when
+# numpy is imported, which the first tests do.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Proofs run under the upstream's own pytest, which has no hypothesis and needs none.
 if "STACK_PROOF_TREE" not in os.environ:
     from hypothesis import settings
