@@ -10,6 +10,7 @@ import pytest
 
 from stack.cli.cache import HOLDS
 from stack.store import cache, upkeep
+from stack.store.results import key, results
 
 from .test_cache import hold
 
@@ -181,3 +182,16 @@ def test_killed_while_it_removes_it_leaves_an_entry_whole_or_out_of_its_place(tm
         upkeep.prune(upkeep.entries(tmp_path), time.time() + 1, stuck)
         assert not entry.exists() and not half.exists()
     assert "half" in states, "no run was killed while it removed something"
+
+
+def test_a_kept_result_is_an_entry_without_a_lock(tmp_path: Path) -> None:
+    kept = results(tmp_path, "proofs")
+    old, new = key({"tree": "1"}), key({"tree": "2"})
+    for name in (old, new):
+        kept.put(name, {"passed": []})
+    os.utime(kept.folder / f"{old}.json", (NOW - 40 * DAY,) * 2)
+    found = upkeep.entries(tmp_path)
+    assert [entry.kind for entry in found] == ["results", "results"]
+    gone = upkeep.prune(found, NOW - 30 * DAY, stuck)
+    assert [entry.path.stem for entry in gone] == [old]
+    assert (kept.get(old), kept.get(new)) == (None, {"passed": []})

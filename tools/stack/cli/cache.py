@@ -23,6 +23,7 @@ HOLDS = {
     "images": "base images for tests, requirements of images, and the wheels that they lock",
     "landing": "what upstream changed between two releases, indexed",
     "operators": "vLLM's operators for CPUs, out of its published wheel",
+    "results": "results of proofs and of planted faults, by the hash of their inputs",
     "serving": "what a validated server runs: packages, models, references",
     "trees": "carried and upstream source trees as folders",
     "upstreams": "the stores: a git repository an upstream; they stay",

@@ -21,12 +21,15 @@ ENTRIES = {
     "images": ("*", "locks/*", "packages/*"),
     "landing": ("*",),
     "operators": ("*",),
+    "results": ("*/*",),
     "serving": ("*",),
     "trees": ("*",),
     "upstreams": ("*",),
     "wheels": ("*", "building/*", "built/*", "published/*/*"),
 }
 """Where entries stand. Nothing else is looked at: who names a folder in STACK_CACHE that has other things in it keeps them."""
+_UNLOCKED = "results"
+"""Small files that appear whole and that anyone may lose at any moment: they have no locks."""
 _STORES = "upstreams"
 """The stores stay: the commits that undo and open working trees stand on are in them."""
 
@@ -66,7 +69,7 @@ def prune(held: Sequence[Entry], before: float, stuck: Callable[[OSError], None]
     gone = []
     for entry in held:
         try:
-            if removable(entry, before) and _remove(entry.path, before):
+            if removable(entry, before) and _remove(entry, before):
                 gone.append(entry)
         except OSError as error:
             stuck(error)
@@ -78,8 +81,9 @@ def removable(entry: Entry, before: float) -> bool:
     return entry.kind != _STORES and entry.used < before
 
 
-def _remove(path: Path, before: float) -> bool:
-    if _left_half(path):
+def _remove(entry: Entry, before: float) -> bool:
+    path = entry.path
+    if entry.kind == _UNLOCKED or _left_half(path):
         _delete(path)
         return True
     with places.lock_if_free(path) as free:
@@ -105,7 +109,7 @@ def _protected(cache: Path) -> Iterator[tuple[Path, float]]:
     for folder, depths in ENTRIES.items():
         for path in sorted(path for depth in depths for path in (cache / folder).glob(depth)):
             lock = _lock_of(path)
-            if _left_half(path):
+            if _left_half(path) or folder == _UNLOCKED:
                 yield path, path.lstat().st_mtime
             elif lock.is_file():
                 yield path, lock.stat().st_mtime

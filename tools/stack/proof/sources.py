@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files of a project a Python module depends on, found by reading its imports; nothing is imported."""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+_COMPILED = "__pycache__"
+
+
+def closure(modules: Iterable[Path], roots: Sequence[Path]) -> tuple[Path, ...]:
+    """Find the modules and every file below `roots` that they import, directly or through others.
+
+    An import of a package counts the files of other kinds below its folder, too, since its modules may read them: C++ sources,
+    TOML, texts. A package that is passed through only, as `a` in `import a.b`, adds its `__init__.py` alone. Imports by name
+    count where the name is a literal: `importlib.import_module("a.b")`.
+
+    Args:
+        modules: the files to start from.
+        roots: folders where absolute imports are looked up, in this order. Everything else (the standard library, installed
+            packages) is outside and not followed.
+
+    Returns:
+        The files, sorted.
+
+    """
+    found: set[Path] = set()
+    waiting = [module.resolve() for module in modules]
+    places = [root.resolve() for root in roots]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found.add(file)
+        if file.suffix == ".py":
+            waiting += _imported(file, places)
+    return tuple(sorted(found))
+
+
+def digest(files: Iterable[Path], relative_to: Path) -> str:
+    """Hash the names and contents of files; a file that is missing counts as empty."""
+    whole = hashlib.sha256()
+    base = relative_to.resolve()
+    for file in sorted(path.resolve() for path in files):
+        name = file.relative_to(base) if file.is_relative_to(base) else Path(file.name)
+        data = file.read_bytes() if file.is_file() else b""
+        whole.update(f"{name.as_posix()}\0{len(data)}\0".encode() + data)
+    return whole.hexdigest()
+
+
+def _imported(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, OSError):
+        return  # it cannot be imported either
+    for name, level in _names(tree):
+        for start in _starts(file, roots, level):
+            if there := tuple(_files(start, name.split(".") if name else [])):
+                yield from there
+                break
+
+
+def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Imported names with their leading dots; `from a import b` may mean a module `a.b`, so both are tried."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((one.name, 0) for one in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                yield module or "", level
+                yield from ((f"{module}.{one.name}" if module else one.name, level) for one in names)
+            case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+                yield name, 0
+
+
+def _starts(file: Path, roots: Sequence[Path], level: int) -> Sequence[Path]:
+    return [file.parents[level - 1]] if level else roots
+
+
+def _files(start: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """The files that `import a.b.c` runs, or nothing if `start` has no such module."""
+    passed: list[Path] = []
+    folder = start
+    for part in parts[:-1]:
+        folder /= part
+        if not folder.is_dir():
+            return
+        passed.append(folder / "__init__.py")
+    last = folder / parts[-1] if parts else folder
+    if last.is_dir():
+        passed += [last / "__init__.py", *_data(last)]
+    elif last.with_suffix(".py").is_file():
+        passed.append(last.with_suffix(".py"))
+    else:
+        return
+    yield from (file for file in passed if file.is_file())
+
+
+def _data(package: Path) -> Iterator[Path]:
+    for path in package.rglob("*"):
+        if path.suffix not in (".py", ".pyc") and _COMPILED not in path.parts and path.is_file():
+            yield path

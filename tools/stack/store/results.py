@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of long runs, kept in the user's cache under the hash of everything that they depend on.
+
+A result is a small JSON object. Losing one costs the time to compute it again and nothing else, so a cache that is full or
+read-only, and a file that is damaged, count as "not kept".
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stack.model.ids import Sha256
+from stack.store import cache as places
+
+FOLDER = "results"
+"""Where results are in the cache, one folder for each kind."""
+AGAIN = "STACK_AGAIN"
+"""Set to 1 in the environment to ignore kept results."""
+_LARGEST = 8 << 20
+"""Bytes of a kept result; a larger file was not written by this module."""
+
+
+def key(inputs: Mapping[str, str]) -> Sha256:
+    """Hash the named inputs of a run; equal inputs in any order give the same key."""
+    return Sha256(hashlib.sha256(json.dumps(dict(inputs), sort_keys=True).encode()).hexdigest())
+
+
+def again() -> bool:
+    """Whether the user asked to ignore kept results."""
+    return os.environ.get(AGAIN) == "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The kept results of one kind of run."""
+
+    folder: Path
+
+    def get(self, name: Sha256) -> dict[str, Any] | None:
+        """Read the result under a key, or None if there is none that can be read."""
+        path = self._path(name)
+        try:
+            with path.open("rb") as file:
+                found = json.loads(file.read(_LARGEST + 1))
+            path.touch()  # `stack cache prune` goes by the time of the last use
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def put(self, name: Sha256, result: Mapping[str, Any]) -> None:
+        """Keep a result under a key. A process that is killed meanwhile leaves the old file or the new one."""
+        path = self._path(name)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            places.put(path, json.dumps(dict(result)).encode())
+
+    def _path(self, name: Sha256) -> Path:
+        return self.folder / f"{name}.json"
+
+
+def results(cache: Path, kind: str) -> Results:
+    """Open the kept results of a kind, such as `proofs`, in a cache folder."""
+    return Results(cache / FOLDER / kind)
