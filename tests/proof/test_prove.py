@@ -12,6 +12,7 @@ from stack.model.errors import StackError
 from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import prove, trees
+from stack.proof.runner import Runner
 from stack.store import git
 
 from ..store.making import Remote
@@ -81,6 +82,12 @@ def stores(root: Path, tmp_path: Path) -> Iterator[Stores]:
 
 
 @pytest.fixture
+def runner(stores: Stores) -> Iterator[Runner]:
+    with Runner(stores) as opened:
+        yield opened
+
+
+@pytest.fixture
 def proof(root: Path) -> prove.Proof:
     return prove.load(root / "proofs/test_up_proof.py", load(root))
 
@@ -89,31 +96,33 @@ PYTHON = Path(sys.executable)
 SUM, HALF = (PatchRef("sums", "up", f"up/{name}.patch") for name in ("add-a-sum", "halve-it"))
 
 
-def test_a_proof_passes_with_all_patches(proof: prove.Proof, stores: Stores) -> None:
-    run = prove.run(proof, PYTHON, stores, prove.tree(stores, "up"))
+def test_a_proof_passes_with_all_patches(proof: prove.Proof, stores: Stores, runner: Runner) -> None:
+    run = runner.run(proof, PYTHON, prove.tree(stores, "up"))
     assert run.good
     assert run.passed == ("test_sum", "test_half", "test_always")
 
 
 @pytest.mark.parametrize(("left_out", "fails"), [(SUM, "test_sum"), (HALF, "test_half")])
-def test_a_proof_fails_without_its_patch_alone(proof: prove.Proof, stores: Stores, left_out: PatchRef, fails: str) -> None:
+def test_a_proof_fails_without_its_patch_alone(
+    proof: prove.Proof, stores: Stores, left_out: PatchRef, fails: str, runner: Runner
+) -> None:
     if left_out == SUM:
         # The second patch stands next to the first one's lines: the first cannot be taken out alone, and that is said.
         with pytest.raises(StackError, match=r"sums/up/add-a-sum\.patch cannot be left out alone"):
             prove.tree(stores, "up", without=left_out)
         return
-    run = prove.run(proof, PYTHON, stores, prove.tree(stores, "up", without=left_out))
+    run = runner.run(proof, PYTHON, prove.tree(stores, "up", without=left_out))
     assert run.failed == (fails,)
     assert run.passed == ("test_sum", "test_always")
     assert not run.good
 
 
-def test_the_upstreams_own_tests_run_in_its_tree(proof: prove.Proof, stores: Stores) -> None:
-    assert prove.run_upstream(proof, PYTHON, stores, prove.tree(stores, "up")).passed == ("test_one",)
+def test_the_upstreams_own_tests_run_in_its_tree(proof: prove.Proof, stores: Stores, runner: Runner) -> None:
+    assert runner.run_upstream(proof, PYTHON, prove.tree(stores, "up")).passed == ("test_one",)
 
 
-def test_nothing_that_ran_is_not_good(proof: prove.Proof, stores: Stores) -> None:
-    run = prove.run(proof, PYTHON, stores, prove.tree(stores, "up"), ["test_that_is_not_there"])
+def test_nothing_that_ran_is_not_good(proof: prove.Proof, stores: Stores, runner: Runner) -> None:
+    run = runner.run(proof, PYTHON, prove.tree(stores, "up"), ["test_that_is_not_there"])
     assert not run.good
     assert run.passed == ()
 
@@ -169,7 +178,7 @@ def test_a_proof_that_no_series_names_is_refused(root: Path) -> None:
         prove.load(file, load(root))
 
 
-def test_one_test_that_is_missing_keeps_no_other_from_running(stores: Stores) -> None:
+def test_one_test_that_is_missing_keeps_no_other_from_running(stores: Stores, runner: Runner) -> None:
     proof = prove.load(stores.stack.root / "proofs/test_up_proof.py", stores.stack)
-    done = prove.run(proof, PYTHON, stores, prove.tree(stores, "up"), ("test_sum", "test_gone"))
+    done = runner.run(proof, PYTHON, prove.tree(stores, "up"), ("test_sum", "test_gone"))
     assert (done.passed, done.failed) == (("test_sum",), ())

@@ -12,9 +12,11 @@ from click.testing import CliRunner
 from stack.carry.bases import Place, Stores
 from stack.cli import cli
 from stack.model.errors import StackError
+from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import environment, prove, proving
-from stack.proof.proving import Asked, Kept, Result, State
+from stack.proof.proving import Asked, Kept, Result, State, Verdict
+from stack.proof.runner import Runner
 from stack.store import git
 
 from .test_prove import HALF, PYTHON, SUM, root, stores
@@ -56,14 +58,29 @@ def address(root: Path) -> str:
     return f"{load(root).pins.get('up').git}/pull/1"
 
 
+def verdicts(stores: Stores, asked: Asked) -> list[Verdict]:
+    with Runner(stores) as runner:
+        return list(proving.verdicts(runner, asked))
+
+
+def kept(stores: Stores, asked: Asked) -> list[Kept]:
+    with Runner(stores) as runner:
+        return list(proving.kept(runner, asked))
+
+
+def idle(stores: Stores, asked: Asked) -> list[PatchRef]:
+    with Runner(stores) as runner:
+        return list(proving.idle(runner, asked))
+
+
 def look_after(root: Path, cache: Path, onto: str | None = None) -> Kept:
     with Stores(load(root), Place(cache, "git")) as opened:
-        (found,) = proving.kept(opened, Asked(onto={"up": (onto,)} if onto else {}, python=PYTHON))
+        (found,) = kept(opened, Asked(onto={"up": (onto,)} if onto else {}, python=PYTHON))
     return found
 
 
 def test_each_patch_is_proved_and_can_fail(stores: Stores) -> None:
-    found = list(proving.verdicts(stores, Asked(python=PYTHON)))
+    found = verdicts(stores, Asked(python=PYTHON))
     assert [(one.ref, one.with_patch.state, one.without.state, one.sound) for one in found] == [
         (SUM, State.PASSES, State.FAILS, True),
         (HALF, State.PASSES, State.FAILS, True),
@@ -73,13 +90,12 @@ def test_each_patch_is_proved_and_can_fail(stores: Stores) -> None:
 
 
 def test_landed_by_behaviour_and_since_when(stores: Stores) -> None:
-    on_first = {one.ref: one for one in proving.verdicts(stores, Asked(onto={"up": ("v1.1",)}, python=PYTHON))}
+    on_first = {one.ref: one for one in verdicts(stores, Asked(onto={"up": ("v1.1",)}, python=PYTHON))}
     assert (on_first[SUM].landed, on_first[HALF].landed) == ("v1.1", None)
     assert on_first[HALF].onto is not None
     assert on_first[HALF].onto.state is State.FAILS
     bisected = {
-        one.ref: one.landed
-        for one in proving.verdicts(stores, Asked(onto=proving.ways(stores, ["v1.2"], through=True), python=PYTHON))
+        one.ref: one.landed for one in verdicts(stores, Asked(onto=proving.ways(stores, ["v1.2"], through=True), python=PYTHON))
     }
     assert bisected == {SUM: "v1.1", HALF: "v1.2"}
 
@@ -88,7 +104,7 @@ def test_on_a_release_only_what_proves_a_patch_is_run(root: Path, tmp_path: Path
     ran = tmp_path / "ran"
     edit(root, "    assert up.ONE == 1\n", f"    open({str(ran)!r}, 'a').write(up.__file__ + '\\n')\n")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = [one.landed for one in proving.verdicts(opened, Asked(onto={"up": ("v1.2",)}, python=PYTHON))]
+        found = [one.landed for one in verdicts(opened, Asked(onto={"up": ("v1.2",)}, python=PYTHON))]
     assert found == ["v1.2", "v1.2"]
     assert len(ran.read_text().splitlines()) == 1  # with all patches
 
@@ -103,7 +119,7 @@ def test_one_module_may_prove_patches_and_look_after_what_is_merged(root: Path, 
 def test_a_proof_that_cannot_fail_is_found(root: Path, tmp_path: Path) -> None:
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
     assert (found[HALF].without.state, found[HALF].sound) == (State.PASSES, False)
     assert found[SUM].sound
 
@@ -120,16 +136,16 @@ def test_a_proof_that_cannot_fail_is_found(root: Path, tmp_path: Path) -> None:
 def test_what_does_not_pass_with_the_patch_proves_nothing(root: Path, tmp_path: Path, old: str, new: str, state: State) -> None:
     edit(root, old, new)
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
     assert (found[HALF].with_patch.state, found[HALF].sound) == (state, False)
 
 
 def test_patches_that_nothing_misses(root: Path, tmp_path: Path) -> None:
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        assert list(proving.idle(opened, Asked(python=PYTHON))) == []
+        assert idle(opened, Asked(python=PYTHON)) == []
     edit(root, "    assert up.half(4) == 2", "    assert up.ONE == 1")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        assert list(proving.idle(opened, Asked(python=PYTHON))) == [HALF]
+        assert idle(opened, Asked(python=PYTHON)) == [HALF]
 
 
 def test_what_is_merged_is_there_and_was_not_before(root: Path, merged: Path, tmp_path: Path) -> None:
@@ -183,7 +199,7 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     assert "landed by behaviour in v1.1" in shown.output
     answer = json.loads(CliRunner().invoke(cli, [*ask, "--json"]).stdout)
     assert (answer["sound"], [one["file"] for one in answer["patches"]]) == (True, [SUM.file, HALF.file])
-    assert answer["patches"][0]["with"] == {"state": "passes", "reason": ""}
+    assert answer["patches"][0]["with"] == {"state": "passes", "reason": "", "cached": True}
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     failed = CliRunner().invoke(cli, ask)
     assert failed.exit_code == 1
@@ -214,14 +230,14 @@ def test_an_upstream_goes_to_one_release(stores: Stores) -> None:
 
 def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="unknown series 'none'"):
-        list(proving.verdicts(stores, Asked(("none",), python=PYTHON)))
+        verdicts(stores, Asked(("none",), python=PYTHON))
     series = root / "stacks/sums/series.toml"
     series.write_text(series.read_text().replace("proofs/test_up_proof.py", "proofs"))
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
         with pytest.raises(StackError, match="series sums names no test module"):
-            list(proving.verdicts(opened, Asked(("sums",), python=PYTHON)))
+            verdicts(opened, Asked(("sums",), python=PYTHON))
         with pytest.raises(StackError, match="no series names a test module"):
-            list(proving.verdicts(opened, Asked(python=PYTHON)))
+            verdicts(opened, Asked(python=PYTHON))
 
 
 def rebased(root: Path, cache: Path, *options: str) -> dict[str, Any]:
@@ -337,14 +353,14 @@ def test_one_case_that_is_skipped_proves_nothing(root: Path, tmp_path: Path) -> 
     text = "import pytest\n\n@pytest.mark.parametrize('n', (1, 2))\ndef test_half(n):\n    if n == 2: pytest.skip('no')\n    "
     edit(root, "def test_half():\n    ", text)
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
     assert (found[HALF].with_patch.state, found[HALF].with_patch.reason) == (State.NOT_RUN, "test_half was skipped")
 
 
 def test_another_class_s_test_is_another_test(root: Path, tmp_path: Path) -> None:
     edit(root, "def test_half():\n    assert up.half(4) == 2", "class TestOther:\n    def test_half(self):\n        pass")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
     assert found[HALF].with_patch.state is State.NOT_RUN
 
 
@@ -360,7 +376,7 @@ def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, pyt
         interpreter.write_text(python)
         interpreter.chmod(0o755)
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = list(proving.verdicts(opened, Asked(python=interpreter)))
+        found = verdicts(opened, Asked(python=interpreter))
     assert {one.without.state for one in found} == {State.NOT_RUN}
     assert {one.without.reason for one in found} == {said}
     assert not any(one.sound for one in found)
@@ -375,7 +391,7 @@ def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, pyt
 def test_what_the_environment_lacks_is_no_failure(root: Path, tmp_path: Path, place: str, package: str, state: State) -> None:
     edit(root, place, f"{place}{'    ' if 'def' in place else ''}import {package}\n")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in proving.verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
     assert (found[HALF].with_patch.state, found[HALF].without.state, found[HALF].sound) == (state, state, False)
     said = "the environment lacks no_such_package: name it in requirements.txt"
     assert (found[HALF].with_patch.reason == said) is (state is State.NOT_RUN)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import mxfp4
+import pytest
 import support
 import torch
 from safetensors.torch import save_file
 
 with support.quiet():
+    import vllm.model_executor.models.gpt_oss  # noqa: F401  (here, before a test fakes a platform)
+    import vllm.model_executor.models.registry as registry
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import (
         destroy_distributed_environment,
@@ -98,11 +102,27 @@ def _experts(normal: Any, hidden: int, intermediate: int) -> dict[str, torch.Ten
 
 
 @contextmanager
+def inspected_here() -> Iterator[None]:
+    """Let vLLM look at the model's class in this process.
+
+    It would start another one, which imports vLLM once more, to keep CUDA out of this one; there is no CUDA here.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(registry, "_run_in_subprocess", lambda inspect: inspect())
+        yield
+
+
+@functools.cache
+def _parser() -> FlexibleArgumentParser:
+    return EngineArgs.add_cli_args(FlexibleArgumentParser())
+
+
+@contextmanager
 def configured(folder: Path, store: Path, *arguments: str) -> Iterator[VllmConfig]:
     """From a command line to a configuration that is in force in the block, on one rank."""
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
     line = ["--model", str(folder), "--skip-tokenizer-init", "--enforce-eager", *arguments]
-    config = EngineArgs.from_cli_args(parser.parse_args(line)).create_engine_config()
+    with inspected_here():
+        config = EngineArgs.from_cli_args(_parser().parse_args(line)).create_engine_config()
     with ExitStack() as stack:
         stack.enter_context(set_current_vllm_config(config))
         init_distributed_environment(1, 0, store.as_uri(), 0, "gloo")

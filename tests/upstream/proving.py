@@ -6,6 +6,8 @@ for those places have to pass on the patched tree as they do on the bare one. Te
 on an earlier release.
 """
 
+import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import environment, prove
 from stack.proof.prove import Proof
-from stack.store import cache
+from stack.proof.runner import Runner
+from stack.store import cache, results
 
 ROOT = Path(__file__).parents[2]
 SHOWN = 6000
@@ -43,6 +46,36 @@ class ProofFile(pytest.File):
             yield UpstreamsOwn.from_parent(self, name="upstreams-own-tests-still-pass", proof=proof)
 
 
+class Session:
+    """What all proofs of one pytest process share: the opened stores, the processes that proofs are forked from, the environment."""
+
+    def __init__(self) -> None:
+        self._exit = contextlib.ExitStack()
+        self.stores = self._exit.enter_context(Stores(load(ROOT), Place(cache.root())))
+        self.runner = self._exit.enter_context(Runner(self.stores, again=results.again()))
+
+    @functools.cache  # noqa: B019  (there is one in a process)
+    def python(self, requirements: Path) -> Path:
+        """The interpreter of the environment, which is made unless it is there."""
+        torch = environment.torch_version(self.stores.objects("vllm"), self.stores.obtain("vllm").tree)
+        return environment.python(torch, requirements, self.stores.place.cache)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._exit.close()
+
+
+SESSION = pytest.StashKey[Session]()
+
+
+def session_of(config: pytest.Config) -> Session:
+    """The session of this pytest process, opened by the first proof that asks for it."""
+    if SESSION not in config.stash:
+        opened = config.stash[SESSION] = Session()
+        config.add_cleanup(opened.close)
+    return config.stash[SESSION]
+
+
 class ProofItem(pytest.Item):
     """One run of a proof."""
 
@@ -51,12 +84,11 @@ class ProofItem(pytest.Item):
         self.proof = proof
 
     def runtest(self) -> None:
-        """Open the stores and the environment, then check."""
-        with Stores(load(ROOT), Place(cache.root())) as stores:
-            torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
-            self.check(stores, environment.python(torch, self.path.parent / "requirements.txt", stores.place.cache))
+        """Run the proof and judge, unless the result of a run with the same inputs is kept."""
+        session = session_of(self.config)
+        self.check(session.runner, session.python(self.path.parent / "requirements.txt"))
 
-    def check(self, stores: Stores, python: Path) -> None:
+    def check(self, runner: Runner, python: Path) -> None:
         """Run and judge."""
         raise NotImplementedError
 
@@ -72,9 +104,9 @@ class ProofItem(pytest.Item):
 class WithPatches(ProofItem):
     """The proof passes, whole, with all patches."""
 
-    def check(self, stores: Stores, python: Path) -> None:
+    def check(self, runner: Runner, python: Path) -> None:
         """Run it on the patched tree."""
-        run = prove.run(self.proof, python, stores, prove.tree(stores, self.proof.upstream))
+        run = runner.run(self.proof, python, prove.tree(runner.stores, self.proof.upstream))
         assert run.good and not run.skipped, run.output[-SHOWN:]
 
 
@@ -85,10 +117,10 @@ class Without(ProofItem):
         super().__init__(**rest)
         self.ref = ref
 
-    def check(self, stores: Stores, python: Path) -> None:
+    def check(self, runner: Runner, python: Path) -> None:
         """Run its tests on the tree without it and what stands on it; all of them have to run: a broken import is no failure."""
         tests = self.proof.proves[self.ref.file]
-        run = prove.run(self.proof, python, stores, prove.tree_without(stores, self.ref), tests)
+        run = runner.run(self.proof, python, prove.tree_without(runner.stores, self.ref), tests)
         assert set(run.failed) & set(tests), f"no test of {self.ref.file} fails without it:\n{run.output[-SHOWN:]}"
         assert {*run.passed, *run.failed} >= set(tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
 
@@ -100,10 +132,10 @@ class Before(ProofItem):
         super().__init__(**rest)
         self.release = release
 
-    def check(self, stores: Stores, python: Path) -> None:
+    def check(self, runner: Runner, python: Path) -> None:
         """Run it there."""
-        earlier = stores.obtain(self.proof.upstream, self.release).tree
-        run = prove.run(self.proof, python, stores, earlier)
+        earlier = runner.stores.obtain(self.proof.upstream, self.release).tree
+        run = runner.run(self.proof, python, earlier)
         assert run.passed, f"nothing passes on {self.release}, which may be a broken import:\n{run.output[-SHOWN:]}"
         for one in (one for one in self.proof.merged if one.fails_on == self.release):
             assert set(run.failed) & set(one.tests), f"no test of {one.address} fails there:\n{run.output[-SHOWN:]}"
@@ -113,11 +145,11 @@ class Before(ProofItem):
 class UpstreamsOwn(ProofItem):
     """The upstream's own tests pass with the patches as they do without."""
 
-    def check(self, stores: Stores, python: Path) -> None:
+    def check(self, runner: Runner, python: Path) -> None:
         """Run them on the bare tree and on the patched one."""
-        bare = stores.objects(self.proof.upstream).tree_of(stores.base(self.proof.upstream))
-        before = prove.run_upstream(self.proof, python, stores, bare)
-        after = prove.run_upstream(self.proof, python, stores, prove.tree(stores, self.proof.upstream))
+        stores, upstream = runner.stores, self.proof.upstream
+        before = runner.run_upstream(self.proof, python, stores.objects(upstream).tree_of(stores.base(upstream)))
+        after = runner.run_upstream(self.proof, python, prove.tree(stores, upstream))
         assert before.good, f"on the bare tree:\n{before.output[-SHOWN:]}"
         assert after.good, f"on the patched tree:\n{after.output[-SHOWN:]}"
         assert sorted(after.passed) == sorted(before.passed)

@@ -21,20 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preload import ENVIRONMENT
 
 # Left out of requirements.txt: xgrammar depends on triton, which brings CUDA's assembler and headers (1 GB).
 ABSENT = ("xgrammar",)
 
-ENVIRONMENT = {
-    "VLLM_TARGET_DEVICE": "cpu",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "GLOO_SOCKET_IFNAME": "lo",
-    "FLASHINFER_CUDA_ARCH_LIST": "12.1a",
-}
 # What upstream code keeps on disk goes to a folder of this process, not to the user's caches.
 CACHES = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "FLASHINFER_WORKSPACE_BASE", "TORCHINDUCTOR_CACHE_DIR")
 

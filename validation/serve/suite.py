@@ -19,6 +19,7 @@ from stack.model.series import Series
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import proving
+from stack.proof.runner import Runner
 from stack.store import cache as places
 from validation import machine, packages
 from validation.packages import Packages
@@ -220,8 +221,9 @@ class _Suite:
             self._job.step(f"proving {series.name}", 0, None)
             began = time.monotonic()
             wanted = proving.Asked((series.name,))
-            proved = list(proving.verdicts(self._stores, wanted))
-            kept = list(proving.kept(self._stores, wanted))
+            with Runner(self._stores) as runner:
+                proved = list(proving.verdicts(runner, wanted))
+                kept = list(proving.kept(runner, wanted))
             case = replace(case, seconds=time.monotonic() - began)
             unsound = [f"{one.ref.path}: {one.with_patch.reason or one.without.reason}" for one in proved if not one.sound]
             unsound += [f"{one.address}: {one.here.reason or one.before.reason}" for one in kept if not one.sound]

@@ -34,6 +34,7 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
     callback=interpreter,
     help="Run them with this interpreter; no environment is made.",
 )
+@click.option("--again", is_flag=True, help="Run everything anew, whatever earlier runs have shown.")
 @json_option
 @source_option
 @click.pass_context
@@ -44,6 +45,7 @@ def command(
     through: bool,
     ablate: bool,
     python: Path | None,
+    again: bool,
     as_json: bool,
     source: str,
 ) -> None:
@@ -52,25 +54,34 @@ def command(
     With all patches they have to pass, and without a patch one of its tests has to fail: a proof that cannot fail is an error.
     What upstream has merged is seen after, too: its tests pass, and fail on an earlier release. The first run makes an
     environment with the torch that upstream names, in the cache. Exit code 1 when a proof does not hold.
+
+    Results are kept in the cache under the hash of the tree, the proof and what it imports, the environment, the machine and the
+    tests. A run with the same inputs is not repeated.
     """
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.proof import proving  # noqa: PLC0415
+    from stack.proof.runner import Runner  # noqa: PLC0415
+    from stack.store import results  # noqa: PLC0415
 
     if through and not onto:
         raise click.UsageError("--through goes with --onto TAG")
     options: Options = context.obj
-    with options.place(source) as place, Stores(options.load(), place) as stores:
+    with (
+        options.place(source) as place,
+        Stores(options.load(), place) as stores,
+        Runner(stores, again=again or results.again()) as runner,
+    ):
         asked = proving.Asked(series, proving.ways(stores, onto, through=through), python)
         if ablate:
-            idle = list(proving.idle(stores, asked, stores.tell))
+            idle = list(proving.idle(runner, asked, stores.tell))
             _print_idle([ref.path for ref in idle], as_json)
             context.exit(1 if idle else 0)
-        verdicts = list(proving.verdicts(stores, asked, stores.tell))
-        kept = list(proving.kept(stores, asked, stores.tell))
+        verdicts = list(proving.verdicts(runner, asked, stores.tell))
+        kept = list(proving.kept(runner, asked, stores.tell))
     sound = all(one.sound for one in verdicts) and all(one.sound for one in kept)
     if as_json:
         patches, merged = [_as_json(one) for one in verdicts], [_kept_json(one) for one in kept]
-        print_json({"sound": sound, "patches": patches, "merged": merged})
+        print_json({"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached})
     else:
         if verdicts:
             _print(verdicts, " ".join(onto))
@@ -78,7 +89,12 @@ def command(
             click.echo()
         if kept:
             _print_kept(kept, " ".join(onto))
+        click.echo(f"\n{_count(runner.ran)}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
     context.exit(0 if sound else 1)
+
+
+def _count(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 def _print(verdicts: "list[Verdict]", onto: str) -> None:
@@ -148,8 +164,8 @@ def _kept_json(one: "Kept") -> dict[str, object]:
     }
 
 
-def _result_json(result: "Result") -> dict[str, str]:
-    return {"state": result.state.value, "reason": result.reason}
+def _result_json(result: "Result") -> dict[str, str | bool]:
+    return {"state": result.state.value, "reason": result.reason, "cached": result.cached}
 
 
 def _print_idle(paths: list[str], as_json: bool) -> None:

@@ -148,10 +148,12 @@ def _proved(stores: "Stores", work: "Rebase", python: Path | None) -> "Rebase":
     """The rebase with what the proofs say of the new releases."""
     from stack.carry.rebase import rebase  # noqa: PLC0415
     from stack.proof import proving  # noqa: PLC0415
+    from stack.proof.runner import Runner  # noqa: PLC0415
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
     asked = proving.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
-    found = list(proving.behaviour(stores, asked, stores.tell))
+    with Runner(stores) as runner:
+        found = list(proving.behaviour(runner, asked, stores.tell))
     for one in found:
         if one.landed is None and not one.reason.startswith("fails: test"):
             click.echo(f"{one.ref.path}: whether it has landed by behaviour is not known: {one.reason}", err=True)

@@ -2,12 +2,15 @@
 """Asking another interpreter what its environment holds."""
 
 import contextlib
+import functools
 import json
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from stack.model.errors import StackError
 
@@ -39,9 +42,31 @@ def differs(path, source):
         return True
 print(json.dumps([path for path, source in json.load(sys.stdin).items() if differs(path, source)]))
 """
+_INSTALLED = """
+import importlib.metadata, json, sys
+packages, editable = [], []
+for one in importlib.metadata.distributions():
+    packages.append((one.metadata["Name"], one.version))
+    try:
+        origin = json.loads(one.read_text("direct_url.json") or "{}")
+    except ValueError:
+        origin = {}
+    if origin.get("dir_info", {}).get("editable"):
+        editable.append(origin["url"])
+print(json.dumps({"python": sys.version, "packages": sorted(packages), "editable": sorted(editable)}))
+"""
 _PATHS = "import json, sys; print(json.dumps(sys.path))"
 _SECONDS = 600
 """How long an interpreter may take: vLLM's files are compiled in half a minute, torch is imported from a cold disk in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What an environment holds: its Python, the names and versions of its packages, and the folders of editable ones."""
+
+    python: str
+    packages: tuple[tuple[str, str], ...]
+    editable: tuple[Path, ...]
 
 
 def found(python: Path) -> Path:
@@ -68,6 +93,20 @@ def versions(python: Path, names: Sequence[str]) -> Mapping[str, str | None]:
 
     """
     return dict(_asked(python, dict, _VERSIONS, *names))
+
+
+@functools.cache
+def installed(python: Path) -> Installed:
+    """What an interpreter's environment holds, asked once in a process.
+
+    Raises:
+        StackError: it does not answer.
+
+    """
+    said = _asked(python, dict, _INSTALLED)
+    packages = tuple((str(name), str(version)) for name, version in said["packages"])
+    editable = tuple(Path(unquote(urlsplit(str(address)).path)) for address in said["editable"])
+    return Installed(str(said["python"]), packages, editable)
 
 
 def cuda(python: Path) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a proof: an ordinary pytest module that imports the upstream from a real source tree.
+"""A proof: an ordinary pytest module that imports the upstream from a real source tree.
 
 It passes on the tree with all patches, and with any one of its patches left out, one of the tests that it names for that
 patch fails. So a proof that cannot fail is found out. Beside that, the upstream's own tests for those places still pass.
@@ -9,12 +9,7 @@ can fail shows on an earlier release, without it. So do those of patches that a 
 """
 
 import ast
-import os
-import re
-import subprocess
-import tempfile
-import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +21,6 @@ from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
 from stack.model.stack import Stack
-from stack.proof import trees
-
-_LONGEST = 3600
-"""Seconds of one run of a proof."""
-_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
-MARK = "STACK_PROOF_TREE"
-"""Set in the environment of a proof: the folder of the tree under test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +47,6 @@ class Proof:
     def refs(self) -> tuple[PatchRef, ...]:
         """The patches that it proves."""
         return tuple(PatchRef(self.series, file.partition("/")[0], file) for file in self.proves)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of pytest: test names by outcome, and what it printed."""
-
-    passed: tuple[str, ...]
-    failed: tuple[str, ...]
-    skipped: tuple[str, ...]
-    output: str
-    returncode: int
-    broken: str = ""
-    """Why nothing can be said of it: pytest was killed, took too long, or did not run at all."""
-    lacks: str = ""
-    """A package that tests could not import, neither passed nor failed therefore: it is none of the upstream's own."""
-
-    @property
-    def good(self) -> bool:
-        """Whether tests ran and all of them passed."""
-        return self.returncode == 0 and bool(self.passed) and not self.failed
 
 
 def load(path: Path, stack: Stack) -> Proof:
@@ -191,84 +159,6 @@ def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
         patches = stores.stack.order(ref.upstream)
         before = patches[: [patch.ref for patch in patches].index(ref)]
         return objects.tree_of((base, *apply.chain(objects, base, before))[-1])
-
-
-def run(proof: Proof, python: Path, stores: Stores, tree_id: TreeId, tests: Sequence[str] = ()) -> Run:
-    """Run a proof (or only some of its tests, and those whose names begin or end with theirs) on a tree."""
-    return run_in(proof, python, trees.folder(stores.objects(proof.upstream), tree_id, stores.place.cache), tests)
-
-
-def run_in(proof: Proof, python: Path, folder: Path, tests: Sequence[str] = ()) -> Run:
-    """The same on the tree whose files a folder has."""
-    # By their names, not as node ids: of those, one that is missing lets pytest run none.
-    where = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
-    return _pytest(python, folder, proof.path.parent, where)
-
-
-def run_upstream(proof: Proof, python: Path, stores: Stores, tree_id: TreeId) -> Run:
-    """Run the upstream's own tests that the proof names, on a tree."""
-    folder = trees.folder(stores.objects(proof.upstream), tree_id, stores.place.cache)
-    args = [*proof.upstream_args, *(str(folder / test) for test in proof.upstream_tests)]
-    return _pytest(python, folder, proof.path.parent, args, rootdir=folder)
-
-
-def _pytest(python: Path, folder: Path, helpers: Path, args: Sequence[str], *, rootdir: Path | None = None) -> Run:
-    with tempfile.TemporaryDirectory(prefix="stack-proof-") as work:
-        report = Path(work) / "report.xml"
-        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        command += [f"--rootdir={rootdir or helpers}", *args]
-        env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "COV_"))}
-        env |= {"PYTHONPATH": os.pathsep.join([str(folder), str(helpers)]), MARK: str(folder)}
-        try:
-            done = subprocess.run(command, cwd=work, env=env, capture_output=True, text=True, check=False, timeout=_LONGEST)
-        except subprocess.TimeoutExpired:
-            return Run((), (), (), "", -1, f"it took longer than {_LONGEST // 60} minutes")
-        cases = _cases(report)
-        outcomes = [(_name(case), _outcome(case, folder)) for case in cases]
-        return Run(
-            passed=tuple(name for name, outcome in outcomes if outcome == "passed"),
-            failed=tuple(name for name, outcome in outcomes if outcome == "failed"),
-            skipped=tuple(name for name, outcome in outcomes if outcome == "skipped"),
-            output=done.stdout + done.stderr,
-            returncode=done.returncode,
-            broken=_broken(done.returncode, done.stderr, report.exists()),
-            lacks=next((missing for case in cases if (missing := _missing(case, folder))), ""),
-        )
-
-
-def _broken(status: int, said: str, reported: bool) -> str:
-    """What ended pytest itself (its exit codes: 3 an internal error, 4 wrong usage)."""
-    if status < 0:
-        return f"pytest was ended by signal {-status}"
-    if status in (3, 4) or "No module named pytest" in said:
-        return (said.strip().splitlines() or [f"pytest ended with {status}"])[-1][:200]
-    return "" if reported else "there is no report"
-
-
-def _cases(report: Path) -> list[ET.Element]:
-    # Written by the pytest that was just started.
-    return list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314
-
-
-def _name(case: ET.Element) -> str:
-    """A test's name without its parameters, behind that of its class, if it is in one."""
-    place = case.get("classname", "").rpartition(".")[2]
-    name = case.get("name", "").partition("[")[0]
-    return f"{place}::{name}" if place.startswith("Test") else name
-
-
-def _outcome(case: ET.Element, folder: Path) -> str:
-    kinds = {child.tag for child in case}
-    if kinds & {"failure", "error"}:
-        return "lacking" if _missing(case, folder) else "failed"
-    return "skipped" if "skipped" in kinds else "passed"
-
-
-def _missing(case: ET.Element, folder: Path) -> str:
-    """The package that a test failed for since the environment has none; what the upstream's own tree lacks is a failure."""
-    said = " ".join(child.text or "" for child in case if child.tag in ("failure", "error"))
-    names = _MISSING.findall(said)
-    return next((name for name in names if not any((folder / place).exists() for place in (name, f"{name}.py"))), "")
 
 
 def _constants(path: Path, place: str) -> dict[str, object]:

@@ -18,7 +18,9 @@ from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.series import PatchRef, Series
 from stack.proof import environment, prove
-from stack.proof.prove import Merged, Proof, Run
+from stack.proof.prove import Merged, Proof
+from stack.proof.pytest_run import Run
+from stack.proof.runner import Runner
 from stack.store.sources import SourceTree
 
 Tell = Callable[[str], None]
@@ -34,11 +36,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How the tests of a patch ended on one tree, and why where they did not run; `output` is what pytest printed."""
+    """How the tests of a patch ended on one tree, and why where they did not run; `output` is what pytest printed.
+
+    `cached`: the result is an earlier run's with the same inputs.
+    """
 
     state: State
     reason: str = ""
     output: str = ""
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,39 +157,39 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
     return found
 
 
-def verdicts(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Verdict]:
+def verdicts(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Verdict]:
     """Prove every patch, one after the other.
 
     Raises:
         StackError: a proof or a source cannot be had, or the environment cannot be made.
 
     """
-    for proof in proofs(stores, asked.series):
-        trial = _Trial(stores, proof, asked, tell)
+    for proof in proofs(runner.stores, asked.series):
+        trial = _Trial(runner, proof, asked, tell)
         for ref in proof.refs():
             tests = proof.proves[ref.file]
             here = result(trial.whole(), tests)
             without = trial.without(ref)
             onto, landed = trial.elsewhere(ref)
-            yield Verdict(ref, _place(stores, proof), tests, here, without, onto, landed)
+            yield Verdict(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
 
 
-def kept(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Kept]:
+def kept(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Kept]:
     """See after everything that upstream has merged, one after the other.
 
     Raises:
         StackError: as `verdicts`.
 
     """
-    for proof in proofs(stores, asked.series):
-        trial = _Trial(stores, proof, asked, tell)
+    for proof in proofs(runner.stores, asked.series):
+        trial = _Trial(runner, proof, asked, tell)
         for one in proof.merged:
             here = result(trial.whole(), one.tests)
             before, onto = trial.before(one), trial.there(one.tests)
-            yield Kept(proof.series, one.address, _place(stores, proof), one.tests, here, one.fails_on, before, onto)
+            yield Kept(proof.series, one.address, _place(runner.stores, proof), one.tests, here, one.fails_on, before, onto)
 
 
-def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
+def behaviour(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
     """Which patches the releases of `asked.onto` do without; only proofs that can fail say so, and all of a patch have to.
 
     Raises:
@@ -191,8 +197,8 @@ def behaviour(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iter
 
     """
     found: dict[PatchRef, list[Behaviour]] = {}
-    for proof in proofs(stores, asked.series):
-        trial = _Trial(stores, proof, asked, tell)
+    for proof in proofs(runner.stores, asked.series):
+        trial = _Trial(runner, proof, asked, tell)
         for ref in proof.refs():
             one = _behaviour(trial, ref, proof.proves[ref.file])
             if one is not None:
@@ -232,30 +238,31 @@ def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behavi
     return Behaviour(ref, tests, landed)
 
 
-def idle(stores: Stores, asked: Asked, tell: Tell = lambda _: None) -> Iterator[PatchRef]:
+def idle(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[PatchRef]:
     """The patches without which all proofs of their series still pass.
 
     Raises:
         StackError: as `verdicts`.
 
     """
-    for proof in proofs(stores, asked.series):
-        python = asked.python or interpreter(stores, proof, tell)
+    for proof in proofs(runner.stores, asked.series):
+        python = asked.python or interpreter(runner.stores, proof, tell)
         for ref in proof.refs():
             tell(f"{proof.path.name} without {ref.path}")
             try:
-                tree = prove.tree(stores, proof.upstream, without=ref)
+                tree = prove.tree(runner.stores, proof.upstream, without=ref)
             except StackError:
                 continue  # a later patch stands on it: it does something
-            if prove.run(proof, python, stores, tree).good:
+            if runner.run(proof, python, tree).good:
                 yield ref
 
 
 class _Trial:
     """One proof module, and its runs on the trees that it was tried on."""
 
-    def __init__(self, stores: Stores, proof: Proof, asked: Asked, tell: Tell) -> None:
-        self._stores = stores
+    def __init__(self, runner: Runner, proof: Proof, asked: Asked, tell: Tell) -> None:
+        self._runner = runner
+        self._stores = runner.stores
         self._proof = proof
         self._asked = asked
         self._tell = tell
@@ -269,21 +276,21 @@ class _Trial:
     def whole(self) -> Run:
         """All its tests on the tree with all patches."""
         self._tell(f"{self._proof.path.name} with all patches")
-        return prove.run(self._proof, self._own_python, self._stores, prove.tree(self._stores, self._proof.upstream))
+        return self._runner.run(self._proof, self._own_python, prove.tree(self._stores, self._proof.upstream))
 
     def without(self, ref: PatchRef) -> Result:
         """The tests of a patch on the tree without it; where later patches stand on it, without those, too."""
         self._tell(f"{self._proof.path.name} without {ref.path}")
         tree = prove.tree_without(self._stores, ref)
         tests = self._proof.proves[ref.file]
-        return result(prove.run(self._proof, self._own_python, self._stores, tree, tests), tests)
+        return result(self._runner.run(self._proof, self._own_python, tree, tests), tests)
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def _earlier(self, release: str) -> Run:
         # In the environment of the pins: one of its own takes gigabytes.
         self._tell(f"{self._proof.path.name} on {self._proof.upstream} {release}")
         tree = self._stores.obtain(self._proof.upstream, release).tree
-        return prove.run(self._proof, self._own_python, self._stores, tree)
+        return self._runner.run(self._proof, self._own_python, tree)
 
     def before(self, merged: Merged) -> Result:
         """The tests of a merge on the release before it; that nothing at all passes there may be a broken import."""
@@ -322,7 +329,7 @@ class _Trial:
             return Result(State.NOT_RUN, failed.problem)
         proving = (*self._proof.proves.values(), *(one.tests for one in self._proof.merged))
         tests = tuple(dict.fromkeys(test for tests in proving for test in tests))
-        return prove.run(self._proof, python, self._stores, tree.tree, tests)
+        return self._runner.run(self._proof, python, tree.tree, tests)
 
     def _python(self, tree: SourceTree) -> Path:
         return self._asked.python or interpreter_for(self._stores, self._proof, tree, self._tell)
@@ -370,21 +377,26 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
 
 def result(run: Run, tests: Sequence[str]) -> Result:
     """What a run says of some tests: they pass if all ran and passed; that they could not run proves nothing."""
+    state, reason = _ended(run, tests)
+    return Result(state, reason, run.output, run.cached)
+
+
+def _ended(run: Run, tests: Sequence[str]) -> tuple[State, str]:
     broken = run.broken or _lacking(run, tests)
     if broken:
-        return Result(State.NOT_RUN, broken, run.output)
+        return State.NOT_RUN, broken
     failed = [test for test in tests if test in run.failed]
     if failed:
-        return Result(State.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else ""), run.output)
+        return State.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else "")
     skipped = [test for test in tests if test in run.skipped]
     if skipped:  # one case of it is enough: what it would have said is not known
-        return Result(State.NOT_RUN, f"{skipped[0]} was skipped", run.output)
+        return State.NOT_RUN, f"{skipped[0]} was skipped"
     missing = [test for test in tests if test not in run.passed]
     if not missing:
-        return Result(State.PASSES, "", run.output)
+        return State.PASSES, ""
     if run.passed or run.skipped:
-        return Result(State.NOT_RUN, f"there is no test {missing[0]}", run.output)
-    return Result(State.FAILS, "the module cannot be imported there", run.output)
+        return State.NOT_RUN, f"there is no test {missing[0]}"
+    return State.FAILS, "the module cannot be imported there"
 
 
 def worst(results: Iterable[Result]) -> Result | None:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source trees as folders, for tools that need files: one folder a tree id, made once, never changed; or one that is moved on."""
+"""Source trees as folders, for tools that need files: a folder for each tree id, or one that goes from tree to tree."""
 
+import contextlib
+import itertools
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from stack.model.ids import TreeId
@@ -61,3 +64,65 @@ def move(objects: Objects, tree: TreeId, target: Path) -> None:
     index.with_name(f"{index.name}.lock").unlink(missing_ok=True)  # of a run that was killed
     env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
     git.run(["read-tree", "--reset", "-u", tree], env=env)
+
+
+class MovingFolder:
+    """A folder that goes from tree to tree, since a folder for each would take gigabytes; `moving` opens one.
+
+    What Python has compiled of files that stay the same is kept. Everything else that runs have left is removed, and what they
+    have changed is put back.
+    """
+
+    def __init__(self, objects: Objects, place: Path) -> None:
+        self._objects = objects
+        self._place = place
+        self._now = place / "now"
+
+    def at(self, tree: TreeId) -> Path:
+        """The folder, with the files of a tree. It stays so until the next call.
+
+        Raises:
+            GitError: a file cannot be read or written.
+
+        """
+        folder = self._place / "tree"  # git's index of it stands beside it
+        now = self._now.read_text() if self._now.is_file() else ""
+        self._now.unlink(missing_ok=True)
+        if not now:  # it is new, or a move was interrupted
+            shutil.rmtree(self._place, ignore_errors=True)
+            self._place.mkdir(parents=True)
+        elif now != tree:
+            self._forget_compiled(TreeId(now), tree, folder)
+        move(self._objects, tree, folder)
+        _clean(self._objects, folder)
+        self._now.write_text(tree)
+        return folder
+
+    def _forget_compiled(self, old: TreeId, new: TreeId, folder: Path) -> None:
+        """Python tells a changed source by its second and its size, which may be the same in two trees."""
+        for path, _, _ in self._objects.difference(old, new):
+            source = folder / path
+            for compiled in (source.parent / "__pycache__").glob(f"{source.stem}.*.pyc"):
+                compiled.unlink()
+
+
+@contextlib.contextmanager
+def moving(objects: Objects, upstream: str, cache: Path) -> Iterator[MovingFolder]:
+    """Open a moving folder of the cache that no other process uses.
+
+    Raises:
+        StackError: the cache cannot be written.
+
+    """
+    for number in itertools.count():
+        place = cache / "trees" / f"moving-{upstream}-{number}"
+        with places.lock_if_free(place) as free:
+            if free:
+                yield MovingFolder(objects, place)
+                return
+
+
+def _clean(objects: Objects, target: Path) -> None:
+    index = target.with_name(f"{target.name}.index")
+    env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
+    git.run(["clean", "-ffdxq", "--exclude=__pycache__"], cwd=target, env=env)

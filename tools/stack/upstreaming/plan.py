@@ -19,6 +19,7 @@ from stack.model.patch import Patch
 from stack.model.series import PatchRef, State
 from stack.proof import proving
 from stack.proof.proving import Result
+from stack.proof.runner import Runner
 from stack.store import git
 from stack.store.sources import SourceTree
 from stack.upstreaming import graph, splitting
@@ -141,7 +142,8 @@ def _legs(stores: Stores, target: SourceTree, names: Sequence[str], wanted: Want
     leg = released(stores, target.upstream, target, request)
     if wanted.tests and leg.moves and leg.carry.rows and proving.provable(stores):
         asked = proving.Asked(proving.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
-        found = proving.behaviour(stores, asked, stores.tell)
+        with Runner(stores) as runner:
+            found = list(proving.behaviour(runner, asked, stores.tell))
         landed = proving.landings(found, {target.upstream: {target.tag: target.commit}})
         request = replace(request, behaviour=landed)
         leg = released(stores, target.upstream, target, request) if landed else leg

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of pytest in the environment of the proofs: started from a server process for each interpreter, read from their reports."""
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stack.model.errors import StackError
+from stack.proof import attached, fork_server
+
+LONGEST = 3600
+"""Seconds of one run of a proof."""
+MARK = "STACK_PROOF_TREE"
+"""Set in the environment of a proof: the folder of the tree under test."""
+PRELOAD = "preload.py"
+"""Beside proofs: what all of them import of other packages, imported once."""
+_ENDING = 10
+"""Seconds that a server may take to end once its standard input is closed."""
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
+_PASSED_ON = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TZ|LANG|LC_\w+|TERM|XDG_\w+|LD_LIBRARY_PATH|LD_PRELOAD|CC|CXX|CUDA_\w+"
+    r"|\w+_NUM_THREADS|OPENBLAS_\w+|MKL_\w+|SSL_CERT_\w+|STACK_CACHE|VALIDATION_\w+"
+)
+"""Variables of the caller's environment that a proof sees. Others would change a result without being part of its key."""
+_INDIFFERENT = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TERM|XDG_\w+|SSL_CERT_\w+|STACK_CACHE")
+"""Of these, those that say where things are and not what they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test in one run: its name without parameters, how it ended, and its seconds."""
+
+    name: str
+    outcome: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of pytest: its tests, and what it printed."""
+
+    cases: tuple[Case, ...]
+    output: str
+    returncode: int
+    broken: str = ""
+    """Why nothing can be said of it: pytest was killed, took too long, or did not run at all."""
+    lacks: str = ""
+    """A package that tests could not import, neither passed nor failed therefore: it is none of the upstream's own."""
+    cached: bool = False
+    """Whether an earlier run with the same inputs gave this result."""
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The names of the tests that passed."""
+        return self._ended("passed")
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the tests that failed."""
+        return self._ended("failed")
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The names of the tests that were skipped."""
+        return self._ended("skipped")
+
+    @property
+    def good(self) -> bool:
+        """Whether tests ran and all of them passed."""
+        return self.returncode == 0 and bool(self.passed) and not self.failed
+
+    @property
+    def whole(self) -> bool:
+        """Whether the same inputs would give the same result again: every test ran, and passed or failed by itself."""
+        return (
+            not (self.broken or self.lacks)
+            and bool(self.cases)
+            and {case.outcome for case in self.cases} <= {"passed", "failed"}
+        )
+
+    def _ended(self, outcome: str) -> tuple[str, ...]:
+        return tuple(case.name for case in self.cases if case.outcome == outcome)
+
+
+def variables(*, of_key: bool = False) -> dict[str, str]:
+    """The variables of this process's environment that a proof sees; `of_key`: those of them that may change its result."""
+    seen = {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
+    return {name: value for name, value in seen.items() if not (of_key and _INDIFFERENT.fullmatch(name))}
+
+
+class Servers:
+    """The server processes of a command, one for each interpreter and preload file. A context manager."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[Path, Path | None], _Server] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        while self._running:
+            self._running.popitem()[1].close()
+
+    def run(self, python: Path, folder: Path, helpers: Path, arguments: Sequence[str], *, rootdir: Path | None = None) -> Run:
+        """Run pytest on the files of a tree.
+
+        Args:
+            python: the interpreter.
+            folder: the files of the tree, the first that Python looks for modules in.
+            helpers: the folder of the proof, the second.
+            arguments: what pytest gets.
+            rootdir: pytest's root folder, unless it is `helpers`.
+
+        """
+        with tempfile.TemporaryDirectory(prefix="stack-proof-") as work:
+            report, output = Path(work) / "report.xml", Path(work) / "output"
+            options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--rootdir={rootdir or helpers}"]
+            path = [str(folder), str(helpers)]
+            (Path(work) / "here").mkdir()
+            request = {
+                "folder": str(Path(work) / "here"),
+                "path": path,
+                "environment": {"PYTHONPATH": os.pathsep.join(path), MARK: str(folder)},
+                "arguments": [*options, *arguments],
+                "output": str(output),
+                "seconds": LONGEST,
+            }
+            answer = self._ask(python, helpers, request)
+            printed = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
+            return _read(answer, report, printed, folder)
+
+    def _ask(self, python: Path, helpers: Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        preload = helpers / PRELOAD
+        chosen = (python, preload if preload.is_file() else None)
+        server = self._running.get(chosen)
+        if server is None:
+            server = self._running[chosen] = _Server(*chosen)
+        try:
+            return server.ask(request)
+        except EOFError:
+            self._running.pop(chosen).close()
+            return {"broken": "the process that starts proofs has ended"}
+
+
+class _Server:
+    def __init__(self, python: Path, preload: Path | None) -> None:
+        self._numbers = itertools.count()
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the server)
+        script = [str(python), fork_server.__file__, *([str(preload)] if preload is not None else [])]
+        self._process = subprocess.Popen(
+            [sys.executable, attached.__file__, str(os.getpid()), *script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._printed,
+            env=variables(),
+        )
+        self._broken = ""
+        self._preload = preload
+        try:
+            self._broken = str(self._answer().get("broken", ""))
+        except EOFError:
+            self._printed.seek(0)
+            said = self._printed.read()[-4000:].decode(errors="replace").strip().splitlines()
+            self._broken = said[-1][:200] if said else f"{python} has ended"
+        if self._broken and preload is not None and preload.name in self._broken:
+            self.close()
+            raise StackError(
+                f"{preload}: {self._broken.partition(': ')[2]}", "mend it: proofs are started from what it imports"
+            )
+
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Start a run and wait for its end.
+
+        Raises:
+            EOFError: the server has ended.
+
+        """
+        if self._broken:
+            return {"broken": self._broken}
+        assert self._process.stdin is not None
+        number = next(self._numbers)
+        try:
+            self._process.stdin.write(json.dumps({**request, "id": number}).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as ended:
+            raise EOFError from ended
+        return self._answer()
+
+    def _answer(self) -> Mapping[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise EOFError
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the server and all that it has started."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(_ENDING)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()  # `attached` kills all that is below it
+            self._process.wait()
+        self._process.stdout.close()
+        self._printed.close()
+
+
+def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -> Run:
+    cases = _reported(report)
+    status = int(answer.get("status", -1))
+    broken = answer.get("broken") or (f"it took longer than {LONGEST // 60} minutes" if answer["late"] else "")
+    return Run(
+        cases=tuple(Case(_name(one), _outcome(one, folder), float(one.get("time") or 0)) for one in cases),
+        output=printed,
+        returncode=status,
+        broken=broken or _broken(status, printed, report.exists()),
+        lacks=next((missing for case in cases if (missing := _missing(case, folder))), ""),
+    )
+
+
+def _broken(status: int, said: str, reported: bool) -> str:
+    """What ended pytest itself (its exit codes: 3 an internal error, 4 wrong usage)."""
+    if status < 0:
+        return f"pytest was ended by signal {-status}"
+    if status in (3, 4):
+        return (said.strip().splitlines() or [f"pytest ended with {status}"])[-1][:200]
+    return "" if reported else "there is no report"
+
+
+def _reported(report: Path) -> list[ET.Element]:
+    # Written by the pytest that was just started.
+    return list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314
+
+
+def _name(case: ET.Element) -> str:
+    """A test's name without its parameters, behind that of its class, if it is in one."""
+    place = case.get("classname", "").rpartition(".")[2]
+    name = case.get("name", "").partition("[")[0]
+    return f"{place}::{name}" if place.startswith("Test") else name
+
+
+def _outcome(case: ET.Element, folder: Path) -> str:
+    kinds = {child.tag for child in case}
+    if kinds & {"failure", "error"}:
+        return "lacking" if _missing(case, folder) else "failed"
+    return "skipped" if "skipped" in kinds else "passed"
+
+
+def _missing(case: ET.Element, folder: Path) -> str:
+    """The package that a test failed for since the environment has none; what the upstream's own tree lacks is a failure."""
+    said = " ".join(child.text or "" for child in case if child.tag in ("failure", "error"))
+    names = _MISSING.findall(said)
+    return next((name for name in names if not any((folder / place).exists() for place in (name, f"{name}.py"))), "")

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run proofs on trees, each once: the result is kept under the hash of everything that it depends on."""
+
+import contextlib
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from stack.carry.bases import Stores
+from stack.model.ids import Sha256, TreeId
+from stack.proof import fork_server, interpreters, pytest_run, sources, trees
+from stack.proof.prove import Proof
+from stack.proof.pytest_run import Case, Run, Servers
+from stack.store import results
+
+KIND = "proofs"
+"""The folder of the kept results."""
+_PRINTED = 100_000
+"""Characters of what pytest printed that are kept, from the end."""
+_COMPILER_SECONDS = 10
+
+
+class Runner:
+    """Runs proofs of one stack, and counts the results that were kept. A context manager."""
+
+    def __init__(self, stores: Stores, *, again: bool = False) -> None:
+        """Open the kept results; `again` ignores what earlier commands have kept and runs everything once more."""
+        self.stores = stores
+        self.cached = 0
+        self.ran = 0
+        self._again = again
+        self._results = results.results(stores.place.cache, KIND)
+        self._own: dict[Sha256, Run] = {}  # of this command, which asks for some runs more than once
+        self._folders: dict[str, trees.MovingFolder] = {}
+        self._exit = contextlib.ExitStack()
+        self._servers = self._exit.enter_context(Servers())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self._exit.close()
+
+    def run(self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str] = ()) -> Run:
+        """Run a proof on a tree, or only some of its tests, and those whose names begin or end with theirs.
+
+        Raises:
+            StackError: the tree cannot be written, or what the proofs preload cannot be imported.
+
+        """
+        # By their names, not as node ids: of those, one that is missing lets pytest run none.
+        arguments = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
+        modules = (proof.path, proof.path.with_name("conftest.py"), proof.path.with_name(pytest_run.PRELOAD))
+        return self._once(proof, python, tree, modules, arguments)
+
+    def run_upstream(self, proof: Proof, python: Path, tree: TreeId) -> Run:
+        """Run the upstream's own tests that a proof names, on a tree.
+
+        Raises:
+            StackError: as `run`.
+
+        """
+        helpers = proof.path.parent
+        plugins = [name for option, name in zip(proof.upstream_args, proof.upstream_args[1:], strict=False) if option == "-p"]
+        modules = (helpers / pytest_run.PRELOAD, *(helpers / f"{name}.py" for name in plugins))
+        return self._once(proof, python, tree, modules, proof.upstream_args, proof.upstream_tests)
+
+    def _once(
+        self,
+        proof: Proof,
+        python: Path,
+        tree: TreeId,
+        modules: Sequence[Path],
+        arguments: Sequence[str],
+        of_tree: Sequence[str] = (),
+    ) -> Run:
+        name = self._key(proof, python, tree, modules, [*arguments, *of_tree])
+        if name in self._own:
+            return self._own[name]
+        kept = None if self._again else self._results.get(name)
+        run = None if kept is None else _from_json(kept)
+        if run is not None:
+            self.cached += 1
+            self._own[name] = run
+            return run
+        self.ran += 1
+        folder = self._folder(proof.upstream).at(tree)
+        whole = [*arguments, *(str(folder / test) for test in of_tree)]
+        run = self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
+        if run.whole:
+            self._own[name] = run
+            self._results.put(name, _as_json(run))
+        return run
+
+    def _folder(self, upstream: str) -> trees.MovingFolder:
+        if upstream not in self._folders:
+            opened = trees.moving(self.stores.objects(upstream), upstream, self.stores.place.cache)
+            self._folders[upstream] = self._exit.enter_context(opened)
+        return self._folders[upstream]
+
+    def _key(self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]) -> Sha256:
+        """The hash of everything that the result depends on."""
+        installed = interpreters.installed(python)
+        root = self.stores.stack.root.resolve()
+        files = sources.closure((one for one in modules if one.is_file()), (proof.path.parent, root, root / "tools"))
+        return results.key(
+            {
+                "tree": tree,
+                "sources": sources.digest(files, root),
+                "pytest": _pytest_options(proof.path.parent, root),
+                "packages": repr((installed.packages, [_state(folder) for folder in installed.editable])),
+                "python": installed.python,
+                "machine": _machine(),
+                "variables": repr(sorted(pytest_run.variables(of_key=True).items())),
+                "arguments": repr([argument.replace(str(root), "") for argument in arguments]),
+                "runner": _own_code(),
+            }
+        )
+
+
+def _as_json(run: Run) -> dict[str, Any]:
+    return {
+        "tests": [asdict(case) for case in run.cases],
+        "output": run.output[-_PRINTED:],
+        "returncode": run.returncode,
+    }
+
+
+def _from_json(kept: Mapping[str, Any]) -> Run | None:
+    """The run that a kept result tells of; None where it is damaged."""
+    try:
+        cases = tuple(Case(str(one["name"]), str(one["outcome"]), float(one["seconds"])) for one in kept["tests"])
+        run = Run(cases, str(kept["output"]), int(kept["returncode"]), cached=True)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return run if run.whole else None
+
+
+def _pytest_options(folder: Path, root: Path) -> str:
+    """What configures pytest in a folder: of `pyproject.toml` its own table, of other files all."""
+    found: dict[str, str] = {}
+    for place in (folder, *folder.parents):
+        for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"):
+            if (place / name).is_file():
+                found[f"{place.relative_to(root)}/{name}"] = hashlib.sha256((place / name).read_bytes()).hexdigest()
+        project = place / "pyproject.toml"
+        if project.is_file():
+            with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
+                table = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}).get("pytest", {})
+                found[f"{place.relative_to(root)}/pyproject.toml"] = repr(table)
+        if place == root:
+            break
+    return repr(found)
+
+
+def _state(folder: Path) -> str:
+    """The files of an editable package, whose version does not tell what it contains: their paths, sizes and times."""
+    whole = hashlib.sha256()
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
+        for name in sorted(files):
+            with contextlib.suppress(OSError):
+                found = os.stat(os.path.join(place, name))  # noqa: PTH116, PTH118  (tens of thousands of files)
+                whole.update(f"{place}/{name}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return whole.hexdigest()
+
+
+@functools.cache
+def _own_code() -> str:
+    """The code that starts runs and reads their reports."""
+    return sources.digest([Path(fork_server.__file__), Path(pytest_run.__file__)], Path(__file__).parent)
+
+
+@functools.cache
+def _machine() -> str:
+    """The architecture, the processor's features, the C library and the compiler: proofs may compile C++ and run it."""
+    compiler = shutil.which("c++")
+    said = ""
+    if compiler is not None:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            command = [compiler, "--version"]
+            said = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False).stdout
+    features = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+    return repr((platform.machine(), features, platform.libc_ver(), said))
