@@ -2,8 +2,6 @@
 """The suite `serve`: servers by recipe, what they are asked, and which series are in them."""
 
 import functools
-import hashlib
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +18,6 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import proving
 from stack.proof.runner import Runner
-from stack.store import cache as places
 from validation import machine, packages
 from validation.packages import Packages
 from validation.serve import checks, material, numbers, patches, server
@@ -207,37 +204,24 @@ class _Suite:
         return Case(name, Outcome.PASSED, "", (_HERE,), {"files": float(len(wanted.carried))}, seconds=time.monotonic() - began)
 
     def _proved(self, series: Series) -> Case:
-        """The proofs of a series; that they hold is noted, and found again for the same stack and the same proofs."""
+        """Prove a series; runs with the same inputs are not repeated."""
         case = Case(f"serve/series/{series.name}/proved", Outcome.PASSED, needs=(_HERE,))
         if not self._plan.prove:
             return replace(case, outcome=Outcome.NOT_RUN, why="left out by --no-prove: see `stack prove`")
-        folders = sorted({(self._stores.stack.root / path).parent for path in series.proves if path.endswith(".py")})
-        if not folders:
+        if not any(path.endswith(".py") for path in series.proves):
             return replace(case, outcome=Outcome.NOT_RUN, why="the series names no proof")
-        note = self._note(series, folders)
-        with places.lock(note):
-            if note.exists():
-                return replace(case, measured=json.loads(note.read_text()))
-            self._job.step(f"proving {series.name}", 0, None)
-            began = time.monotonic()
-            wanted = proving.Asked((series.name,))
-            with Runner(self._stores) as runner:
-                proved = list(proving.verdicts(runner, wanted))
-                kept = list(proving.kept(runner, wanted))
-            case = replace(case, seconds=time.monotonic() - began)
-            unsound = [f"{one.ref.path}: {one.with_patch.reason or one.without.reason}" for one in proved if not one.sound]
-            unsound += [f"{one.address}: {one.here.reason or one.before.reason}" for one in kept if not one.sound]
-            if unsound:
-                return replace(case, outcome=Outcome.FAILED, why="\n".join(unsound))
-            measured = {"patches": float(len(proved)), "merged upstream": float(len(kept)), "took": round(case.seconds)}
-            places.put(note, json.dumps(measured).encode())
-            return replace(case, measured=measured)
-
-    def _note(self, series: Series, folders: Sequence[Path]) -> Path:
-        """Where it is noted that a series' proofs hold: for this stack, and these proofs with all that lies beside them."""
-        files = sorted(file for folder in folders for file in folder.iterdir() if file.suffix in (".py", ".txt"))
-        said = "".join(places.hash_of(file) for file in files) + digest.of(self._stores.stack) + series.name
-        return self._stores.place.cache / "serving" / f"proved-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        self._job.step(f"proving {series.name}", 0, None)
+        began = time.monotonic()
+        wanted = proving.Asked((series.name,))
+        with Runner(self._stores) as runner:
+            proved = list(proving.verdicts(runner, wanted))
+            kept = list(proving.kept(runner, wanted))
+        case = replace(case, seconds=time.monotonic() - began)
+        unsound = [f"{one.ref.path}: {one.with_patch.reason or one.without.reason}" for one in proved if not one.sound]
+        unsound += [f"{one.address}: {one.here.reason or one.before.reason}" for one in kept if not one.sound]
+        if unsound:
+            return replace(case, outcome=Outcome.FAILED, why="\n".join(unsound))
+        return replace(case, measured={"patches": float(len(proved)), "merged upstream": float(len(kept))})
 
     def _missed(self, series: Series) -> Case:
         """Serve without the series: its effect has to be missed."""
