@@ -38,7 +38,7 @@ def requirement_lines(text: str) -> list[str]:
 
 
 def development() -> str:
-    """What pyproject.toml asks for: to run, to develop and to build."""
+    """List the requirements of pyproject.toml: to run, to develop and to build."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
     return "\n".join([*asked, *project["project"]["optional-dependencies"]["dev"]])

@@ -25,7 +25,7 @@ TORCH = "torch"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What pip installs for a list of requirements: the file to read, and whether that file is a lock."""
+    """The file that pip installs for a list of requirements, and whether it is a lock."""
 
     file: Path
     locked: bool
