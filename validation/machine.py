@@ -16,13 +16,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _WAIT = 30.0
 """Seconds that the driver's tool may take: a hung driver is as good as none."""
 _SOURCES = ("h", "hpp", "cpp", "cuh")
-_COUNTED = (
-    "**/*.py",
-    "**/requirements*.txt",
-    "**/requirements*.lock",
-    "recipes/*.toml",
-    *(f"numerics/**/*.{end}" for end in _SOURCES),
-)
+_COUNTED = ("**/*.py", "**/requirements*.txt", "recipes/*.toml", *(f"numerics/**/*.{end}" for end in _SOURCES))
 
 
 def here() -> Machine:
