@@ -9,15 +9,16 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test quick quick-tests test-proofs proofs test-kernels test-images test-all lint types bench clean
+.PHONY: demo demo-ladder test quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs bench clean
 
-# The environment is made anew when pyproject.toml changes; the stamp is written last.
-$(VENV)/stamp: pyproject.toml
+# The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
+$(VENV)/stamp: pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
 	@echo "making $(VENV)" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(VENV)/stamp
@@ -80,6 +81,14 @@ lint: $(VENV)/stamp
 
 types: $(VENV)/stamp
 	@$(BIN)/mypy
+
+# Pin what the ranges of pyproject.toml and of the requirements.txt files allow; UPGRADE=1 takes the newest versions.
+lock:
+	@$(PYTHON) requirements/lock.py $(if $(UPGRADE),--upgrade)
+
+# Run the README's examples and write what they print into it.
+docs: $(VENV)/stamp
+	@$(BIN)/python examples/transcript.py
 
 # make bench CLONE=/path/to/flashinfer BASE=v0.6.13 ONTO=v0.6.15
 bench: $(VENV)/stamp

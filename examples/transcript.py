@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's transcripts of the demo and the plan: what it says, what they print, and, with --write, the latter in the README."""
+"""Write what the demo and the plan print into the README; `make docs` runs it."""
 
 import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -13,14 +14,14 @@ NAMES = ("demo", "plan")
 
 
 def printed(name: str) -> str:
-    """What `<name>.sh` prints."""
+    """Run `<name>.sh` and return what it prints."""
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run([ROOT / f"examples/{name}.sh"], stdout=subprocess.PIPE, text=True, check=True, env=env)
     return done.stdout.lstrip("\n")
 
 
 def quoted(name: str) -> str:
-    """What the README shows."""
+    """Return what the README shows between the comments `<!-- name -->` and `<!-- /name -->`."""
     found = _block(name).search(README.read_text(encoding="utf-8"))
     return found[2] if found else ""
 
@@ -29,11 +30,18 @@ def _block(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- {name} -->\n```\n)(.*?)(```\n<!-- /{name} -->)", re.DOTALL)
 
 
-if __name__ == "__main__":
+def _with(transcript: str, found: re.Match[str]) -> str:
+    return f"{found[1]}{transcript}{found[3]}"
+
+
+def main() -> None:
+    """Run every example, then replace its transcript in the README."""
+    transcripts = {name: printed(name) for name in NAMES}
+    text = README.read_text(encoding="utf-8")
     for name in NAMES:
-        transcript = printed(name)
-        if "--write" in sys.argv[1:]:
-            text = README.read_text(encoding="utf-8")
-            README.write_text(_block(name).sub(lambda found: found[1] + transcript + found[3], text), encoding="utf-8")  # noqa: B023
-        elif transcript != quoted(name):
-            sys.exit(f"README.md shows another transcript of {name}: python examples/transcript.py --write")
+        text = _block(name).sub(partial(_with, transcripts[name]), text)
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,21 +8,28 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 PACKAGES = {
     "buildah": "buildah",
     "mmdebstrap": "mmdebstrap",
     "podman": "podman",
     "runc": "runc",
+    "shellcheck": "shellcheck",
     "docker-registry": "docker-registry",
     "skopeo": "skopeo",
 }
 """Which of Debian's packages have the programs."""
 
 
+def found(program: str) -> str | None:
+    """The path of a program: of this Python's environment, else of PATH."""
+    return shutil.which(program, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]))
+
+
 def missing(*programs: str) -> list[str]:
     """The packages of the programs that are not there."""
-    return sorted({PACKAGES[one] for one in programs or PACKAGES if shutil.which(one) is None})
+    return sorted({PACKAGES[one] for one in programs or PACKAGES if found(one) is None})
 
 
 def command(packages: list[str]) -> list[str]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests import system
+
 DOCKER = Path(__file__).parents[2] / "docker"
 HADOLINT = Path(sys.executable).with_name("hadolint")
-SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 
 
 def lint(program: Path, *arguments: str) -> str:
@@ -32,12 +33,14 @@ def test_hadolint_finds_nothing_and_would_find_something(tmp_path: Path) -> None
 
 
 def test_shellcheck_finds_nothing_and_would_find_something(tmp_path: Path) -> None:
+    system.demand("shellcheck")
+    shellcheck = Path(system.found("shellcheck") or "")
     scripts = sorted(str(path) for path in DOCKER.rglob("*.sh"))
     assert len(scripts) == 3
-    assert lint(SHELLCHECK, *scripts) == ""
+    assert lint(shellcheck, *scripts) == ""
     bad = tmp_path / "entrypoint.sh"
     bad.write_text((DOCKER / "entrypoint.sh").read_text().replace('exec "$@"', "exec $@"))
-    assert "SC2068" in lint(SHELLCHECK, str(bad))
+    assert "SC2068" in lint(shellcheck, str(bad))
 
 
 def test_no_version_stands_in_them_and_nothing_that_older_engines_lack() -> None:

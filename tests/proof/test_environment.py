@@ -4,6 +4,7 @@
 import base64
 import hashlib
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -16,11 +17,11 @@ from stack.store import git
 from stack.store.objects import EMPTY_TREE, Entry, Objects
 
 
-def wheel(folder: Path, name: str, version: str) -> None:
+def wheel(folder: Path, name: str, version: str, module: str = "") -> None:
     """A wheel with one module that states its version."""
     info = f"{name}-{version}.dist-info"
     files = {
-        f"{name}.py": f"VERSION = {version!r}\n",
+        f"{name}.py": module or f"VERSION = {version!r}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
@@ -33,6 +34,12 @@ def wheel(folder: Path, name: str, version: str) -> None:
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
         for path, text in files.items():
             archive.writestr(path, text)
+
+
+def pin(file: Path) -> str:
+    """The line of a lock that allows this wheel only."""
+    name, version, *_ = file.name.split("-")
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}\n"
 
 
 @pytest.fixture
@@ -71,6 +78,26 @@ def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str]
     said.clear()
     assert environment.python("9.1.0", requirements, tmp_path / "cache", said.append) == python
     assert said == []
+
+
+@pytest.mark.slow
+def test_a_lock_is_installed_by_its_hashes_beside_torch(index: Path, tmp_path: Path) -> None:
+    for name, version in [("torch", "9.1.0+cpu"), ("helper", "1.0"), ("helper", "1.1"), ("other", "3.0")]:
+        wheel(index, name, version)
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text("torch==9.1.0\nhelper>=1\n")
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("".join(map(pin, [index / "helper-1.0-py3-none-any.whl", index / "other-3.0-py3-none-any.whl"])))
+    python = environment.python("9.1.0", requirements, tmp_path / "cache")
+    assert version_of_torch(python) == "9.1.0+cpu"
+    installed = "import helper, other; print(helper.VERSION, other.VERSION)"
+    assert subprocess.check_output([str(python), "-c", installed], text=True).split() == ["1.0", "3.0"]
+    wheel(index, "helper", "1.0", "VERSION = 'tampered with'\n")
+    for unfit in (lock.read_text(), "helper==1.1\nother==3.0\n"):
+        shutil.rmtree(tmp_path / "cache")
+        lock.write_text(unfit)
+        with pytest.raises(StackError, match=r"(?i)hash"):
+            environment.python("9.1.0", requirements, tmp_path / "cache")
 
 
 @pytest.mark.slow

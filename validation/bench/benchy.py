@@ -95,8 +95,7 @@ def python(cache: Path, tell: Callable[[str], None]) -> Path:
         StackError: pip could not install something.
 
     """
-    key = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    return environment.made(cache, f"bench-{key}", {"installing llama-benchy (100 MB)": ["-r", str(REQUIREMENTS)]}, tell)
+    return environment.listed(cache, "bench", REQUIREMENTS, "installing llama-benchy (100 MB)", tell)
 
 
 def version(interpreter: Path) -> str:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs from the package index that make images, in an environment of their own in the cache."""
 
-import hashlib
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,9 +18,8 @@ def folder(cache: Path, tell: Callable[[str], None]) -> Path:
         StackError: pip could not install something.
 
     """
-    key = hashlib.sha256(_REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    steps = {"installing uv and makers of bills of materials (100 MB)": ["-r", str(_REQUIREMENTS)]}
-    return environment.made(cache, f"images-{key}", steps, tell).parent
+    step = "installing uv and makers of bills of materials (100 MB)"
+    return environment.listed(cache, "images", _REQUIREMENTS, step, tell).parent
 
 
 def run(program: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python environment that proofs run in: the torch that the upstream names and a list of requirements.
+"""The Python environment that proofs run in: the torch that the upstream names and a list of requirements, or its lock.
 
 One environment is kept per torch version and list, in the cache: they take gigabytes.
 """
 
-import hashlib
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
+from stack.proof import requirements as lists
 from stack.store import cache as places
 from stack.store.objects import Objects
 
@@ -44,13 +42,9 @@ def named(requirements: Path) -> str | None:
 
 def _exact(text: str) -> str | None:
     """The one version of torch that a list of requirements allows."""
-    for line in text.splitlines():
-        try:
-            requirement = Requirement(line.partition(" #")[0].strip())
-        except InvalidRequirement:
-            continue
+    for requirement in lists.parsed(text):
         exact = [spec.version for spec in requirement.specifier if spec.operator == "=="]
-        if requirement.name == "torch" and exact:
+        if requirement.name == lists.TORCH and exact:
             return exact[0]
     return None
 
@@ -59,18 +53,31 @@ def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], No
     """The interpreter of the environment; made on the first call. `tell` gets a line a step.
 
     `torch==VERSION` takes a CPU build where pip finds one (it counts as newer: `+cpu`), else the registry's, which brings
-    several gigabytes of CUDA libraries and runs on a CPU, too.
+    several gigabytes of CUDA libraries and runs on a CPU, too. A lock of the requirements is installed as it stands; else pip
+    resolves them, and is told to leave torch alone.
 
     Raises:
-        StackError: pip could not install something.
+        StackError: pip could not install something, or the lock does not fit the requirements.
 
     """
-    key = hashlib.sha256(f"{sys.version_info[:2]} {torch} {requirements.read_text()}".encode()).hexdigest()[:12]
+    wanted = lists.wanted(requirements)
+    exact = f"{lists.TORCH}=={torch}"
     steps = {
-        f"installing torch {torch}": [f"torch=={torch}"],
-        "installing what the proofs need": ["-r", str(requirements), f"torch=={torch}"],
+        f"installing torch {torch}": [exact],
+        "installing what the proofs need": [*wanted.arguments, *([] if wanted.locked else [exact])],
     }
-    return made(cache, f"torch-{torch}-{key}", steps, tell)
+    return made(cache, f"torch-{torch}-{wanted.key(torch)}", steps, tell)
+
+
+def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Callable[[str], None]) -> Path:
+    """The interpreter of an environment with what a list of requirements, or its lock, names; `step` says what is installed.
+
+    Raises:
+        StackError: pip could not install something, or the lock does not fit the requirements.
+
+    """
+    wanted = lists.wanted(requirements)
+    return made(cache, f"{kind}-{wanted.key()}", {step: wanted.arguments}, tell)
 
 
 def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Callable[[str], None]) -> Path:
