@@ -4,6 +4,8 @@
 import os
 import signal
 
+import pytest
+
 # What a shell starts in its background ignores Ctrl-C, and so does all that it starts: here it is pressed by tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -18,3 +20,11 @@ if "STACK_PROOF_TREE" not in os.environ:
     settings.register_profile("repeatable", derandomize=True)
     settings.register_profile("random", print_blob=True)
     settings.load_profile("random" if os.environ.get("STACK_TEST_RANDOM") else "repeatable")
+
+    from tests import keeping
+    from tests.longest_first import LongestFirst
+
+    def pytest_configure(config: pytest.Config) -> None:
+        """Give tests the fixture `keep`, and start the longest ones first."""
+        config.pluginmanager.register(keeping)
+        config.pluginmanager.register(LongestFirst(config))

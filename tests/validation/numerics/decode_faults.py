@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of FlashInfer's MXFP4 decode kernels, one at a time: what stands in the text of a header and what comes in its place."""
 
-MOE, ENTRIES, ROUTE, CHOOSE = "moe_decode.cuh", "moe_rows.cuh", "moe_routing.cuh", "choose.cuh"
-GEMV, QUANTIZE = "gemv.cuh", "quantize.cuh"
-ROWS, PRODUCTS = "row_stream.cuh", "row_products.cuh"
-RING, BYTES = "weight_ring.cuh", "byte_products.cuh"
-STREAM, BF16, MATRIX = "weight_stream.cuh", "bf16_products.cuh", "matrix.cuh"
+from tests.validation.numerics.decode_judges import (
+    BF16,
+    BYTES,
+    CHOOSE,
+    ENTRIES,
+    GEMV,
+    MATRIX,
+    MOE,
+    PRODUCTS,
+    QUANTIZE,
+    RING,
+    ROUTE,
+    ROWS,
+    STREAM,
+)  # fmt: skip
+
 FAR = "as far from the reference as allowed"
 OUTSIDE = "outside of every buffer"
 UNWRITTEN = "nobody has written it"

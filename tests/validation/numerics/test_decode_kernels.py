@@ -5,9 +5,9 @@ VALIDATION_FLASHINFER names a source tree of FlashInfer in place of the carried 
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,91 +16,45 @@ import pytest
 from stack.carry.bases import Place, Stores
 from stack.model.stack import load
 from stack.store import cache as places
-from tests.validation.numerics.decode_faults import (
-    BF16,
-    BYTES,
-    CHOOSE,
-    ENTRIES,
-    FAULTS,
-    GEMV,
-    MATRIX,
-    MOE,
-    PRODUCTS,
-    QUANTIZE,
-    RING,
-    ROUTE,
-    ROWS,
-    STREAM,
+from tests import keeping
+from tests.keeping import Keep
+from tests.validation.numerics import planted
+from tests.validation.numerics.decode_faults import FAULTS
+from tests.validation.numerics.decode_judges import (
+    CROWDED,
+    EXPERTS,
+    FEW_LONG,
+    FEW_MIXED,
+    IN_PARTS,
+    JUDGES,
+    LAYER,
+    MANY,
+    MIXED,
+    OF_EXPERTS,
+    ONE_LEFT,
+    WHOLE,
+    kernels_of,
+    layer_judged,
+    padding_judged,
+    padding_of,
+    quantizer_judged,
+    spoils,
+    tied,
+    truth,
 )
+from tests.validation.numerics.planted import Fault, Judge
 from validation.kernels import carried_kernels
-from validation.numerics.blocks import Rounding
-from validation.numerics.cases import BFLOAT16_BAR
-from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine, building
-from validation.numerics.experts import Experts, Glu, swiglu
+from validation.numerics.emulated import KernelFault, Machine, building
+from validation.numerics.experts import Experts, swiglu
 from validation.numerics.formats import bfloat16
-from validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
-from validation.numerics.kernels import emulated
-from validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference, tiled
+from validation.numerics.judging import measure
+from validation.numerics.kernels.emulated import decoded, multiplied, tiled
 from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
-EXPERTS = Experts(4, experts=4, hidden=96, intermediate=160, elsewhere=1)
-WIDE = (128, 288)
-CROWDED = Experts(16, experts=4, hidden=96, intermediate=96, twice=True)
-FEW_CROWDED = Experts(4, experts=4, hidden=96, intermediate=96, twice=True)
-DEEP = tuple(
-    Experts(tokens, experts=4, hidden=hidden, intermediate=intermediate)
-    for tokens in (2, 5)
-    for hidden, intermediate in ((2880, 32), (32, 2880))
-)
-MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
-"""More tokens than have room at a time on a GPU with little shared memory: one part comes after the other."""
-ONE_LEFT = replace(MANY, tokens=11)
-ONE, FEW, WHOLE, IN_PARTS = "Shape<1, 1, false>", "Shape<4, 4, false>", "Shape<16, 8, false>", "Shape<16, 8, true>"
-"""What kernels are made for: one token, up to four, up to sixteen, and these in the first launch a part of them after the other."""
-ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
-OTHERWISE = Experts(3, experts=4, hidden=64, intermediate=64, glu=Glu(alpha=1.2, beta=0.5, limit=3.0))
-"""With another activation than gpt-oss's."""
-UNEVEN = Experts(5, experts=9, hidden=64, intermediate=288, top=8, seed=9)
-"""Of its second launch warps have two slices or three of groups of three, and as many halves fewer or more, of octets that have one."""
-ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
-ALL_CHOICES = Experts(1, experts=10, hidden=64, intermediate=32, top=8)
-LONG = tuple(
-    Experts(1, experts=4, hidden=hidden, intermediate=intermediate) for hidden, intermediate in ((3200, 32), (32, 3200))
-)
-"""One token of more columns than a warp has registers for."""
-FEW_LONG = tuple(
-    Experts(2, experts=12, hidden=hidden, intermediate=intermediate, top=2) for hidden, intermediate in ((3232, 64), (64, 3232))
-)
-"""Several of them."""
-MIXED = Experts(6, experts=24, hidden=224, intermediate=160, top=2)
-"""Entries that share an expert, and others; a tile of scales is there by half, in rows and in columns."""
-FEW_MIXED = replace(MIXED, tokens=3, experts=6)
-FEW_HALVES = replace(FEW_MIXED, top=3)
-"""Of its second launch some warps have a slice more, and no warp would have as many halves as a slice counts."""
-TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
-"""One token that has an expert twice."""
-STRANGERS = Experts(3, experts=5, hidden=64, intermediate=64, top=2)
-"""Some of whose ids are replaced by ones that mean no expert."""
-OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
-ROOMY = Experts(16, experts=20, hidden=2880, intermediate=160, top=8)
-H200_SHARED = 232_448
-"""Bytes of shared memory of a block on an H200: a ring for each of the most warps, beside all tokens."""
-LAYER = Linear(9, 5152, 56, "mxfp4")
-BROAD = Linear(9, 1312, 244, "mxfp4")
-NARROW = Linear(9, 160, 56, "mxfp4")
-MANY_ROWS = Linear(1, 512, 1100, "mxfp4")
-SHAPES = (
-    (LAYER, 48),  # blocks of 16 rows
-    (BROAD, 4),  # 32 rows
-    (BROAD, 1),  # 32 rows and few warps
-    (NARROW, 48),  # columns for two warps only
-    (MANY_ROWS, 1),  # one token and many rows: a block for each multiprocessor
-    (Linear(1, 2880, 1100, "mxfp4"), 1),  # of fewer warps, where there is no room for all,
-    (Linear(1, 3104, 1100, "mxfp4"), 1),  # or more columns than a warp has registers for;
-    (Linear(2, 512, 1100, "mxfp4"), 1),  # but not two tokens
-)
-"""Layers, and multiprocessors."""
+QUICK = 2
+"""Faults of each header that are planted in the quick tests, too."""
+JUDGES_CODE = keeping.code(Path(planted.__file__))
 
 pytestmark = pytest.mark.slow
 
@@ -115,282 +69,28 @@ def kernels() -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def without_kernels(kernels: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The machine, compiled once for all faults."""
-    return building.plan(kernels).machine(tmp_path_factory.mktemp("machine"))
+def without_kernels() -> Path:
+    """The machine, compiled once for all faults and kept."""
+    plan = building.plan({})
+    place = places.root() / "emulated" / f"machine-{plan.name}"
+    with places.lock(place):
+        return plan.machine(place)
 
 
-def built(kernels: dict[str, bytes], machine: Path | None = None) -> Machine:
+def built(kernels: dict[str, bytes]) -> Machine:
     plan = building.plan(kernels)
     place = places.root() / "emulated" / plan.name
     with places.lock(place):
-        return Machine.load(plan.build(place, machine))
+        return Machine.load(plan.build(place))
 
 
-def mutated(kernels: dict[str, bytes], machine: Path, name: str, was: str, becomes: str) -> Machine:
-    """Kernels that need the file `name`, with other text in one of theirs, wherever it stands."""
-    beside = {
-        **{one: {GEMV, QUANTIZE} for one in (MOE, ENTRIES, ROUTE, CHOOSE, RING, BYTES, MATRIX)},
-        **{one: {QUANTIZE} for one in (ROWS, PRODUCTS)},
-        **{one: {MOE, QUANTIZE} for one in (GEMV, STREAM, BF16)},
-        QUANTIZE: {MOE, GEMV},
-    }[name]
-    text = kernels[name].decode()
-    assert was in text, f"{name} has no {was}"
-    changed = {**kernels, name: text.replace(was, becomes).encode()}
-    return built({one: data for one, data in changed.items() if one not in beside}, machine)
+@pytest.mark.parametrize("judge", [*OF_EXPERTS, layer_judged, quantizer_judged])
+def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes], judge: Judge, keep: Keep) -> None:
+    inputs = {"sources and compiler": building.plan(kernels).digest, "judge": judge.__name__, "code": JUDGES_CODE}
+    assert keep(inputs, lambda: {"said": judge(built(kernels))})["said"] == ""
 
 
-def refused(run: Callable[[], object]) -> str:
-    """What is said of a kernel with a fault; nothing where it passes."""
-    try:
-        return str(run())
-    except (KernelFault, RuntimeError) as fault:
-        return str(fault)
-
-
-def assert_refused(machine: Machine, judges: Sequence[Callable[[Machine], str]], says: str) -> None:
-    """One of these says of a kernel with a fault what is expected."""
-    said: list[str] = []
-    for judged in judges:
-        said.append(refused(partial(judged, machine)))
-        if says in said[-1]:
-            return
-    pytest.fail(f"it says {said}")
-
-
-@cache
-def truth(layer: Experts | Linear) -> Truth:
-    return layer.truth()
-
-
-def experts_judged(machine: Machine) -> str:
-    few = judge(decoded(machine, EXPERTS, WIDE), truth(EXPERTS), BFLOAT16_BAR).why
-    found = (as_stored(machine, layer) for layer in (CROWDED, FEW_CROWDED, ALL_ENTRIES, UNEVEN, ALONE, OTHERWISE))
-    return few or next(filter(None, found), "")
-
-
-def mixed_judged(machine: Machine) -> str:
-    """Entries alone beside others that share an expert."""
-    return next(filter(None, (as_stored(machine, layer) for layer in (TWICE, FEW_MIXED, FEW_HALVES, MIXED, *FEW_LONG))), "")
-
-
-@cache
-def tied() -> Experts:
-    """Experts of equal logits, all negative, of which a token is to choose the first; of one token they are zeros of both signs."""
-    layer = Experts(5, experts=160, hidden=64, intermediate=32, elsewhere=1)
-    layer.logits[:] = np.round(layer.logits * 2) / 2 - 8
-    layer.logits[0] = np.where(layer.logits[0] > -8, -0.0, 0.0)
-    return layer
-
-
-def choices_judged(machine: Machine) -> str:
-    """Experts that the kernels choose."""
-    layers = (EXPERTS, ALONE, OF_MANY, tied())
-    found = (
-        judge(decoded(machine, one, (one.hidden, one.intermediate), chooses=True), truth(one), BFLOAT16_BAR).why
-        for one in layers
-    )
-    if said := next(filter(None, found), ""):
-        return said
-    return padding_judged(machine, EXPERTS) or ("" if spoils(machine, -np.nan) else "a NaN is not chosen")
-
-
-def padding_of(layer: Experts) -> np.ndarray:
-    return np.arange(layer.tokens) % 4 == 1
-
-
-def padding_judged(machine: Machine, layer: Experts) -> str:
-    """Tokens that only pad a batch: zeros, and the others as they are without."""
-    padding = padding_of(layer)
-    sizes = (layer.hidden, layer.intermediate)
-    others = replace(layer)
-    others.inputs[padding] = np.nan
-    others.logits[padding] *= -1
-    found, same = (decoded(machine, one, sizes, chooses=True, padding=padding) for one in (layer, others))
-    whole = decoded(machine, layer, sizes, chooses=True)
-    return wrongly_padded(found, same, whole, padding)
-
-
-def unread_judged(machine: Machine) -> str:
-    """Experts that only padding chose are not read: they are not there."""
-    layer = replace(EXPERTS, experts=8, elsewhere=0)
-    padding = padding_of(layer)
-    layer.logits[padding, 4:] -= 32
-    layer.logits[~padding, :4] -= 32
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(emulated, "stored", partial(_without_the_first_four, emulated.stored))
-        decoded(machine, layer, (layer.hidden, layer.intermediate), chooses=True, padding=padding)
-    return ""
-
-
-def _without_the_first_four(
-    stored: Callable[[Experts, emulated.Sizes], emulated.Stored], layer: Experts, sizes: emulated.Sizes
-) -> emulated.Stored:
-    weights = stored(layer, sizes)
-    assert weights.places[:4].min() == 4
-    parts = ("up", "up_scales", "up_bias", "down", "down_scales", "down_bias")
-    return replace(weights, **{name: getattr(weights, name)[:4] for name in parts})
-
-
-def spoils(machine: Machine, logit: float) -> bool:
-    """Whether such a logit makes its token NaN, and changes no other."""
-    bad, good = replace(EXPERTS, experts=9), replace(EXPERTS, experts=9)
-    bad.logits[2, 7] = logit
-    found, whole = (decoded(machine, one, (96, 160), chooses=True) for one in (bad, good))
-    return bool(np.isnan(found[2]).all()) and reordered(np.delete(found, 2, axis=0), np.delete(whole, 2, axis=0))
-
-
-def no_numbers_judged(machine: Machine) -> str:
-    """A number that is none, or infinite, spoils its own token and no other; a scale that is none is seen behind a limit."""
-    good = decoded(machine, CROWDED, (96, 96))
-    for number in (np.nan, np.inf):
-        spoiled = replace(CROWDED)
-        spoiled.inputs[5, 7] = number
-        found = decoded(machine, spoiled, (96, 96))
-        if not np.isnan(found[5]).all():
-            return f"{number} is lost"
-        if not np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0)):
-            return f"{number} changes other tokens"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(emulated, "stored", partial(_without_a_scale, emulated.stored))
-        for layer in (replace(EXPERTS, elsewhere=0), ALONE):
-            if not np.isnan(decoded(machine, layer, (layer.hidden, layer.intermediate))).all():
-                return "a scale that is none is lost"
-    return ""
-
-
-def _without_a_scale(
-    stored: Callable[[Experts, emulated.Sizes], emulated.Stored], layer: Experts, sizes: emulated.Sizes
-) -> emulated.Stored:
-    weights = stored(layer, sizes)
-    weights.up_scales[:, 0] = 255  # of the first block of up's first row
-    return weights
-
-
-def strangers_judged(machine: Machine) -> str:
-    """Ids that no expert has, without a map and with one: their choices add nothing, so that what each choice adds is the whole."""
-    for layer in (replace(STRANGERS, elsewhere=1), STRANGERS):
-        sizes = (layer.hidden, layer.intermediate)
-        whole = Truth(decoded(machine, layer, sizes).astype(np.float64), {})
-        for strange in (-1, -(2**31), layer.experts, 2**30):
-            parts = [decoded(machine, layer, sizes, instead=(choice, strange)) for choice in range(layer.top)]
-            if not measure(sum(parts), whole).rel_l2 <= BFLOAT16_BAR:
-                return f"id {strange} adds something"
-    return ""
-
-
-def one_judged(machine: Machine) -> str:
-    """One token: experts of stored sizes, more columns than registers are for, and choices."""
-    few = replace(EXPERTS, tokens=1)
-    found = judge(decoded(machine, few, WIDE), truth(few), BFLOAT16_BAR).why
-    said = found or next(filter(None, (as_stored(machine, layer) for layer in (ALONE, ALL_CHOICES, *LONG))), "")
-    return said or judge(decoded(machine, ALONE, (96, 64), chooses=True), truth(ALONE), BFLOAT16_BAR).why
-
-
-def columns_judged(machine: Machine) -> str:
-    """Experts with more columns than a ring has."""
-    return next(filter(None, (as_stored(machine, layer) for layer in DEEP)), "")
-
-
-def many_judged(machine: Machine) -> str:
-    """Tokens that have no room at a time, the last of them alone, too."""
-    sizes = (MANY.hidden, MANY.intermediate)
-    found = (
-        judge(decoded(machine, layer, sizes, chooses=chooses), truth(layer), BFLOAT16_BAR).why
-        for layer in (MANY, ONE_LEFT)
-        for chooses in (False, True)
-    )
-    return next(filter(None, found), "") or padding_judged(machine, MANY)
-
-
-def kernels_of(machine: Machine, layer: Experts) -> tuple[str, ...]:
-    decoded(machine, layer, (layer.hidden, layer.intermediate))
-    return machine.kernels
-
-
-def shapes_judged(machine: Machine) -> str:
-    """Each number of tokens has the kernels that are made for it: others would be right, too, and slower.
-
-    Part by part, which reads an expert for each part, only where tokens have no room at a time.
-    """
-    for tokens, shape in ((1, ONE), (2, FEW), (4, FEW), (5, WHOLE), (10, WHOLE)):
-        for kernel in kernels_of(machine, replace(ONE_LEFT, tokens=tokens)):
-            if shape not in kernel:
-                return f"another shape: {tokens} tokens by {kernel}"
-    return ""
-
-
-def roomy_judged(machine: Machine) -> str:
-    """Where a block has an H200's shared memory."""
-    found = decoded(machine, ROOMY, (ROOMY.hidden, ROOMY.intermediate), shared_limit=H200_SHARED)
-    assert machine.shared > SHARED_LIMIT
-    return judge(found, truth(ROOMY), BFLOAT16_BAR).why
-
-
-def as_stored(machine: Machine, layer: Experts) -> str:
-    return judge(decoded(machine, layer, (layer.hidden, layer.intermediate)), truth(layer), BFLOAT16_BAR).why
-
-
-def layer_judged(machine: Machine) -> str:
-    found = (judge(multiplied(machine, layer, processors), truth(layer), BFLOAT16_BAR).why for layer, processors in SHAPES)
-    return (
-        next(filter(None, found), "") or judge(multiplied(machine, MANY_ROWS, 1, beyond=1), truth(MANY_ROWS), BFLOAT16_BAR).why
-    )
-
-
-@cache
-def numbers_and_codes(rounding: Rounding) -> tuple[np.ndarray, np.ndarray]:
-    bits = every_number()
-    return bits, both(reference(bits, rounding))
-
-
-def quantizer_judged(machine: Machine) -> str:
-    return codes_judged(machine, Rounding.FLOOR) or codes_judged(machine, Rounding.EVEN)
-
-
-def codes_judged(machine: Machine, rounding: Rounding) -> str:
-    bits, codes = numbers_and_codes(rounding)
-    differing = np.count_nonzero(both(quantized(machine, bits, rounding)) != codes)
-    return f"{differing} differ" if differing else ""
-
-
-OF_EXPERTS = (
-    experts_judged,
-    choices_judged,
-    mixed_judged,
-    one_judged,
-    columns_judged,
-    many_judged,
-    shapes_judged,
-    unread_judged,
-    strangers_judged,
-    no_numbers_judged,
-    roomy_judged,
-)
-# Who finds most comes first, and of the others who takes least: a fault is one judge's to find, whichever is asked before.
-JUDGES = {
-    MOE: (experts_judged, many_judged, shapes_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
-    ENTRIES: (experts_judged, no_numbers_judged, choices_judged, mixed_judged, one_judged, many_judged, roomy_judged),
-    ROUTE: (experts_judged, unread_judged, no_numbers_judged, choices_judged, strangers_judged, mixed_judged, many_judged),
-    CHOOSE: (choices_judged,),
-    RING: (experts_judged, choices_judged, mixed_judged, columns_judged),
-    BYTES: (experts_judged, no_numbers_judged, columns_judged, mixed_judged),
-    MATRIX: (experts_judged, columns_judged, mixed_judged),
-    ROWS: (layer_judged, experts_judged, mixed_judged, one_judged),
-    PRODUCTS: (layer_judged, experts_judged, mixed_judged, one_judged),
-    GEMV: (layer_judged,),
-    STREAM: (layer_judged,),
-    BF16: (layer_judged,),
-    QUANTIZE: (quantizer_judged,),
-}
-
-
-def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes]) -> None:
-    machine = built(kernels)
-    assert [judged(machine) for judged in (*OF_EXPERTS, layer_judged, quantizer_judged)] == [""] * 13
-
-
+@pytest.mark.kernels
 def test_tokens_come_part_by_part_only_where_they_have_no_room(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
     for layer, shape in ((replace(ONE_LEFT, tokens=10), WHOLE), (ONE_LEFT, IN_PARTS), (MANY, IN_PARTS)):
@@ -400,13 +100,27 @@ def test_tokens_come_part_by_part_only_where_they_have_no_room(kernels: dict[str
         assert "mxfp4_moe_down_kernel<false" in down
 
 
-@pytest.mark.parametrize(
-    ("name", "was", "becomes", "says"), [one[1:] for one in FAULTS], ids=[f"{one[1]}: {one[0]}" for one in FAULTS]
-)
-def test_a_fault_in_their_text_is_refused(
-    kernels: dict[str, bytes], without_kernels: Path, name: str, was: str, becomes: str, says: str
-) -> None:
-    assert_refused(mutated(kernels, without_kernels, name, was, becomes), JUDGES[name], says)
+def faults() -> Iterator[object]:
+    """All faults; two of each header belong to the quick tests."""
+    seen: Counter[str] = Counter()
+    for what, *fault in FAULTS:
+        planted_in = Fault(*fault)
+        seen[planted_in.header] += 1
+        marks = [pytest.mark.kernels] if seen[planted_in.header] > QUICK else []
+        yield pytest.param(planted_in, id=f"{planted_in.header}: {what}", marks=marks)
+
+
+@pytest.mark.parametrize("fault", tuple(faults()))
+def test_a_fault_in_their_text_is_refused(kernels: dict[str, bytes], without_kernels: Path, fault: Fault, keep: Keep) -> None:
+    plan = fault.planted(kernels)
+    found = keep({**fault.inputs(plan), "code": JUDGES_CODE}, lambda: {"said": fault.judged(plan, without_kernels)})
+    assert fault.says in found["said"][-1]
+
+
+def test_every_header_has_its_faults(kernels: dict[str, bytes]) -> None:
+    found = Counter(header for _, header, *_ in FAULTS)
+    assert set(found) == set(JUDGES) == set(kernels) - {"primitives.cuh"}
+    assert min(found.values()) >= QUICK
 
 
 def test_no_two_faults_are_the_same_change(kernels: dict[str, bytes]) -> None:
@@ -425,6 +139,7 @@ def ideal(layer: Experts) -> np.ndarray:
     return bfloat16(output)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("tokens", [1, 8, 16])
 def test_nothing_is_rounded_but_what_has_to_be(kernels: dict[str, bytes], tokens: int) -> None:
     machine = built(kernels)
@@ -437,6 +152,7 @@ def test_nothing_is_rounded_but_what_has_to_be(kernels: dict[str, bytes], tokens
         assert measure(multiplied(machine, dense, processors), truth(dense)).overall <= bar
 
 
+@pytest.mark.kernels
 def test_a_logit_or_an_input_that_is_no_number_spoils_its_own_token_and_no_other(kernels: dict[str, bytes]) -> None:
     machine = built(kernels)
     assert all(spoils(machine, logit) for logit in (np.nan, -np.nan))
@@ -487,6 +203,7 @@ def test_scales_are_tiled_as_their_definition_says() -> None:
             assert found[place] == scales[row, block]
 
 
+@pytest.mark.kernels
 def test_who_shared_an_expert_with_padding_only_has_it_alone(kernels: dict[str, bytes]) -> None:
     layer = replace(MIXED, experts=8)
     padding = padding_of(layer)

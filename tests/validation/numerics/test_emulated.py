@@ -359,7 +359,7 @@ def test_a_folder_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     plan = building.plan({}, b"int number = 1;\n")
     assert plan.build(Path("out") / plan.name).is_file()
-    assert plan.build(Path("another"), plan.machine(Path("out"))).is_file()
+    assert plan.build(Path("another"), plan.machine(Path("machine"))).is_file()
     assert not list((tmp_path / "another").glob("*.o"))
 
 

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 HEADERS = "include/flashinfer/mxfp4"
@@ -59,25 +60,29 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """A name for what comes of it, by all that it is made of."""
+        """A short name for what comes of it, by all that it is made of."""
+        return self.digest[:16]
+
+    @property
+    def digest(self) -> str:
+        """Hash the sources, the flags, the compiler's version and the processor's architecture."""
         version = subprocess.run([self.cxx, "--version"], capture_output=True, check=False, timeout=_SECONDS).stdout
         whole = hashlib.sha256(repr((_COMMON, _KERNELS, platform.machine(), version)).encode())
         for name, data in sorted(self.sources.items()):
             whole.update(f"{name} {len(data)}\n".encode() + data)
-        return whole.hexdigest()[:16]
+        return whole.hexdigest()
 
-    def machine(self, folder: Path) -> Path:
-        """The machine without kernels, compiled in a folder: for many libraries, which then take nearly half the time each.
+    def machine(self, place: Path) -> Path:
+        """Compile the machine without kernels in the folder `place`, unless it is there. Many libraries can share it.
 
         Raises:
             CannotBuild: the compiler refuses it.
 
         """
-        _write(self.sources, folder)
-        return self._machine(folder)
+        return _made(place, _MACHINE, self._compile_machine)
 
     def build(self, place: Path, machine: Path | None = None) -> Path:
-        """The library, in the folder `place`, where it is made unless it is there.
+        """Build the library in the folder `place`, unless it is there.
 
         `machine`: one that is compiled already, in place of one of its own.
 
@@ -85,23 +90,17 @@ class Plan:
             CannotBuild: the compiler refuses the kernels.
 
         """
-        if not (place / _LIBRARY).exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            part = Path(tempfile.mkdtemp(prefix=place.name, suffix=_PART, dir=place.parent))
-            try:
-                self._compile(part, machine)
-                _switch(part, place)
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
-        return place / _LIBRARY
+        return _made(place, _LIBRARY, partial(self._compile, machine=machine))
 
-    def _machine(self, work: Path) -> Path:
+    def _compile_machine(self, work: Path) -> None:
+        _write(self.sources, work)
         _run([self.cxx, *_COMMON, "-Idevice", "-c", "machine.cpp", "-o", _MACHINE], work)
-        return work.absolute() / _MACHINE
 
     def _compile(self, work: Path, machine: Path | None) -> None:
         _write(self.sources, work)
-        objects = ("launchers.o", str(machine or self._machine(work)))
+        if machine is None:
+            self._compile_machine(work)
+        objects = ("launchers.o", _MACHINE if machine is None else str(machine.absolute()))
         _run([self.cxx, *_COMMON, *_KERNELS, "-Idevice", "-c", "launchers.cpp", "-o", objects[0]], work)
         _run([self.cxx, "-shared", "-Wl,-Bsymbolic", *objects, "-ldl", "-o", _LIBRARY], work)
         for path in work.glob("*.o"):
@@ -138,13 +137,25 @@ def _run(command: list[str], work: Path) -> None:
         raise CannotBuild(f"the kernels do not compile for this CPU: {said}")
 
 
-def _switch(part: Path, place: Path) -> None:
-    """What was built goes where it is looked for; another process may have been there first."""
-    part.chmod(0o755)
+def _made(place: Path, name: str, make: Callable[[Path], None]) -> Path:
+    """Return the file `name` of the folder `place`. A missing folder is made under another name and renamed when it is complete."""
+    if not (place / name).exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=place.name, suffix=_PART, dir=place.parent))
+        try:
+            make(part)
+            part.chmod(0o755)
+            _switch(part, place, name)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return place / name
+
+
+def _switch(part: Path, place: Path, name: str) -> None:
     try:
         part.rename(place)
     except OSError:
-        if not (place / _LIBRARY).exists():
+        if not (place / name).exists():  # else another process was first
             raise
 
 
