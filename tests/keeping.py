@@ -47,14 +47,14 @@ Measured = dict[str, Any]
 Keep = Callable[[Mapping[str, str], Callable[[], Measured]], Measured]
 
 
-def code(*modules: Path) -> str:
-    """Hash Python files and everything of this repository that they import."""
-    return sources.digest(sources.closure(modules, (ROOT / "tools", ROOT)), ROOT)
+def code(*files: Path) -> str:
+    """Hash files and, of those in Python, everything of this repository that they import."""
+    return sources.digest(sources.closure(files, (ROOT / "tools", ROOT)), ROOT)
 
 
 @cache
 def environment() -> Mapping[str, str]:
-    """What every measurement depends on: Python, numpy, the C++ compiler and the processor."""
+    """Name the inputs of every measurement: Python, numpy, the C++ compiler and the processor."""
     try:
         lines = [line.partition(":") for line in Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()]
     except OSError:
@@ -71,8 +71,9 @@ def environment() -> Mapping[str, str]:
     }
 
 
+@cache
 def cuda(toolkit: Toolkit) -> Mapping[str, str]:
-    """What a measurement by nvcc depends on besides `environment`: its programs' versions and its headers."""
+    """Name the further inputs of a measurement by nvcc: the versions of its programs and the sizes of its headers."""
     include = toolkit.home / "include"
     files = [(str(one.relative_to(include)), one.stat().st_size) for one in sorted(include.rglob("*")) if one.is_file()]
     return {"nvcc": _version(str(toolkit.nvcc)), "cuobjdump": _version(str(toolkit.cuobjdump)), "headers": repr(files)}

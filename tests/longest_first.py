@@ -18,7 +18,7 @@ _NAME = results.key({"seconds of": MARKER})
 
 
 class LongestFirst:
-    """A plugin of pytest. Only the process that the user started reads and writes the seconds; its workers are told."""
+    """A plugin of pytest. The process that the user started reads and writes the seconds and passes them to its workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.is_worker = hasattr(config, "workerinput")

@@ -11,11 +11,12 @@ from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof.compiling import toolkit
 from stack.store import cache as places
+from tests import keeping
+from tests.keeping import Keep, Measured
 from validation.kernels import carried_kernels
 
 ROOT = Path(__file__).parents[2]
-
-pytestmark = pytest.mark.slow
+SOURCES = sorted(decode_variants.SOURCES.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +25,9 @@ def kernels() -> dict[str, bytes]:
         return carried_kernels(stores)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_121a"])
-def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architecture: str, tmp_path: Path) -> None:
+def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architecture: str, tmp_path: Path, keep: Keep) -> None:
     own, work = tmp_path / "own", tmp_path / "work"
     own.mkdir()
     work.mkdir()
@@ -36,14 +38,17 @@ def test_the_program_and_a_variant_compile(kernels: dict[str, bytes], architectu
     assert "more.cuh" in fewer
     assert fewer["moe_rows.cuh"] != text
     assert fewer["gemv.cuh"] == kernels["gemv.cuh"]
-    made = decode_variants.build({"carried": kernels, "fewer": fewer}, architecture, work, toolkit.find(places.root()))
-    assert [path.name for path in made if path.read_bytes().startswith(b"\x7fELF")] == [
-        "bench.o",
-        "variant-carried.o",
-        "variant-fewer.o",
-    ]
+    tools = toolkit.find(places.root())
+
+    def built() -> Measured:
+        made = decode_variants.build({"carried": kernels, "fewer": fewer}, architecture, work, tools)
+        return {"objects": [path.name for path in made if path.read_bytes().startswith(b"\x7fELF")]}
+
+    inputs = {"headers": repr((kernels, fewer)), "architecture": architecture, "program": keeping.code(*SOURCES)}
+    assert keep({**inputs, **keeping.cuda(tools)}, built)["objects"] == ["bench.o", "variant-carried.o", "variant-fewer.o"]
 
 
+@pytest.mark.kernels
 def test_what_nvcc_refuses_is_a_line(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"^nvcc for sm_1: .*sm_1") as found:
         decode_variants.build({}, "sm_1", tmp_path, toolkit.find(places.root()))
@@ -51,6 +56,7 @@ def test_what_nvcc_refuses_is_a_line(tmp_path: Path) -> None:
     assert decode_variants.main([str(tmp_path / "program"), "--architecture", "sm_1"]) == 2
 
 
+@pytest.mark.kernels
 def test_of_several_folders_the_last_one_s_headers_count(
     kernels: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,12 +11,19 @@ import pytest
 from stack.carry.bases import Place, Stores
 from stack.model.stack import load
 from stack.proof import trees
-from stack.proof.compiling import toolkit
+from stack.proof.compiling import compiler, toolkit
+from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache
+from tests import keeping
+from tests.keeping import Keep
 
 ROOT = Path(__file__).parents[2] / "examples/fork-v0.17.1"
+SOURCE = Path(__file__).with_name("narrow_tiles.cpp")
+HEADER = ROOT.parents[1] / "tests/proof/compiling/narrow_tiles.hpp"
 SHARED_MEMORY = 99 * 1024
 """Bytes that one block may have on SM120 and SM121."""
+
+pytestmark = pytest.mark.kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +36,32 @@ class Found:
     shared: int
 
 
-@pytest.fixture(name="found", scope="module")
-def _found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[str, int], Found]:
-    """By operands (`swapped`: weights are A) and columns of the tile. Compiled for the host: some 15 s."""
-    program = tmp_path_factory.mktemp("narrow") / "tiles"
+@pytest.fixture(name="found")
+def _found(tmp_path: Path, keep: Keep) -> Mapping[tuple[str, int], Found]:
+    """By operands (`swapped`: weights are A) and columns of the tile."""
     home = cache.root()
     with Stores(load(ROOT), Place(home)) as stores:
         objects = stores.objects("flashinfer")
         tree = trees.folder(objects, objects.tree_of(stores.tip("flashinfer")), home)
-    cuda = toolkit.find(home).home / "include"
-    include = [f"-I{folder}" for folder in (tree / "3rdparty/cutlass/include", cuda, cuda / "cccl")]
-    # CUTLASS's device code names what only nvcc knows; it is not called.
-    command = ["g++", "-std=c++17", "-fpermissive", "-w", "-O0", *include, str(Path(__file__).with_name("narrow_tiles.cpp"))]
-    subprocess.run([*command, "-o", str(program)], check=True)
-    lines = subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.splitlines()
+    tools = toolkit.find(home)
+    lines = keep(
+        {"tree": tree.name, "source": keeping.code(SOURCE, HEADER), **keeping.cuda(tools)},
+        lambda: {"lines": said_of_tiles(tree, tools, tmp_path / "tiles")},
+    )["lines"]
     rows = [line.split() for line in lines]
     return {(operands, int(n)): Found(*map(int, numbers)) for operands, n, *numbers in rows}
 
 
-@pytest.mark.slow
+def said_of_tiles(tree: Path, tools: Toolkit, program: Path) -> list[str]:
+    """Compile the program for the host, which takes some 15 s, and run it."""
+    cuda = tools.home / "include"
+    include = [f"-I{folder}" for folder in (tree / "3rdparty/cutlass/include", cuda, cuda / "cccl")]
+    # CUTLASS's device code names what only nvcc knows; it is not called.
+    command = [*compiler.cxx(), "-std=c++17", "-fpermissive", "-w", "-O0", *include]
+    subprocess.run([*command, str(SOURCE), "-o", str(program)], check=True)
+    return subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 @pytest.mark.parametrize("columns", [32, 64])
 @pytest.mark.parametrize("operands", ["swapped", "straight"])
 def test_a_thread_of_a_narrow_tile_has_its_own_columns_scale_factors(

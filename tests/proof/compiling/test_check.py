@@ -24,6 +24,7 @@ from . import small
 from .small import HEADER, PACKED, WIDE, WORDS
 
 pytestmark = pytest.mark.slow
+compiles = pytest.mark.kernels
 
 PYTHON = Path(sys.executable)
 KERNELS = "copy/copy_kernels.cu"
@@ -67,6 +68,7 @@ def edit(root: Path, path: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@compiles
 def test_what_patches_touch_compiles_and_has_its_instructions(checked: Check) -> None:
     report = checked()
     found = {(one.unit, one.instantiation): one for one in report.results}
@@ -86,6 +88,7 @@ def test_what_patches_touch_compiles_and_has_its_instructions(checked: Check) ->
     assert report.unlisted == {"gen_broken_module": "OSError: no network"}
 
 
+@compiles
 def test_another_gpu_is_compiled_for_by_name(checked: Check) -> None:
     (one,) = checked(architecture="sm_80").results
     assert (one.state, one.named, one.kernels[0].wide) == (State.COMPILES, {"LDG.128": 1, "STG.E.128": 1}, 1)
@@ -93,6 +96,7 @@ def test_another_gpu_is_compiled_for_by_name(checked: Check) -> None:
     assert (none.state, "sm_20" in none.problem or "compute_20" in none.problem) == (State.FAILS, True)
 
 
+@compiles
 def test_the_pristine_tree_lacks_what_the_patch_brings(checked: Check) -> None:
     report = checked(pristine=True)
     assert [(one.state, one.problem) for one in report.results] == [
@@ -101,6 +105,7 @@ def test_the_pristine_tree_lacks_what_the_patch_brings(checked: Check) -> None:
     assert not report.sound
 
 
+@compiles
 def test_an_instruction_that_is_not_there(root: Path, checked: Check) -> None:
     edit(root, "copies/series.toml", '"LDG.128", "STG.E.128"', '"LDG.128", "QMMA.SF"')
     (one,) = checked().results
@@ -108,6 +113,7 @@ def test_an_instruction_that_is_not_there(root: Path, checked: Check) -> None:
     assert one.named == {"LDG.128": 1, "QMMA.SF": 0}
 
 
+@compiles
 @pytest.mark.parametrize(
     ("patch", "old", "new", "error"),
     [
@@ -130,6 +136,7 @@ def test_a_patch_that_breaks_the_source(root: Path, checked: Check, patch: str, 
     assert not report.sound
 
 
+@compiles
 def test_everything_that_is_touched_is_compiled_whole(checked: Check) -> None:
     report = checked(everything=True)
     whole = {one.unit: [ref.path for ref in one.patches] for one in report.results if one.instantiation is None}
@@ -141,6 +148,7 @@ def test_everything_that_is_touched_is_compiled_whole(checked: Check) -> None:
     assert twice.instructions["EXIT"] == 2
 
 
+@compiles
 def test_a_module_that_python_makes(root: Path, checked: Check) -> None:
     makes = "flashinfer.jit.copying.Wrapper('only_named')"
     edit(
@@ -155,6 +163,7 @@ def test_a_module_that_python_makes(root: Path, checked: Check) -> None:
     assert [ref.path for ref in found["only_named/named.cu"].patches] == [HEADER]
 
 
+@compiles
 def test_of_the_units_that_a_pattern_means_the_first_that_is_touched(root: Path, checked: Check) -> None:
     makes = "flashinfer.jit.copying.Wrapper('only_named')"
     edit(
@@ -171,6 +180,7 @@ def test_of_the_units_that_a_pattern_means_the_first_that_is_touched(root: Path,
     }
 
 
+@compiles
 @pytest.mark.parametrize(
     ("entry", "state", "problem"),
     [
@@ -196,11 +206,13 @@ def test_a_name_that_is_wrong(root: Path, checked: Check, entry: str, state: Sta
     assert not report.sound
 
 
+@compiles
 def test_a_unit_that_no_patch_names(checked: Check) -> None:
     (one,) = checked(unit=Compiles(None, "other/*", sass=("STG",))).results
     assert (one.unit, one.state, one.named, one.patches) == ("other/other.cu", State.COMPILES, {"STG": 1}, ())
 
 
+@compiles
 def test_compiled_code_of_other_upstreams_is_said_to_be_left_out(
     root: Path, checked: Check, cache: Path, tmp_path: Path
 ) -> None:
@@ -230,6 +242,7 @@ def test_compiled_code_of_other_upstreams_is_said_to_be_left_out(
     )
 
 
+@compiles
 def test_the_verb(root: Path, cache: Path) -> None:
     ask = ["--root", str(root), "--cache", str(cache), "compile-check", "--source", "git", "--python", sys.executable]
     shown = CliRunner().invoke(cli, ask)
@@ -272,6 +285,7 @@ def test_a_cache_folder_with_a_blank(root: Path, tmp_path: Path) -> None:
         check.check(stores, Asked(python=PYTHON))
 
 
+@compiles
 def test_an_upstream_that_cannot_be_imported(root: Path, cache: Path) -> None:
     edit(root, WIDE, '+FLAGS = ["-DWIDE"]', '+FLAGS = ["-DWIDE"')
     with Stores(load(root), Place(cache, "git")) as stores, pytest.raises(StackError, match=r"cannot be listed \(SyntaxError"):

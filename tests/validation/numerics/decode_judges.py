@@ -22,7 +22,7 @@ GEMV, QUANTIZE = "gemv.cuh", "quantize.cuh"
 ROWS, PRODUCTS = "row_stream.cuh", "row_products.cuh"
 RING, BYTES = "weight_ring.cuh", "byte_products.cuh"
 STREAM, BF16, MATRIX = "weight_stream.cuh", "bf16_products.cuh", "matrix.cuh"
-"""The headers that have the kernels."""
+"""The headers of the kernels."""
 
 EXPERTS = Experts(4, experts=4, hidden=96, intermediate=160, elsewhere=1)
 WIDE = (128, 288)
@@ -34,38 +34,38 @@ DEEP = tuple(
     for hidden, intermediate in ((2880, 32), (32, 2880))
 )
 MANY = Experts(14, experts=3, hidden=2880, intermediate=32, top=2)
-"""More tokens than have room at a time on a GPU with little shared memory: one part comes after the other."""
+"""More tokens than fit into the shared memory of a Spark at once: the first launch takes them in parts."""
 ONE_LEFT = replace(MANY, tokens=11)
 ONE, FEW, WHOLE, IN_PARTS = "Shape<1, 1, false>", "Shape<4, 4, false>", "Shape<16, 8, false>", "Shape<16, 8, true>"
-"""What kernels are made for: one token, up to four, up to sixteen, and these in the first launch a part of them after the other."""
+"""Template arguments of the kernels: one token, up to four, up to sixteen, and up to sixteen in parts (first launch only)."""
 ALL_ENTRIES = Experts(16, experts=10, hidden=64, intermediate=32, top=8)
 OTHERWISE = Experts(3, experts=4, hidden=64, intermediate=64, glu=Glu(alpha=1.2, beta=0.5, limit=3.0))
-"""With another activation than gpt-oss's."""
+"""Another activation than that of gpt-oss."""
 UNEVEN = Experts(5, experts=9, hidden=64, intermediate=288, top=8, seed=9)
-"""Of its second launch warps have two slices or three of groups of three, and as many halves fewer or more, of octets that have one."""
+"""In its second launch warps have two or three slices of groups of three."""
 ALONE = Experts(1, experts=160, hidden=64, intermediate=32)
 ALL_CHOICES = Experts(1, experts=10, hidden=64, intermediate=32, top=8)
 LONG = tuple(
     Experts(1, experts=4, hidden=hidden, intermediate=intermediate) for hidden, intermediate in ((3200, 32), (32, 3200))
 )
-"""One token of more columns than a warp has registers for."""
+"""One token with more columns than a warp has registers for."""
 FEW_LONG = tuple(
     Experts(2, experts=12, hidden=hidden, intermediate=intermediate, top=2) for hidden, intermediate in ((3232, 64), (64, 3232))
 )
-"""Several of them."""
+"""Two tokens with more columns than a warp has registers for."""
 MIXED = Experts(6, experts=24, hidden=224, intermediate=160, top=2)
-"""Entries that share an expert, and others; a tile of scales is there by half, in rows and in columns."""
+"""Some entries share an expert, others do not. Tiles of scales are half full, in rows and in columns."""
 FEW_MIXED = replace(MIXED, tokens=3, experts=6)
 FEW_HALVES = replace(FEW_MIXED, top=3)
-"""Of its second launch some warps have a slice more, and no warp would have as many halves as a slice counts."""
+"""In its second launch some warps have one slice more than others."""
 TWICE = Experts(1, experts=6, hidden=96, intermediate=96, twice=True)
 """One token that has an expert twice."""
 STRANGERS = Experts(3, experts=5, hidden=64, intermediate=64, top=2)
-"""Some of whose ids are replaced by ones that mean no expert."""
+"""Its judge replaces some ids by ids without an expert."""
 OF_MANY = Experts(5, experts=300, hidden=64, intermediate=32, top=8, elsewhere=40)
 ROOMY = Experts(16, experts=20, hidden=2880, intermediate=160, top=8)
 H200_SHARED = 232_448
-"""Bytes of shared memory of a block on an H200: a ring for each of the most warps, beside all tokens."""
+"""Bytes of shared memory of a block on an H200: rings for the largest number of warps fit beside all tokens."""
 LAYER = Linear(9, 5152, 56, "mxfp4")
 BROAD = Linear(9, 1312, 244, "mxfp4")
 NARROW = Linear(9, 160, 56, "mxfp4")
@@ -76,15 +76,15 @@ SHAPES = (
     (BROAD, 1),  # 32 rows and few warps
     (NARROW, 48),  # columns for two warps only
     (MANY_ROWS, 1),  # one token and many rows: a block for each multiprocessor
-    (Linear(1, 2880, 1100, "mxfp4"), 1),  # of fewer warps, where there is no room for all,
-    (Linear(1, 3104, 1100, "mxfp4"), 1),  # or more columns than a warp has registers for;
-    (Linear(2, 512, 1100, "mxfp4"), 1),  # but not two tokens
+    (Linear(1, 2880, 1100, "mxfp4"), 1),  # fewer warps, because not all rings fit
+    (Linear(1, 3104, 1100, "mxfp4"), 1),  # more columns than a warp has registers for
+    (Linear(2, 512, 1100, "mxfp4"), 1),  # two tokens: no wide kernel
 )
-"""Layers, and multiprocessors."""
+"""Layers with the number of multiprocessors, which decides the shape of blocks."""
 
 
 def refused(run: Callable[[], object]) -> str:
-    """What is said of a kernel with a fault; nothing where it passes."""
+    """Return a judge's answer, or the error that the machine raised."""
     try:
         return str(run())
     except (KernelFault, RuntimeError) as fault:
@@ -103,13 +103,13 @@ def experts_judged(machine: Machine) -> str:
 
 
 def mixed_judged(machine: Machine) -> str:
-    """Entries alone beside others that share an expert."""
+    """Judge layers where some entries share an expert and others do not."""
     return next(filter(None, (as_stored(machine, layer) for layer in (TWICE, FEW_MIXED, FEW_HALVES, MIXED, *FEW_LONG))), "")
 
 
 @cache
 def tied() -> Experts:
-    """Experts of equal logits, all negative, of which a token is to choose the first; of one token they are zeros of both signs."""
+    """Make a layer with ties among negative logits, where the lower index wins. The first token has zeros of both signs."""
     layer = Experts(5, experts=160, hidden=64, intermediate=32, elsewhere=1)
     layer.logits[:] = np.round(layer.logits * 2) / 2 - 8
     layer.logits[0] = np.where(layer.logits[0] > -8, -0.0, 0.0)
@@ -117,7 +117,7 @@ def tied() -> Experts:
 
 
 def choices_judged(machine: Machine) -> str:
-    """Experts that the kernels choose."""
+    """Judge experts that the kernels choose by the router's logits."""
     layers = (EXPERTS, ALONE, OF_MANY, tied())
     found = (
         judge(decoded(machine, one, (one.hidden, one.intermediate), chooses=True), truth(one), BFLOAT16_BAR).why
@@ -133,7 +133,7 @@ def padding_of(layer: Experts) -> np.ndarray:
 
 
 def padding_judged(machine: Machine, layer: Experts) -> str:
-    """Tokens that only pad a batch: zeros, and the others as they are without."""
+    """Judge padding tokens: their output is zero, and the other tokens' output does not depend on them."""
     padding = padding_of(layer)
     sizes = (layer.hidden, layer.intermediate)
     others = replace(layer)
@@ -145,7 +145,7 @@ def padding_judged(machine: Machine, layer: Experts) -> str:
 
 
 def unread_judged(machine: Machine) -> str:
-    """Experts that only padding chose are not read: they are not there."""
+    """Judge that experts chosen only by padding tokens are not read: their weights are missing."""
     layer = replace(EXPERTS, experts=8, elsewhere=0)
     padding = padding_of(layer)
     layer.logits[padding, 4:] -= 32
@@ -166,7 +166,7 @@ def _without_the_first_four(
 
 
 def spoils(machine: Machine, logit: float) -> bool:
-    """Whether such a logit makes its token NaN, and changes no other."""
+    """Whether this logit makes its own token NaN and leaves the others unchanged."""
     bad, good = replace(EXPERTS, experts=9), replace(EXPERTS, experts=9)
     bad.logits[2, 7] = logit
     found, whole = (decoded(machine, one, (96, 160), chooses=True) for one in (bad, good))
@@ -174,7 +174,7 @@ def spoils(machine: Machine, logit: float) -> bool:
 
 
 def no_numbers_judged(machine: Machine) -> str:
-    """A number that is none, or infinite, spoils its own token and no other; a scale that is none is seen behind a limit."""
+    """Judge NaN and infinity: they spoil their own token alone, and a NaN scale passes through the activation's limit."""
     good = decoded(machine, CROWDED, (96, 96))
     for number in (np.nan, np.inf):
         spoiled = replace(CROWDED)
@@ -201,7 +201,7 @@ def _without_a_scale(
 
 
 def strangers_judged(machine: Machine) -> str:
-    """Ids that no expert has, without a map and with one: their choices add nothing, so that what each choice adds is the whole."""
+    """Judge ids without an expert, with and without a map: they add nothing, so the single choices sum up to the whole."""
     for layer in (replace(STRANGERS, elsewhere=1), STRANGERS):
         sizes = (layer.hidden, layer.intermediate)
         whole = Truth(decoded(machine, layer, sizes).astype(np.float64), {})
@@ -213,7 +213,7 @@ def strangers_judged(machine: Machine) -> str:
 
 
 def one_judged(machine: Machine) -> str:
-    """One token: experts of stored sizes, more columns than registers are for, and choices."""
+    """Judge one token: padded weights, more columns than registers, all eight choices, and chosen experts."""
     few = replace(EXPERTS, tokens=1)
     found = judge(decoded(machine, few, WIDE), truth(few), BFLOAT16_BAR).why
     said = found or next(filter(None, (as_stored(machine, layer) for layer in (ALONE, ALL_CHOICES, *LONG))), "")
@@ -221,12 +221,12 @@ def one_judged(machine: Machine) -> str:
 
 
 def columns_judged(machine: Machine) -> str:
-    """Experts with more columns than a ring has."""
+    """Judge experts with more columns than fit into a ring."""
     return next(filter(None, (as_stored(machine, layer) for layer in DEEP)), "")
 
 
 def many_judged(machine: Machine) -> str:
-    """Tokens that have no room at a time, the last of them alone, too."""
+    """Judge more tokens than fit at once, also with a last part of one token."""
     sizes = (MANY.hidden, MANY.intermediate)
     found = (
         judge(decoded(machine, layer, sizes, chooses=chooses), truth(layer), BFLOAT16_BAR).why
@@ -242,7 +242,7 @@ def kernels_of(machine: Machine, layer: Experts) -> tuple[str, ...]:
 
 
 def shapes_judged(machine: Machine) -> str:
-    """Each number of tokens has the kernels that are made for it: others would be right, too, and slower.
+    """Judge that each number of tokens runs the kernels made for it: others would be correct, but slower.
 
     Part by part, which reads an expert for each part, only where tokens have no room at a time.
     """
@@ -254,7 +254,7 @@ def shapes_judged(machine: Machine) -> str:
 
 
 def roomy_judged(machine: Machine) -> str:
-    """Where a block has an H200's shared memory."""
+    """Judge with the shared memory of an H200."""
     found = decoded(machine, ROOMY, (ROOMY.hidden, ROOMY.intermediate), shared_limit=H200_SHARED)
     assert machine.shared > SHARED_LIMIT
     return judge(found, truth(ROOMY), BFLOAT16_BAR).why
@@ -300,7 +300,7 @@ OF_EXPERTS = (
     no_numbers_judged,
     roomy_judged,
 )
-# Who finds most comes first, and of the others who takes least: a fault is one judge's to find, whichever is asked before.
+# For each header the judge that refuses most of its faults comes first; the others follow by their run time.
 JUDGES = {
     MOE: (experts_judged, many_judged, shapes_judged, mixed_judged, choices_judged, columns_judged, roomy_judged),
     ENTRIES: (experts_judged, no_numbers_judged, choices_judged, mixed_judged, one_judged, many_judged, roomy_judged),

@@ -55,7 +55,7 @@ class Fault:
         return building.plan({name: data for name, data in changed.items() if name not in _UNUSED[self.header]})
 
     def inputs(self, plan: Plan) -> dict[str, str]:
-        """What the judges' answers depend on, besides their code and the environment."""
+        """Name the inputs of the judges' answers, besides their code and the environment."""
         return {"sources and compiler": plan.digest, "fault": repr(self)}
 
     def judged(self, plan: Plan, machine: Path, judges: Sequence[Judge] | None = None) -> list[str]:

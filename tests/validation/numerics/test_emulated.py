@@ -21,6 +21,8 @@ WEIGHTS = 1000 * NUMBERS[::-1].copy()
 SCALES = np.array([1, 200, 3], np.uint8)
 SOURCE = Path(__file__).with_name("faulty.cpp")
 
+pytestmark = pytest.mark.kernels
+
 
 class Fault(IntEnum):
     """As in faulty.cpp."""

@@ -127,7 +127,7 @@ def test_a_run_that_did_not_end_is_not_kept(judging: Judging, tmp_path: Path, mo
         with pytest.raises(CannotBuild):
             judging.again(other)
     assert judging.again(other)
-    # A fault that no judge refuses is no result either.
+    # The answers about a fault that no judge refuses are not kept either.
     harmless = replace(FAULT, becomes=FAULT.was + " ")
     for _ in range(2):
         with pytest.raises(AssertionError, match="no judge says"):

@@ -12,6 +12,8 @@ import pytest
 
 from stack.proof.compiling import toolkit
 from stack.store import cache
+from tests import keeping
+from tests.keeping import Keep, Measured
 from validation.numerics import running, sanitizing
 from validation.numerics.cases import Case, named
 from validation.numerics.kernels import decode
@@ -123,9 +125,13 @@ def test_a_touched_kernel_that_fails_ends_the_process_with_an_error() -> None:
     assert (done.returncode, done.stdout) == (1, "")
 
 
-@pytest.mark.slow
-def test_the_planted_faults_compile(tmp_path: Path) -> None:
+@pytest.mark.kernels
+def test_the_planted_faults_compile(tmp_path: Path, keep: Keep) -> None:
     tools = toolkit.find(cache.root())
-    command = [str(tools.nvcc), "-c", "-arch=sm_80", str(sanitizing._FAULTS), "-o", str(tmp_path / "faults.o")]
-    done = subprocess.run(command, capture_output=True, text=True, env=tools.environment, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+
+    def compiled() -> Measured:
+        command = [str(tools.nvcc), "-c", "-arch=sm_80", str(sanitizing._FAULTS), "-o", str(tmp_path / "faults.o")]
+        done = subprocess.run(command, capture_output=True, text=True, env=tools.environment, check=True)
+        return {"warnings": done.stderr}
+
+    assert keep({"source": sanitizing._FAULTS.read_text(), **keeping.cuda(tools)}, compiled)["warnings"] == ""

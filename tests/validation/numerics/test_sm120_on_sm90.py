@@ -18,6 +18,8 @@ from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof.compiling import compiler, sass
 from stack.store import cache as places
+from tests import keeping
+from tests.keeping import Keep, Measured
 from validation import emulation
 from validation.emulation import ARCHITECTURE, FOLDER, Sources
 from validation.numerics import running
@@ -30,7 +32,7 @@ from validation.numerics.kernels.sm120_on_sm90 import GROUPED, Packed, packed, s
 from validation.numerics.sm120_on_sm90 import LIBRARY, TILES, Tile
 
 ROOT = Path(__file__).parents[3]
-HERE = Path(__file__).parent
+MODEL = Path(__file__).with_name("sm120_on_sm90.cpp")
 # Groups without tokens at the beginning, within and at the end; an input that is padded, outputs that fill no tile of 128.
 SMALL = Grouped((0, 1, 5, 0, 130, 2, 0), 320, 200)
 
@@ -146,13 +148,24 @@ def _sources() -> Sources:
         return emulation.sources(stores)
 
 
+def inputs_of(sources: Sources, **more: str) -> dict[str, str]:
+    """Name the inputs of a compilation: tree id, generated source, our own files, flags, compilers, and `more` of the test."""
+    ours = keeping.code(MODEL, FOLDER / "entry.cpp", *sorted((FOLDER / "include").rglob("*.h*")))
+    made = {
+        "tree": sources.tree.name,
+        "source": sources.unit.source.read_text(),
+        "flags": repr(sources.unit.flags),
+        "ours": ours,
+    }
+    return {**keeping.cuda(sources.toolkit), **made, **more}
+
+
 def modelled(sources: Sources, folder: Path, *flags: str) -> dict[str, list[list[int]]]:
     """What the model of a warp says, compiled against the pinned headers."""
     model = folder / "model"
     there = (sources.tree / "3rdparty/cutlass/include", sources.toolkit.home / "include", sources.toolkit.home / "include/cccl")
     folders = [f"-I{FOLDER / 'include'}", *(word for one in there for word in ("-isystem", str(one)))]
-    source = HERE / "sm120_on_sm90.cpp"
-    subprocess.run([*compiler.cxx(), "-std=c++17", *flags, *folders, str(source), "-o", str(model)], check=True)
+    subprocess.run([*compiler.cxx(), "-std=c++17", *flags, *folders, str(MODEL), "-o", str(model)], check=True)
     said: dict[str, list[list[int]]] = {}
     for line in subprocess.run([model], capture_output=True, text=True, check=True).stdout.splitlines():
         name, *numbers = line.split()
@@ -160,16 +173,16 @@ def modelled(sources: Sources, folder: Path, *flags: str) -> dict[str, list[list
     return said
 
 
-@pytest.mark.slow
-def test_the_pieces_are_what_cute_says_of_the_instructions(sources: Sources, tmp_path: Path) -> None:
-    said = modelled(sources, tmp_path)
+@pytest.mark.kernels
+def test_the_pieces_are_what_cute_says_of_the_instructions(sources: Sources, tmp_path: Path, keep: Keep) -> None:
+    said = keep(inputs_of(sources, measures="pieces"), lambda: modelled(sources, tmp_path))
     ((*codes,),) = said["codes"]
     np.testing.assert_array_equal(64 * decode(E4M3, np.array(codes, np.uint8)), decode(E2M1, np.arange(16, dtype=np.uint8)))
     assert said["mma"] == [[128, 0], [128, 0]]
     assert said["ldmatrix"] == [[512, 0]]
 
 
-@pytest.mark.slow
+@pytest.mark.kernels
 @pytest.mark.parametrize(
     ("right", "wrong", "sees"),
     [
@@ -180,14 +193,16 @@ def test_the_pieces_are_what_cute_says_of_the_instructions(sources: Sources, tmp
         ("(nibbles & 0xf0u) << 4", "(nibbles & 0xf0u) << 8", "ldmatrix"),
     ],
 )
-def test_a_piece_that_is_wrong_is_seen(sources: Sources, tmp_path: Path, right: str, wrong: str, sees: str) -> None:
+def test_a_piece_that_is_wrong_is_seen(sources: Sources, tmp_path: Path, keep: Keep, right: str, wrong: str, sees: str) -> None:
     text = (FOLDER / "include/sm120_on_sm90.h").read_text()
     assert text.count(right) == 1
     (tmp_path / "sm120_on_sm90.h").write_text(text.replace(right, wrong))
-    said = modelled(sources, tmp_path, f"-I{tmp_path}")
+    inputs = inputs_of(sources, measures="wrong pieces", right=right, wrong=wrong)
+    said = keep(inputs, lambda: modelled(sources, tmp_path, f"-I{tmp_path}"))
     assert {name for name in ("mma", "ldmatrix") if any(differ for _, differ in said[name])} == {sees}
 
 
+REFUSED = "this kernel takes more shared memory than SM120 has"
 PIECES = """
 #include "cute/arch/mma_sm120.hpp"
 #include "cute/arch/copy_sm100.hpp"
@@ -204,25 +219,36 @@ __global__ void pieces(uint32_t const* b, uint8_t const* scales, float* out) {
 """
 
 
-@pytest.mark.slow
-def test_the_pieces_compile_to_instructions_of_sm90(sources: Sources, tmp_path: Path) -> None:
-    source, built = tmp_path / "pieces.cu", tmp_path / "pieces.o"
-    source.write_text(PIECES)
-    assert compiler.compile_unit(sources.unit, source, built, sources.toolkit, sources.tree).error == ""
-    found = sass.instructions(sources.toolkit, built, ARCHITECTURE)
+@pytest.mark.kernels
+def test_the_pieces_compile_to_instructions_of_sm90(sources: Sources, tmp_path: Path, keep: Keep) -> None:
+    def compiled() -> Measured:
+        source, built = tmp_path / "pieces.cu", tmp_path / "pieces.o"
+        source.write_text(PIECES)
+        assert compiler.compile_unit(sources.unit, source, built, sources.toolkit, sources.tree).error == ""
+        return dict(sass.instructions(sources.toolkit, built, ARCHITECTURE))
+
+    found = keep(inputs_of(sources, measures="instructions of the pieces"), compiled)
     # SM90 has e4m3 for a whole warp by way of float16: two steps of 16 for one of 32.
     assert (sass.number(found, "HMMA.16816.F32"), sass.number(found, "LDS.U16")) == (2, 4)
     assert not any(name.startswith(("QMMA", "OMMA", "LDSM.U4")) for name in found)
 
 
-@pytest.mark.slow
-def test_the_entry_is_found_by_name_and_takes_what_python_gives_for_every_tile(sources: Sources, tmp_path: Path) -> None:
+@pytest.mark.kernels
+def test_the_entry_is_found_by_name_and_takes_what_python_gives_for_every_tile(
+    sources: Sources, tmp_path: Path, keep: Keep
+) -> None:
     """The library without its kernels: loaded, asked for its names, and called where none of them is needed."""
-    built, made = tmp_path / "entry.o", tmp_path / "entry.so"
+    found = keep(inputs_of(sources, measures="entry"), lambda: entry(sources, tmp_path))
+    called = re.findall(r"GroupGEMMSM120<128, (\d+), 128, (true|false)", found["missing"])
+    assert set(called) == {(str(tile.columns), str(tile.swapped).lower()) for tile in TILES}
+    assert found["said"] == ["True", "1 no such tile"]
+
+
+def entry(sources: Sources, folder: Path) -> Measured:
+    """The names that the entry's object misses, and what its library says when it is called."""
+    built, made = folder / "entry.o", folder / "entry.so"
     assert compiler.compile_unit(sources.unit, FOLDER / "entry.cpp", built, sources.toolkit, sources.tree).error == ""
     missing = subprocess.run(["nm", "-C", "-u", str(built)], capture_output=True, text=True, check=True).stdout
-    called = set(re.findall(r"GroupGEMMSM120<128, (\d+), 128, (true|false)", missing))
-    assert called == {(str(tile.columns), str(tile.swapped).lower()) for tile in TILES}
     subprocess.run([*compiler.cxx(), "-shared", "-Wl,-z,lazy", str(built), "-o", str(made)], check=True)
     # In a process of its own, and lazily: what CUDA's runtime and the kernels have is missing, and not asked for.
     code = "import ctypes; from validation.numerics.kernels import sm120_on_sm90 as ours; "
@@ -230,19 +256,25 @@ def test_the_entry_is_found_by_name_and_takes_what_python_gives_for_every_tile(s
     code += "print(library.sm120_asked_bytes() == ctypes.sizeof(ours._Asked)); "
     code += "print(library.sm120_group_gemm(48, 1, ctypes.byref(ours._Asked())), library.sm120_problem().decode())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.splitlines() == ["True", "1 no such tile"]
+    return {"missing": missing, "said": done.stdout.splitlines()}
 
 
-@pytest.mark.slow
-def test_a_kernel_that_does_not_fit_sm120_is_refused(sources: Sources, tmp_path: Path) -> None:
+@pytest.mark.kernels
+def test_a_kernel_that_does_not_fit_sm120_is_refused(sources: Sources, tmp_path: Path, keep: Keep) -> None:
     """It takes 97,280 bytes, and there is one less: refused before any code is made."""
     unit = replace(sources.unit, flags=("-DSM120_SHARED_BYTES=97279", *sources.unit.flags))
     source = sources.of(Tile(32, True), places.root())
-    run = compiler.compile_unit(unit, source, tmp_path / "built.o", sources.toolkit, sources.tree)
-    assert "this kernel takes more shared memory than SM120 has" in run.error
+
+    def error() -> Measured:
+        said = compiler.compile_unit(unit, source, tmp_path / "built.o", sources.toolkit, sources.tree).error
+        assert REFUSED in said
+        return {"error": said}
+
+    inputs = inputs_of(sources, measures="too much shared memory", cut=source.read_text())
+    assert REFUSED in keep(inputs, error)["error"]
 
 
-@pytest.mark.slow
+@pytest.mark.kernels
 def test_a_tile_that_flashinfer_has_not_is_named(sources: Sources) -> None:
     with pytest.raises(StackError, match="has no tile 128x48"):
         sources.of(Tile(48, False), places.root())
