@@ -30,7 +30,8 @@ demo-ladder: $(VENV)/stamp
 
 # Prints what a stage took, whether it passed or not: $(call stage,NAME,COMMAND)
 stage = @start=$$(date +%s); $(2); status=$$?; echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
-PYTEST = $(BIN)/python -m pytest --durations=10
+# One test at a time goes to a free worker, the longest of earlier runs first.
+PYTEST = $(BIN)/python -m pytest --durations=10 --dist load --maxschedchunk 1
 QUICK  = not kernels and not images
 
 # What a change has to pass. Proofs and planted faults whose inputs have not changed since they last passed are not run again.
