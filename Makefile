@@ -30,8 +30,9 @@ demo-ladder: $(VENV)/stamp
 
 # Prints what a stage took, whether it passed or not: $(call stage,NAME,COMMAND)
 stage = @start=$$(date +%s); $(2); status=$$?; echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
-# One test at a time goes to a free worker, the longest of earlier runs first.
-PYTEST = $(BIN)/python -m pytest --durations=10 --dist load --maxschedchunk 1
+PYTEST = $(BIN)/python -m pytest --durations=10
+# For tests that take long: a free worker gets one at a time.
+SINGLY = --dist load --maxschedchunk 1
 QUICK  = not kernels and not images
 
 # What a change has to pass. Proofs and planted faults whose inputs have not changed since they last passed are not run again.
@@ -53,13 +54,13 @@ test-proofs: $(VENV)/stamp
 
 proofs: $(VENV)/stamp
 	$(call stage,downloads for proofs,$(BIN)/python tests/prepare.py proofs)
-	$(call stage,proofs,$(PYTEST) -n $$(nproc) tests/upstream)
+	$(call stage,proofs,$(PYTEST) -n $$(nproc) $(SINGLY) tests/upstream)
 
 # Every planted fault of our kernels, the emulated machine, and what nvcc makes of the patches.
 test-kernels: $(VENV)/stamp
 	@echo "make test-kernels downloads, where it is not on PATH: the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB), cuRAND's headers (60 MB)"
 	$(call stage,downloads for kernels,$(BIN)/python tests/prepare.py kernels)
-	$(call stage,make test-kernels,$(PYTEST) -n $$(nproc) -m kernels --ignore tests/upstream)
+	$(call stage,make test-kernels,$(PYTEST) -n $$(nproc) $(SINGLY) -m kernels --ignore tests/upstream)
 
 # Images, registries, real servers and wheels: the only target that installs system packages; it says which before it does.
 test-images: $(VENV)/stamp
@@ -68,7 +69,7 @@ test-images: $(VENV)/stamp
 	@echo "(23 MB), uv and makers of bills of materials (100 MB), a Debian for images (140 MB), GitHub's description of its API (29 to 60 MB),"
 	@echo "cosign and docker-compose (40 MB)"
 	$(call stage,system packages and downloads for images,$(BIN)/python tests/system.py && $(BIN)/python tests/prepare.py images)
-	$(call stage,make test-images,$(PYTEST) -n $(JOBS) -m images --ignore tests/upstream)
+	$(call stage,make test-images,$(PYTEST) -n $(JOBS) $(SINGLY) -m images --ignore tests/upstream)
 
 # Everything, whatever earlier runs have shown.
 test-all: export STACK_AGAIN = 1
