@@ -19,11 +19,11 @@ class Schemas:
         self._api = OpenAPI.from_dict(document, config=Config(spec_validator_cls=None))
 
     def fault_of_request(self, method: str, target: str, body: bytes) -> str:
-        """What is wrong with a request, empty if nothing is."""
+        """Validate a request and return the reasons against it, empty if it is valid."""
         return _fault(lambda: self._api.validate_request(_request(method, target, body)))
 
     def fault_of_answer(self, method: str, target: str, status: int, body: bytes) -> str:
-        """What is wrong with the answer to a request, empty if nothing is."""
+        """Validate the answer to a request and return the reasons against it, empty if it is valid."""
         answer = MockResponse(body, status_code=status)
         return _fault(lambda: self._api.validate_response(_request(method, target, b""), answer))
 
