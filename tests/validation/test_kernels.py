@@ -202,6 +202,7 @@ def test_a_patch_is_compiled_by_the_real_compiler(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_kernels_of_this_machine_pass_and_others_are_not_run() -> None:
     """The real suite: the environment of the validation, vLLM's operators out of its wheel, a process a case."""
     exact = "kernels/formats/e2m1-encode/compressed-tensors"
@@ -229,6 +230,7 @@ def test_kernels_of_this_machine_pass_and_others_are_not_run() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_operators_are_taken_out_of_the_wheel_once() -> None:
     with Stores(load(ROOT), Place(places.root())) as stores:
         folder = Path(operators(stores))
