@@ -99,8 +99,8 @@ def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def ended(pid: int) -> bool:
-    """Whether a process ends within seconds; it is ended if not."""
-    for _ in range(1000):
+    """Whether a process ends within a minute; it is ended if not."""
+    for _ in range(6000):
         if not Path(f"/proc/{pid}").exists() or ") Z " in Path(f"/proc/{pid}/stat").read_text():
             return True
         time.sleep(0.01)
