@@ -11,12 +11,16 @@ from . import system
 
 
 def installing(folder: Path, apt_get: str) -> str:
-    """Run `system` where nothing is installed and apt-get is this script; return its output."""
+    """Run `system` where nothing is installed and apt-get is this script; return its output.
+
+    Its Python is called through a link, since programs of this one's environment count as installed.
+    """
     folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
     for name, script in {"apt-get": apt_get, "sudo": 'shift\nexec "$@"'}.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
-    command = [sys.executable, system.__file__]
+    command = [folder / "python", system.__file__]
     done = subprocess.run(command, env={"PATH": str(folder)}, stdout=subprocess.PIPE, text=True, check=False)
     return done.stdout
 
