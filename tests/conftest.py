@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-import pytest
-
 # What a shell starts in its background ignores Ctrl-C, and so does all that it starts: here it is pressed by tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
