@@ -186,7 +186,7 @@ def test_compiling_that_was_left_out_was_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.images
+@pytest.mark.kernels
 def test_a_patch_is_compiled_by_the_real_compiler(tmp_path: Path) -> None:
     root = small.build(tmp_path / "small")
     cache = tmp_path / "cache"

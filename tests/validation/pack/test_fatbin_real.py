@@ -13,7 +13,7 @@ from stack.store import cache as places
 from validation.pack import fatbin
 from validation.pack.fatbin import Kind
 
-pytestmark = [pytest.mark.slow, pytest.mark.images]
+pytestmark = [pytest.mark.slow, pytest.mark.kernels]
 
 KERNEL = "__global__ void twice(float* values) { values[threadIdx.x] *= 2; }\n"
 TARGETS = ("arch=compute_80,code=[compute_80,sm_80]", "arch=compute_90a,code=sm_90a", "arch=compute_120f,code=sm_120f")
