@@ -121,8 +121,8 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
         changed = _changed(objects, objects.read(entry.id) if entry is not None else b"", file)
         if changed is None or (file.new is not None and file.new_mode not in FILES):
             return {}
-        if file.old is not None:
-            changes[file.old] = None
+        if file.taken is not None:
+            changes[file.taken] = None
         if file.new is not None and file.new_mode is not None:
             changes[file.new] = Entry(file.new_mode, changed)
     return changes

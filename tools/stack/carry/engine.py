@@ -150,7 +150,9 @@ class _Export:
         """One more patch; `origin` is its commit on the old base."""
         assert row.commit is not None
         path = row.patch.ref.path
-        if _same_change(self._objects, (self._before[path], origin), (row.tip, row.commit)):
+        before = self._before[path]
+        same_copies = _same_copies(self._objects, row.patch, before, row.tip)
+        if same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
             self._same[path] = row.patch.raw
         else:
             self._diffs.add(row.commit)
@@ -464,6 +466,13 @@ def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[Co
     """Whether a patch replaces the same blobs by the same blobs as before: then its file is the same to the byte."""
     changes = [list(objects.difference(objects.tree_of(old), objects.tree_of(new))) for old, new in (was, now)]
     return changes[0] == changes[1]
+
+
+def _same_copies(objects: Objects, patch: Patch, was: CommitId, now: CommitId) -> bool:
+    """Whether both bases have the same files where the patch copies some: its diff names only what differs from them."""
+    trees = objects.tree_of(was), objects.tree_of(now)
+    copied = [file.old for file in apply.files(patch) if file.copied and file.old is not None]
+    return all(objects.entry(trees[0], path) == objects.entry(trees[1], path) for path in copied)
 
 
 def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:

@@ -68,7 +68,10 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One file's change. `old` or `new` is None where the file is added or removed; ids and modes as the header names them."""
+    """One file's change. `old` or `new` is None where the file is added or removed; ids and modes as the header names them.
+
+    `copied`: `new` is a copy of `old`, and `old` stays.
+    """
 
     old: str | None
     new: str | None
@@ -78,6 +81,12 @@ class FileDiff:
     new_mode: int | None
     binary: bool
     hunks: tuple[Hunk, ...]
+    copied: bool = False
+
+    @property
+    def taken(self) -> str | None:
+        """The path whose file the change replaces, moves or removes; None for a new file or a copy."""
+        return None if self.copied else self.old
 
     @property
     def path(self) -> str:
@@ -196,6 +205,7 @@ def _described(start: re.Match[bytes], header: dict[bytes, bytes], binary: bool,
         new_mode=_mode(new_mode) if new_mode else both,
         binary=binary,
         hunks=hunks,
+        copied=b"copy from " in header and b"copy to " in header,
     )
 
 
