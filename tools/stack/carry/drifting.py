@@ -104,7 +104,7 @@ def _union(added: Iterable[Added]) -> dict[str, frozenset[int]]:
 
 
 def _files(patch: Patch, data: bytes) -> tuple[FileDiff, ...]:
-    return parse(data[len(patch.raw) - len(patch.diff) :])
+    return parse(patch.diff_of(data))
 
 
 def _added(chain: Sequence[Sequence[FileDiff]]) -> list[dict[str, frozenset[int]]]:

@@ -489,7 +489,7 @@ def _placed(row: Carried, hint: tuple[Landed, str] | None, exported: Mapping[str
     data = exported.get(row.patch.ref.path)
     if data is None or data == row.patch.raw:
         return row
-    diff = data[len(row.patch.raw) - len(row.patch.diff) :]
+    diff = row.patch.diff_of(data)
     if hint is not None and row.outcome is Outcome.CLEAN and _size(diff) < _size(row.patch.diff):
         return replace(row, outcome=Outcome.PARTLY_LANDED, landed=hint[0], evidence=(*row.evidence, hint[1]), residue=diff)
     was, now = places(row.patch.diff), places(diff)

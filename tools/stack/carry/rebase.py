@@ -14,7 +14,7 @@ from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.required import Need
 from stack.carry.resolutions import Resolution, Resolutions
-from stack.model import document, extras, patch, pins, series, switch
+from stack.model import document, extras, pins, series, switch
 from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
@@ -176,7 +176,6 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
         return Conclusion.CONFLICT
     if open_ and not allow_drift:
         return Conclusion.DRIFT
-    _check_readable(work)
     if work.unmet and not allow_mismatch:
         return Conclusion.MISMATCH
     if dry_run:
@@ -186,21 +185,6 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
     _check_unchanged(work.stack)
     title = f"rebase {work.request.upstream} --onto {work.request.tag}"
     return Conclusion.SWITCHED if switch.apply(work.stack.root, files, title=title, expected=expected) else Conclusion.UNCHANGED
-
-
-def _check_readable(work: Rebase) -> None:
-    """Every carried patch can be loaded again: upstream's own lines beside a change come into the patch as its context."""
-    for leg in work.legs:
-        for row in leg.carry.rows:
-            data = leg.carry.exported.get(row.patch.ref.path)
-            if data is not None:
-                try:
-                    patch.parse(data, row.patch.ref, name=f"{FOLDER}/{row.patch.ref.path}")
-                except StackError as bad:
-                    raise StackError(
-                        f"{bad.problem} as it would be on {leg.new.tag or leg.upstream}",
-                        "upstream has such lines beside the change: change other lines, or mend those in an earlier patch",
-                    ) from bad
 
 
 def _standing(stack: Stack) -> dict[str, bytes | None]:
