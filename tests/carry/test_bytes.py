@@ -146,3 +146,19 @@ def test_a_mail_without_a_diff_is_named(ground: Ground) -> None:
     box = git.run(command, cwd=ground.folder).stdout
     with pytest.raises(StackError, match=r"mail 1 of .*0.patch holds no diff"):
         ground.rows(box)
+
+
+def test_a_patch_whose_place_is_not_sure_is_a_conflict_and_the_rest_goes_on(ground: Ground) -> None:
+    """A change beside lines that stand twice, made on a base that is not at hand."""
+    twice = b"begin\none\ntwo\nthree\nfour\nfive\nsix\nend\n" * 2
+    ground.commit("Twice", {"twice.txt": twice})
+    git.run(["tag", "--force", "base"], cwd=ground.folder)
+    ground.commit("Change one of them", {"twice.txt": twice.replace(b"four\n", b"4\n", 1)})
+    ground.commit("Change another file", {"doc.txt": LATIN + b"more\n"})
+    mails = ground.mails()
+    unknown = re.sub(rb"(?m)^(index )[0-9a-f]{40}(\.\.[0-9a-f]{40} 100644\n--- a/twice)", rb"\g<1>" + b"7" * 40 + rb"\2", mails)
+    assert unknown != mails
+    first, second = ground.rows(unknown)
+    assert (first.carried.outcome, first.exported) == (Outcome.CONFLICT, None)
+    assert [(one.path, one.lines) for one in first.carried.conflicts] == [("twice.txt", (2, 2))]
+    assert second.carried.outcome in (Outcome.CLEAN, Outcome.MOVED)

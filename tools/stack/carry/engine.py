@@ -115,13 +115,22 @@ def carry(
     climb = _Climb(objects, base, rungs, resolved or {}, aids)
     climb.edits = edits(patches)
     pairs = zip((base, *sources), sources, strict=False)
-    links = [_Link(patch, pair[1], pair) for patch, pair in zip(patches, pairs, strict=True)]
+    links = [
+        _Link(patch, pair[1], pair, told=_of_another_base(objects, pair[0], patch))
+        for patch, pair in zip(patches, pairs, strict=True)
+    ]
     with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
         for number in range(len(rungs)):
             climb.rung(number, links, export.add if number == len(rungs) - 1 else None)
         exported = export.finish()
     rows = tuple(_placed(link.finished(), link.hint, exported) for link in links)
     return Carry(base, rungs, sources, rows, exported)
+
+
+def _of_another_base(objects: Objects, before: CommitId, patch: Patch) -> list[str]:
+    """The words for a patch that was made on another base than the one that it stands on."""
+    paths = [file.path for file in apply.foreign(objects, objects.tree_of(before), patch)]
+    return [f"made on another base: {', '.join(paths)}"] if paths else []
 
 
 def step_name(path: str, rung: str) -> str:
@@ -151,8 +160,9 @@ class _Export:
         assert row.commit is not None
         path = row.patch.ref.path
         before = self._before[path]
+        same_base = not apply.foreign(self._objects, self._objects.tree_of(before), row.patch)
         same_copies = _same_copies(self._objects, row.patch, before, row.tip)
-        if same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
+        if same_base and same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
             self._same[path] = row.patch.raw
         else:
             self._diffs.add(row.commit)

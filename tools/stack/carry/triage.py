@@ -7,7 +7,7 @@ The repository is only read: what a carry writes goes into a throw-away reposito
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,29 +131,31 @@ def write(folder: Path, found: Triage) -> None:
 def _carried(
     objects: Objects, base: CommitId, way: Sequence[Rung], group: Sequence[Patch], independent: bool, aids: Aids
 ) -> Carry:
-    """One series, carried. A patch that stands alone and does not fit its base is a conflict like another."""
+    """Carry one series. A patch whose place on the base is not sure is a conflict, and so is one that stands alone and does not fit."""
     onto = way[-1]
-    try:
-        carried = engine.carry(objects, base, onto.commit, group, name=onto.name, through=way[:-1], aids=aids)
-    except apply.DoesNotApply as failed:
-        if not independent:
-            place = f"{failed.patch.ref.path} does not apply to the base ({failed.misfit})"
-            raise StackError(place, "give the base of the series, its order, or --independent") from failed
-        misfit = failed.misfit
-        lines = (misfit.line, misfit.line) if misfit.line is not None else None
-        conflict = Conflict(misfit.path, lines, misfit.reason)
-        row = Carried(
-            group[0],
-            Outcome.CONFLICT,
-            base,
-            base,
-            None,
-            objects.tree_of(onto.commit),
-            conflicts=(conflict,),
-            evidence=("does not apply to the base",),
-        )
-        return Carry(base, tuple(way), (), (row,), {})
-    return drifting.judged(objects, carried, aids.index)
+    left, conflicts = list(group), dict[str, Carried]()
+    while True:
+        try:
+            carried = engine.carry(objects, base, onto.commit, left, name=onto.name, through=way[:-1], aids=aids)
+        except apply.DoesNotApply as failed:
+            if not (independent or failed.misfit.unsure):
+                place = f"{failed.patch.ref.path} does not apply to the base ({failed.misfit})"
+                raise StackError(place, "give the base of the series, its order, or --independent") from failed
+            left.remove(failed.patch)
+            conflicts[failed.patch.ref.path] = _not_applied(objects, base, onto, failed)
+            continue
+        judged = drifting.judged(objects, carried, aids.index)
+        rows = conflicts | {row.patch.ref.path: row for row in judged.rows}
+        return replace(judged, rows=tuple(rows[patch.ref.path] for patch in group))
+
+
+def _not_applied(objects: Objects, base: CommitId, onto: Rung, failed: apply.DoesNotApply) -> Carried:
+    misfit = failed.misfit
+    lines = (misfit.line, misfit.line) if misfit.line is not None else None
+    conflict = Conflict(misfit.path, lines, misfit.reason)
+    tree = objects.tree_of(onto.commit)
+    said = "its place on the base is not sure" if misfit.unsure else "does not apply to the base"
+    return Carried(failed.patch, Outcome.CONFLICT, base, base, None, tree, conflicts=(conflict,), evidence=(said,))
 
 
 def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
