@@ -132,9 +132,9 @@ def test_the_markers_show_all_three_sides(work: Work) -> None:
 
 
 def test_attributes_hide_no_conflict(world: World, tmp_path: Path, home: Path) -> None:
-    """`merge=union` takes both sides without a word, from the user's attributes or from upstream's."""
+    """`merge=union` takes both sides without a word: the user's attributes do not count, whatever name a file is merged under."""
     (home / ".config/git").mkdir(parents=True)
-    (home / ".config/git/attributes").write_text("*.py merge=union\n")
+    (home / ".config/git/attributes").write_text("* merge=union\n")
     work = Work(world, tmp_path / "workspace").start()
     assert b"<<<<<<<" in (work.folder / "gamma/main.py").read_bytes()
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.carry import attributes
 from stack.carry.mergetree import merge_trees
 from stack.model.diff import DiffError, FileDiff, Hunk, parse, substituted
 from stack.model.errors import StackError
@@ -151,7 +152,8 @@ def _from_another_base(
     after = _placed(objects, before, base, changes)
     if isinstance(after, Misfit) or before == tree:
         return after
-    merged = merge_trees(objects, before, tree, after)
+    ways = attributes.merging(objects, tree, base.keys())
+    merged = merge_trees(objects, before, tree, after, attributes.lines(ways))
     if not merged.clean:
         path = next(iter(merged.stages), "")
         conflict = Misfit(path, None, "was made on another base, and is in conflict with what stands here", unsure=True)

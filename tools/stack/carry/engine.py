@@ -11,7 +11,7 @@ from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.ladder import Rung
 from stack.carry.landing import Found
-from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
+from stack.carry.merge import APART, Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
 from stack.carry.place import Judge
 from stack.carry.way import Way
@@ -439,7 +439,7 @@ class _Climb:
 
     def _conflict(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
         evidence: tuple[str, ...] = ()
-        if self.aids is not None:
+        if self.aids is not None and all(conflict.reason != APART for conflict in merged.conflicts):
             from stack.carry.rescue import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
 
             rescued = rescue(self.objects, self.aids.resolutions, *trees, merged)

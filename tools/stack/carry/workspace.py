@@ -14,6 +14,7 @@ from pathlib import Path
 from stack.carry import notes
 from stack.carry.bases import Stores
 from stack.carry.engine import step_name
+from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
@@ -30,6 +31,7 @@ _RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
 _ANY = r"(?s).*"
 _KEY = r"[0-9a-f]{16}"
+_IDENTITY = ("-c", "user.name=stack", "-c", "user.email=stack@localhost")
 _MARKERS = re.compile(rb"^(<{7} |\|{7} |>{7} )", re.MULTILINE)
 
 
@@ -170,9 +172,6 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     tip, source = row.tip, row.source
     if not (folder / ".git").exists():
         seed(folder, objects, {_ONTO: tip, _PATCH: source}, partial=True)
-        # Above all other attributes: the conflict was found without them, and has to be shown.
-        (folder / ".git/info").mkdir(exist_ok=True)
-        (folder / ".git/info/attributes").write_text("* !merge\n")
     else:
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
         git.run(["update-ref", _ONTO, tip], cwd=folder)
@@ -181,9 +180,17 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
     # The same three-way merge that found the conflict; 1: it stopped there.
-    identity = ["-c", "user.name=stack", "-c", "user.email=stack@localhost"]
-    git.run([*identity, "-c", "merge.conflictStyle=diff3", "cherry-pick", source], cwd=folder, accept=(0, 1))
+    settings = [*_IDENTITY, *NO_ATTRIBUTES, *_own_settings(folder)]
+    git.run([*settings, "cherry-pick", source], cwd=folder, accept=(0, 1))
     return now
+
+
+def _own_settings(folder: Path) -> list[str]:
+    """The user's settings about how conflicts are shown and remembered; without one, a conflict is shown with its base."""
+    asked = ["config", "--get-regexp", "^(merge\\.conflictstyle|rerere\\..*)$"]
+    said = git.run(asked, cwd=folder, user_config=True, accept=(0, 1)).stdout.decode("utf-8", "replace")
+    given = dict(line.partition(" ")[::2] for line in said.splitlines())
+    return [word for key, value in ({"merge.conflictstyle": "diff3"} | given).items() for word in ("-c", f"{key}={value}")]
 
 
 def _write_record(folder: Path, session: Session) -> None:
@@ -286,7 +293,6 @@ def _resolution(folder: Path) -> TreeId:
             f"nothing of the patch is left in {folder}", f"resolve it, or leave the patch out: stack rebase --skip {folder}"
         )
     # A commit for the resolution, so that it can be fetched; its message is never used.
-    identity = ["-c", "user.name=stack", "-c", "user.email=stack@localhost"]
-    commit = git.text([*identity, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)
+    commit = git.text([*_IDENTITY, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)
     git.run(["checkout", "--quiet", "--force", "--detach", commit], cwd=folder)
     return TreeId(tree)
