@@ -23,7 +23,7 @@ UNION = "merge=union"
 
 _FILE = ".gitattributes"
 _WAYS = {"unset": APART, "binary": APART, "union": UNION}
-# What a file without any of these words says is nothing about merging.
+# A file without any of these words says nothing about merging.
 _SAYS_SOMETHING = re.compile(rb"merge|binary|\[attr\]")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

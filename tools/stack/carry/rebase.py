@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from stack.carry import bases, drifting, engine, history, ladder, landing, required, resolutions
+from stack.carry import bases, drifting, engine, history, ladder, landing, required
 from stack.carry.bases import Stores
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.required import Need
-from stack.carry.resolutions import Resolution, Resolutions
+from stack.carry.resolutions import Resolutions
 from stack.model import document, extras, pins, series, switch
 from stack.model import stack as stacks
 from stack.model.errors import StackError
@@ -30,7 +30,7 @@ class Request:
     """What the user asked for.
 
     `through`: the releases to climb over, or `auto` for all between. `resolved`: trees after patches whose conflicts a person has
-    resolved, by `engine.step_name`. `recorded`: those resolutions, to be kept with the stack. `behaviour`: patches, by path, whose
+    resolved, by `engine.step_name`. `behaviour`: patches, by path, whose
     proofs pass on the new release without them.
     """
 
@@ -39,7 +39,6 @@ class Request:
     with_required: bool = False
     through: tuple[str, ...] = ()
     resolved: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
-    recorded: tuple[Resolution, ...] = ()
     behaviour: Mapping[str, Landed] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -91,10 +90,6 @@ class Rebase:
             files[f"{FOLDER}/{row.patch.ref.path}"] = None
         for leg in self.legs:
             files |= {f"{FOLDER}/{path}": data for path, data in leg.carry.exported.items()}
-        known = Resolutions.load(root / FOLDER / RESOLUTIONS)
-        files |= {
-            f"{FOLDER}/{RESOLUTIONS}/{name}": data for name, data in resolutions.files(known, self.request.recorded).items()
-        }
         dropped = self._dropped()
         known_landed = {one.ref: one for one in self._landed()}
         for one in self.stack.series:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolving a rebase's conflicts by hand, one after the other, in a working tree.
 
-What is kept between the calls is the request and the trees that a person has made so far. Going on means working the whole
-rebase out again with those trees in place of the conflicts: the stack's own files are switched only when nothing is left.
+A resolution is written to the stack when it is made, and stays there whatever becomes of the rebase. Between the calls, the
+working tree keeps the request and the trees that a person has made so far. Going on means working the whole rebase out again
+with those trees in place of the conflicts: pins and patches are switched only when nothing is left.
 """
 
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from stack.carry import notes
@@ -18,7 +19,7 @@ from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
-from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, record
+from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, keep, record
 from stack.carry.worktree import check_empty, seed
 from stack.model.document import Table
 from stack.model.errors import StackError
@@ -30,7 +31,6 @@ from stack.store.sources import Source
 _RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
 _ANY = r"(?s).*"
-_KEY = r"[0-9a-f]{16}"
 _IDENTITY = ("-c", "user.name=stack", "-c", "user.email=stack@localhost")
 _MARKERS = re.compile(rb"^(<{7} |\|{7} |>{7} )", re.MULTILINE)
 
@@ -97,7 +97,6 @@ def _taken(table: Table) -> Session:
             table.flag("with_required"),
             table.texts("through", unique=False),
             {step: TreeId(resolved.text(step, pattern=OBJECT)) for step in resolved},
-            tuple(map(_taken_resolution, table.tables("recorded"))),
             {path: _taken_landing(behaviour.table(path)) for path in behaviour},
         ),
         source=notes.source(table),
@@ -108,17 +107,6 @@ def _taken(table: Table) -> Session:
         patch=at.text("patch"),
         rung=at.text("rung"),
     )
-
-
-def _taken_resolution(table: Table) -> Resolution:
-    names = ("path", "upstream", "patch", "rung", "before", "base", "ours", "theirs", "after", "resolved")
-    texts = {name: table.text(name, pattern=_ANY) for name in names}
-    beside = tuple(map(_taken_beside, table.tables("beside")))
-    return Resolution(key=table.text("key", pattern=_KEY), beside=beside, **texts)
-
-
-def _taken_beside(table: Table) -> Beside:
-    return Beside(**{one.name: table.text(one.name, pattern=_ANY) for one in fields(Beside)})
 
 
 def _taken_landing(table: Table) -> Landed:
@@ -146,8 +134,9 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip
     git.run(["fetch", "--quiet", "--no-tags", str(folder.resolve()), "HEAD"], env={"GIT_DIR": str(objects.repository)})
     resolved = {**session.request.resolved, step_name(session.patch, session.rung): tree}
     recorded, failed = ((), ()) if skip else _recorded(folder, objects, session, tree)
-    kept = tuple(dict.fromkeys((*session.request.recorded, *recorded)))
-    work = rebase(stores, replace(session.request, resolved=resolved, recorded=kept))
+    if recorded:
+        keep(session.root, recorded)
+    work = rebase(stores, replace(session.request, resolved=resolved))
     now = replace(session, request=work.request, not_recorded=failed)
     return work, _stop(folder, stores, work, now) if work.open else now
 
@@ -201,7 +190,6 @@ def _write_record(folder: Path, session: Session) -> None:
         "with_required": session.request.with_required,
         "through": list(session.request.through),
         "resolved": dict(session.request.resolved),
-        "recorded": [asdict(one) for one in session.request.recorded],
         "behaviour": {path: asdict(one) for path, one in session.request.behaviour.items()},
         "source": session.source,
         "allow_mismatch": session.allow_mismatch,
