@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stack.carry import lint, rebase, workspace
+from stack.carry import lint, rebase, resolutions, workspace
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.carry.workspace import Session
@@ -285,6 +285,30 @@ def test_a_patch_that_is_left_out_records_nothing(work: Work) -> None:
     assert kept_resolutions(work.world) == {}
     assert work.session is not None
     assert work.session.not_recorded == ()
+
+
+@pytest.mark.parametrize("how", [added, committed], ids=lambda how: how.__name__)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_rerere_has_recorded_is_taken_over(
+    world: World, tmp_path: Path, home: Path, how: Callable[[Work], None], enabled: bool
+) -> None:
+    """The user's rerere resolves the conflict in a later working tree, and that becomes a resolution of the stack."""
+    (home / ".gitconfig").write_text(f"[rerere]\n\tenabled = {str(enabled).lower()}\n")
+    first = Work(world, tmp_path / "first").start()
+    first.resolve(RESOLUTIONS[HOOK])
+    how(first)
+    first.proceed()
+    workspace.finish(first.folder)
+    kept = kept_resolutions(world)
+    assert resolutions.drop(world.root, [Path(path).stem for path in kept])
+    again = Work(world, tmp_path / "again").start()
+    assert user_git(again.folder, "status", "--porcelain") == "UU gamma/main.py"
+    [content] = RESOLUTIONS[HOOK].values()
+    assert ((again.folder / "gamma/main.py").read_bytes() == content) == enabled
+    if enabled:
+        user_git(again.folder, "add", "gamma/main.py")
+        again.proceed()
+        assert kept_resolutions(world) == kept
 
 
 @pytest.mark.parametrize("style", ["merge", "zdiff3", None])

@@ -169,9 +169,20 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
     # The same three-way merge that found the conflict; 1: it stopped there.
+    _share_rerere(folder, objects.repository)
     settings = [*_IDENTITY, *NO_ATTRIBUTES, *_own_settings(folder)]
     git.run([*settings, "cherry-pick", source], cwd=folder, accept=(0, 1))
     return now
+
+
+def _share_rerere(folder: Path, store: Path) -> None:
+    """Where the user has rerere, let it know what it recorded in earlier working trees, and keep what it records in this one."""
+    asked = ["config", "--type=bool", "--get", "rerere.enabled"]
+    enabled = git.run(asked, cwd=folder, user_config=True, accept=(0, 1, 128)).stdout.strip() == b"true"
+    place = folder / ".git/rr-cache"
+    if enabled and not place.exists():
+        (store / "rr-cache").mkdir(exist_ok=True)
+        place.symlink_to((store / "rr-cache").resolve())
 
 
 def _own_settings(folder: Path) -> list[str]:
@@ -280,6 +291,8 @@ def _resolution(folder: Path) -> TreeId:
         raise StackError(
             f"nothing of the patch is left in {folder}", f"resolve it, or leave the patch out: stack rebase --skip {folder}"
         )
+    # The user may not have committed, which is when git would do this.
+    git.run([*_own_settings(folder), "rerere"], cwd=folder)
     # A commit for the resolution, so that it can be fetched; its message is never used.
     commit = git.text([*_IDENTITY, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)
     git.run(["checkout", "--quiet", "--force", "--detach", commit], cwd=folder)
