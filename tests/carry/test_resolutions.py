@@ -423,7 +423,7 @@ def test_what_is_recorded_is_reproduced(
         assert (applied.data, applied.offered) == (file or b"", ())
 
 
-# Base, ours, theirs, a letter a line: a merge by histogram, as a working tree shows it, and `git merge-file` cut these otherwise.
+# Base, ours and theirs; each letter is a line. A merge by histogram, as a working tree shows it, and `git merge-file` cut these otherwise.
 CUT_OTHERWISE = [
     ("xcca-b}-a", "xcca-b-}a", "xcca-}abbc-}a"),
     ("-}caa}bbxaa", "-}caa}bbaxbaxa", "-taa}bbtxa"),
