@@ -513,3 +513,48 @@ def test_a_topic_branch_that_was_merged(upstream: Upstream, tmp_path: Path) -> N
     assert carried.outcome is Outcome.LANDED
     assert carried.landed is not None
     assert carried.landed.subject == "Merge pull request #5 from topic"
+
+
+def functions(*names: str) -> list[str]:
+    """Functions of eight lines each, none like another."""
+    return [
+        line
+        for name in names
+        for line in (f"def func_{name}(a, b):", *(f"    step_{name}_{n} = compute_{name}(a, b, {n})" for n in range(8)), "", "")
+    ]
+
+
+def tuned(lines: list[str], *calls: str) -> list[str]:
+    return [
+        line.replace("b, 3)", "b, 33)") if any(f"compute_{name}(a, b, 3)" in line for name in calls) else line for line in lines
+    ]
+
+
+@pytest.mark.parametrize("calls", ["g", "bg", "b", "gh"])
+def test_a_file_that_is_split_in_two_and_gone_is_followed(upstream: Upstream, tmp_path: Path, calls: str) -> None:
+    """Git takes the larger half for the file's new name, and finds the other half's hunks in conflict there."""
+    whole = functions(*"abcdefgh")
+    upstream.commit("Whole", {"m.py": whole})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Tune", {"m.py": tuned(whole, *calls)})
+    upstream.commit("Split", {"m.py": None, "m1.py": functions(*"abcde"), "m2.py": functions(*"fgh")})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert not row.carried.needs_person
+    assert row.exported is not None
+    applied = git.run(["apply", "--index", "-"], cwd=upstream.folder, stdin=row.exported)
+    assert applied.returncode == 0
+    for name, parts in (("m1.py", "abcde"), ("m2.py", "fgh")):
+        assert (upstream.folder / name).read_text().splitlines() == tuned(functions(*parts), *calls)
+    assert not (upstream.folder / "m.py").exists()
+    assert (row.carried.outcome is Outcome.RELOCATED) == bool(set(calls) & set("fgh"))
+
+
+def test_halves_that_cannot_be_told_stay_a_conflict(upstream: Upstream, tmp_path: Path) -> None:
+    """Both halves have the function: nobody can say which one the patch means."""
+    whole = functions(*"abcdefgh")
+    upstream.commit("Whole", {"m.py": whole})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Tune", {"m.py": tuned(whole, "g")})
+    upstream.commit("Split", {"m.py": None, "m1.py": functions(*"abcde"), "m2.py": functions(*"fg"), "m3.py": functions(*"gh")})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert row.carried.outcome is Outcome.CONFLICT

@@ -72,16 +72,6 @@ def test_no_stack_here(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert stack("status", root=tmp_path / "none").refused() == f"{tmp_path}/none/pins.toml is missing: check --root"
 
 
-def _crlf(world: World) -> None:
-    path = world.root / "stacks/one/gamma/tool-flag.patch"
-    path.write_bytes(path.read_bytes().replace(b" tool 19\n", b" tool 19\r\n"))
-
-
-def _latin(world: World) -> None:
-    path = world.root / "stacks/one/gamma/tool-flag.patch"
-    path.write_bytes(path.read_bytes().replace(b"+flag\n", b"+fl\xe4g\n"))
-
-
 def _no_network(world: World) -> None:
     shutil.rmtree(world.cache)
     os.environ["PIP_INDEX_URL"] = "http://127.0.0.1:9/simple/"
@@ -108,8 +98,6 @@ def _cache_is_a_file(world: World) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[World], None], str]] = {
-    "CRLF": (_crlf, "stacks/one/gamma/tool-flag.patch:20 has CRLF line ends: convert the file to LF"),
-    "not UTF-8": (_latin, "stacks/one/gamma/tool-flag.patch:22 is not UTF-8: save the patch as UTF-8"),
     "no network": (_no_network, "http://127.0.0.1:9/simple/ cannot be reached: check the network"),
     "empty index": (_empty_index, "no source archive of gamma-pkg: check the package's name and the configured index"),
     "store without HEAD": (

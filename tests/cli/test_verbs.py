@@ -276,6 +276,14 @@ def test_undo(stack: Stack, world: World) -> None:
     undone = parsed(stack("undo", "--json"))
     assert keys(undone) == "undone paths"
     assert world.files() == before
+    redone = parsed(stack("redo", "--json"))
+    assert (keys(redone), redone["redone"]) == ("redone paths", "rebase gamma --onto v2.1")
+    assert world.files() != before
+    assert stack("redo").refused() == "nothing to redo: no switch of this stack was taken back"
+    assert stack("undo").code == 0
+    assert stack("redo").out.startswith("redone: rebase gamma --onto v2.1 (")
+    assert stack("undo").code == 0
+    assert world.files() == before
     stack(*REBASE)
     world.edit("pins.toml", "# A comment at the end.", "")
     assert stack("undo").refused().startswith("pins.toml was changed since `rebase gamma --onto v2.1`")

@@ -11,7 +11,7 @@ from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.ladder import Rung
 from stack.carry.landing import Found
-from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
+from stack.carry.merge import APART, Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
 from stack.carry.place import Judge
 from stack.carry.way import Way
@@ -115,13 +115,22 @@ def carry(
     climb = _Climb(objects, base, rungs, resolved or {}, aids)
     climb.edits = edits(patches)
     pairs = zip((base, *sources), sources, strict=False)
-    links = [_Link(patch, pair[1], pair) for patch, pair in zip(patches, pairs, strict=True)]
+    links = [
+        _Link(patch, pair[1], pair, told=_of_another_base(objects, pair[0], patch))
+        for patch, pair in zip(patches, pairs, strict=True)
+    ]
     with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
         for number in range(len(rungs)):
             climb.rung(number, links, export.add if number == len(rungs) - 1 else None)
         exported = export.finish()
     rows = tuple(_placed(link.finished(), link.hint, exported) for link in links)
     return Carry(base, rungs, sources, rows, exported)
+
+
+def _of_another_base(objects: Objects, before: CommitId, patch: Patch) -> list[str]:
+    """The words for a patch that was made on another base than the one that it stands on."""
+    paths = [file.path for file in apply.foreign(objects, objects.tree_of(before), patch)]
+    return [f"made on another base: {', '.join(paths)}"] if paths else []
 
 
 def step_name(path: str, rung: str) -> str:
@@ -150,7 +159,10 @@ class _Export:
         """One more patch; `origin` is its commit on the old base."""
         assert row.commit is not None
         path = row.patch.ref.path
-        if _same_change(self._objects, (self._before[path], origin), (row.tip, row.commit)):
+        before = self._before[path]
+        same_base = not apply.foreign(self._objects, self._objects.tree_of(before), row.patch)
+        same_copies = _same_copies(self._objects, row.patch, before, row.tip)
+        if same_base and same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
             self._same[path] = row.patch.raw
         else:
             self._diffs.add(row.commit)
@@ -427,7 +439,7 @@ class _Climb:
 
     def _conflict(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
         evidence: tuple[str, ...] = ()
-        if self.aids is not None:
+        if self.aids is not None and all(conflict.reason != APART for conflict in merged.conflicts):
             from stack.carry.rescue import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
 
             rescued = rescue(self.objects, self.aids.resolutions, *trees, merged)
@@ -466,6 +478,13 @@ def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[Co
     return changes[0] == changes[1]
 
 
+def _same_copies(objects: Objects, patch: Patch, was: CommitId, now: CommitId) -> bool:
+    """Whether both bases have the same files where the patch copies some: its diff names only what differs from them."""
+    trees = objects.tree_of(was), objects.tree_of(now)
+    copied = [file.old for file in apply.files(patch) if file.copied and file.old is not None]
+    return all(objects.entry(trees[0], path) == objects.entry(trees[1], path) for path in copied)
+
+
 def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:
     """Names the earlier conflict in the same file, if there is one: this one may only follow from it."""
     paths = {conflict.path for conflict in row.conflicts}
@@ -480,7 +499,7 @@ def _placed(row: Carried, hint: tuple[Landed, str] | None, exported: Mapping[str
     data = exported.get(row.patch.ref.path)
     if data is None or data == row.patch.raw:
         return row
-    diff = data[len(row.patch.raw) - len(row.patch.diff) :]
+    diff = row.patch.diff_of(data)
     if hint is not None and row.outcome is Outcome.CLEAN and _size(diff) < _size(row.patch.diff):
         return replace(row, outcome=Outcome.PARTLY_LANDED, landed=hint[0], evidence=(*row.evidence, hint[1]), residue=diff)
     was, now = places(row.patch.diff), places(diff)

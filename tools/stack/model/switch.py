@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,13 @@ from stack.model.errors import StackError
 
 FOLDER = ".stack"
 KEPT = 20
-"""Switches that can be taken back."""
+"""Switches that can be taken back, and as many that can be made again."""
 
 _JOURNAL = "switch.json"
 _PENDING = "pending"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HISTORY = "history"
+_UNDONE = "undone"
 _WAIT = 10.0
 """Seconds that a writer waits for readers and other writers."""
 
@@ -45,11 +46,17 @@ class Record:
 
 
 def apply(
-    root: Path, files: Mapping[str, bytes | None], *, title: str, expected: Mapping[str, bytes | None] | None = None
+    root: Path,
+    files: Mapping[str, bytes | None],
+    *,
+    title: str,
+    expected: Mapping[str, bytes | None] | None = None,
+    for_good: bool = False,
 ) -> tuple[str, ...]:
     """Bring `files` (path below root: bytes, or None to remove) into place together; returns the paths that changed.
 
     `expected` is what the caller has read before it worked out `files`; when it is no longer there, nothing is changed.
+    `for_good`: `undo` does not take this switch back.
 
     Raises:
         StackError: the files have changed meanwhile, another command is switching, or the folder cannot be written.
@@ -62,8 +69,7 @@ def apply(
                 raise StackError(f"{path} was changed while this command ran", "nothing was written: run it again")
         changed = {path: new for path, new in sorted(files.items()) if _read(root / path) != new}
         if changed:
-            records = history(root)
-            _announce(root, changed, {"title": title, "number": records[-1].number + 1 if records else 1})
+            _announce(root, changed, {"title": title, "number": 0 if for_good else _next(history(root))})
             _finish(root)
         return tuple(changed)
 
@@ -102,7 +108,19 @@ def reading(root: Path) -> Iterator[None]:
 
 def history(root: Path) -> tuple[Record, ...]:
     """The switches that can be taken back, newest last."""
-    folder = root / FOLDER / _HISTORY
+    return _records(root / FOLDER / _HISTORY)
+
+
+def undone(root: Path) -> tuple[Record, ...]:
+    """The switches that were taken back and can be made again, the last one taken back at the end."""
+    return _records(root / FOLDER / _UNDONE)
+
+
+def _next(records: Sequence[Record]) -> int:
+    return records[-1].number + 1 if records else 1
+
+
+def _records(folder: Path) -> tuple[Record, ...]:
     numbers = (
         sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isascii() and entry.name.isdigit())
         if folder.is_dir()
@@ -124,15 +142,45 @@ def undo(root: Path) -> Record:
         if not records:
             raise StackError("nothing to undo", "no switch is recorded for this stack")
         last = records[-1]
-        for path, written in last.changes.items():
-            now = _read(root / path)
-            if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
-                raise StackError(f"{path} was changed since `{last.title}`", "undo would lose that: restore the file first")
-        place = root / FOLDER / _HISTORY / str(last.number)
-        before = {path: _read(place / f"{index}.old") for index, path in enumerate(last.changes)}
-        _announce(root, before, {"title": f"undo of {last.title}", "number": 0, "undoes": last.number})
+        before = _replaced_by(root, last, root / FOLDER / _HISTORY, "undo")
+        _announce(root, before, {"title": last.title, "number": _next(undone(root)), "undoes": last.number})
         _finish(root)
         return last
+
+
+def redo(root: Path) -> Record:
+    """Make the last switch again that `undo` took back.
+
+    Raises:
+        StackError: there is none, or a file has changed since it was taken back and would be lost.
+
+    """
+    with _locked(root):
+        _finish(root)
+        records = undone(root)
+        if not records:
+            raise StackError("nothing to redo", "no switch of this stack was taken back")
+        last = records[-1]
+        after = _replaced_by(root, last, root / FOLDER / _UNDONE, "redo")
+        _announce(root, after, {"title": last.title, "number": _next(history(root)), "redoes": last.number})
+        _finish(root)
+        return last
+
+
+def _replaced_by(root: Path, record: Record, folder: Path, verb: str) -> dict[str, bytes | None]:
+    """The bytes that a recorded switch replaced.
+
+    Raises:
+        StackError: a file is no longer as the switch left it.
+
+    """
+    for path, written in record.changes.items():
+        now = _read(root / path)
+        if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
+            since = f"`{record.title}`" if verb == "undo" else f"the undo of `{record.title}`"
+            raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: restore the file first")
+    place = folder / str(record.number)
+    return {path: _read(place / f"{index}.old") for index, path in enumerate(record.changes)}
 
 
 @contextlib.contextmanager
@@ -181,6 +229,7 @@ def _announce(root: Path, files: Mapping[str, bytes | None], journal: dict[str, 
             # Now, not when it is renamed: a folder needs disk space, too, and a file may stand where one has to be.
             (root / path).parent.mkdir(parents=True, exist_ok=True)
     (own / _HISTORY).mkdir(exist_ok=True)
+    (own / _UNDONE).mkdir(exist_ok=True)
     journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in files.items()}
     text = json.dumps(journal, indent=1).encode()
     _write(pending / _JOURNAL, text)
@@ -206,15 +255,25 @@ def _finish(root: Path) -> None:
         for path, new in journal["changes"].items():
             if new is None:
                 _remove(root, root / path)
-        if "undoes" in journal:
-            _discard(root, own / _HISTORY / str(journal["undoes"]))
-            _discard(root, pending)
-        else:
-            pending.rename(own / _HISTORY / str(journal["number"]))
-            for old in history(root)[:-KEPT]:
-                _discard(root, own / _HISTORY / str(old.number))
+        _file_away(root, pending, journal)
     (own / _JOURNAL).unlink()
     _sync_folder(own)
+
+
+def _file_away(root: Path, pending: Path, journal: Mapping[str, Any]) -> None:
+    """Keep what a switch replaced: in the history, or among what was taken back; nothing of a switch for good."""
+    own = root / FOLDER
+    if "undoes" in journal:
+        _discard(root, own / _HISTORY / str(journal["undoes"]))
+    if "redoes" in journal:
+        _discard(root, own / _UNDONE / str(journal["redoes"]))
+    if not journal["number"]:
+        _discard(root, pending)
+        return
+    kept = own / (_UNDONE if "undoes" in journal else _HISTORY)
+    pending.rename(kept / str(journal["number"]))
+    for old in _records(kept)[:-KEPT]:
+        _discard(root, kept / str(old.number))
 
 
 def _discard(root: Path, folder: Path) -> None:
@@ -241,7 +300,7 @@ def _journal(root: Path, file: Path) -> dict[str, Any]:
     strange = StackError(f"{file} is not what stack wrote", f"look what stands there, then remove {root / FOLDER}")
     try:
         journal = json.loads(file.read_text(encoding="utf-8"))
-        numbers = [journal["number"], journal.get("undoes", 0)]
+        numbers = [journal["number"], journal.get("undoes", 0), journal.get("redoes", 0)]
         sound = isinstance(journal["title"], str) and all(type(number) is int and number >= 0 for number in numbers)
         changes = journal["changes"].items()
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as bad:
@@ -257,7 +316,10 @@ def _journal(root: Path, file: Path) -> dict[str, Any]:
             or not (root / path).parent.resolve().is_relative_to(inside)
         ):
             raise strange
-    if any(folder.is_symlink() for folder in (root / FOLDER, root / FOLDER / _PENDING, root / FOLDER / _HISTORY, file.parent)):
+    if any(
+        folder.is_symlink()
+        for folder in (root / FOLDER, *(root / FOLDER / name for name in (_PENDING, _HISTORY, _UNDONE)), file.parent)
+    ):
         raise strange
     return dict(journal)
 
