@@ -210,7 +210,7 @@ class Measure:
     def engine(self, patch: Patch) -> str:
         """Carry it alone and judge it, as `stack triage --independent` does."""
         row = engine.carry(self.objects, self.base, self.onto, [patch], aids=Aids(self.index)).rows[0]
-        return _TAKEN_BACK if row.gone else _LANDED if row.outcome is Outcome.LANDED else ""
+        return _TAKEN_BACK if row.outcome is Outcome.DROPPED_UPSTREAM else _LANDED if row.outcome is Outcome.LANDED else ""
 
     def cherry(self, patch: Patch) -> bool:
         """Its patch id among those of the range, as `git cherry` compares them."""

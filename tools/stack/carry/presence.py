@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge for each group of changed lines whether a tree has it, at the place where the patch puts it.
+
+The same lines may stand where the patch does not act: the same guard, for another kernel. So each group is merged into the tree
+by itself. A group that merges without a conflict and changes the tree is not there, whatever lines the tree has elsewhere. A
+group in conflict is there only if the tree has its exact lines beside unique lines of the old file, or differs in layout only.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from stack.carry import history
+from stack.carry.history import Index
+from stack.carry.merge import FileMerges, Triple, merge, merge_files
+from stack.carry.residue import Group, only, patched, split
+from stack.carry.structure import layout
+from stack.model.diff import Hunk
+from stack.model.ids import TreeId
+from stack.store.objects import FILES, Entry, Objects
+
+_ANCHOR = 12
+"""Lines beside a group that may be needed to find a place that is there only once."""
+
+
+class State(IntEnum):
+    """How much of a group a tree has; the higher, the more."""
+
+    ABSENT = 0
+    """It merges cleanly, and changes the tree."""
+    UNSURE = 1
+    """It is in conflict, and the tree has something else at its place."""
+    REWORDED = 2
+    """It is in conflict, and the tree has at least half of the lines that it adds, at its place."""
+    SHORT = 3
+    """The tree has a part of the lines that it adds, at its place, and nothing else there."""
+    PRESENT = 4
+    """Nothing is left to change."""
+
+
+class Region(NamedTuple):
+    """Both sides of one conflict."""
+
+    ours: list[bytes]
+    theirs: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A file with conflict markers, read: its conflicts, and the file with either side of all of them."""
+
+    regions: tuple[Region, ...]
+    ours: bytes
+    theirs: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> "Marked":
+        """Read a merged file."""
+        regions: list[Region] = []
+        sides: tuple[list[bytes], list[bytes]] = ([], [])
+        into: Sequence[list[bytes]] = sides
+        for line in split(data):
+            if line.startswith(b"<<<<<<< ") and into is sides:
+                regions.append(Region([], []))
+                into = (regions[-1].ours, sides[0])
+            elif line.rstrip(b"\r\n") == b"=======" and regions and into[0] is regions[-1].ours:
+                into = (regions[-1].theirs, sides[1])
+            elif line.startswith(b">>>>>>> ") and regions and into[0] is regions[-1].theirs:
+                into = sides
+            else:
+                for side in into:
+                    side.append(line)
+        return cls(tuple(regions), b"".join(sides[0]), b"".join(sides[1]))
+
+    def extends(self, added: Collection[bytes]) -> bool:
+        """Whether theirs only adds some of these lines to what ours has already."""
+        fresh = [region for region in self.regions if region.theirs]
+        return bool(fresh) and all(not region.ours and set(region.theirs) <= set(added) for region in fresh)
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Judges groups of changes from the tree `before` on; `merges` are those that are known, and it learns the rest."""
+
+    objects: Objects
+    merges: FileMerges
+    index: Index
+    before: TreeId
+
+    def states(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> list[list[State]]:
+        """The state of each group (columns) in each tree (rows)."""
+        asked = [[self._asked(group, tree) for group in groups] for tree in trees]
+        merge_files(self.objects, self.merges, [one for row in asked for one in row if isinstance(one, Triple)])
+        return [
+            [self._state(group, tree, one) for group, one in zip(groups, row, strict=True)]
+            for tree, row in zip(trees, asked, strict=True)
+        ]
+
+    def _asked(self, group: Group, tree: TreeId) -> State | Triple | None:
+        """What tells a group's state in a tree: plain sight, or a file's merge, or (None) the merge of whole trees."""
+        old, new = group.old, group.new
+        have = self._entry(tree, group)
+        if group.hunk is None or new is None:
+            return _whole(old, new, have)
+        if have is None:
+            return State.ABSENT if old is None else None
+        if have.mode not in FILES:
+            return State.UNSURE
+        base = old if old is not None else Entry(new.mode, self.objects.write_blob(b""))
+        data = patched(self.objects.read(base.id), [group.hunk])
+        theirs = Entry(have.mode, self.objects.write_blob(data))
+        if theirs.id == have.id:
+            return State.PRESENT
+        if have.id == base.id:
+            return State.ABSENT
+        return Triple(base._replace(mode=have.mode), have, theirs)
+
+    def _entry(self, tree: TreeId, group: Group) -> Entry | None:
+        """A group's file in a tree, under its own name or the one that it got on the way."""
+        return self.objects.entry(tree, group.path) or self.objects.entry(tree, self.index.name(group.path))
+
+    def _state(self, group: Group, tree: TreeId, asked: State | Triple | None) -> State:
+        if isinstance(asked, State):
+            return asked
+        if asked is None:
+            return self._in_tree(group, tree)
+        merged = self.merges[asked]
+        if not merged.conflicts:
+            return State.PRESENT if merged.entry == asked.ours else State.ABSENT
+        return self._in_conflict(group, asked.ours, merged.entry)
+
+    def _in_tree(self, group: Group, tree: TreeId) -> State:
+        """The state of a group whose file the tree lacks: git looks for what it may have been renamed to."""
+        merged = merge(self.objects, self.merges, self.before, tree, only(self.objects, self.before, [group]))
+        if not merged.conflicts:
+            return State.PRESENT if merged.tree == tree else State.ABSENT
+        path = merged.conflicts[0].path
+        have = self.objects.entry(tree, path)
+        return self._in_conflict(group, have, self.objects.entry(merged.tree, path)) if have is not None else State.UNSURE
+
+    def _in_conflict(self, group: Group, ours: Entry, merged: Entry | None) -> State:
+        if any(entry is None or entry.mode not in FILES for entry in (ours, merged)):
+            return State.UNSURE
+        assert merged is not None
+        have = self.objects.read(ours.id)
+        marked = Marked.read(self.objects.read(merged.id))
+        if not marked.regions or marked.ours != have:
+            return State.UNSURE  # a part of it merges cleanly
+        old = self.objects.read(group.old.id) if group.old is not None else b""
+        if layout.same(group.path, marked.ours, marked.theirs) or _has(group, marked, split(old), split(have)):
+            return State.PRESENT
+        if _is_pure(group) and marked.extends(group.added):
+            return State.SHORT
+        differing = sum(len(region.theirs) for region in marked.regions)
+        return State.REWORDED if 2 * differing <= len(group.added) else State.UNSURE
+
+
+def _is_pure(group: Group) -> bool:
+    """Whether a group only adds lines."""
+    return group.hunk is not None and group.hunk.old_count == 0
+
+
+def _has(group: Group, marked: Marked, old: Sequence[bytes], have: Sequence[bytes]) -> bool:
+    """Whether a file has all lines of a group that is in conflict there, at their place or between others at it."""
+    assert group.hunk is not None
+    if stands(group.hunk, old, have):
+        return True
+    return _is_pure(group) and not any(region.theirs for region in marked.regions) and _count(have, group.added) > 0
+
+
+def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
+    """The state of a change that is one piece: a mode, a binary file, a removed or an empty file."""
+    if have == new:
+        return State.PRESENT
+    if old is not None and new is not None and old.id == new.id and have is not None:
+        return State.PRESENT if have.mode == new.mode else State.ABSENT
+    return State.ABSENT if have == old else State.UNSURE
+
+
+def stands(hunk: Hunk, old: Sequence[bytes], have: Sequence[bytes]) -> bool:
+    """Whether a file has the lines of a hunk without context beside lines that both files have exactly once.
+
+    The hunk and the lines beside it may be indented otherwise, if all of them are so alike.
+    """
+    start = hunk.old_start - (1 if hunk.old_count else 0)
+    end = start + hunk.old_count
+    gone, new = old[start:end], [line[1:] + b"\n" for line in hunk.lines if line[:1] == b"+"]
+    if not new and _count(have, gone) >= _count(old, gone):
+        return False
+    above, below = old[max(0, start - _ANCHOR) : start], old[end : end + _ANCHOR]
+    return _beside(above, new, gone, old, have, below=False) or _beside(below, new, gone, old, have, below=True)
+
+
+def _beside(
+    side: Sequence[bytes],
+    new: Sequence[bytes],
+    gone: Sequence[bytes],
+    old: Sequence[bytes],
+    have: Sequence[bytes],
+    *,
+    below: bool,
+) -> bool:
+    """Whether the lines of a hunk follow those above it, or precede those below it, at a place that is there once."""
+    for count in range(1, len(side) + 1):
+        anchor = side[:count] if below else side[len(side) - count :]
+        if not any(history.telling(b"+" + line) for line in anchor) or len(list(_places(old, anchor))) != 1:
+            continue
+        places = list(_places(have, anchor))
+        if len(places) != 1:
+            return False
+        first = places[0] - len(new) if below else places[0] + count
+        low, high = (first, places[0] + count) if below else (places[0], first + len(new))
+        wanted = [*new, *anchor] if below else [*anchor, *new]
+        if low < 0 or _flush(have[low:high]) != _flush(wanted):
+            return False
+        rest = have[low - len(gone) : low] if below else have[high : high + len(gone)]
+        return not gone or _flush(rest) != _flush(gone)
+    return False
+
+
+def _places(lines: Sequence[bytes], block: Sequence[bytes]) -> Iterator[int]:
+    """Where a block of lines stands, indented in any way as a whole."""
+    wanted, first = _flush(block), block[0].strip()
+    for place, line in enumerate(lines[: len(lines) - len(block) + 1]):
+        if line.strip() == first and _flush(lines[place : place + len(block)]) == wanted:
+            yield place
+
+
+def _count(lines: Sequence[bytes], block: Sequence[bytes]) -> int:
+    return len(list(_places(lines, block)))
+
+
+def _flush(lines: Sequence[bytes]) -> list[bytes]:
+    """Lines without the indentation that all of them share, and without a last line end."""
+    inked = [line for line in lines if line.strip()]
+    margin = min((line[: len(line) - len(line.lstrip(b" \t"))] for line in inked), key=len, default=b"")
+    shared = len(margin) if all(line.startswith(margin) for line in inked) else 0
+    return [line[shared:].rstrip(b"\n") if line.strip() else line.rstrip(b"\n") for line in lines]
