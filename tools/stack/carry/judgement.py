@@ -4,12 +4,12 @@
 A patch has landed if each of its groups was in place after the steps that brought it, and upstream has not taken any back since.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from stack.carry import history, landing, residue
-from stack.carry.history import Index, Step, Touch
+from stack.carry.history import Index, Line, Step
 from stack.carry.landing import FEW, Found
 from stack.carry.merge import FileMerges
 from stack.carry.presence import Presence, State
@@ -84,14 +84,14 @@ def judge(
     """
     before, ours, after = trees
     groups = residue.groups(objects, before, after)
-    then = [objects.tree_of(step.commit) for step in sorted(found.steps)]
-    states = Presence(objects, merges, index, before).states(groups, [*then, ours])
-    best = [max(column) for column in zip(*states[:-1], strict=True)]
-    if max(best, default=State.ABSENT) < State.REWORDED:
+    presence = Presence(objects, merges, index, before)
+    then = [max(column) for column in zip(*(presence.after(groups, step) for step in found.steps), strict=True)]
+    if max(then, default=State.ABSENT) < State.REWORDED:
         return None
-    fate = _Fate(objects, index, files, found)
-    parts = tuple(fate.of(group, *pair) for group, *pair in zip(groups, best, states[-1], strict=True))
-    judged = Judgement(found, parts)
+    now = presence.states(groups, ours)
+    fate = _Fate(objects, index, presence, files, found)
+    judged = Judgement(found, tuple(fate.of(*three) for three in zip(groups, then, now, strict=True)))
+    judged = replace(judged, parts=tuple(fate.settled(part, judged.having(Fate.REWORKED)) for part in judged.parts))
     return replace(judged, found=replace(found, score=1.0, missing=frozenset())) if judged.landed else judged
 
 
@@ -101,6 +101,7 @@ class _Fate:
 
     objects: Objects
     index: Index
+    presence: Presence
     files: Sequence[FileDiff]
     found: Found
 
@@ -113,50 +114,54 @@ class _Fate:
             return self._reworked(group, now)
         return Part(group, Fate.LACKING if then is now is State.SHORT else Fate.BLOCKED, now)
 
+    def settled(self, part: Part, reworked: Sequence[Part]) -> Part:
+        """A part taken back by a step that changed others of the same patch is reworked with them."""
+        if part.fate is not Fate.TAKEN_BACK:
+            return part
+        steps = self._undoing(part.group) | ({part.by.number} if part.by is not None else set())
+        is_reworked = any(steps & self._undoing(one.group) for one in reworked)
+        return replace(part, fate=Fate.REWORKED) if is_reworked else part
+
+    def _undoing(self, group: Group) -> set[int]:
+        """The numbers of the later steps that undid any line of a group."""
+        undone = {(-side, number) for side, number in _told(group)}
+        return {
+            held.step
+            for places in self.index.holders(undone).values()
+            for held in places
+            if held.path == group.path and held.step > self.found.last.number
+        }
+
     def _absent(self, group: Group, then: State) -> Part:
         if then < State.REWORDED:
             return Part(group, Fate.LACKING, State.ABSENT)
-        by = self._reverted(group) or landing.reversal(self.index, self.files, self.found.last)
+        by = self._removal(group) or landing.reversal(self.index, self.files, self.found.last)
         if by is not None and then is State.PRESENT and self._is_moved(group, by):
             return Part(group, Fate.REWORKED, State.ABSENT, by)
         return Part(group, Fate.TAKEN_BACK, State.ABSENT, by)
 
     def _reworked(self, group: Group, now: State) -> Part:
-        """A group that was in place and is in conflict now: taken back by its exact reverse, or changed again."""
-        by = self._reverted(group)
-        if by is None and _telling(group) < FEW and self._shown(group) < 0.5:
+        """A group that was in place and is in conflict now: taken back if it was absent in between, or else changed again."""
+        by = self._removal(group)
+        if by is None and group.hunk is not None and len(_told(group)) < FEW and self._shown(group) < 0.5:
             # Of a line or two nothing is left to tell a rework by.
             by = landing.reversal(self.index, self.files, self.found.last)
         return Part(group, Fate.REWORKED if by is None else Fate.TAKEN_BACK, now, by)
 
-    def _reverted(self, group: Group) -> Step | None:
-        """The last later step that has the exact reverse of a group, unless a later one still brought it again."""
+    def _removal(self, group: Group) -> Step | None:
+        """The first step after which a group was absent, and was not in place again since."""
+        touches = [touch for touch in self.index.touching(group.path) if touch.step > self.found.last]
         found: Step | None = None
-        for touch in self.index.touching(group.path):
-            if touch.step <= self.found.last:
-                continue
-            for forward in self._directions(group, touch):
-                found = None if forward else touch.step
+        for touch, state in zip(touches, self.presence.in_blobs(group, [touch.blob for touch in touches]), strict=True):
+            if state is State.PRESENT:
+                found = None
+            elif state is State.ABSENT:
+                found = found or touch.step
         return found
-
-    def _directions(self, group: Group, touch: Touch) -> Iterator[bool]:
-        """Whether a step changed the lines of a group as the group does (true) or back (false)."""
-        if group.hunk is None:
-            was, now = touch.was, touch.blob
-            ends = [entry.id if entry is not None else None for entry in (group.old, group.new)]
-            if [was, now] in (ends, ends[::-1]):
-                yield [was, now] == ends
-            return
-        own = _sides(group.hunk.lines)
-        for lines in _changes(self.objects, touch):
-            sides = _sides(lines)
-            if sides in (own, own[::-1]):
-                yield sides == own
 
     def _is_moved(self, group: Group, by: Step) -> bool:
         """Whether the step that removed a group's lines put all of them somewhere else."""
-        lines = {line for raw in (group.hunk.lines if group.hunk else ()) if (line := history.telling(raw)) and line[0] > 0}
-        held = self.index.holders(lines)
+        held = self.index.holders({line for line in _told(group) if line[0] > 0})
         return bool(held) and all(any(one.step == by.number for one in places) for places in held.values())
 
     def _shown(self, group: Group) -> float:
@@ -164,23 +169,10 @@ class _Fate:
         touches = self.index.touching(self.index.name(group.path))
         blob = touches[-1].blob if touches else group.old.id if group.old is not None else None
         have = {history.hashed(line) for line in self.objects.read(blob).split(b"\n")} if blob is not None else set()
-        told = [line for raw in (group.hunk.lines if group.hunk else ()) if (line := history.telling(raw))]
+        told = _told(group)
         return sum((number in have) == (side > 0) for side, number in told) / len(told) if told else 1.0
 
 
-def _telling(group: Group) -> int:
-    return sum(history.telling(line) is not None for line in group.hunk.lines) if group.hunk is not None else FEW
-
-
-def _sides(lines: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-    """What a hunk removes and what it adds."""
-    return [tuple(line[1:] for line in lines if line[:1] == side) for side in (b"-", b"+")]
-
-
-def _changes(objects: Objects, touch: Touch) -> Iterator[tuple[bytes, ...]]:
-    """The groups of lines that a step changed in a file."""
-    empty = objects.write_blob(b"")
-    blobs = [blob if blob is not None else empty for blob in (touch.was, touch.blob)]
-    for file in residue.compared(objects, *blobs):
-        for hunk in file.hunks:
-            yield hunk.lines
+def _told(group: Group) -> list[Line]:
+    """The telling lines of a group."""
+    return [line for raw in (group.hunk.lines if group.hunk is not None else ()) if (line := history.telling(raw)) is not None]

@@ -6,13 +6,13 @@ by itself. A group that merges without a conflict and changes the tree is not th
 group in conflict is there only if the tree has its exact lines beside unique lines of the old file, or differs in layout only.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from stack.carry import history
-from stack.carry.history import Index
+from stack.carry.history import Index, Step
 from stack.carry.merge import FileMerges, Triple, merge, merge_files
 from stack.carry.residue import Group, only, patched, split
 from stack.carry.structure import layout
@@ -88,43 +88,98 @@ class Presence:
     index: Index
     before: TreeId
 
-    def states(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> list[list[State]]:
-        """The state of each group (columns) in each tree (rows)."""
-        asked = [[self._asked(group, tree) for group in groups] for tree in trees]
-        merge_files(self.objects, self.merges, [one for row in asked for one in row if isinstance(one, Triple)])
-        return [
-            [self._state(group, tree, one) for group, one in zip(groups, row, strict=True)]
-            for tree, row in zip(trees, asked, strict=True)
-        ]
+    def states(self, groups: Sequence[Group], tree: TreeId) -> list[State]:
+        """The state of each group in a tree."""
+        whole = self._whole_files(groups, tree)
+        asked = [State.PRESENT if group.path in whole else self._asked(group, tree) for group in groups]
+        merge_files(self.objects, self.merges, [one for one in asked if isinstance(one, Triple)])
+        return [self._state(group, tree, one) for group, one in zip(groups, asked, strict=True)]
+
+    def after(self, groups: Sequence[Group], step: Step) -> list[State]:
+        """The state of each group right after a step."""
+        states = self.states(groups, self.objects.tree_of(step.commit))
+        doubted = [group for group, state in zip(groups, states, strict=True) if State.ABSENT < state < State.PRESENT]
+        sure = self._brought_by(doubted, step) if doubted else set()
+        return [State.PRESENT if group in sure else state for group, state in zip(groups, states, strict=True)]
+
+    def in_blobs(self, group: Group, blobs: Sequence[str | None]) -> list[State]:
+        """The state of a group in several versions of its file, None where there is no file."""
+        mode = group.new.mode if group.new is not None else FILES[0]
+        asked = [self._asked_of(group, Entry(mode, blob) if blob is not None else None) for blob in blobs]
+        merge_files(self.objects, self.merges, [one for one in asked if isinstance(one, Triple)])
+        return [State.UNSURE if one is None else self._told(group, one) for one in asked]
+
+    def _whole_files(self, groups: Sequence[Group], tree: TreeId) -> set[str]:
+        """The files of which a tree has all groups: one merge a file tells, where groups that stand close spoil each other's."""
+        triples: dict[str, Triple] = {}
+        for group in groups:
+            have = self.objects.entry(tree, group.path)
+            if group.old is not None and group.new is not None and have is not None and have.mode in FILES:
+                triples[group.path] = Triple(group.old, have, group.new)
+        merge_files(self.objects, self.merges, triples.values())
+        done = {path: self.merges[triple] for path, triple in triples.items()}
+        return {path for path, one in done.items() if not one.conflicts and one.entry == triples[path].ours}
+
+    def _brought_by(self, groups: Sequence[Group], step: Step) -> set[Group]:
+        """The groups that merge into the tree before a step, and are then in what the step made of it.
+
+        What other steps changed beside a group before is the same on both sides of that second merge.
+        """
+        first: dict[Group, tuple[Triple, Entry]] = {}
+        for group in groups:
+            touch = next((one for one in self.index.touching(group.path) if one.step == step), None)
+            theirs = self._theirs(group)
+            if touch is None or touch.was is None or touch.blob is None or theirs is None or group.old is None:
+                continue
+            was, now = Entry(theirs.mode, touch.was), Entry(theirs.mode, touch.blob)
+            first[group] = Triple(group.old._replace(mode=theirs.mode), was, theirs), now
+        merge_files(self.objects, self.merges, [triple for triple, _ in first.values()])
+        second: dict[Group, Triple] = {}
+        for group, (triple, now) in first.items():
+            merged = self.merges[triple]
+            if merged.entry is not None and not merged.conflicts and merged.entry != triple.ours:
+                second[group] = Triple(triple.ours, now, merged.entry)
+        merge_files(self.objects, self.merges, second.values())
+        return {
+            group
+            for group, triple in second.items()
+            if not self.merges[triple].conflicts and self.merges[triple].entry == triple.ours
+        }
+
+    def _theirs(self, group: Group) -> Entry | None:
+        """A group's file with nothing but the group; None where it is not text."""
+        if group.hunk is None or group.new is None:
+            return None
+        data = patched(self.objects.read(group.old.id) if group.old is not None else b"", [group.hunk])
+        return Entry(group.new.mode, self.objects.write_blob(data))
 
     def _asked(self, group: Group, tree: TreeId) -> State | Triple | None:
         """What tells a group's state in a tree: plain sight, or a file's merge, or (None) the merge of whole trees."""
-        old, new = group.old, group.new
-        have = self._entry(tree, group)
-        if group.hunk is None or new is None:
-            return _whole(old, new, have)
+        return self._asked_of(group, self._entry(tree, group))
+
+    def _asked_of(self, group: Group, have: Entry | None) -> State | Triple | None:
+        theirs = self._theirs(group)
+        if theirs is None:
+            return _whole(group.old, group.new, have)
         if have is None:
-            return State.ABSENT if old is None else None
+            return State.ABSENT if group.old is None else None
         if have.mode not in FILES:
             return State.UNSURE
-        base = old if old is not None else Entry(new.mode, self.objects.write_blob(b""))
-        data = patched(self.objects.read(base.id), [group.hunk])
-        theirs = Entry(have.mode, self.objects.write_blob(data))
-        if theirs.id == have.id:
-            return State.PRESENT
-        if have.id == base.id:
-            return State.ABSENT
-        return Triple(base._replace(mode=have.mode), have, theirs)
+        base = group.old if group.old is not None else Entry(theirs.mode, self.objects.write_blob(b""))
+        if have.id in (theirs.id, base.id):
+            return State.PRESENT if have.id == theirs.id else State.ABSENT
+        return Triple(base._replace(mode=have.mode), have, theirs._replace(mode=have.mode))
 
     def _entry(self, tree: TreeId, group: Group) -> Entry | None:
         """A group's file in a tree, under its own name or the one that it got on the way."""
         return self.objects.entry(tree, group.path) or self.objects.entry(tree, self.index.name(group.path))
 
     def _state(self, group: Group, tree: TreeId, asked: State | Triple | None) -> State:
+        return self._in_tree(group, tree) if asked is None else self._told(group, asked)
+
+    def _told(self, group: Group, asked: State | Triple) -> State:
         if isinstance(asked, State):
             return asked
-        if asked is None:
-            return self._in_tree(group, tree)
         merged = self.merges[asked]
         if not merged.conflicts:
             return State.PRESENT if merged.entry == asked.ours else State.ABSENT
@@ -166,7 +221,7 @@ def _has(group: Group, marked: Marked, old: Sequence[bytes], have: Sequence[byte
     assert group.hunk is not None
     if stands(group.hunk, old, have):
         return True
-    return _is_pure(group) and not any(region.theirs for region in marked.regions) and _count(have, group.added) > 0
+    return _is_pure(group) and not any(region.theirs for region in marked.regions) and bool(_Text.of(have).places(group.added))
 
 
 def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
@@ -185,30 +240,26 @@ def stands(hunk: Hunk, old: Sequence[bytes], have: Sequence[bytes]) -> bool:
     """
     start = hunk.old_start - (1 if hunk.old_count else 0)
     end = start + hunk.old_count
+    was, now = _Text.of(old), _Text.of(have)
     gone, new = old[start:end], [line[1:] + b"\n" for line in hunk.lines if line[:1] == b"+"]
-    if not new and _count(have, gone) >= _count(old, gone):
+    if not new and len(now.places(gone)) >= len(was.places(gone)):
         return False
     above, below = old[max(0, start - _ANCHOR) : start], old[end : end + _ANCHOR]
-    return _beside(above, new, gone, old, have, below=False) or _beside(below, new, gone, old, have, below=True)
+    return _beside(above, new, gone, was, now, below=False) or _beside(below, new, gone, was, now, below=True)
 
 
 def _beside(
-    side: Sequence[bytes],
-    new: Sequence[bytes],
-    gone: Sequence[bytes],
-    old: Sequence[bytes],
-    have: Sequence[bytes],
-    *,
-    below: bool,
+    side: Sequence[bytes], new: Sequence[bytes], gone: Sequence[bytes], was: "_Text", now: "_Text", *, below: bool
 ) -> bool:
     """Whether the lines of a hunk follow those above it, or precede those below it, at a place that is there once."""
     for count in range(1, len(side) + 1):
         anchor = side[:count] if below else side[len(side) - count :]
-        if not any(history.telling(b"+" + line) for line in anchor) or len(list(_places(old, anchor))) != 1:
+        if not any(history.telling(b"+" + line) for line in anchor) or len(was.places(anchor)) != 1:
             continue
-        places = list(_places(have, anchor))
+        places = now.places(anchor)
         if len(places) != 1:
             return False
+        have = now.lines
         first = places[0] - len(new) if below else places[0] + count
         low, high = (first, places[0] + count) if below else (places[0], first + len(new))
         wanted = [*new, *anchor] if below else [*anchor, *new]
@@ -219,16 +270,26 @@ def _beside(
     return False
 
 
-def _places(lines: Sequence[bytes], block: Sequence[bytes]) -> Iterator[int]:
-    """Where a block of lines stands, indented in any way as a whole."""
-    wanted, first = _flush(block), block[0].strip()
-    for place, line in enumerate(lines[: len(lines) - len(block) + 1]):
-        if line.strip() == first and _flush(lines[place : place + len(block)]) == wanted:
-            yield place
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A file's lines, and where each stands without its indentation."""
 
+    lines: Sequence[bytes]
+    at: Mapping[bytes, Sequence[int]]
 
-def _count(lines: Sequence[bytes], block: Sequence[bytes]) -> int:
-    return len(list(_places(lines, block)))
+    @classmethod
+    def of(cls, lines: Sequence[bytes]) -> "_Text":
+        at: dict[bytes, list[int]] = {}
+        for place, line in enumerate(lines):
+            at.setdefault(line.strip(), []).append(place)
+        return cls(lines, at)
+
+    def places(self, block: Sequence[bytes]) -> list[int]:
+        """Where a block of lines stands, indented in any way as a whole."""
+        wanted, size = _flush(block), len(block)
+        first = min(range(size), key=lambda number: len(self.at.get(block[number].strip(), ())))
+        starts = [place - first for place in self.at.get(block[first].strip(), ())]
+        return [start for start in starts if start >= 0 and _flush(self.lines[start : start + size]) == wanted]
 
 
 def _flush(lines: Sequence[bytes]) -> list[bytes]:

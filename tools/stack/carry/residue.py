@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stack.model.diff import FileDiff, Hunk, parse
 from stack.model.ids import TreeId
 from stack.store import git
-from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
+from stack.store.objects import FILES, Entry, Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,6 @@ def difference(objects: Objects, before: TreeId, after: TreeId, *, context: int 
     ]
     command = ["-c", "core.quotePath=false", "diff-tree", *show, before, after]
     return git.run(command, env={"GIT_DIR": str(objects.repository)}).stdout
-
-
-def compared(objects: Objects, was: str, now: str) -> tuple[FileDiff, ...]:
-    """The change from one blob to another, as a file's diff without context; nothing where they are equal."""
-    trees = [objects.replaced(EMPTY_TREE, {"file": Entry(FILES[0], blob)}) for blob in (was, now)]
-    return parse(diff) if (diff := difference(objects, *trees, context=0)) else ()
 
 
 def patched(data: bytes, hunks: Sequence[Hunk]) -> bytes:
