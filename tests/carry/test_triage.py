@@ -195,11 +195,11 @@ def test_a_conflict_names_who_touched_the_lines(upstream: Upstream, tmp_path: Pa
     assert [one.commit for one in rows[1].carried.conflicts[0].upstream] == [removed]
 
 
-def test_both_sides_adding_to_one_list_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
-    upstream.commit("Names", {"names.py": ["NAMES = [", '    "one",', '    "two",', "]"]})
+def test_both_sides_adding_to_one_set_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.commit("Names", {"names.py": ["NAMES = {", '    "one",', '    "two",', "}"]})
     git.run(["tag", "--force", "base"], cwd=upstream.folder)
-    patch = upstream.fork("Mine", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "mine",', "]"]})
-    upstream.commit("Theirs", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "theirs",', "]"]})
+    patch = upstream.fork("Mine", {"names.py": ["NAMES = {", '    "one",', '    "two",', '    "mine",', "}"]})
+    upstream.commit("Theirs", {"names.py": ["NAMES = {", '    "one",', '    "two",', '    "theirs",', "}"]})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
     assert row.carried.outcome is Outcome.RESOLVED
     assert row.exported is not None
