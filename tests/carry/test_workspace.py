@@ -440,3 +440,25 @@ def test_a_new_file_beside_a_conflict_is_not_kept(work: Work) -> None:
     work.proceed()
     assert work.session is not None
     assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/hooks.py"]
+
+
+def test_the_lowest_rung_comes_first(world: World, tmp_path: Path) -> None:
+    """The last patch of all is in conflict on v2.1, the first one on v2.2 only."""
+    repo = tmp_path / "made"
+    user_git(tmp_path, "init", "--quiet", str(repo))
+    (repo / "gamma").mkdir()
+    for text in ("def pack(): ...\n", "def pack(): ...  # mine\n"):
+        (repo / "gamma/old.py").write_text(text)
+        user_git(repo, "add", "--all")
+        user_git(repo, "commit", "--quiet", "-m", "Mine\n\nWhy.\n\nSigned-off-by: A Person <a@person>")
+    show = ("format-patch", "-1", "--stdout", "--full-index", "--no-stat", "--no-signature", "--zero-commit")
+    (world.root / "stacks/two/gamma/old-pack.patch").write_text(user_git(repo, *show))
+    world.edit(
+        "stacks/two/series.toml",
+        'file = "gamma/fix-limit.patch"\n',
+        'file = "gamma/fix-limit.patch"\n[[patch]]\nupstream = "gamma"\nfile = "gamma/old-pack.patch"\n',
+    )
+    with world.stores() as stores:
+        found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True, through=("v2.1",)))
+    stops = [(row.patch.ref.path, row.rung) for leg, row in found.open if leg.upstream == "gamma"]
+    assert stops[:2] == [("two/gamma/old-pack.patch", "v2.1"), (HOOK, "v2.2")]
