@@ -17,6 +17,7 @@ that a later commit takes back. A part is lost if nobody is told to look and the
 """
 
 import argparse
+import ast
 import contextlib
 import random
 import re
@@ -300,7 +301,9 @@ def _other_place(measure: "Measure", commit: CommitId, patch: Patch, chance: ran
         return None
     at = chance.choice(same or alike)
     data = b"".join([*old[:at], *group.added, *old[at:]])
-    return measure.own(commit, patch, group, data, tuple(filter(_is_telling, group.added)))
+    own = measure.own(commit, patch, group, data, tuple(filter(_is_telling, group.added)))
+    # The commit may have put the same lines there, too: then they are no part of the fork's own.
+    return own if own is not None and not replace(measure, onto=commit).merge(own.patch) else None
 
 
 def _other_indentation(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:
@@ -308,7 +311,17 @@ def _other_indentation(measure: "Measure", commit: CommitId, patch: Patch, chanc
     if found is None:
         return None
     own = [b"    " + line if line.strip() else line for line in found.group.added]
+    if _is_layout(found.file(found.group.added), found.file(own)):
+        return None
     return measure.own(commit, patch, found.group, found.file(own), tuple(filter(_is_telling, own)))
+
+
+def _is_layout(one: bytes, other: bytes) -> bool:
+    """Whether two texts are the same program: inside of brackets indentation means nothing."""
+    try:
+        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+    except SyntaxError:
+        return False
 
 
 def _partial_revert(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:

@@ -431,3 +431,63 @@ def test_the_rest_of_what_landed_in_part_is_not_lost_to_a_later_conflict(upstrea
     assert (carried.outcome, carried.commit, carried.needs_person) == (Outcome.PARTLY_LANDED, None, True)
     assert [conflict.path for conflict in carried.conflicts] == ["b.py"]
     assert _changed(carried.residue) == ["-value_40 = compute(40)", "+value_40 = mine(40)"]
+
+
+def _series(upstream: Upstream, *versions: list[str]) -> list[Path]:
+    """Patches of `a.py` that stand on each other, the first one on the base."""
+    git.run(["checkout", "--quiet", "--detach", "base"], cwd=upstream.folder)
+    files: list[Path] = []
+    for number, lines in enumerate(versions):
+        commit = upstream.commit(f"Patch {number}", {"a.py": lines})
+        files.append(upstream.patches / f"{number}.patch")
+        files[-1].write_bytes(git.run(["format-patch", "-1", "--stdout", commit], cwd=upstream.folder).stdout)
+    git.run(["checkout", "--quiet", "main"], cwd=upstream.folder)
+    return files
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["", "with another patch between"])
+def test_patches_that_upstream_squashed_have_landed_together(upstream: Upstream, far: bool) -> None:
+    first, second = ([f"raise_{name}_{n}(a)" for n in range(5)] for name in ("value", "type"))
+    end = ["end = 1"] if far else []
+    versions = [_with(60, first), *([[*_with(60, first), *end]] if far else []), [*_with(60, second), *end]]
+    patches = _series(upstream, *versions)
+    brought = upstream.commit("Both", {"a.py": [*_with(60, second), *end]})
+    upstream.commit("Go on", {"a.py": ["top = 1", *_with(60, second), *end]})
+    rows = triage(upstream.folder, Range("base", "main"), patches, cache=upstream.patches.parent / "cache").rows
+    assert [row.carried.outcome for row in rows] == [Outcome.LANDED] * len(patches)
+    assert all(row.carried.landed is not None and row.carried.landed.commit == brought for row in (rows[0], rows[-1]))
+    assert patches[-1].name in rows[0].carried.evidence[0]
+
+
+def test_patches_of_which_upstream_has_a_part_are_not_squashed(upstream: Upstream) -> None:
+    first, second = ([f"raise_{name}_{n}(a)" for n in range(5)] for name in ("value", "type"))
+    patches = _series(upstream, _with(60, first), _with(60, [*second, "own_line(a)"]))
+    upstream.commit("Both, otherwise", {"a.py": _with(60, [*second[:4], "raise_other(a)"])})
+    rows = triage(upstream.folder, Range("base", "main"), patches, cache=upstream.patches.parent / "cache").rows
+    assert any(row.carried.needs_person for row in rows)
+    assert not any(_is_landed(row.carried) for row in rows)
+
+
+def test_patches_that_undo_each_other_have_not_landed(upstream: Upstream) -> None:
+    patches = _series(upstream, [*LONG[:40], "value_40 = mine(40)", *LONG[41:]], LONG)
+    upstream.commit("Theirs", {"a.py": [*LONG[:40], "value_40 = theirs(40)", *LONG[41:]]})
+    rows = triage(upstream.folder, Range("base", "main"), patches, cache=upstream.patches.parent / "cache").rows
+    assert rows[0].carried.outcome is Outcome.CONFLICT
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["in the definition", "in another one"])
+def test_a_call_that_upstream_added_elsewhere_in_the_definition_is_told(upstream: Upstream, same: bool) -> None:
+    def body(one: int | None, other: int | None) -> list[str]:
+        return [
+            line
+            for name, at in (("one", one), ("other", other))
+            for line in (f"def {name}(a):", *(_with(at, ["    wait()"], steps) if at is not None else steps))
+        ]
+
+    steps = [f"    step_{n}(a)" for n in range(12)]
+    _base(upstream, {"a.py": body(None, None)})
+    patch = upstream.fork("Wait before step 9", {"a.py": body(9, None)})
+    by = upstream.commit("Hoist the wait", {"a.py": body(2, None) if same else body(None, 2)})
+    row = _row(upstream, patch)
+    assert not row.carried.needs_person
+    assert any(by[:12] in said and "a.py:4" in said for said in row.carried.evidence) is same

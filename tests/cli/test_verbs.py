@@ -138,10 +138,7 @@ def test_rebase(stack: Stack, world: World) -> None:
     assert found["conclusion"] == "dry-run"
     assert keys(found["legs"][0]) == "upstream from to rungs patches"
     assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
-    assert (
-        keys(found["legs"][0]["patches"][0])
-        == "series file outcome tree rung landed evidence residue conflicts drifts"
-    )
+    assert keys(found["legs"][0]["patches"][0]) == "series file outcome tree rung landed evidence residue conflicts drifts"
     assert [patch["outcome"] for patch in found["legs"][0]["patches"]] == ["clean", "moved", "landed"]
     assert world.files() == before
     done = stack(*REBASE)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carrying a chain of patches from one base to another, rung by rung: every patch is tried, each gets its outcome."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stack.carry import apply, blame, judgement, landing, residue
+from stack.carry import apply, blame, judgement, landing, residue, twice
 from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.judgement import Fate, Judgement, Part
@@ -16,7 +16,7 @@ from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
 from stack.carry.presence import Marked, State
 from stack.carry.way import Way
-from stack.model.diff import places
+from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import FILES, Entry, Objects
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _SIBLINGS = 4
 """So many commits with a patch's lines are looked at."""
+
+_SQUASHED = 4
+"""So many patches of a series are looked at as one that upstream may have squashed."""
 
 _Trees = tuple[TreeId, TreeId, TreeId]
 """Before a patch, on the new base, after it."""
@@ -226,8 +229,16 @@ class _Climb:
         trees += [self.objects.tree_of(link.pair[1]) for link in alive]
         self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits)
         rows: list[Carried] = []
-        for link in alive:
-            row = self._by_behaviour(number, link, self._one(number, link, *link.pair, tip))
+        squashed: dict[str, Carried] = {}
+        for place, link in enumerate(alive):
+            together = squashed.get(link.patch.ref.path)
+            if together is not None:
+                row = replace(together, patch=link.patch, source=link.pair[1], tip=tip, tree=self.objects.tree_of(tip))
+            else:
+                row = self._by_behaviour(number, link, self._one(number, link, *link.pair, tip))
+            if row.commit is None and row.needs_person:
+                squashed |= self._squashed(number, alive[place:], row)
+                row = squashed.get(link.patch.ref.path, row)
             if row.outcome is Outcome.CONFLICT:
                 row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
             rows.append(row)
@@ -242,6 +253,50 @@ class _Climb:
                 tip = row.commit
                 if written is not None:
                     written(link.origin, row)
+
+    def _squashed(self, number: int, links: Sequence[_Link], row: Carried) -> dict[str, Carried]:
+        """The rows of patches that have landed together: later ones of the series change the first one's lines again.
+
+        Upstream squashed them, and has the last version only. Nothing where the first and those after it have not landed so.
+        """
+        first, paths = links[0], set(apply.touched(links[0].patch))
+        members = [first]
+        before, ours = self.objects.tree_of(first.pair[0]), self.objects.tree_of(row.tip)
+        for link in links[1:]:
+            if not paths & set(apply.touched(link.patch)):
+                continue
+            members.append(link)
+            if len(members) > _SQUASHED:
+                break
+            paths |= set(apply.touched(link.patch))
+            last = self.objects.tree_of(link.pair[1])
+            after = self.objects.replaced(before, {path: self.objects.entry(last, path) for path in paths})
+            said = self._landed_as_one(number, (before, ours, after))
+            if said is not None:
+                landed = replace(row, outcome=Outcome.LANDED, conflicts=(), residue=b"", left=None)
+                names = [one.patch.ref.path for one in members]
+                return {
+                    name: replace(landed, landed=said[0], evidence=(f"together with {_others(names, name)}: {said[1]}",))
+                    for name in names
+                }
+        return {}
+
+    def _landed_as_one(self, number: int, trees: _Trees) -> tuple[Landed | None, str] | None:
+        """What brought a change; None where it has not landed."""
+        before, ours, after = trees
+        if before == after:
+            return None  # patches that undo each other: nothing that upstream could have
+        merged = merge(self.objects, self.merges, *trees)
+        is_there = not merged.conflicts and merged.tree == ours
+        judged: Judgement | None = None
+        if self.aids is not None and self.aids.index is not None and self.way is not None:
+            files = parse(residue.difference(self.objects, before, after))
+            found = landing.search(self.aids.index, files, objects=self.objects)
+            if found is not None and self.way.reached(found, number):
+                judged = judgement.judge(self.objects, self.merges, self.aids.index, files, found, trees)
+        if judged is not None and self.way is not None and (is_there or judged.landed):
+            return self.way.landed(judged.found), self.way.word(judged.found)
+        return (None, "nothing left to change") if is_there else None
 
     def _note(self, number: int, link: _Link, row: Carried) -> None:
         """Keep what a lower rung has to tell: the rows above it will be clean."""
@@ -271,7 +326,16 @@ class _Climb:
             return known
         if merged.conflicts:
             return self._conflict(blank, trees, merged)
-        return self._carried(blank, merged.tree, merged.notes)
+        return self._carried(blank, merged.tree, (*merged.notes, *self._twice(number, link, trees)))
+
+    def _twice(self, number: int, link: _Link, trees: _Trees) -> Iterator[str]:
+        """Hints at lines that upstream added elsewhere in the definition to which a patch adds them."""
+        found = self._search(link.patch)
+        if found is None or self.way is None or link.gone is not None or not self.way.reached(found, number):
+            return
+        for one in twice.find(self.objects, *trees):
+            yield f"{one.path}:{one.line}, in `{one.definition}`, has a line that it adds: {self.way.word(found)}"
+            return
 
     def _by_behaviour(self, number: int, link: _Link, row: Carried) -> Carried:
         """A patch that is not needed from this rung on, whatever has become of its text."""
@@ -459,6 +523,10 @@ def _placed(row: Carried, exported: Mapping[str, bytes]) -> Carried:
         return row
     outcome = Outcome.MOVED if row.outcome is Outcome.CLEAN else row.outcome
     return replace(row, outcome=outcome, evidence=(*row.evidence, f"now {_shift(was, now)}"))
+
+
+def _others(names: Sequence[str], name: str) -> str:
+    return ", ".join(one for one in names if one != name)
 
 
 def _files(parts: Sequence[Part]) -> str:
