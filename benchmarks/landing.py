@@ -420,7 +420,7 @@ class Measure:
         return None
 
     def _without(self, patch: Patch, group: Group) -> tuple[TreeId, list[Group]]:
-        """What a patch changes in other files than a group's."""
+        """The groups of a patch in other files than the file of `group`, with the tree before it."""
         before, after = self.change(patch)
         return before, [one for one in residue.groups(self.objects, before, after) if one.path != group.path]
 

@@ -28,7 +28,7 @@ _SIBLINGS = 4
 """So many commits with a patch's lines are looked at."""
 
 _SQUASHED = 4
-"""So many patches of a series are looked at as one that upstream may have squashed."""
+"""Upper bound of later patches that are tried as one with a patch in conflict."""
 
 _Trees = tuple[TreeId, TreeId, TreeId]
 """Before a patch, on the new base, after it."""
@@ -255,9 +255,9 @@ class _Climb:
                     written(link.origin, row)
 
     def _squashed(self, number: int, links: Sequence[_Link], row: Carried) -> dict[str, Carried]:
-        """The rows of patches that have landed together: later ones of the series change the first one's lines again.
+        """Find patches that upstream squashed: later ones of the series change the first one's lines again.
 
-        Upstream squashed them, and has the last version only. Nothing where the first and those after it have not landed so.
+        Upstream has their last version only. Return a row for each of them, or nothing.
         """
         first, paths = links[0], set(apply.touched(links[0].patch))
         members = [first]
@@ -282,7 +282,7 @@ class _Climb:
         return {}
 
     def _landed_as_one(self, number: int, trees: _Trees) -> tuple[Landed | None, str] | None:
-        """What brought a change; None where it has not landed."""
+        """Find the commits that brought the change of several patches; None if it has not landed."""
         before, ours, after = trees
         if before == after:
             return None  # patches that undo each other: nothing that upstream could have
@@ -329,7 +329,7 @@ class _Climb:
         return self._carried(blank, merged.tree, (*merged.notes, *self._twice(number, link, trees)))
 
     def _twice(self, number: int, link: _Link, trees: _Trees) -> Iterator[str]:
-        """Hints at lines that upstream added elsewhere in the definition to which a patch adds them."""
+        """Hint at a line that upstream added elsewhere in the definition to which the patch adds it."""
         found = self._search(link.patch)
         if found is None or self.way is None or link.gone is not None or not self.way.reached(found, number):
             return
@@ -356,7 +356,7 @@ class _Climb:
         return replace(self._carried(row, tree, ("resolved by hand",)), by_hand=True)
 
     def _known(self, number: int, link: _Link, trees: _Trees, row: Carried) -> Carried | None:
-        """What the way knows of a patch whose merge leaves something: landed all the same, or in part; None where nothing."""
+        """Tell from upstream's commits whether a patch landed in whole or in part although its merge leaves a diff."""
         judged = self._brought(number, link.patch, trees)
         if judged is None or self.way is None:
             return None
@@ -383,9 +383,9 @@ class _Climb:
         return self.found[path]
 
     def _brought(self, number: int, patch: Patch, trees: _Trees) -> Judgement | None:
-        """What brought a patch, or some of it, up to a rung, at the patch's own place.
+        """Find the commits up to a rung that brought a patch or a part of it to its place.
 
-        The lines of a change can be those of another one, too: then the next that has them may be it.
+        Another change may have the same lines: then ask the next commits that have them.
         """
         if self.aids is None or self.aids.index is None or self.way is None:
             return None

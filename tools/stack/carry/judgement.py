@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide for each part of a patch what became of it: landed, lacking, or taken back by upstream.
+"""Decide for each group of a patch whether it landed, is lacking, or was taken back by upstream.
 
 A patch has landed if each of its groups was in place after the steps that brought it, and upstream has not taken any back since.
 """
@@ -22,7 +22,7 @@ _Trees = tuple[TreeId, TreeId, TreeId]
 
 
 class Fate(Enum):
-    """What became of one group."""
+    """The verdict on one group of changed lines."""
 
     LANDED = auto()
     """It is in place."""
@@ -97,7 +97,7 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Fate:
-    """Tells the fate of a group by its states after the steps that brought a patch and on the new base."""
+    """Derives a group's fate from its state after the landing and its state on the new base."""
 
     objects: Objects
     index: Index
@@ -144,7 +144,7 @@ class _Fate:
         """A group that was in place and is in conflict now: taken back if it was absent in between, or else changed again."""
         by = self._removal(group)
         if by is None and group.hunk is not None and len(_told(group)) < FEW and self._shown(group) < 0.5:
-            # Of a line or two nothing is left to tell a rework by.
+            # Too few lines are left to recognise a rework.
             by = landing.reversal(self.index, self.files, self.found.last)
         return Part(group, Fate.REWORKED if by is None else Fate.TAKEN_BACK, now, by)
 

@@ -103,14 +103,17 @@ class Presence:
         return [State.PRESENT if group in sure else state for group, state in zip(groups, states, strict=True)]
 
     def in_blobs(self, group: Group, blobs: Sequence[str | None]) -> list[State]:
-        """The state of a group in several versions of its file, None where there is no file."""
+        """The state of a group in several versions of its file; a version without the file is None."""
         mode = group.new.mode if group.new is not None else FILES[0]
         asked = [self._asked_of(group, Entry(mode, blob) if blob is not None else None) for blob in blobs]
         merge_files(self.objects, self.merges, [one for one in asked if isinstance(one, Triple)])
         return [State.UNSURE if one is None else self._told(group, one) for one in asked]
 
     def _whole_files(self, groups: Sequence[Group], tree: TreeId) -> set[str]:
-        """The files of which a tree has all groups: one merge a file tells, where groups that stand close spoil each other's."""
+        """Find the files whose groups are all in place: one merge of the whole file shows it.
+
+        Groups that stand close to each other can conflict when each is merged alone.
+        """
         triples: dict[str, Triple] = {}
         for group in groups:
             have = self.objects.entry(tree, group.path)
@@ -121,9 +124,9 @@ class Presence:
         return {path for path, one in done.items() if not one.conflicts and one.entry == triples[path].ours}
 
     def _brought_by(self, groups: Sequence[Group], step: Step) -> set[Group]:
-        """The groups that merge into the tree before a step, and are then in what the step made of it.
+        """Find the groups that the step itself brought: merged into its parent, they are in place after the step.
 
-        What other steps changed beside a group before is the same on both sides of that second merge.
+        Earlier changes beside a group are on both sides of that merge, so they cannot conflict.
         """
         first: dict[Group, tuple[Triple, Entry]] = {}
         for group in groups:
@@ -154,7 +157,7 @@ class Presence:
         return Entry(group.new.mode, self.objects.write_blob(data))
 
     def _asked(self, group: Group, tree: TreeId) -> State | Triple | None:
-        """What tells a group's state in a tree: plain sight, or a file's merge, or (None) the merge of whole trees."""
+        """Read a group's state from the blobs, or name the file merge that shows it; None asks for a merge of whole trees."""
         return self._asked_of(group, self._entry(tree, group))
 
     def _asked_of(self, group: Group, have: Entry | None) -> State | Triple | None:

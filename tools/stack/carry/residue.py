@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A patch as groups of changed lines, and the patch with only some of its groups.
 
-A group is what stands together in a diff without context. It is carried whole or not at all: half of a group would be code that
+A group is a hunk of a diff without context. It is carried whole or not at all: half of a group would be code that
 nobody wrote.
 """
 

@@ -25,7 +25,7 @@ LARGEST = 4 << 20
 
 _LARGEST_FILE = 512 << 10
 _SURE = 10
-"""So many shared lines are no accident, whatever files they are in."""
+"""From this number of shared lines on, the files that have them do not matter."""
 _FILE_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 _BLANKS = b" \t\r\f\v"
 _WORD = re.compile(rb"\w", re.ASCII)

@@ -37,7 +37,7 @@ class _Line:
 
     @property
     def value(self) -> Hashable:
-        """What a constant stands for; None for what is none."""
+        """The value of a constant; None if the line defines none."""
         found = _VALUE.fullmatch(lines(self.text)[-1]) if self.kind == "define" else None
         text = b"".join(found[1].split()) if found is not None else b""
         while text.startswith(b"(") and text.endswith(b")"):

@@ -215,9 +215,9 @@ _COPIES = {"list", "tuple"}
 
 
 def order_read(tree: ast.Module) -> set[str]:
-    """The names of which a module reads the first, the last, the next or the numbered element.
+    """Find the names whose elements a module reads by position: the first, the last, the next, the numbered.
 
-    `list(x)` alone says nothing, since most who copy a dictionary's names only search them; `list(x)[-1]` does.
+    A bare `list(x)` as an argument does not count: it mostly copies the keys for a search. `list(x)[-1]` does.
     """
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -293,7 +293,7 @@ def _values(additions: _Additions) -> bool:
 
 
 def _code(item: Item) -> Hashable:
-    """What an item gives a name to, if it is a value that only one name may have."""
+    """The value that an item names; None if several names may have it (True, False, None)."""
     node = item.nodes[-1]
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) else node
     if not isinstance(value, ast.expr) or (isinstance(value, ast.Constant) and isinstance(value.value, bool | type(None))):
