@@ -451,6 +451,19 @@ def test_a_ladder_ends_where_a_jump_does(upstream: Upstream, tmp_path: Path) -> 
         assert "dropped it again" in "; ".join(row.carried.evidence)
 
 
+def test_a_common_line_that_a_rung_had_was_dropped_again(upstream: Upstream, tmp_path: Path) -> None:
+    """No commit can be found by such a line: that a rung had it is enough."""
+    patch = upstream.fork("A bracket", {"a.py": [*BODY[:20], "}", *BODY[20:]]})
+    upstream.tag("v1.0")
+    upstream.commit("A bracket", {"a.py": [*BODY[:20], "}", *BODY[20:]]})
+    upstream.tag("v1.1")
+    upstream.commit("None", {"a.py": BODY})
+    upstream.tag("v1.2")
+    row = triage.triage(upstream.folder, Range("v1.0", "v1.2", ("auto",)), [patch], cache=tmp_path / "cache").rows[0]
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.DROPPED_UPSTREAM, True)
+    assert row.exported == patch.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("through", "said"),
     [

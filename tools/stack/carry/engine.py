@@ -19,6 +19,7 @@ from stack.carry.way import Way
 from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
+from stack.store import git
 from stack.store.objects import FILES, Entry, Objects
 
 if TYPE_CHECKING:
@@ -246,13 +247,28 @@ class _Climb:
                 # Perhaps only a release on the side has it, or is in its way: the last rung decides.
                 link.stopped = link.stopped or row
                 continue
-            row = _concluded(row, link.stopped, link.gone is not None) if last and link.stopped is not None else row
+            if last and link.stopped is not None:
+                if row.outcome is Outcome.CLEAN and link.stopped.outcome is Outcome.LANDED and self._passed(link.stopped.rung):
+                    link.gone = link.gone or self._brought_at(link.stopped)
+                row = _concluded(row, link.stopped, link.gone is not None)
             self._note(number, link, row)
             if row.commit is not None:
                 link.pair = (row.tip, row.commit)
                 tip = row.commit
                 if written is not None:
                     written(link.origin, row)
+
+    def _passed(self, name: str) -> bool:
+        """Whether a rung is in the history of the new base; releases without history are taken to be."""
+        rung = next(one for one in self.rungs if one.name == name)
+        asked = ["merge-base", rung.commit, self.rungs[-1].commit]
+        done = git.run(asked, env={"GIT_DIR": str(self.objects.repository)}, accept=(0, 1))
+        return done.returncode == 1 or done.stdout.decode("ascii").strip() == rung.commit
+
+    def _brought_at(self, stopped: Carried) -> Landed:
+        """The landing that a lower rung saw; the rung itself where no commit is known."""
+        rung = next(one for one in self.rungs if one.name == stopped.rung)
+        return stopped.landed or Landed(rung.commit, rung.name, 1.0, rung.name)
 
     def _squashed(self, number: int, links: Sequence[_Link], row: Carried) -> dict[str, Carried]:
         """Find patches that upstream squashed: later ones of the series change the first one's lines again.
@@ -442,7 +458,7 @@ class _Climb:
         if tree is None:
             return self._rescued(row, (before, ours, left), again)
         if tree == ours:
-            return self._landed(row, judged)
+            return self._landed(replace(row, residue=b"", left=None), judged)
         return self._carried(row, tree, row.evidence, Outcome.PARTLY_LANDED)
 
     def _extended(self, judged: Judgement, merged: Merged) -> TreeId | None:
@@ -488,7 +504,7 @@ def _concluded(row: Carried, stopped: Carried, gone: bool) -> Carried:
     had = stopped.outcome is Outcome.LANDED
     if row.commit is not None:
         said = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
-        return replace(row, evidence=row.evidence if gone else (said, *row.evidence))
+        return replace(row, evidence=row.evidence if gone and not had else (said, *row.evidence))
     if row.outcome is Outcome.LANDED:
         return replace(row, rung=stopped.rung if had else row.rung, evidence=stopped.evidence if had else row.evidence)
     if had and (gone or row.outcome is Outcome.PARTLY_LANDED):
