@@ -4,7 +4,7 @@
 A patch has landed if each of its groups was in place after the steps that brought it, and upstream has not taken any back since.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -89,7 +89,8 @@ def judge(
     if max(then, default=State.ABSENT) < State.REWORDED:
         return None
     now = presence.states(groups, ours)
-    fate = _Fate(objects, index, presence, files, found)
+    had = [group for group, *pair in zip(groups, then, now, strict=True) if State.REWORDED <= pair[0] > pair[1]]
+    fate = _Fate(objects, index, files, found, presence.since(had, found.last))
     judged = Judgement(found, tuple(fate.of(*three) for three in zip(groups, then, now, strict=True)))
     judged = replace(judged, parts=tuple(fate.settled(part, judged.having(Fate.REWORKED)) for part in judged.parts))
     return replace(judged, found=replace(found, score=1.0, missing=frozenset())) if judged.landed else judged
@@ -101,9 +102,10 @@ class _Fate:
 
     objects: Objects
     index: Index
-    presence: Presence
     files: Sequence[FileDiff]
     found: Found
+    since: Mapping[Group, Sequence[tuple[Step, State]]]
+    """The states of groups that were in place once, version by version."""
 
     def of(self, group: Group, then: State, now: State) -> Part:
         if now is State.PRESENT:
@@ -150,13 +152,12 @@ class _Fate:
 
     def _removal(self, group: Group) -> Step | None:
         """The first step after which a group was absent, and was not in place again since."""
-        touches = [touch for touch in self.index.touching(group.path) if touch.step > self.found.last]
         found: Step | None = None
-        for touch, state in zip(touches, self.presence.in_blobs(group, [touch.blob for touch in touches]), strict=True):
+        for step, state in self.since.get(group, ()):
             if state is State.PRESENT:
                 found = None
             elif state is State.ABSENT:
-                found = found or touch.step
+                found = found or step
         return found
 
     def _is_moved(self, group: Group, by: Step) -> bool:

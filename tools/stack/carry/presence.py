@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from stack.carry import history
-from stack.carry.history import Index, Step
+from stack.carry.history import Index, Step, Touch
 from stack.carry.merge import FileMerges, Triple, merge, merge_files
 from stack.carry.residue import Group, only, patched, split
 from stack.carry.structure import layout
@@ -102,12 +102,31 @@ class Presence:
         sure = self._brought_by(doubted, step) if doubted else set()
         return [State.PRESENT if group in sure else state for group, state in zip(groups, states, strict=True)]
 
-    def in_blobs(self, group: Group, blobs: Sequence[str | None]) -> list[State]:
-        """The state of a group in several versions of its file; a version without the file is None."""
-        mode = group.new.mode if group.new is not None else FILES[0]
-        asked = [self._asked_of(group, Entry(mode, blob) if blob is not None else None) for blob in blobs]
-        merge_files(self.objects, self.merges, [one for one in asked if isinstance(one, Triple)])
-        return [State.UNSURE if one is None else self._told(group, one) for one in asked]
+    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Step, State]]]:
+        """The states of groups in the versions of their files after a step, where one changed their lines; in one merge."""
+        asked: dict[Group, list[tuple[Step, State | Triple | None]]] = {}
+        for group in groups:
+            mode = group.new.mode if group.new is not None else FILES[0]
+            asked[group] = [
+                (touch.step, self._asked_of(group, Entry(mode, touch.blob) if touch.blob is not None else None))
+                for touch in self._touching(group)
+                if touch.step > step
+            ]
+        merge_files(self.objects, self.merges, [one for row in asked.values() for _, one in row if isinstance(one, Triple)])
+        return {
+            group: [(after, State.UNSURE if one is None else self._told(group, one)) for after, one in row]
+            for group, row in asked.items()
+        }
+
+    def _touching(self, group: Group) -> list[Touch]:
+        """The steps that changed a line of a group; all of its file where its lines are too common to be found."""
+        touches = self.index.touching(group.path)
+        told = {line for raw in (group.hunk.lines if group.hunk is not None else ()) if (line := history.telling(raw))}
+        held = self.index.holders({(side, number) for _, number in told for side in (1, -1)})
+        if not told or len(held) < 2 * len(told):
+            return touches
+        steps = {one.step for places in held.values() for one in places if one.path == group.path}
+        return [touch for touch in touches if touch.step.number in steps]
 
     def _whole_files(self, groups: Sequence[Group], tree: TreeId) -> set[str]:
         """Find the files whose groups are all in place: one merge of the whole file shows it.
