@@ -87,7 +87,7 @@ def test_what_was_taken_back_stays_and_needs_a_person(upstream: Upstream, tmp_pa
     brought = upstream.commit("Collect items", {"a.py": BODY + FUNCTION})
     reverted = upstream.commit("Revert it", {"a.py": BODY})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
-    assert (row.carried.outcome, row.carried.gone, row.carried.needs_person) == (Outcome.LANDED, True, True)
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.DROPPED_UPSTREAM, True)
     assert row.carried.landed is not None
     assert row.carried.landed.commit == brought
     assert row.exported == patch.read_bytes()
@@ -146,15 +146,14 @@ def test_the_residue_of_a_conflict_is_what_upstream_lacks(upstream: Upstream, tm
     assert "missing in b.py" in row.carried.evidence
 
 
-def test_the_number_of_a_pull_request_is_believed(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_pull_request_that_was_reworked_needs_a_person(upstream: Upstream, tmp_path: Path) -> None:
     patch = upstream.fork("Collect items (#77)", {"a.py": BODY + FUNCTION})
     half = [*FUNCTION[:6], *[f"        result.append(other_{n}(items))" for n in range(4)], FUNCTION[-1]]
     upstream.commit("Collect items, reworked (#77)", {"a.py": BODY + half})
     carried = upstream.outcome(patch, cache=tmp_path / "cache")[0].carried
-    assert carried.outcome is Outcome.LANDED
+    assert (carried.outcome, carried.needs_person) == (Outcome.PARTLY_LANDED, True)
     assert "#77" in carried.evidence[0]
-    unnamed = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
-    assert upstream.outcome(unnamed, cache=tmp_path / "cache")[0].carried.outcome is Outcome.PARTLY_LANDED
+    assert carried.conflicts
 
 
 def test_a_ladder_meets_things_where_they_happened(upstream: Upstream, tmp_path: Path) -> None:
@@ -196,11 +195,11 @@ def test_a_conflict_names_who_touched_the_lines(upstream: Upstream, tmp_path: Pa
     assert [one.commit for one in rows[1].carried.conflicts[0].upstream] == [removed]
 
 
-def test_both_sides_adding_to_one_list_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
-    upstream.commit("Names", {"names.py": ["NAMES = [", '    "one",', '    "two",', "]"]})
+def test_both_sides_adding_to_one_set_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.commit("Names", {"names.py": ["NAMES = {", '    "one",', '    "two",', "}"]})
     git.run(["tag", "--force", "base"], cwd=upstream.folder)
-    patch = upstream.fork("Mine", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "mine",', "]"]})
-    upstream.commit("Theirs", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "theirs",', "]"]})
+    patch = upstream.fork("Mine", {"names.py": ["NAMES = {", '    "one",', '    "two",', '    "mine",', "}"]})
+    upstream.commit("Theirs", {"names.py": ["NAMES = {", '    "one",', '    "two",', '    "theirs",', "}"]})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
     assert row.carried.outcome is Outcome.RESOLVED
     assert row.exported is not None
@@ -447,9 +446,22 @@ def test_a_ladder_ends_where_a_jump_does(upstream: Upstream, tmp_path: Path) -> 
     upstream.tag("v1.2")
     for through in ((), ("auto",)):
         row = triage.triage(upstream.folder, Range("v1.0", "v1.2", through), [patch], cache=tmp_path / "cache").rows[0]
-        assert (row.carried.outcome, row.carried.gone) == (Outcome.LANDED, True)
+        assert row.carried.outcome is Outcome.DROPPED_UPSTREAM
         assert row.exported == patch.read_bytes()
         assert "dropped it again" in "; ".join(row.carried.evidence)
+
+
+def test_a_common_line_that_a_rung_had_was_dropped_again(upstream: Upstream, tmp_path: Path) -> None:
+    """No commit can be found by such a line: that a rung had it is enough."""
+    patch = upstream.fork("A bracket", {"a.py": [*BODY[:20], "}", *BODY[20:]]})
+    upstream.tag("v1.0")
+    upstream.commit("A bracket", {"a.py": [*BODY[:20], "}", *BODY[20:]]})
+    upstream.tag("v1.1")
+    upstream.commit("None", {"a.py": BODY})
+    upstream.tag("v1.2")
+    row = triage.triage(upstream.folder, Range("v1.0", "v1.2", ("auto",)), [patch], cache=tmp_path / "cache").rows[0]
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.DROPPED_UPSTREAM, True)
+    assert row.exported == patch.read_bytes()
 
 
 @pytest.mark.parametrize(

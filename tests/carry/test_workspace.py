@@ -2,6 +2,7 @@
 """Resolving conflicts by hand, one after the other, with the user's own git."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -495,3 +496,57 @@ def test_a_new_file_beside_a_conflict_is_not_kept(work: Work) -> None:
     work.proceed()
     assert work.session is not None
     assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/hooks.py"]
+
+
+def test_the_lowest_rung_comes_first(world: World, tmp_path: Path) -> None:
+    """The last patch of all is in conflict on v2.1, the first one on v2.2 only."""
+    versions = b"def pack(): ...\n", b"def pack(): ...  # mine\n"
+    _patch(world, tmp_path, "old-pack.patch", "gamma/old.py", *versions)
+    with world.stores() as stores:
+        found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True, through=("v2.1",)))
+    stops = [(row.patch.ref.path, row.rung) for leg, row in found.open if leg.upstream == "gamma"]
+    assert stops[:2] == [("two/gamma/old-pack.patch", "v2.1"), (HOOK, "v2.2")]
+
+
+def _patch(world: World, tmp_path: Path, name: str, path: str, *versions: bytes) -> None:
+    """Put a patch of gamma at the end of the second series."""
+    repo = tmp_path / "made"
+    user_git(tmp_path, "init", "--quiet", str(repo))
+    for data in versions:
+        (repo / path).parent.mkdir(exist_ok=True)
+        (repo / path).write_bytes(data)
+        user_git(repo, "add", "--all")
+        user_git(repo, "commit", "--quiet", "-m", "Mine\n\nWhy.\n\nSigned-off-by: A Person <a@person>")
+    show = ("format-patch", "-1", "--stdout", "--full-index", "--no-stat", "--no-signature", "--zero-commit")
+    (world.root / f"stacks/two/gamma/{name}").write_text(user_git(repo, *show))
+    last = 'file = "gamma/fix-limit.patch"\n'
+    world.edit("stacks/two/series.toml", last, f'{last}[[patch]]\nupstream = "gamma"\nfile = "gamma/{name}"\n')
+
+
+def test_of_a_partly_landed_patch_only_the_rest_is_resolved(world: World, tmp_path: Path) -> None:
+    """Lines 35 and 36 landed and were changed again since; line 5 is in conflict."""
+    flag = {20: "flag"}
+    landed = {35: "thirty-five of mine", 36: "thirty-six of mine"}
+    mine = {5: "five of mine"} | landed
+    _patch(world, tmp_path, "both.patch", "gamma/tool.py", numbered("tool", flag), numbered("tool", flag | mine))
+    clone = tmp_path / "gamma"
+    address = re.search(r'\[gamma\]\ngit += "([^"]+)"', world.read("pins.toml"))
+    assert address is not None
+    user_git(tmp_path, "clone", "--quiet", address[1], str(clone))
+    user_git(clone, "checkout", "--quiet", "v2.1")
+    theirs = {5: "five of upstream"}
+    for changes in (landed, landed | theirs, landed | theirs | {35: "thirty-five, reworked"}):
+        (clone / "gamma/tool.py").write_bytes(numbered("tool", changes))
+        user_git(clone, "commit", "--quiet", "--all", "-m", "Go on")
+    user_git(clone, "tag", "v2.3")
+    world.edit("pins.toml", address[0], address[0].replace(address[1], str(clone)))
+    with world.stores("git") as stores:
+        found = rebase.rebase(stores, Request("gamma", "v2.3", with_required=True))
+        [(_, row)] = found.open
+        assert (row.outcome, row.patch.ref.file) == (Outcome.PARTLY_LANDED, "gamma/both.patch")
+        now = digest.of(stores.stack)
+        workspace.start(tmp_path / "work", stores, found, allow_mismatch=False, allow_drift=False, digest=now)
+    text = (tmp_path / "work/gamma/tool.py").read_text()
+    assert text.count("<<<<<<<") == 1
+    assert "thirty-five, reworked\n" in text
+    assert mine[35] not in text

@@ -107,7 +107,7 @@ class Rebase:
         return tuple(one.name for one in self.stack.series if one.patches and dropped.issuperset(one.patches))
 
     def _dropped(self) -> set[PatchRef]:
-        return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED and not row.gone}
+        return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
 
     def _landed(self) -> Iterable[series.Landed]:
         """What the series keep of dropped patches, so that their proofs go on; nothing is known of one that was left out by hand."""

@@ -12,7 +12,7 @@ import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stack.carry import notes
+from stack.carry import apply, notes
 from stack.carry.bases import Stores
 from stack.carry.engine import step_name
 from stack.carry.export import NO_ATTRIBUTES
@@ -159,6 +159,10 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     leg, row = work.open[0]
     objects = stores.objects(leg.upstream)
     tip, source = row.tip, row.source
+    if row.left is not None:
+        # Of a partly landed patch only the rest is picked: what upstream changed again since is upstream's.
+        before = CommitId(git.text(["rev-parse", f"{source}^"], env={"GIT_DIR": str(objects.repository)}))
+        source = apply.commit(objects, row.left, before, row.patch)
     if not (folder / ".git").exists():
         seed(folder, objects, {_ONTO: tip, _PATCH: source}, partial=True)
     else:

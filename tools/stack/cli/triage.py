@@ -58,8 +58,9 @@ def command(
     """Tell for each PATCH file what would become of it on another revision; a file may hold several mails.
 
     clean, moved (at other lines), landed (a commit on the way brought it, under whatever name), partly-landed (what is left is
-    carried), resolved (a conflict that was none), relocated (the code moved), drifted (applies, and is wrong), conflict. Each with
-    its evidence: the commits that brought or broke it. The repository is only read. Exit code 1 when a patch needs a person.
+    carried), resolved (a conflict that was none), relocated (the code moved), drifted (applies, and is wrong), dropped-upstream
+    (upstream had it and took it out again), conflict. Each with its evidence: the commits that brought or broke it. The
+    repository is only read. Exit code 1 when a patch needs a person.
     """
     from stack.carry import triage  # noqa: PLC0415
     from stack.store import cache  # noqa: PLC0415
