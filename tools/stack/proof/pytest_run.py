@@ -172,7 +172,8 @@ class _Server:
         except EOFError:
             self._printed.seek(0)
             said = self._printed.read()[-4000:].decode(errors="replace").strip().splitlines()
-            self._broken = said[-1][:200] if said else f"{python} has ended"
+            ended = f"{python} ended with status {self._process.wait()} before it ran pytest"
+            self._broken = said[-1][:200] if said else ended
         if self._broken and preload is not None and preload.name in self._broken:
             self.close()
             raise StackError(

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stack.carry.bases import Stores
+from stack.model.errors import StackError
 from stack.model.ids import Sha256, TreeId
 from stack.proof import fork_server, interpreters, pytest_run, sources, trees
 from stack.proof.prove import Proof
@@ -84,22 +85,27 @@ class Runner:
         of_tree: Sequence[str] = (),
     ) -> Run:
         name = self._key(proof, python, tree, modules, [*arguments, *of_tree])
-        if name in self._own:
-            return self._own[name]
-        kept = None if self._again else self._results.get(name)
-        run = None if kept is None else _from_json(kept)
-        if run is not None:
-            self.cached += 1
-            self._own[name] = run
-            return run
+        known = None if name is None else self._known(name)
+        if known is not None:
+            return known
         self.ran += 1
         folder = self._folder(proof.upstream).at(tree)
         whole = [*arguments, *(str(folder / test) for test in of_tree)]
         run = self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
-        if run.whole:
+        if name is not None and run.whole:
             self._own[name] = run
             self._results.put(name, _as_json(run))
         return run
+
+    def _known(self, name: Sha256) -> Run | None:
+        """The result under a key: of this command, or of an earlier one unless everything is to run again."""
+        if name not in self._own and not self._again:
+            kept = self._results.get(name)
+            run = None if kept is None else _from_json(kept)
+            if run is not None:
+                self.cached += 1
+                self._own[name] = run
+        return self._own.get(name)
 
     def _folder(self, upstream: str) -> trees.MovingFolder:
         if upstream not in self._folders:
@@ -107,9 +113,14 @@ class Runner:
             self._folders[upstream] = self._exit.enter_context(opened)
         return self._folders[upstream]
 
-    def _key(self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]) -> Sha256:
-        """The hash of everything that the result depends on."""
-        installed = interpreters.installed(python)
+    def _key(
+        self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]
+    ) -> Sha256 | None:
+        """The hash of everything that the result depends on; None if the interpreter does not answer: then the run says why."""
+        try:
+            installed = interpreters.installed(python)
+        except StackError:
+            return None
         root = self.stores.stack.root.resolve()
         files = sources.closure((one for one in modules if one.is_file()), (proof.path.parent, root, root / "tools"))
         return results.key(
