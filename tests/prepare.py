@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download what the tests of a target need into the cache, before they run: `python tests/prepare.py proofs|kernels|images`."""
+"""Download what the tests of a target need into the cache, before they run: `python -m tests.prepare proofs|kernels|images`."""
 
 import argparse
 import sys

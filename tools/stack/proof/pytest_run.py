@@ -81,13 +81,15 @@ class Run:
         return self.returncode == 0 and bool(self.passed) and not self.failed
 
     @property
+    def settled(self) -> bool:
+        """Whether the same inputs would give the same result again: every test passed, failed or was skipped by itself."""
+        outcomes = {case.outcome for case in self.cases}
+        return not (self.broken or self.lacks) and bool(outcomes) and outcomes <= {"passed", "failed", "skipped"}
+
+    @property
     def whole(self) -> bool:
-        """Whether the same inputs would give the same result again: every test ran, and passed or failed by itself."""
-        return (
-            not (self.broken or self.lacks)
-            and bool(self.cases)
-            and {case.outcome for case in self.cases} <= {"passed", "failed"}
-        )
+        """Whether it is settled, and no test was skipped: a proof that is skipped proves nothing."""
+        return self.settled and not self.skipped
 
     def _ended(self, outcome: str) -> tuple[str, ...]:
         return tuple(case.name for case in self.cases if case.outcome == outcome)
