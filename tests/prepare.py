@@ -40,7 +40,7 @@ def sources(stores: Stores) -> None:
 
 
 def steps(target: str, stores: Stores, home: Path) -> Iterator[Step]:
-    """What a target needs beside sources."""
+    """List the downloads of a target that are not sources."""
     match target:
         case "proofs":
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)

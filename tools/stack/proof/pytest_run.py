@@ -237,7 +237,7 @@ def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -
 
 
 def _broken(status: int, said: str, reported: bool) -> str:
-    """What ended pytest itself (its exit codes: 3 an internal error, 4 wrong usage)."""
+    """Say why pytest itself ended (its exit codes: 3 an internal error, 4 wrong usage)."""
     if status < 0:
         return f"pytest was ended by signal {-status}"
     if status in (3, 4):

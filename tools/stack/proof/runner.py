@@ -158,7 +158,7 @@ def _from_json(kept: Mapping[str, Any]) -> Run | None:
 
 
 def _pytest_options(folder: Path, root: Path) -> str:
-    """What configures pytest in a folder: of `pyproject.toml` its own table, of other files all."""
+    """Read the configuration of pytest in a folder: its own table of `pyproject.toml`, and other files whole."""
     found: dict[str, str] = {}
     for place in (folder, *folder.parents):
         for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"):
