@@ -9,14 +9,14 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs bench clean
+.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv is missing: apt-get install python3-venv"; exit 1; }
 	@echo "making $(VENV)" >&2
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -36,10 +36,16 @@ SINGLY = --dist load --maxschedchunk 1
 QUICK  = not kernels and not images
 
 # What a change has to pass. Proofs and planted faults whose inputs have not changed since they last passed are not run again.
-test: $(VENV)/stamp
-	@echo "make test downloads, where it is not there yet: source archives of vLLM and FlashInfer (210 MB), torch for the CPU (200 MB; where"
-	@echo "pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB), and what vLLM's modules import (80 MB)"
-	$(call stage,make test,$(MAKE) --no-print-directory lint types quick-tests proofs)
+test: announce $(VENV)/stamp
+	$(call stage,make test,$(MAKE) --no-print-directory lint types sources quick-tests proofs)
+
+announce:
+	@echo "make test downloads, where it is not there yet: tools for linting, typing and testing (65 MB, into $(VENV)), source archives of vLLM and"
+	@echo "FlashInfer (210 MB), torch for the CPU (200 MB; where pip finds no CPU build, the registry's with its CUDA libraries, 3 to 5 GB), and"
+	@echo "what vLLM's modules import (80 MB)"
+
+sources: $(VENV)/stamp
+	$(call stage,sources,$(BIN)/python -m tests.prepare sources)
 
 # The inner loop: without upstream sources, and without tests that take seconds by their nature.
 quick: $(VENV)/stamp lint types
@@ -74,7 +80,7 @@ test-images: $(VENV)/stamp
 # Everything, whatever earlier runs have shown.
 test-all: export STACK_AGAIN = 1
 test-all: $(VENV)/stamp
-	$(call stage,make test-all,$(MAKE) --no-print-directory test test-proofs test-kernels test-images)
+	$(call stage,make test-all,$(MAKE) --no-print-directory lint types sources quick-tests proofs test-kernels test-images)
 
 lint: $(VENV)/stamp
 	@$(BIN)/ruff check --quiet .

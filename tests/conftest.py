@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,19 @@ if "STACK_PROOF_TREE" not in os.environ:
     from tests import keeping
     from tests.longest_first import LongestFirst
 
+    class Proofs:
+        """Each module `test_*.py` of tests/upstream is a proof: it is collected as `proving` says, and not imported here."""
+
+        @staticmethod
+        def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+            if module_path.parent != Path(__file__).with_name("upstream"):
+                return None
+            from tests.upstream import proving  # noqa: PLC0415
+
+            return proving.ProofFile.from_parent(parent, path=module_path)
+
     def pytest_configure(config: pytest.Config) -> None:
-        """Give tests the fixture `keep`, and start the longest ones first."""
+        """Give tests the fixture `keep`, collect proofs, and start the longest tests first."""
         config.pluginmanager.register(keeping)
+        config.pluginmanager.register(Proofs)
         config.pluginmanager.register(LongestFirst(config))

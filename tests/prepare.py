@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download what the tests of a target need into the cache, before they run: `python -m tests.prepare proofs|kernels|images`."""
+"""Download what the tests of a target need into the cache, before they run: `python -m tests.prepare TARGET`."""
 
 import argparse
 import sys
@@ -55,7 +55,7 @@ def steps(target: str, stores: Stores, home: Path) -> Iterator[Step]:
 def main() -> int:
     """Prepare the cache, a line for each step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", choices=("proofs", "kernels", "images"))
+    parser.add_argument("target", choices=("sources", "proofs", "kernels", "images"))
     target = parser.parse_args().target
     home = cache.root()
     tell(f"cache: {home}")

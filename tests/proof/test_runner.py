@@ -179,15 +179,19 @@ def test_a_variable_that_is_not_part_of_the_key_is_not_seen(
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "pytest was ended by signal 9"),
         ("import nowhere_at_all", ""),
         ("import os; os._exit(3)", ""),
+        ("import pytest; pytest.exit('enough')", ""),
+        ("raise KeyboardInterrupt", ""),
+        ("raise MemoryError", ""),
+        ("raise OSError(28, 'No space left on device')", ""),
+        ("from pathlib import Path; Path(__file__).write_text(Path(__file__).read_text() + '# more')", ""),
     ],
-    ids=["skipped", "killed", "lacking", "ended"],
+    ids=["skipped", "killed", "lacking", "ended", "stopped", "interrupted", "no memory", "no disk", "edited meanwhile"],
 )
 def test_what_did_not_run_whole_is_never_kept(root: Path, tmp_path: Path, body: str, said: str) -> None:
     append(root / "proofs/test_up_proof.py", f"\ndef test_more():\n    {body}\n")
     for _ in range(2):
         found = run(root, tmp_path / "cache")
         assert not found.cached
-        assert not found.whole
         assert said in found.broken
     assert not list((tmp_path / "cache/results").glob("*/*"))
 
@@ -255,7 +259,7 @@ def test_leaves_all_it_can():
         file.write("x = 1")
     with open(os.path.join(tree, "up.py"), "a") as file:
         file.write("LEFT = 1")
-    process = subprocess.Popen(["sleep", "600"])
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
     with open({started!r}, "w") as file:
         file.write(str(process.pid))
 """
@@ -290,11 +294,11 @@ def test_a_run_finds_nothing_that_another_one_left(root: Path, stores: Stores, t
         assert runner.run(proof, PYTHON, tree).good
         proof.path.write_text(LEAVES.format(started=str(started)))
         assert runner.run(proof, PYTHON, tree).good
+        ended(int(started.read_text()))
         proof.path.write_text(f"{FINDS}\n# once more\n")
         found = runner.run(proof, PYTHON, tree)
         assert found.good, found.output
         assert not found.cached
-    ended(int(started.read_text()))
 
 
 def test_what_is_preloaded_is_imported_once_for_all_runs(root: Path, stores: Stores, tmp_path: Path) -> None:

@@ -26,11 +26,6 @@ SHOWN = 6000
 """Characters of a run's output that a failure shows, from its end."""
 
 
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Collector:
-    """Collect a proof without importing it."""
-    return ProofFile.from_parent(parent, path=module_path)
-
-
 class ProofFile(pytest.File):
     """One proof."""
 

@@ -61,7 +61,6 @@ def command(
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.proof import proving  # noqa: PLC0415
     from stack.proof.runner import Runner  # noqa: PLC0415
-    from stack.store import results  # noqa: PLC0415
 
     if through and not onto:
         raise click.UsageError("--through goes with --onto TAG")
@@ -69,7 +68,7 @@ def command(
     with (
         options.place(source) as place,
         Stores(options.load(), place) as stores,
-        Runner(stores, again=again or results.again()) as runner,
+        Runner(stores, again=again) as runner,
     ):
         asked = proving.Asked(series, proving.ways(stores, onto, through=through), python)
         if ablate:

@@ -15,6 +15,7 @@ It runs by itself, in the environment of the proofs, without `stack`.
 """
 
 import contextlib
+import ctypes
 import gc
 import json
 import os
@@ -26,6 +27,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
+_PR_SET_CHILD_SUBREAPER = 36
 _REWRITTEN_LATE = "ignore:Module already imported so cannot be rewritten"
 """pytest warns of plugins whose assertions it cannot rewrite since they are imported; only their own tests would need that."""
 
@@ -33,6 +35,8 @@ _REWRITTEN_LATE = "ignore:Module already imported so cannot be rewritten"
 def main() -> int:
     """Serve until standard input ends; in a fork, run pytest and give its exit status."""
     del sys.path[0]  # this script's own folder
+    # What a fork has started comes here when it has lost its parent, in whatever session it is.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it comes here, too; who started this process ends it
@@ -116,12 +120,31 @@ class _Server:
                 _kill(child)  # what it has started and left running; its number is not given to another until it is waited for
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 del self._running[child]
+                self._kill_orphans()
                 _answer(self._answers, id=number, status=status, late=child in self._late)
                 self._late.discard(child)
+
+    def _kill_orphans(self) -> None:
+        while orphans := [child for child in _children() if child not in self._running]:
+            for orphan in orphans:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(orphan, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(orphan, 0)
 
     def _kill_all(self) -> None:
         for child in self._running:
             _kill(child)
+
+
+def _children() -> list[int]:
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            # The name before the last parenthesis may hold anything; behind it: state, parent.
+            if int(file.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
+                found.append(int(file.parent.name))
+    return found
 
 
 def _kill(child: int) -> None:

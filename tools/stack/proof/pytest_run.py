@@ -27,6 +27,10 @@ PRELOAD = "preload.py"
 """Beside proofs: what all of them import of other packages, imported once."""
 _ENDING = 10
 """Seconds that a server may take to end once its standard input is closed."""
+_ENDED = (0, 1)
+"""Exit statuses of pytest after all tests ran: they passed, or some failed."""
+_OF_THE_MACHINE = re.compile("No space left on device|MemoryError|Cannot allocate memory|out of memory", re.IGNORECASE)
+"""Signs of failures that have nothing to do with the tree."""
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _PASSED_ON = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TZ|LANG|LC_\w+|TERM|XDG_\w+|LD_LIBRARY_PATH|LD_PRELOAD|CC|CXX|CUDA_\w+"
@@ -84,7 +88,8 @@ class Run:
     def settled(self) -> bool:
         """Whether the same inputs would give the same result again: every test passed, failed or was skipped by itself."""
         outcomes = {case.outcome for case in self.cases}
-        return not (self.broken or self.lacks) and bool(outcomes) and outcomes <= {"passed", "failed", "skipped"}
+        ended = self.returncode in _ENDED and not (self.broken or self.lacks or _OF_THE_MACHINE.search(self.output))
+        return ended and bool(outcomes) and outcomes <= {"passed", "failed", "skipped"}
 
     @property
     def whole(self) -> bool:
@@ -105,7 +110,7 @@ class Servers:
     """The server processes of a command, one for each interpreter and preload file. A context manager."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[Path, Path | None], _Server] = {}
+        self._running: dict[tuple[Path, Path | None, str], _Server] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -125,9 +130,10 @@ class Servers:
             rootdir: pytest's root folder, unless it is `helpers`.
 
         """
-        with tempfile.TemporaryDirectory(prefix="stack-proof-") as work:
+        with tempfile.TemporaryDirectory(prefix="stack-proof-", ignore_cleanup_errors=True) as work:
             report, output = Path(work) / "report.xml", Path(work) / "output"
             options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", f"--rootdir={rootdir or helpers}"]
+            options += [f"--confcutdir={rootdir or helpers}"]
             path = [str(folder), str(helpers)]
             (Path(work) / "here").mkdir()
             request = {
@@ -144,22 +150,25 @@ class Servers:
 
     def _ask(self, python: Path, helpers: Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
         preload = helpers / PRELOAD
-        chosen = (python, preload if preload.is_file() else None)
+        chosen = (python, preload, _text(preload)) if preload.is_file() else (python, None, "")
         server = self._running.get(chosen)
         if server is None:
-            server = self._running[chosen] = _Server(*chosen)
+            server = self._running[chosen] = _Server(*chosen[:2])
         try:
             return server.ask(request)
         except EOFError:
             self._running.pop(chosen).close()
             return {"broken": "the process that starts proofs has ended"}
+        except BaseException:  # Ctrl-C: the run must end before its folder goes
+            self._running.pop(chosen).close()
+            raise
 
 
 class _Server:
     def __init__(self, python: Path, preload: Path | None) -> None:
         self._numbers = itertools.count()
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the server)
-        script = [str(python), fork_server.__file__, *([str(preload)] if preload is not None else [])]
+        script = [str(python), "-s", fork_server.__file__, *([str(preload)] if preload is not None else [])]
         self._process = subprocess.Popen(
             [sys.executable, attached.__file__, str(os.getpid()), *script],
             stdin=subprocess.PIPE,
@@ -223,6 +232,10 @@ class _Server:
         self._printed.close()
 
 
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -> Run:
     cases = _reported(report)
     status = int(answer.get("status", -1))
@@ -246,8 +259,10 @@ def _broken(status: int, said: str, reported: bool) -> str:
 
 
 def _reported(report: Path) -> list[ET.Element]:
-    # Written by the pytest that was just started.
-    return list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314
+    # Written by the pytest that was just started; one that was killed leaves half of it.
+    with contextlib.suppress(ET.ParseError, FileNotFoundError):
+        return list(ET.parse(report).getroot().iter("testcase"))  # noqa: S314
+    return []
 
 
 def _name(case: ET.Element) -> str:

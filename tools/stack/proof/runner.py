@@ -38,7 +38,7 @@ class Runner:
         self.stores = stores
         self.cached = 0
         self.ran = 0
-        self._again = again
+        self._again = again or results.again()
         self._results = results.results(stores.place.cache, KIND)
         self._own: dict[Sha256, Run] = {}  # of this command, which asks for some runs more than once
         self._folders: dict[str, trees.MovingFolder] = {}
@@ -92,8 +92,10 @@ class Runner:
         folder = self._folder(proof.upstream).at(tree)
         whole = [*arguments, *(str(folder / test) for test in of_tree)]
         run = self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
-        # Upstream's own tests skip what this machine cannot do; a skipped proof may run when somebody looks at it next.
-        if name is not None and (run.settled if of_tree else run.whole):
+        # A run of upstream's own tests is kept with its skips; a proof that skips is not kept.
+        keeps = run.settled if of_tree else run.whole
+        # A file that was edited meanwhile may have been read before or after.
+        if name is not None and keeps and name == self._key(proof, python, tree, modules, [*arguments, *of_tree]):
             self._own[name] = run
             self._results.put(name, _as_json(run))
         return run
@@ -128,7 +130,7 @@ class Runner:
             {
                 "tree": tree,
                 "sources": sources.digest(files, root),
-                "pytest": _pytest_options(proof.path.parent, root),
+                "pytest": _pytest_options(proof.path.parent),
                 "packages": repr((installed.packages, [_state(folder) for folder in installed.editable])),
                 "python": installed.python,
                 "machine": _machine(),
@@ -157,20 +159,18 @@ def _from_json(kept: Mapping[str, Any]) -> Run | None:
     return run if run.settled else None
 
 
-def _pytest_options(folder: Path, root: Path) -> str:
-    """Read the configuration of pytest in a folder: its own table of `pyproject.toml`, and other files whole."""
+def _pytest_options(folder: Path) -> str:
+    """Read pytest's configuration where it looks for it, in a folder and above: its table of `pyproject.toml`, other files whole."""
     found: dict[str, str] = {}
-    for place in (folder, *folder.parents):
+    for depth, place in enumerate((folder, *folder.parents)):
         for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"):
             if (place / name).is_file():
-                found[f"{place.relative_to(root)}/{name}"] = hashlib.sha256((place / name).read_bytes()).hexdigest()
+                found[f"{depth} {name}"] = hashlib.sha256((place / name).read_bytes()).hexdigest()
         project = place / "pyproject.toml"
         if project.is_file():
             with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
                 table = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}).get("pytest", {})
-                found[f"{place.relative_to(root)}/pyproject.toml"] = repr(table)
-        if place == root:
-            break
+                found[f"{depth} pyproject.toml"] = repr(table)
     return repr(found)
 
 
@@ -192,15 +192,21 @@ def _own_code() -> str:
     return sources.digest([Path(fork_server.__file__), Path(pytest_run.__file__)], Path(__file__).parent)
 
 
+def _version(compiler: str) -> str:
+    found = shutil.which(compiler)
+    if found is None:
+        return f"no {compiler}"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False)
+        return f"{found}: {done.stdout}"
+    return f"{found} does not run"
+
+
 @functools.cache
 def _machine() -> str:
     """The architecture, the processor's features, GPUs, the C library and the compiler: proofs may compile C++ and run it."""
-    compiler = shutil.which("c++")
-    said = ""
-    if compiler is not None:
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            command = [compiler, "--version"]
-            said = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False).stdout
+    named = [os.environ.get("CXX"), os.environ.get("CC"), "c++", "g++", "cc", "gcc"]
+    said = [_version(name) for name in dict.fromkeys(filter(None, named))]
     features = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

@@ -70,8 +70,15 @@ def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
             case ast.ImportFrom(module=module, names=names, level=level):
                 yield module or "", level
                 yield from ((f"{module}.{one.name}" if module else one.name, level) for one in names)
-            case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+            case ast.Call(
+                func=ast.Attribute(attr="import_module" | "importorskip") | ast.Name(id="import_module" | "importorskip"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
                 yield name, 0
+            case ast.Assign(targets=[ast.Name(id="pytest_plugins")], value=value):
+                yield from (
+                    (one.value, 0) for one in ast.walk(value) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                )
 
 
 def _starts(file: Path, roots: Sequence[Path], level: int) -> Sequence[Path]:

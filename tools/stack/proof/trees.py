@@ -118,6 +118,7 @@ def moving(objects: Objects, upstream: str, cache: Path) -> Iterator[MovingFolde
         place = cache / "trees" / f"moving-{upstream}-{number}"
         with places.lock_if_free(place) as free:
             if free:
+                place.with_name(f"{place.name}{places.LOCK}").touch()  # its time says when the folder was last used
                 yield MovingFolder(objects, place)
                 return
 

@@ -47,9 +47,10 @@ class Results:
         try:
             with path.open("rb") as file:
                 found = json.loads(file.read(_LARGEST + 1))
-            path.touch()  # `stack cache prune` removes what was not used for long
         except (OSError, ValueError, RecursionError):
             return None
+        with contextlib.suppress(OSError):
+            path.touch()  # `stack cache prune` removes what was not used for long
         return found if isinstance(found, dict) else None
 
     def put(self, name: Sha256, result: Mapping[str, Any]) -> None:
