@@ -222,7 +222,7 @@ def _revision(repo: Path, name: str) -> CommitId:
 
 def _read(file: Path) -> Patch:
     """A patch file of any kind: what `git format-patch` writes, or a bare diff."""
-    raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST)
+    raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST, piped=True)
     ref = PatchRef(str(file.parent), "", file.name)
     if raw.startswith(b"From "):
         return patches.parse(raw, ref, name=str(file))

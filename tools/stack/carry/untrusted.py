@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuse a `.stack` that came with a checkout: our own is never in git, and holds nothing but files and folders."""
+"""Refuse what a checkout may not hold: a `.stack` that came with it, and files that are none."""
 
 import os
 from pathlib import Path
 
 from stack.model import files
 from stack.model.errors import StackError
+from stack.model.stack import FOLDER as SERIES
 from stack.model.switch import FOLDER
 from stack.store import git
 
 
 def check(root: Path) -> None:
-    """Refuse the `.stack` of a stack's folder if git tracks anything of it, or if it holds a link, a named pipe or a device.
+    """Refuse a stack's folder with a named pipe or a device among its series, or with a `.stack` that is not our own.
+
+    Our own is never in git, and holds nothing but files and folders: no link, either.
 
     Raises:
-        StackError: it does.
+        StackError: the folder has one of them.
 
     """
+    files.check_plain(root / SERIES)
     folder = root / FOLDER
     if not os.path.lexists(folder):
         return

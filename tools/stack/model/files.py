@@ -162,6 +162,20 @@ def check_regular(descriptor: int, path: Path) -> None:
         raise NotPlain(path, "not a regular file")
 
 
+def check_plain(folder: Path) -> None:
+    """Refuse a folder that holds a named pipe, a socket or a device, at any depth; links are not followed.
+
+    Raises:
+        NotPlain: it does.
+
+    """
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            mode = path.lstat().st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+                raise NotPlain(path, "not a regular file")
+
+
 def check_tree(folder: Path) -> None:
     """Refuse a folder that holds anything but files and folders, at any depth; a missing one is fine.
 

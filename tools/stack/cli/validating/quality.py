@@ -81,7 +81,7 @@ def command(
         recordings = [_recording(url, name, model)]
     elif recipe is not None:
         recordings, weights = _recordings(options, recipe), "tiny"
-    read = read_text(text or texts.ALMANAC)
+    read = read_text(text or texts.ALMANAC, piped=True)
     suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recordings, top, gpu=bool(machine.here().gpus))
     conclude(context, suite, "quality", subject=Subject(recipe, Weights(weights) if weights else None), **common)
 
