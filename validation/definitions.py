@@ -181,7 +181,7 @@ def _likely(bar: Bar) -> Check:
 
 
 def _packed(stack: Sha256) -> dict[str, Definition]:
-    """What runs on a GPU machine by itself: servers, their speeds, and goals of speed."""
+    """Cases of a GPU machine's archive: servers, their speeds, and goals of speed."""
     found = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in there.case_names(recipe)}
     found |= {f"serve/{recipe.name}/version": Definition(_version(stack), _GPU) for recipe in RECIPES}
     found[f"{there.KERNELS}/all"] = Definition(_without_bar, _GPU)

@@ -28,7 +28,7 @@ _NEED = r"[a-z][a-z0-9_-]*"
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 """No verdict of this schema was made before."""
 _ELSEWHERE = "elsewhere"
-"""What cases need that a server of another machine answered."""
+"""The need of cases that a server of another machine answered."""
 _SLOW_CLOCK = timedelta(hours=1)
 """How far another machine's clock may be ahead."""
 
@@ -243,13 +243,13 @@ def _other_versions(release: Release, one: Verdict) -> Iterator[str]:
 
 
 def _has(one: Verdict) -> frozenset[str]:
-    """What a verdict's machine has, as cases name it."""
+    """List what a verdict's machine has, in the words of `needs`."""
     gpus = (f"sm{gpu.capability.replace('.', '')}" for gpu in one.machine.gpus)
     return frozenset({"cpu", *one.machine.flags, *gpus})
 
 
 def _contradictions(gate: Gate, release: Release, one: Verdict) -> Iterator[str]:
-    """What failed but for goals that may be missed; what passed without what it needs, or by numbers that say no."""
+    """Find cases that failed (but for goals that may be missed), and those that passed without what they need or against their numbers."""
     here = _has(one)
     for case in one.cases:
         if case.outcome is Outcome.FAILED and not any(each.missed and each.takes(one, case) for each in gate.wanted):

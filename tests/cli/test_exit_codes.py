@@ -91,7 +91,7 @@ PERSON: tuple[tuple[Setting, Args], ...] = (
     (wheels, ("wheel", "inspect", "{}/first/a-1.0-py3-none-any.whl")),
     (log, ("doctor", "--log", "{}/log")),
 )
-"""What needs a person: these end with 1."""
+"""Commands that find something for a person: these end with 1."""
 OTHERS: tuple[tuple[Setting, Args], ...] = (
     *(
         (nothing, (verb,))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command that is told to end cleans up, whichever signal tells it; a second Ctrl-C does not wait."""
+"""A command cleans up when a signal ends it, whichever it is; a second Ctrl-C does not wait."""
 
 import os
 import pty
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PATIENT = 60.0
-# A command that waits for ever, and cleans up for as long as it is told; it says when it has begun each.
+# A command that waits for ever, then cleans up for some seconds; files show how far it is.
 SCRIPT = """
 import sys, time
 from pathlib import Path

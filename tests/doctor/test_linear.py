@@ -16,7 +16,7 @@ MORE = ("attention backends found for x Reasons: {", "a: [", "cvt.e2m1x2", "Reas
 
 
 def beginnings() -> Iterator[str]:
-    """What each pattern begins with, as far as that is literal: a line of it has as many places to begin a search as there can be."""
+    """The literal beginning of each pattern: a line of nothing else has the most places at which a search can begin."""
     for words, pattern, _ in reading._TOLD:
         yield from (words, literal(pattern.pattern))
     for known in logs.known():

@@ -112,7 +112,7 @@ def test_a_download_that_drips_has_an_end(server: Server, using: Settings, tmp_p
 
 
 def test_a_download_that_is_slow_but_steady_comes(server: Server, using: Settings, tmp_path: Path) -> None:
-    """What comes extends the time: a large file over a slow line takes longer than the budget at its start."""
+    """Received bytes extend the time: a large file over a slow line takes longer than the budget at its start."""
     data = os.urandom(300_000)
 
     def steady(handler: BaseHTTPRequestHandler) -> None:

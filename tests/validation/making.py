@@ -16,7 +16,7 @@ STACK = Sha256("a" * 64)
 PINS = {"vllm": Pinned("5df63a720", "v0.32.0")}
 VERSIONS = {"stack": __version__, "validation": machine.code(), "torch": "2.13.0"}
 RELEASE = gates.Release(STACK, PINS, {}, {name: VERSIONS[name] for name in ("stack", "validation")}, None)
-"""What most verdicts here are of; its validation defines any case."""
+"""The release of most verdicts here; its validation defines any case."""
 CPU = Machine("Linux 6.11", "x86_64", "EPYC", 2, 24_000_000_000, ("avx512_bf16",))
 SPARK = replace(CPU, gpus=(Gpu("NVIDIA GB10", "12.1", None, "590.48.01"),), cuda="13.1")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a case that passed must have recorded, by cases that were really run, and by what a forger would write."""
+"""Checks of passed cases, on cases that real machines recorded and on what a forger would write."""
 
 import math
 from collections.abc import Iterator, Mapping

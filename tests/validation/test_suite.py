@@ -187,7 +187,7 @@ def test_a_place_for_no_file_is_found_out_before_anything_runs(carried: Stack, t
 
 
 def test_a_stack_that_changes_while_it_is_validated_gives_no_whole_verdict(carried: Stack, tmp_path: Path) -> None:
-    """What ran is of one stack, and what a verdict would name of another."""
+    """The suite ran on one stack, and the verdict would name another."""
 
     def edits(job: Job) -> Iterator[Case]:
         yield from Counting()(job)

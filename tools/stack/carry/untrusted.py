@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuse what a checkout may not hold: a `.stack` that came with it, and files that are none."""
+"""Refuse what a checkout may not hold: a `.stack` that came with it, and named pipes and devices in place of files."""
 
 import os
 from pathlib import Path

@@ -12,7 +12,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """What has come so far."""
+    """The signals that have come so far."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -32,7 +32,7 @@ class Interrupts:
             self.first = number
             raise KeyboardInterrupt
         elif number == signal.SIGINT:
-            # Whoever sends SIGTERM may send it twice at once, to the process and to its group.
+            # SIGTERM may come twice at once: `timeout` sends it to the process and to its group.
             os._exit(128 + signal.SIGINT)
 
 

@@ -25,7 +25,7 @@ _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What decides: the file of the gates, and the file of those whose verdicts count (OpenSSH's allowed_signers)."""
+    """The file of the gates, and the file of those whose verdicts count (OpenSSH's allowed_signers)."""
 
     gates: Path
     signers: Path
