@@ -85,7 +85,20 @@ def test_without_a_file_it_says_where_one_belongs(root: Path, user: Path) -> Non
         pass
 
 
-@pytest.mark.parametrize("branch", ["main", "pull", "origin/none", "heads/pull", "refs/heads/pull", "../heads/pull", "origin/../../heads/pull", "-x/y", "a/b:c"])
+@pytest.mark.parametrize(
+    "branch",
+    [
+        "main",
+        "pull",
+        "origin/none",
+        "heads/pull",
+        "refs/heads/pull",
+        "../heads/pull",
+        "origin/../../heads/pull",
+        "-x/y",
+        "a/b:c",
+    ],
+)
 def test_a_branch_of_ones_own_protects_nothing(root: Path, branch: str) -> None:
     with pytest.raises(StackError, match=r"is not a remote's branch|has no"), policy.trusted(root, None, None, branch):
         pass
