@@ -10,7 +10,7 @@ from validation.serve import reading
 
 LINE, LINES = 2**14, 8
 SECONDS = 20.0
-"""For all of them together; they take 0.5 s, and did not end in 100 s when gaps in patterns had no bound."""
+"""For all of them together; they take 1 s, and did not end in 100 s when gaps in patterns had no bound."""
 _GAP = re.compile(r"\(\?|\.\{|\[|\.\*|\.\+|\\[swd]|\|")
 MORE = ("attention backends found for x Reasons: {", "a: [", "cvt.e2m1x2", "Reasons: {a: [", "model='", "Killed a/", "a", "A.")
 
