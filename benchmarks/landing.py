@@ -10,9 +10,14 @@ and is counted beside it: a rebase goes on carrying it, and asks.
 
 `--releases` knows the two trees only, as the registry's archives give them. `--next` adds harder negatives: every commit of the
 range, held against upstream as it was just before it. What is most like a change usually came shortly before.
+
+`--own 30` changes landed patches so that a part of each is the fork's own, in five ways: a line of its own beside an added one,
+another last word, added lines at another place of the file, added lines of Python with another indentation, and a group of lines
+that a later commit takes back. A part is lost if nobody is told to look and the carried patch does not have it.
 """
 
 import argparse
+import ast
 import contextlib
 import random
 import re
@@ -20,24 +25,27 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.carry import engine, history, landing
-from stack.carry.apply import files
+from stack.carry import engine, history, landing, residue
+from stack.carry.apply import apply, files
 from stack.carry.engine import Aids
 from stack.carry.export import export
 from stack.carry.history import Index
 from stack.carry.ladder import Rung
 from stack.carry.merge import merge
 from stack.carry.outcome import Outcome
+from stack.carry.residue import Group
+from stack.model.diff import parse as diffs
 from stack.model.errors import StackError
-from stack.model.ids import CommitId
+from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch, parse
 from stack.model.series import PatchRef
 from stack.store import git
-from stack.store.objects import Identity, Objects
+from stack.store.objects import Entry, Identity, Objects
 
 _CODE = re.compile(r"\.(py|pyi|c|cc|cpp|cu|cuh|h|hpp|inl|jinja|rs|go|js|ts|java|sh|cmake)$|CMakeLists\.txt$")
 Drawn = list[tuple[CommitId, Patch]]
@@ -77,6 +85,8 @@ def main() -> int:
                 _report(measure, *drawn, seed, options.show)
             if options.next:
                 _report_next(measure, inside, options.show)
+            if options.own:
+                _report_own(measure, inside, options.own, options.seeds[0], options.show)
     return 0
 
 
@@ -102,7 +112,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--next", action="store_true", help="hold every commit of the range against what was just before it, too"
     )
-    parser.add_argument("--show", action="store_true", help="name every miss and false alarm")
+    parser.add_argument(
+        "--own", type=int, default=0, help="so many landed patches of each kind get a part that is the fork's own"
+    )
+    parser.add_argument("--show", action="store_true", help="name every miss, false alarm and loss")
     return parser.parse_args()
 
 
@@ -174,6 +187,178 @@ def _report_next(measure: "Measure", inside: Drawn, show: bool) -> None:
         _show(measure, [(one, "false alarm") for one in alarms])
 
 
+@dataclass(frozen=True)
+class Own:
+    """A landed patch with a part that is the fork's own: the lines that must not be lost, and the measure that judges it."""
+
+    commit: CommitId
+    patch: Patch
+    lines: tuple[bytes, ...]
+    measure: "Measure"
+
+
+def _report_own(measure: "Measure", inside: Drawn, count: int, seed: int, show: bool) -> None:
+    kinds: dict[str, Callable[[Measure, CommitId, Patch, random.Random], Own | None]] = {
+        "own line": _own_line,
+        "own value": _own_value,
+        "other place": _other_place,
+        "other indentation": _other_indentation,
+        "partial revert": _partial_revert,
+    }
+    for name, change in kinds.items():
+        chance = random.Random(f"{seed} {name}")
+        outcomes: Counter[str] = Counter()
+        lost: list[Own] = []
+        made: set[tuple[CommitId, bytes]] = set()
+        for _ in range(20 * count):
+            if len(made) == count:
+                break
+            own = change(measure, *chance.choice(inside), chance)
+            if own is None or (own.commit, own.patch.diff) in made:
+                continue
+            made.add((own.commit, own.patch.diff))
+            outcome, is_lost = own.measure.loses(own)
+            outcomes[outcome] += 1
+            lost += [own] if is_lost else []
+        told = ", ".join(f"{outcome} {number}" for outcome, number in sorted(outcomes.items()))
+        print(f"  {name:18} lost {len(lost)}/{len(made)} ({told})")
+        for own in lost if show else ():
+            print(f"    lost: {own.commit[:12]} {own.patch.subject}: {own.lines[0].decode('utf-8', 'replace').strip()}")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A group that adds lines to a file of code, the other groups of that file, and its lines before the patch."""
+
+    group: Group
+    others: tuple[Group, ...]
+    old: list[bytes]
+
+    def file(self, added: list[bytes]) -> bytes:
+        """The file after the patch, with other lines in place of those that the group adds."""
+        hunk = self.group.hunk
+        assert hunk is not None
+        gone = [line for line in hunk.lines if line[:1] == b"-"]
+        own = replace(hunk, lines=(*gone, *(b"+" + line.rstrip(b"\n") for line in added)))
+        hunks = [own, *(one.hunk for one in self.others if one.hunk is not None)]
+        return residue.patched(b"".join(self.old), sorted(hunks, key=lambda one: one.old_start))
+
+
+def _added(measure: "Measure", patch: Patch, chance: random.Random, suffixes: tuple[str, ...] = ()) -> Chosen | None:
+    """A group of a patch that adds lines, by chance."""
+    every = residue.groups(measure.objects, *measure.change(patch))
+    groups = [
+        group
+        for group in every
+        if _CODE.search(group.path)
+        and (not suffixes or group.path.endswith(suffixes))
+        and any(_is_telling(line) for line in group.added)
+    ]
+    if not groups:
+        return None
+    group = chance.choice(groups)
+    others = tuple(one for one in every if one.path == group.path and one != group)
+    return Chosen(group, others, residue.split(measure.objects.read(group.old.id) if group.old is not None else b""))
+
+
+def _is_telling(line: bytes) -> bool:
+    return history.telling(b"+" + line) is not None
+
+
+def _own_line(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:
+    found = _added(measure, patch, chance)
+    if found is None:
+        return None
+    added = found.group.added
+    at = chance.choice([place for place, line in enumerate(added) if _is_telling(line)])
+    own = added[at][: len(added[at]) - len(added[at].lstrip())] + b"own_line_of_the_fork()\n"
+    return measure.own(commit, patch, found.group, found.file([*added[: at + 1], own, *added[at + 1 :]]), (own,))
+
+
+def _own_value(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:
+    found = _added(measure, patch, chance)
+    if found is None:
+        return None
+    added = found.group.added
+    at = chance.choice([place for place, line in enumerate(added) if _is_telling(line)])
+    own = re.sub(rb"\w+(?=\W*$)", b"own_value_of_the_fork", added[at], count=1)
+    return measure.own(commit, patch, found.group, found.file([*added[:at], own, *added[at + 1 :]]), (own,))
+
+
+def _other_place(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:
+    """The lines go to where the line above them stands once more, or else below any line of that indentation."""
+    found = _added(measure, patch, chance)
+    if found is None or found.group.hunk is None or found.group.hunk.old_count or not found.old:
+        return None
+    group, old = found.group, found.old
+    assert group.hunk is not None
+    start = group.hunk.old_start
+    above = old[start - 1] if start else b""
+    same = [place for place, line in enumerate(old, 1) if line == above and abs(place - start) > 9]
+    width = len(above) - len(above.lstrip())
+    alike = [place for place, line in enumerate(old, 1) if len(line) - len(line.lstrip()) == width and abs(place - start) > 9]
+    if not (same or alike):
+        return None
+    at = chance.choice(same or alike)
+    data = b"".join([*old[:at], *group.added, *old[at:]])
+    own = measure.own(commit, patch, group, data, tuple(filter(_is_telling, group.added)))
+    # The commit may have put the same lines there, too: then they are no part of the fork's own.
+    return own if own is not None and not replace(measure, onto=commit).merge(own.patch) else None
+
+
+def _other_indentation(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:
+    found = _added(measure, patch, chance, (".py", ".pyi"))
+    if found is None:
+        return None
+    own = [b"    " + line if line.strip() else line for line in found.group.added]
+    if _is_layout(found.file(found.group.added), found.file(own)):
+        return None
+    return measure.own(commit, patch, found.group, found.file(own), tuple(filter(_is_telling, own)))
+
+
+def _is_layout(one: bytes, other: bytes) -> bool:
+    """Whether two texts are the same program: inside of brackets indentation means nothing."""
+    try:
+        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+    except SyntaxError:
+        return False
+
+
+def _partial_revert(measure: "Measure", commit: CommitId, patch: Patch, chance: random.Random) -> Own | None:
+    """A commit on the new base takes one group of several back."""
+    objects = measure.objects
+    before, after = measure.change(patch)
+    groups = residue.groups(objects, before, after)
+    found = _added(measure, patch, chance)
+    if found is None or len(groups) < 2:
+        return None
+    rest = residue.only(objects, before, [group for group in groups if group != found.group])
+    ours = objects.tree_of(measure.onto)
+    reverted = merge(objects, {}, after, ours, rest)
+    if reverted.conflicts or reverted.tree == ours:
+        return None
+    tip = objects.write_commit(reverted.tree, (measure.onto,), "Take a part back\n", _NOBODY)
+    index = _extended(measure.index, objects, measure.onto, tip)
+    return Own(commit, patch, tuple(filter(_is_telling, found.group.added)), replace(measure, index=index, onto=tip))
+
+
+def _extended(index: Index, objects: Objects, onto: CommitId, tip: CommitId) -> Index:
+    """The way with one more step."""
+    more = _copied(index)
+    base = more.database.execute("select max(number) from units").fetchone()[0] + 1
+    more.database.execute("insert into steps values (?, ?, ?, null, null)", (index.steps, tip, "Take a part back"))
+    for unit, file in enumerate(
+        diffs(residue.difference(objects, objects.tree_of(onto), objects.tree_of(tip), context=0)), base
+    ):
+        row = (file.path, index.steps, file.old_id, file.new_id, file.new_mode)
+        more.database.execute("insert into files values (?, ?, ?, ?, ?)", row)
+        more.database.execute("insert into units values (?, ?, ?)", (unit, index.steps, file.path))
+        counted = Counter(history.lines(file))
+        rows = [(line, side, unit, times) for (side, line), times in counted.items()]
+        more.database.executemany("insert into lines values (?, ?, ?, ?)", rows)
+    return replace(more, steps=index.steps + 1)
+
+
 def _copied(index: Index) -> Index:
     database = sqlite3.connect(":memory:")
     index.database.backup(database)
@@ -210,7 +395,42 @@ class Measure:
     def engine(self, patch: Patch) -> str:
         """Carry it alone and judge it, as `stack triage --independent` does."""
         row = engine.carry(self.objects, self.base, self.onto, [patch], aids=Aids(self.index)).rows[0]
-        return _TAKEN_BACK if row.gone else _LANDED if row.outcome is Outcome.LANDED else ""
+        return _TAKEN_BACK if row.outcome is Outcome.DROPPED_UPSTREAM else _LANDED if row.outcome is Outcome.LANDED else ""
+
+    def change(self, patch: Patch) -> tuple[TreeId, TreeId]:
+        """The trees before and after a patch on `base`."""
+        before = self.objects.tree_of(self.base)
+        after = apply(self.objects, before, patch)
+        assert isinstance(after, str)
+        return before, after
+
+    def own(self, commit: CommitId, patch: Patch, group: Group, data: bytes, lines: tuple[bytes, ...]) -> Own | None:
+        """A patch with another content of one file."""
+        assert group.new is not None
+        _, after = self.change(patch)
+        others = residue.only(self.objects, *self._without(patch, group))
+        entry = Entry(group.new.mode, self.objects.write_blob(data))
+        tree = self.objects.replaced(others, {group.path: entry})
+        if tree == after:
+            return None
+        fork = self.objects.write_commit(tree, (self.base,), f"{patch.subject}\n", _NOBODY)
+        with contextlib.suppress(StackError):
+            raw = export(self.objects, self.base, [fork])[0]
+            return Own(commit, parse(raw, patch.ref, name=patch.subject), lines, self)
+        return None
+
+    def _without(self, patch: Patch, group: Group) -> tuple[TreeId, list[Group]]:
+        """The groups of a patch in other files than the file of `group`, with the tree before it."""
+        before, after = self.change(patch)
+        return before, [one for one in residue.groups(self.objects, before, after) if one.path != group.path]
+
+    def loses(self, own: Own) -> tuple[str, bool]:
+        """The outcome of a patch, and whether the fork's own lines are gone without a word."""
+        carried = engine.carry(self.objects, self.base, self.onto, [own.patch], aids=Aids(self.index))
+        row = carried.rows[0]
+        data = carried.exported.get(own.patch.ref.path, b"")
+        kept = all(b"\n+" + line.rstrip(b"\n") in data for line in own.lines)
+        return row.outcome.value, not row.needs_person and not kept
 
     def cherry(self, patch: Patch) -> bool:
         """Its patch id among those of the range, as `git cherry` compares them."""

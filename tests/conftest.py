@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Property tests draw the same examples in every run, so that a run can be repeated; STACK_TEST_RANDOM=1 draws new ones."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # BLAS with one thread a process, as the suite has it: with more of them than processors they wait for each other. It is read when
 # numpy is imported, which the first tests do.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector: thousands of items are made, and all of them stay to the end."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
 
 # Proofs run under the upstream's own pytest, which has no hypothesis and needs none.
 if "STACK_PROOF_TREE" not in os.environ:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of the system that tests need: installed by `make test` where it may, named where it may not.
+"""Programs of the system that tests marked `images` need: installed by `make test-images` where it may, named where it may not.
 
-As a program it installs what is missing, as root or through sudo; it never asks for a password and never fails.
+As a program it names the missing packages, then installs them, as root or through sudo; it never asks for a password and never fails.
 """
 
 import os

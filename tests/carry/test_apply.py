@@ -5,10 +5,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stack.carry import apply
+from stack.carry import apply, engine
 from stack.carry.apply import DoesNotApply, Misfit
 from stack.carry.export import Diffs, export
+from stack.carry.outcome import Outcome
 from stack.model.errors import StackError
+from stack.model.patch import Patch
 from stack.store.objects import Entry, Identity, Objects
 
 from .trees import BODIES, FILE, LINK, PROGRAM, PROPERTY, SUBJECTS, Scratch, Tree, changed, patch_of, trees
@@ -32,7 +34,6 @@ def test_whatever_git_writes_is_applied_and_exported_again(scratch: Scratch, dat
         )
     )
     raws = scratch.format_patch(base, commits[-1])
-    assume(not any(b"\r\n" in raw for raw in raws))
     patches = [patch_of(raw, f"up/{number}.patch") for number, raw in enumerate(raws)]
     quoted = [patch_of(raw) for raw in scratch.format_patch(base, commits[-1], "-c", "core.quotePath=true")]
     objects = scratch.objects
@@ -173,3 +174,44 @@ def test_a_submodule_that_a_patch_moves(scratch: Scratch) -> None:
     patched = objects.write_commit(trees[1], (base,), "Move it\n", NOBODY)
     patch = patch_of(scratch.format_patch(base, patched)[0])
     assert apply.apply(objects, trees[0], patch) == trees[1]
+
+
+def copied(scratch: Scratch, base: str, tip: str) -> list[Patch]:
+    """The patches of a chain, with copies found as `git format-patch -C --find-copies-harder` finds them."""
+    options = ["--full-index", "--no-stat", "--no-signature", "-N", "-C", "--find-copies-harder", "--stdout"]
+    raws = [
+        scratch.git("format-patch", *options, f"{commit}^!")
+        for commit in scratch.git("rev-list", "--reverse", f"{base}..{tip}").decode().split()
+    ]
+    assert b"\ncopy from a.py\ncopy to c.py\n" in raws[0]
+    return [patch_of(raw, f"up/{number}.patch") for number, raw in enumerate(raws)]
+
+
+@pytest.mark.parametrize("line", [None, b"other\n"], ids=["as it was", "with another line"])
+@pytest.mark.parametrize("source", [None, b"own\n"], ids=["source stays", "source changes, too"])
+def test_a_copy_keeps_its_source(scratch: Scratch, line: bytes | None, source: bytes | None) -> None:
+    copy = edited(20, line) if line is not None else TEXT
+    kept = edited(9, source) if source is not None else TEXT
+    first = BASE | {"a.py": (FILE, kept), "c.py": (FILE, copy)}
+    base, *commits = scratch.commits(
+        (BASE, None, "base\n"), (first, 0, "Copy it\n"), (first | {"a.py": (FILE, edited(3, text=kept))}, 1, "Change a\n")
+    )
+    chain = apply.chain(scratch.objects, base, copied(scratch, base, commits[-1]))
+    assert [scratch.objects.tree_of(commit) for commit in chain] == [scratch.tree(commit) for commit in commits]
+
+
+def test_a_copy_of_a_source_that_upstream_has_changed(scratch: Scratch) -> None:
+    """The carried file gives the tree that was judged, though `copy from` would now take other lines along."""
+    copy = {"c.py": (FILE, edited(20))}
+    base, patched, onto = scratch.commits(
+        (BASE, None, "base\n"), (BASE | copy, 0, "Copy it\n"), (BASE | {"a.py": (FILE, b"top\n" + TEXT)}, None, "onto\n")
+    )
+    carried = engine.carry(scratch.objects, base, onto, copied(scratch, base, patched))
+    [row] = carried.rows
+    assert row.outcome is Outcome.MOVED
+    assert row.tree == scratch.objects.replaced(scratch.tree(onto), {"c.py": blob(scratch, edited(20))})
+    assert apply.apply(scratch.objects, scratch.tree(onto), patch_of(carried.exported[row.patch.ref.path])) == row.tree
+
+
+def blob(scratch: Scratch, data: bytes) -> Entry:
+    return Entry(0o100644, scratch.objects.write_blob(data))

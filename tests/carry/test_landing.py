@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stack.carry.outcome import Carried, Outcome
-from stack.carry.triage import Range, triage
+from stack.carry.triage import Range, Row, triage
 from stack.store import git
 from tests.carry.test_triage import Upstream
 
@@ -40,7 +40,7 @@ def _with(place: int, lines: list[str], body: list[str] = LONG) -> list[str]:
 
 
 def _is_landed(carried: Carried) -> bool:
-    return carried.outcome is Outcome.LANDED and not carried.gone
+    return carried.outcome is Outcome.LANDED
 
 
 @pytest.mark.parametrize("near", [[], ["near = 1"]], ids=["clean", "in conflict"])
@@ -77,14 +77,16 @@ def test_a_file_that_is_a_copy_of_another_has_not_landed(upstream: Upstream) -> 
     assert (carried.outcome, carried.landed) == (Outcome.CLEAN, None)
 
 
-def test_a_new_file_may_land_in_another_folder(upstream: Upstream) -> None:
+def test_a_new_file_in_another_folder_is_not_in_its_place(upstream: Upstream) -> None:
     patch = upstream.fork("Mine", {"mine.py": FUNCTION[1:], "a.py": _with(60, GUARD)})
     (upstream.folder / "pack").mkdir()
     upstream.commit("Theirs", {"pack/mine.py": FUNCTION[1:], "a.py": _with(60, GUARD)})
     upstream.commit("Rework", {"a.py": _with(60, ["log(2)", *GUARD])})
     carried = _carried(upstream, patch)
     assert carried.landed is not None
-    assert carried.landed.score == 1
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert b"b/mine.py" in carried.residue
+    assert b"b/a.py" not in carried.residue
 
 
 @pytest.mark.parametrize("line", ["value_40 = compute(41)", "value_40 = other(40, mine)"])
@@ -106,8 +108,9 @@ def test_a_line_that_another_place_got_is_not_believed(upstream: Upstream) -> No
 
 def test_a_renamed_file_is_followed(upstream: Upstream) -> None:
     patch = upstream.fork("Collect", {"a.py": _with(60, FUNCTION)})
-    upstream.commit("Rename", {"a.py": None, "other.py": [*LONG[:30], "x = 1"]})
-    brought = upstream.commit("Collect", {"other.py": [*LONG[:30], "x = 1", *FUNCTION]})
+    upstream.commit("Rename", {"a.py": None, "other.py": [*LONG[5:], "x = 1"]})
+    brought = upstream.commit("Collect", {"other.py": [*_with(60, FUNCTION)[5:], "x = 1"]})
+    upstream.commit("Rework", {"other.py": [*_with(60, FUNCTION[:6])[5:], "x = 1"]})
     carried = _carried(upstream, patch)
     assert carried.landed is not None
     assert (carried.outcome, carried.landed.commit) == (Outcome.LANDED, brought)
@@ -143,12 +146,12 @@ def test_other_line_breaks_and_quotes(upstream: Upstream) -> None:
     assert carried.outcome is Outcome.LANDED
 
 
-def test_other_indentation(upstream: Upstream) -> None:
+def test_a_function_that_became_a_method_is_another_one(upstream: Upstream) -> None:
     patch = upstream.fork("Collect", {"a.py": [*LONG, *FUNCTION]})
     upstream.commit("Collect", {"a.py": [*LONG, "class Items:", *[f"    {line}" for line in FUNCTION]]})
-    landed = _carried(upstream, patch).landed
-    assert landed is not None
-    assert landed.score == 1
+    carried = _carried(upstream, patch)
+    assert not _is_landed(carried)
+    assert carried.landed is None
 
 
 def test_what_merges_past_its_twin_is_told_by_the_lines_beside_it(upstream: Upstream) -> None:
@@ -172,7 +175,8 @@ def test_what_was_reverted_and_stands_in_conflict(upstream: Upstream, again: boo
     else:
         upstream.commit("Near it", {"a.py": _with(60, ["near = 1"])})
     carried = _carried(upstream, patch)
-    assert (carried.outcome is Outcome.LANDED, carried.gone) == (True, not again)
+    assert carried.outcome is (Outcome.LANDED if again else Outcome.DROPPED_UPSTREAM)
+    assert carried.needs_person is not again
 
 
 def test_one_line_that_was_removed_again_is_gone(upstream: Upstream) -> None:
@@ -217,3 +221,273 @@ def test_with_releases_alone_a_sibling_has_not_landed(upstream: Upstream) -> Non
     span = Range("base", "release")
     rows = triage(upstream.folder, span, patches, cache=upstream.patches.parent / "cache", independent=True).rows
     assert [row.carried.landed is not None for row in rows] == [False, False, True]
+
+
+BLOCK = [f"configure_{number}(board, level={number})" for number in range(20)]
+CHECKS = ["    check_shape(a, b)", "    check_dtype(a, b)", "    check_device(a, b)", "    check_stride(a, b)"]
+
+
+def _row(upstream: Upstream, patch: Path) -> Row:
+    span = Range("base", "main")
+    return triage(upstream.folder, span, [patch], cache=upstream.patches.parent / "cache", independent=True).rows[0]
+
+
+def _changed(data: bytes | None) -> list[str]:
+    """The lines that a patch adds and removes."""
+    assert data is not None
+    lines = data.decode().splitlines()
+    return [line for line in lines if line[:1] in ("+", "-") and not line.startswith(("+++", "---")) and line != "-- "]
+
+
+def _functions(checked: str, names: str = "abcde") -> list[str]:
+    """A file of functions that are alike; some of them check their operands."""
+    return [
+        line
+        for name in names
+        for line in (
+            f"def func_{name}(a, b):",
+            *(CHECKS if name in checked else ()),
+            *[f"    step_{name}_{n} = compute_{name}(a, b, {n})" for n in range(8)],
+            "",
+        )
+    ]
+
+
+@pytest.mark.parametrize("place", [0, 9, 20])
+def test_an_own_line_beside_what_landed_is_carried(upstream: Upstream, place: int) -> None:
+    """Upstream took 20 of 21 lines."""
+    patch = upstream.fork("Configure", {"a.py": _with(60, _with(place, ["enable_my_board()"], BLOCK))})
+    brought = upstream.commit("Configure", {"a.py": _with(60, BLOCK)})
+    row = _row(upstream, patch)
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.PARTLY_LANDED, False)
+    assert row.carried.landed is not None
+    assert row.carried.landed.commit == brought
+    assert _changed(row.exported) == ["+enable_my_board()"]
+
+
+@pytest.mark.parametrize("whole_file", [False, True])
+def test_an_own_value_in_what_landed_needs_a_person(upstream: Upstream, whole_file: bool) -> None:
+    mine = [line.replace("level=7)", "level=121)") for line in BLOCK]
+    sides = [{"new.py": mine}, {"new.py": BLOCK}] if whole_file else [{"a.py": _with(60, mine)}, {"a.py": _with(60, BLOCK)}]
+    patch = upstream.fork("Configure", dict(sides[0]))
+    upstream.commit("Configure", dict(sides[1]))
+    row = _row(upstream, patch)
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.PARTLY_LANDED, True)
+    assert row.carried.conflicts
+    assert "+configure_7(board, level=121)" in _changed(row.carried.residue)
+    assert row.exported is None
+
+
+@pytest.mark.parametrize("number", ["", " (#12)"], ids=["", "its pull request"])
+def test_a_share_of_the_lines_is_not_the_patch(upstream: Upstream, number: str) -> None:
+    """Upstream has four fifths of the lines, under the patch's own number at that."""
+    other = [line if n % 5 else line.replace("level", "depth") for n, line in enumerate(BLOCK)]
+    patch = upstream.fork(f"Configure{number}", {"a.py": _with(60, BLOCK)})
+    upstream.commit("Configure otherwise (#12)", {"a.py": _with(60, other)})
+    assert _carried(upstream, patch).needs_person
+
+
+def test_the_number_of_another_pull_request_hides_nothing(upstream: Upstream) -> None:
+    patch = upstream.fork("Collect (#12)", {"a.py": _with(60, FUNCTION)})
+    upstream.commit("Something else (#12)", {"b.py": LONG[1:]})
+    brought = upstream.commit("Collect (#57)", {"a.py": _with(60, FUNCTION)})
+    upstream.commit("Rework", {"a.py": _with(60, FUNCTION[:6])})
+    carried = _carried(upstream, patch)
+    assert carried.landed is not None
+    assert (carried.outcome, carried.landed.commit) == (Outcome.LANDED, brought)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "left"),
+    [(_functions("abd"), 4), (["import checks", *_functions("abd")], 4), (_functions("ade"), 8), (_functions("d"), 12)],
+)
+def test_of_siblings_each_is_judged_at_its_place(upstream: Upstream, theirs: list[str], left: int) -> None:
+    _base(upstream, {"a.py": _functions("")})
+    patch = upstream.fork("Check a, b and c", {"a.py": _functions("abc")})
+    upstream.commit("Check others", {"a.py": theirs})
+    row = _row(upstream, patch)
+    assert (row.carried.landed is None) == (left == 12)
+    assert not row.carried.needs_person
+    assert len(_changed(row.exported)) == left
+
+
+def test_a_long_guard_of_a_sibling_has_not_landed(upstream: Upstream) -> None:
+    patch = upstream.fork("Configure the second", {"a.py": _with(60, BLOCK)})
+    upstream.commit("Configure the first", {"a.py": _with(20, BLOCK)})
+    row = _row(upstream, patch)
+    assert (row.carried.outcome, row.carried.landed) == (Outcome.MOVED, None)
+    assert _changed(row.exported) == [f"+{line}" for line in BLOCK]
+
+
+BLANKS = {
+    "a return that ends a loop": (
+        "a.py",
+        ["def f(xs):", "    for x in xs:", "        log(x)", "        return x", "    raise KeyError"],
+        {3: ("            return x", "    return x")},
+    ),
+    "a level of YAML": (
+        "ci.yml",
+        ["jobs:", "  build:", "    steps: 1", "    env: release", "  test:", "    steps: 2"],
+        {3: ("      env: release", "  env: release")},
+    ),
+    "tabs of make": ("Makefile", ["all:", "        echo one", "rest:"], {1: ("    echo one", "\techo one")}),
+    "blanks in a string": ("a.py", ["def f(a):", "    return ' '.join(names(a))"], {1: ("    return ''.join(names(a))",) * 2}),
+    "blanks in a string of C++": ("a.cu", ["int f() {", '  log("a b");', "}"], {1: ('  log("ab");', '  log("a  b");')}),
+    "the parameters of a macro": (
+        "a.h",
+        ["#define F(x) \\", "  g(x) + 1", "int y;"],
+        {0: ("#define F (x) \\", "#define F(x)")},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BLANKS)
+def test_blanks_count_where_they_mean_something(upstream: Upstream, kind: str) -> None:
+    name, base, change = BLANKS[kind]
+    ((place, (theirs, mine)),) = change.items()
+    mine = mine.replace("''", "'  '")
+    _base(upstream, {name: base})
+    patch = upstream.fork("Mine", {name: [*base[:place], mine, *base[place + 1 :]]})
+    upstream.commit("Theirs", {name: [*base[:place], theirs, *base[place + 1 :]]})
+    assert _carried(upstream, patch).outcome is Outcome.CONFLICT
+
+
+def test_a_formatter_of_cpp_changes_nothing(upstream: Upstream) -> None:
+    base = [f"int value_{n} = compute({n});" for n in range(30)]
+    mine = ["void launch(int a, int b) {", *[f'  step_{n}(a, b, "a  b", {n});' for n in range(8)], "}"]
+    theirs = ["void launch(int a,", "            int b) {", *[f'\tstep_{n}( a, b, "a  b", {n} );' for n in range(8)], "}"]
+    _base(upstream, {"a.cu": base})
+    patch = upstream.fork("Launch", {"a.cu": _with(15, mine, base)})
+    upstream.commit("Launch", {"a.cu": _with(15, theirs, base), "b.py": LONG[1:]})
+    upstream.commit("Go on", {"b.py": LONG[2:]})
+    assert _is_landed(_carried(upstream, patch))
+    other = upstream.fork("Launch otherwise", {"a.cu": _with(15, [line.replace("a  b", "a b") for line in mine], base)})
+    assert not _is_landed(_carried(upstream, other))
+
+
+def test_what_landed_in_a_block_that_was_indented_before(upstream: Upstream) -> None:
+    body = ["def f(items):", *[f"    step_{n}(items)" for n in range(12)]]
+    deeper = ["def f(items):", "    with lock:", *[f"        step_{n}(items)" for n in range(12)]]
+    added = [f"check_{n}(items)" for n in range(4)]
+    _base(upstream, {"a.py": body})
+    patch = upstream.fork("Check", {"a.py": _with(6, [f"    {line}" for line in added], body)})
+    upstream.commit("Lock", {"a.py": deeper})
+    upstream.commit("Check", {"a.py": _with(7, [f"        {line}" for line in added], deeper)})
+    assert _is_landed(_carried(upstream, patch))
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["a file", "a hunk"])
+def test_what_was_taken_back_in_part_is_carried_on(upstream: Upstream, apart: bool) -> None:
+    before, after, reverted = (
+        {"a.py": _functions(checked[:1], "ab"), "b.py": _functions(checked[1:], "cd")}
+        if apart
+        else {"a.py": _functions(checked, "abcd")}
+        for checked in ("", "ad", "a")
+    )
+    _base(upstream, dict(before))
+    patch = upstream.fork("Check a and d", dict(after))
+    brought = upstream.commit("Check a and d", dict(after))
+    upstream.commit("Go on", {"c.py": LONG})
+    by = upstream.commit("Do not check d", dict(reverted))
+    row = _row(upstream, patch)
+    assert row.carried.outcome is Outcome.PARTLY_LANDED
+    assert row.carried.landed is not None
+    assert row.carried.landed.commit == brought
+    assert any(by[:12] in said and ("b.py" if apart else "a.py") in said for said in row.carried.evidence)
+    assert _changed(row.exported) == [f"+{line}" for line in CHECKS]
+
+
+def test_what_was_taken_back_in_part_and_has_no_place_needs_a_person(upstream: Upstream) -> None:
+    _base(upstream, {"a.py": _functions("")})
+    patch = upstream.fork("Check a and d", {"a.py": _functions("ad")})
+    upstream.commit("Check a and d", {"a.py": _functions("ad")})
+    by = upstream.commit("Do not check d", {"a.py": _functions("a")})
+    lines = _functions("a")
+    place = lines.index("def func_d(a, b):") + 1
+    upstream.commit("Near it", {"a.py": _with(place, ["    near = 1"], lines)})
+    carried = _carried(upstream, patch)
+    assert (carried.outcome, carried.commit, carried.needs_person) == (Outcome.PARTLY_LANDED, None, True)
+    assert carried.conflicts
+    assert any(by[:12] in said for said in carried.evidence)
+
+
+def test_what_moved_to_another_file_since_was_not_taken_back(upstream: Upstream) -> None:
+    both = {"a.py": _with(60, FUNCTION), "b.py": _with(60, GUARD)}
+    patch = upstream.fork("Both", dict(both))
+    upstream.commit("Both", dict(both))
+    by = upstream.commit("Move collect", {"a.py": LONG, "c.py": FUNCTION[1:]})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.LANDED
+    assert by[:12] in carried.evidence[0]
+
+
+def test_the_rest_of_what_landed_in_part_is_not_lost_to_a_later_conflict(upstream: Upstream) -> None:
+    """One file of two landed; later upstream changed the other one where the patch changes it."""
+    mine = [*LONG[:40], "value_40 = mine(40)", *LONG[41:]]
+    patch = upstream.fork("Both", {"a.py": _with(60, BLOCK), "b.py": mine})
+    upstream.commit("Configure", {"a.py": _with(60, BLOCK)})
+    upstream.commit("Go on", {"b.py": [*LONG[:40], "value_40 = theirs(40)", *LONG[41:]]})
+    carried = _carried(upstream, patch)
+    assert (carried.outcome, carried.commit, carried.needs_person) == (Outcome.PARTLY_LANDED, None, True)
+    assert [conflict.path for conflict in carried.conflicts] == ["b.py"]
+    assert _changed(carried.residue) == ["-value_40 = compute(40)", "+value_40 = mine(40)"]
+
+
+def _series(upstream: Upstream, *versions: list[str]) -> list[Path]:
+    """Patches of `a.py` that stand on each other, the first one on the base."""
+    git.run(["checkout", "--quiet", "--detach", "base"], cwd=upstream.folder)
+    files: list[Path] = []
+    for number, lines in enumerate(versions):
+        commit = upstream.commit(f"Patch {number}", {"a.py": lines})
+        files.append(upstream.patches / f"{number}.patch")
+        files[-1].write_bytes(git.run(["format-patch", "-1", "--stdout", commit], cwd=upstream.folder).stdout)
+    git.run(["checkout", "--quiet", "main"], cwd=upstream.folder)
+    return files
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["", "with another patch between"])
+def test_patches_that_upstream_squashed_have_landed_together(upstream: Upstream, far: bool) -> None:
+    first, second = ([f"raise_{name}_{n}(a)" for n in range(5)] for name in ("value", "type"))
+    end = ["end = 1"] if far else []
+    versions = [_with(60, first), *([[*_with(60, first), *end]] if far else []), [*_with(60, second), *end]]
+    patches = _series(upstream, *versions)
+    brought = upstream.commit("Both", {"a.py": [*_with(60, second), *end]})
+    upstream.commit("Go on", {"a.py": ["top = 1", *_with(60, second), *end]})
+    rows = triage(upstream.folder, Range("base", "main"), patches, cache=upstream.patches.parent / "cache").rows
+    assert [row.carried.outcome for row in rows] == [Outcome.LANDED] * len(patches)
+    assert all(row.carried.landed is not None and row.carried.landed.commit == brought for row in (rows[0], rows[-1]))
+    assert patches[-1].name in rows[0].carried.evidence[0]
+
+
+def test_patches_of_which_upstream_has_a_part_are_not_squashed(upstream: Upstream) -> None:
+    first, second = ([f"raise_{name}_{n}(a)" for n in range(5)] for name in ("value", "type"))
+    patches = _series(upstream, _with(60, first), _with(60, [*second, "own_line(a)"]))
+    upstream.commit("Both, otherwise", {"a.py": _with(60, [*second[:4], "raise_other(a)"])})
+    rows = triage(upstream.folder, Range("base", "main"), patches, cache=upstream.patches.parent / "cache").rows
+    assert any(row.carried.needs_person for row in rows)
+    assert not any(_is_landed(row.carried) for row in rows)
+
+
+def test_patches_that_undo_each_other_have_not_landed(upstream: Upstream) -> None:
+    patches = _series(upstream, [*LONG[:40], "value_40 = mine(40)", *LONG[41:]], LONG)
+    upstream.commit("Theirs", {"a.py": [*LONG[:40], "value_40 = theirs(40)", *LONG[41:]]})
+    rows = triage(upstream.folder, Range("base", "main"), patches, cache=upstream.patches.parent / "cache").rows
+    assert rows[0].carried.outcome is Outcome.CONFLICT
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["in the definition", "in another one"])
+def test_a_call_that_upstream_added_elsewhere_in_the_definition_is_told(upstream: Upstream, same: bool) -> None:
+    def body(one: int | None, other: int | None) -> list[str]:
+        return [
+            line
+            for name, at in (("one", one), ("other", other))
+            for line in (f"def {name}(a):", *(_with(at, ["    wait()"], steps) if at is not None else steps))
+        ]
+
+    steps = [f"    step_{n}(a)" for n in range(12)]
+    _base(upstream, {"a.py": body(None, None)})
+    patch = upstream.fork("Wait before step 9", {"a.py": body(9, None)})
+    by = upstream.commit("Hoist the wait", {"a.py": body(2, None) if same else body(None, 2)})
+    row = _row(upstream, patch)
+    assert not row.carried.needs_person
+    assert any(by[:12] in said and "a.py:4" in said for said in row.carried.evidence) is same

@@ -232,20 +232,6 @@ def test_comments_that_changed_meanwhile_stay(world: World) -> None:
     assert "==0.2" in world.read("pyproject.toml")
 
 
-def test_a_patch_that_could_not_be_loaded_any_more(world: World) -> None:
-    """CRLF in the new base would come into the patch as context, and the stack could never be read again."""
-    done = work(world, "gamma", "v2.1", with_required=True)
-    leg = done.legs[0]
-    exported = dict(leg.carry.exported)
-    path = "one/gamma/tool-flag.patch"
-    exported[path] = exported[path].replace(b" tool 19\n", b" tool 19\r\n")
-    spoiled = replace(done, legs=(replace(leg, carry=replace(leg.carry, exported=exported)), *done.legs[1:]))
-    before = world.files()
-    with pytest.raises(StackError, match=r"one/gamma/tool-flag.patch:\d+ has CRLF line ends"):
-        conclude(spoiled)
-    assert world.files() == before
-
-
 def test_range_diff(world: World) -> None:
     with world.stores() as stores:
         done = rebase.rebase(stores, Request("gamma", "v2.1", with_required=True))

@@ -30,6 +30,7 @@ from stack.carry.resolutions import (
 from stack.carry.resolutions.hunks import Hunk, merge
 from stack.model import switch
 from stack.model.errors import StackError
+from stack.store import git
 
 BASE = b"one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"
 OURS = BASE.replace(b"five", b"5")
@@ -420,6 +421,48 @@ def test_what_is_recorded_is_reproduced(
         applied = kept(tmp_path_factory.mktemp("kept"), *new).apply("a.py", *three)
         assert applied is not None
         assert (applied.data, applied.offered) == (file or b"", ())
+
+
+# Base, ours and theirs; each letter is a line. A merge by histogram, as a working tree shows it, and `git merge-file` cut these otherwise.
+CUT_OTHERWISE = [
+    ("xcca-b}-a", "xcca-b-}a", "xcca-}abbc-}a"),
+    ("-}caa}bbxaa", "-}caa}bbaxbaxa", "-taa}bbtxa"),
+    ("}xxcxc--c-ax-", "}xxcxca-c-ax-", "}xxcc-}--cxabx-"),
+    ("caa}bb", "caacc}bb", "t}acbbaab"),
+]
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize("letters", CUT_OTHERWISE)
+def test_one_side_of_what_a_working_tree_shows_is_accepted(tmp_path: Path, letters: tuple[str, str, str], side: str) -> None:
+    base, ours, theirs = ("".join(f"{letter}\n" for letter in version).encode() for version in letters)
+    run = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "advice.detachedHead=false"]
+    git.run(["init", "--quiet", str(tmp_path)])
+    commits = []
+    for data, parent in ((base, None), (ours, 0), (theirs, 0)):
+        if parent is not None:
+            git.run([*run, "checkout", "--quiet", commits[parent]], cwd=tmp_path)
+        (tmp_path / "a.py").write_bytes(data)
+        git.run(["add", "a.py"], cwd=tmp_path)
+        git.run([*run, "commit", "--quiet", "-m", "x"], cwd=tmp_path)
+        commits.append(git.text(["rev-parse", "HEAD"], cwd=tmp_path))
+    git.run([*run, "checkout", "--quiet", commits[1]], cwd=tmp_path)
+    git.run([*run, "cherry-pick", "--allow-empty", "--keep-redundant-commits", f"-X{side}", commits[2]], cwd=tmp_path)
+    person = (tmp_path / "a.py").read_bytes()
+    applied = kept(tmp_path / "kept", *recorded(base, ours, theirs, person)).apply("a.py", base, ours, theirs)
+    assert applied is not None
+    assert applied.data == person
+
+
+def test_what_the_other_way_of_cutting_found_still_fits(tmp_path: Path) -> None:
+    """Resolutions that were written before working trees' own bounds counted."""
+    base, ours, theirs = ("".join(f"{letter}\n" for letter in version).encode() for version in CUT_OTHERWISE[0])
+    merged = merge(base, ours, theirs)
+    assert merged is not None
+    person = merged.joined([hunk.theirs for hunk in merged.hunks]).encode()
+    applied = kept(tmp_path, *recorded(base, ours, theirs, person)).apply("a.py", base, ours, theirs)
+    assert applied is not None
+    assert applied.data == person
 
 
 def test_a_missing_folder_has_none(tmp_path: Path) -> None:

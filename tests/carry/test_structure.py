@@ -77,25 +77,25 @@ def test_imports_in_a_function() -> None:
     )
 
 
-@pytest.mark.parametrize("brackets", ["[]", "{}"])
-def test_lists_and_sets(brackets: str) -> None:
-    start, end = brackets[0], brackets[1]
+@pytest.mark.parametrize(("name", "brackets"), [("__all__", "[]"), ("x", "{}")])
+def test_exported_names_and_sets(name: str, brackets: str) -> None:
+    start, end = f"{name} = {brackets[0]}", brackets[1]
     check(
-        f"x = {start}\n    1,\n    2,\n{end}\n",
-        f"x = {start}\n    1,\n    2,\n    3,\n{end}\n",
-        f"x = {start}\n    1,\n    2,\n    # about four\n    # and more\n    4,  # it is\n{end}\n",
-        f"x = {start}\n    1,\n    2,\n    3,\n    # about four\n    # and more\n    4,  # it is\n{end}\n",
+        f"{start}\n    1,\n    2,\n{end}\n",
+        f"{start}\n    1,\n    2,\n    3,\n{end}\n",
+        f"{start}\n    1,\n    2,\n    # about four\n    # and more\n    4,  # it is\n{end}\n",
+        f"{start}\n    1,\n    2,\n    3,\n    # about four\n    # and more\n    4,  # it is\n{end}\n",
     )
-    check(f"x = {start}1{end}\n", f"x = {start}1, 2{end}\n", f"x = {start}1, 3{end}\n", f"x = {start}1, 2, 3{end}\n")
-    check(f"x = {start}1{end}\n", f"x = {start}2, 1{end}\n", f"x = {start}3, 1{end}\n", f"x = {start}2, 3, 1{end}\n")
+    check(f"{start}1{end}\n", f"{start}1, 2{end}\n", f"{start}1, 3{end}\n", f"{start}1, 2, 3{end}\n")
+    check(f"{start}1{end}\n", f"{start}2, 1{end}\n", f"{start}3, 1{end}\n", f"{start}2, 3, 1{end}\n")
 
 
-def test_a_list_without_a_last_comma() -> None:
+def test_a_set_without_a_last_comma() -> None:
     check(
-        "x = [\n    1,\n    2\n]\n",
-        "x = [\n    1,\n    2,\n    3\n]\n",
-        "x = [\n    1,\n    2,\n    4  # four\n]\n",
-        "x = [\n    1,\n    2,\n    3,\n    4  # four\n]\n",
+        "x = {\n    1,\n    2\n}\n",
+        "x = {\n    1,\n    2,\n    3\n}\n",
+        "x = {\n    1,\n    2,\n    4  # four\n}\n",
+        "x = {\n    1,\n    2,\n    3,\n    4  # four\n}\n",
     )
 
 
@@ -111,10 +111,10 @@ def test_a_sorted_list_stays_sorted() -> None:
 def test_elements_in_parentheses_and_of_many_lines() -> None:
     lines = "    (\n        two\n        (lines)\n    ),\n"
     check(
-        "x = [\n    (a),\n]\n",
-        "x = [\n    (a),\n    (lambda a, b: a)(1, 2),\n]\n",
-        f"x = [\n    (a),\n{lines}]\n",
-        f"x = [\n    (a),\n    (lambda a, b: a)(1, 2),\n{lines}]\n",
+        "x = {\n    (a),\n}\n",
+        "x = {\n    (a),\n    (lambda a, b: a)(1, 2),\n}\n",
+        f"x = {{\n    (a),\n{lines}}}\n",
+        f"x = {{\n    (a),\n    (lambda a, b: a)(1, 2),\n{lines}}}\n",
     )
 
 
@@ -130,10 +130,10 @@ def test_dicts() -> None:
 
 def test_inside_of_what_is_inside() -> None:
     check(
-        "class A:\n    x = {\n        'a': [1],\n    }\n",
-        "class A:\n    x = {\n        'a': [1, 2],\n    }\n",
-        "class A:\n    x = {\n        'a': [1, 3],\n    }\n",
-        "class A:\n    x = {\n        'a': [1, 2, 3],\n    }\n",
+        "class A:\n    x = {\n        'a': {1},\n    }\n",
+        "class A:\n    x = {\n        'a': {1, 2},\n    }\n",
+        "class A:\n    x = {\n        'a': {1, 3},\n    }\n",
+        "class A:\n    x = {\n        'a': {1, 2, 3},\n    }\n",
     )
 
 
@@ -245,11 +245,11 @@ def test_what_landed_and_was_dropped_since_is_not_brought_again() -> None:
 
 def test_line_ends_of_windows() -> None:
     three = [
-        text.replace("\n", "\r\n").encode() for text in ("x = [\n  1,\n]\n", "x = [\n  1,\n  2,\n]\n", "x = [\n  1,\n  3,\n]\n")
+        text.replace("\n", "\r\n").encode() for text in ("x = {\n  1,\n}\n", "x = {\n  1,\n  2,\n}\n", "x = {\n  1,\n  3,\n}\n")
     ]
     result = resolve("a.py", *three)
     assert result is not None
-    assert result.data == b"x = [\r\n  1,\r\n  2,\r\n  3,\r\n]\r\n"
+    assert result.data == b"x = {\r\n  1,\r\n  2,\r\n  3,\r\n}\r\n"
     assert resolve("a.py", three[0], three[1], three[2].replace(b"\r", b"")) is None
 
 
@@ -266,6 +266,65 @@ DOUBTS = {
     "an argument twice": ("f(a)\n", "f(a, b=1)\n", "f(a, b=2)\n"),
     "arguments by position": ("f(a)\n", "f(a, b)\n", "f(a, c)\n"),
     "a position beside a keyword": ("f(a)\n", "f(a, b)\n", "f(a, c=1)\n"),
+    "a number twice in a dict": (
+        "IDS = {\n    'a': 0,\n}\n",
+        "IDS = {\n    'a': 0,\n    'b': 1,\n}\n",
+        "IDS = {\n    'a': 0,\n    'c': 1,\n}\n",
+    ),
+    "a number twice, written otherwise": (
+        "IDS = {\n    'a': 1,\n}\n",
+        "IDS = {\n    'a': 1,\n    'b': 1 << 2,\n}\n",
+        "IDS = {\n    'a': 1,\n    'c': 0x4,\n}\n",
+    ),
+    "the next number twice": (
+        "IDS = {\n    'a': next(n),\n}\n",
+        "IDS = {\n    'a': next(n),\n    'b': len(n),\n}\n",
+        "IDS = {\n    'a': next(n),\n    'c': len(n),\n}\n",
+    ),
+    "a number twice in the arguments of a dict": ("IDS = dict(a=0)\n", "IDS = dict(a=0, b=1)\n", "IDS = dict(a=0, c=1)\n"),
+    "a number of two constants": ("A = 0\n", "A = 0\nB = 1\n", "A = 0\nC = 1\n"),
+    "a number of two constants of a class": (
+        "class A:\n    X = 0\n",
+        "class A:\n    X = 0\n    Y = 1\n",
+        "class A:\n    X = 0\n    Z = 1\n",
+    ),
+    "a dict whose last key is the default": (
+        "x = {\n    'a': 1,\n}\nlast = list(x)[-1]\n",
+        "x = {\n    'a': 1,\n    'b': 2,\n}\nlast = list(x)[-1]\n",
+        "x = {\n    'a': 1,\n    'c': 3,\n}\nlast = list(x)[-1]\n",
+    ),
+    "a dict that is unpacked": (
+        "x = {\n    'a': 1,\n}\na, *more = x.values()\n",
+        "x = {\n    'a': 1,\n    'b': 2,\n}\na, *more = x.values()\n",
+        "x = {\n    'a': 1,\n    'c': 3,\n}\na, *more = x.values()\n",
+    ),
+    "a dict that is numbered": (
+        "x = {\n    'a': 1,\n}\nn = dict(enumerate(x))\n",
+        "x = {\n    'a': 1,\n    'b': 2,\n}\nn = dict(enumerate(x))\n",
+        "x = {\n    'a': 1,\n    'c': 3,\n}\nn = dict(enumerate(x))\n",
+    ),
+    "argument types": (
+        "f.argtypes = [\n    a,\n]\n",
+        "f.argtypes = [\n    a,\n    b,\n]\n",
+        "f.argtypes = [\n    a,\n    c,\n]\n",
+    ),
+    "a record type": (
+        "x = dtype([\n    ('a', 'i4'),\n])\n",
+        "x = dtype([\n    ('a', 'i4'),\n    ('b', 'i4'),\n])\n",
+        "x = dtype([\n    ('a', 'i4'),\n    ('c', 'i8'),\n])\n",
+    ),
+    "fields of a data class": (DATACLASS, DATACLASS + "    b: int = 1\n", DATACLASS + "    c: int = 2\n"),
+    "fields of a named tuple": (
+        "class A(NamedTuple):\n    a: int\n",
+        "class A(NamedTuple):\n    a: int\n    b: int = 1\n",
+        "class A(NamedTuple):\n    a: int\n    c: int = 2\n",
+    ),
+    "a command line": (
+        "x = [\n    'docker',\n]\n",
+        "x = [\n    'docker',\n    image,\n]\n",
+        "x = [\n    'docker',\n    '--rm',\n]\n",
+    ),
+    "a list on one line": ('x = ["a", "b"]\n', 'x = ["a", "b", "c"]\n', 'x = ["a", "b", "d"]\n'),
     "a tuple": ("x = (1, 2)\n", "x = (1, 2, 3)\n", "x = (1, 2, 4)\n"),
     "parameters without default": ("def f(a):\n    pass\n", "def f(a, b):\n    pass\n", "def f(a, c):\n    pass\n"),
     "a parameter before ours": ("def f(a=1, b=2): 0\n", "def f(a=1, c=3, b=2): 0\n", "def f(a=1, d=4, b=2): 0\n"),
@@ -327,9 +386,9 @@ DOUBTS = {
         'x = [\n    "cc",\n    "-I",\n    "b",\n]\n',
     ),
     "another sort of element": (
-        'x = [\n    "cc",\n]\n',
-        'x = [\n    "cc",\n    "b",\n]\n',
-        'x = [\n    "cc",\n    (1, 2),\n]\n',
+        'x = {\n    "cc",\n}\n',
+        'x = {\n    "cc",\n    "b",\n}\n',
+        'x = {\n    "cc",\n    (1, 2),\n}\n',
     ),
     "two values of one name": (
         "x = [\n    a,\n]\n",
@@ -403,14 +462,14 @@ def test_other_kinds_of_files_stay_in_conflict() -> None:
 def test_evidence_names_lines_of_the_result() -> None:
     gap = "".join(f"v{number} = {number}\n" for number in range(9))
     result = merged(
-        f"import a\n{gap}x = [\n    1,\n]\n",
-        f"import a\nimport b\n{gap}x = [\n    1,\n    2,\n]\n",
-        f"import a\nimport c\n{gap}x = [\n    1,\n    3,\n]\n",
+        f"import a\n{gap}x = {{\n    1,\n}}\n",
+        f"import a\nimport b\n{gap}x = {{\n    1,\n    2,\n}}\n",
+        f"import a\nimport c\n{gap}x = {{\n    1,\n    3,\n}}\n",
     )
     assert result is not None
     assert (
         result.evidence
-        == "both sides add to the import block at line 3: import b; import c; both sides add to the list at line 16: 2; 3"
+        == "both sides add to the import block at line 3: import b; import c; both sides add to the set at line 16: 2; 3"
     )
     ast.parse(result.data)
 
@@ -472,6 +531,13 @@ CPP_DOUBTS = {
     ),
     "a condition": ("#include <a>\n", "#include <a>\n#ifdef X\n#include <b>\n#endif\n", "#include <a>\n#include <c>\n"),
     "a removal": ("#include <a>\n#include <b>\n", "#include <a>\n", "#include <a>\n#include <b>\n#include <c>\n"),
+    "a number of two macros": ("#define A 0\n", "#define A 0\n#define B 1\n", "#define A 0\n#define C 1\n"),
+    "a number of two macros, written otherwise": (
+        "#define A 0\n",
+        "#define A 0\n#define B (1u << 2)\n",
+        "#define A 0\n#define C 0x4\n",
+    ),
+    "the next number of two macros": ("#define A 0\n", "#define A 0\n#define B A + 1\n", "#define A 0\n#define C A + 1\n"),
     "a line that goes on": ("#define A \\\n", "#define A \\\n#include <b>\n", "#define A \\\n#include <c>\n"),
 }
 

@@ -24,7 +24,9 @@ class Construct:
 
 
 def _of_value(tree: ast.Module) -> list[str]:
-    value = next(node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "x")
+    value = next(
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("x", "__all__")
+    )
     if isinstance(value, ast.Dict):
         return [f"{ast.unparse(key)}: {ast.unparse(one)}" for key, one in zip(value.keys, value.values, strict=True) if key]
     if isinstance(value, ast.Call):
@@ -62,7 +64,7 @@ def _of_decorators(tree: ast.Module) -> list[str]:
 
 
 CONSTRUCTS = {
-    "list": Construct(lambda name, value: f"    ['{name}', {value}],\n", "x = [\n", "]\n", _of_value),
+    "list": Construct(lambda name, value: f"    '{name} {value}',\n", "__all__ = [\n", "]\n", _of_value),
     "set": Construct(lambda name, value: f"    {name},  # {value}\n", "x = {\n", "}\n", _of_value),
     "dict": Construct(lambda name, value: f"    '{name}': {value},\n", "x = {\n", "}\n", _of_value),
     "long dict": Construct(
@@ -224,8 +226,8 @@ def test_the_proof_refuses_changes_elsewhere() -> None:
 
 
 def test_the_proof_counts_comments() -> None:
-    three = [b"x = [\n    1,  # a\n]\n", b"x = [\n    1,  # a\n    2,  # b\n]\n", b"x = [\n    1,  # a\n    3,  # c\n]\n"]
-    right = b"x = [\n    1,  # a\n    2,  # b\n    3,  # c\n]\n"
+    three = [b"x = {\n    1,  # a\n}\n", b"x = {\n    1,  # a\n    2,  # b\n}\n", b"x = {\n    1,  # a\n    3,  # c\n}\n"]
+    right = b"x = {\n    1,  # a\n    2,  # b\n    3,  # c\n}\n"
     assert prove(three[0], three[1], three[2], right)
     for mark in (b"  # a", b"  # b", b"  # c"):
         assert not prove(three[0], three[1], three[2], right.replace(mark, b""))

@@ -87,7 +87,7 @@ def test_what_was_taken_back_stays_and_needs_a_person(upstream: Upstream, tmp_pa
     brought = upstream.commit("Collect items", {"a.py": BODY + FUNCTION})
     reverted = upstream.commit("Revert it", {"a.py": BODY})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
-    assert (row.carried.outcome, row.carried.gone, row.carried.needs_person) == (Outcome.LANDED, True, True)
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.DROPPED_UPSTREAM, True)
     assert row.carried.landed is not None
     assert row.carried.landed.commit == brought
     assert row.exported == patch.read_bytes()
@@ -146,15 +146,14 @@ def test_the_residue_of_a_conflict_is_what_upstream_lacks(upstream: Upstream, tm
     assert "missing in b.py" in row.carried.evidence
 
 
-def test_the_number_of_a_pull_request_is_believed(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_pull_request_that_was_reworked_needs_a_person(upstream: Upstream, tmp_path: Path) -> None:
     patch = upstream.fork("Collect items (#77)", {"a.py": BODY + FUNCTION})
     half = [*FUNCTION[:6], *[f"        result.append(other_{n}(items))" for n in range(4)], FUNCTION[-1]]
     upstream.commit("Collect items, reworked (#77)", {"a.py": BODY + half})
     carried = upstream.outcome(patch, cache=tmp_path / "cache")[0].carried
-    assert carried.outcome is Outcome.LANDED
+    assert (carried.outcome, carried.needs_person) == (Outcome.PARTLY_LANDED, True)
     assert "#77" in carried.evidence[0]
-    unnamed = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
-    assert upstream.outcome(unnamed, cache=tmp_path / "cache")[0].carried.outcome is Outcome.PARTLY_LANDED
+    assert carried.conflicts
 
 
 def test_a_ladder_meets_things_where_they_happened(upstream: Upstream, tmp_path: Path) -> None:
@@ -196,11 +195,11 @@ def test_a_conflict_names_who_touched_the_lines(upstream: Upstream, tmp_path: Pa
     assert [one.commit for one in rows[1].carried.conflicts[0].upstream] == [removed]
 
 
-def test_both_sides_adding_to_one_list_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
-    upstream.commit("Names", {"names.py": ["NAMES = [", '    "one",', '    "two",', "]"]})
+def test_both_sides_adding_to_one_set_is_resolved(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.commit("Names", {"names.py": ["NAMES = {", '    "one",', '    "two",', "}"]})
     git.run(["tag", "--force", "base"], cwd=upstream.folder)
-    patch = upstream.fork("Mine", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "mine",', "]"]})
-    upstream.commit("Theirs", {"names.py": ["NAMES = [", '    "one",', '    "two",', '    "theirs",', "]"]})
+    patch = upstream.fork("Mine", {"names.py": ["NAMES = {", '    "one",', '    "two",', '    "mine",', "}"]})
+    upstream.commit("Theirs", {"names.py": ["NAMES = {", '    "one",', '    "two",', '    "theirs",', "}"]})
     row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
     assert row.carried.outcome is Outcome.RESOLVED
     assert row.exported is not None
@@ -447,9 +446,22 @@ def test_a_ladder_ends_where_a_jump_does(upstream: Upstream, tmp_path: Path) -> 
     upstream.tag("v1.2")
     for through in ((), ("auto",)):
         row = triage.triage(upstream.folder, Range("v1.0", "v1.2", through), [patch], cache=tmp_path / "cache").rows[0]
-        assert (row.carried.outcome, row.carried.gone) == (Outcome.LANDED, True)
+        assert row.carried.outcome is Outcome.DROPPED_UPSTREAM
         assert row.exported == patch.read_bytes()
         assert "dropped it again" in "; ".join(row.carried.evidence)
+
+
+def test_a_common_line_that_a_rung_had_was_dropped_again(upstream: Upstream, tmp_path: Path) -> None:
+    """No commit can be found by such a line: that a rung had it is enough."""
+    patch = upstream.fork("A bracket", {"a.py": [*BODY[:20], "}", *BODY[20:]]})
+    upstream.tag("v1.0")
+    upstream.commit("A bracket", {"a.py": [*BODY[:20], "}", *BODY[20:]]})
+    upstream.tag("v1.1")
+    upstream.commit("None", {"a.py": BODY})
+    upstream.tag("v1.2")
+    row = triage.triage(upstream.folder, Range("v1.0", "v1.2", ("auto",)), [patch], cache=tmp_path / "cache").rows[0]
+    assert (row.carried.outcome, row.carried.needs_person) == (Outcome.DROPPED_UPSTREAM, True)
+    assert row.exported == patch.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -533,3 +545,48 @@ def test_a_cache_that_cannot_take_the_index_costs_only_time(upstream: Upstream, 
     assert found == expected
     assert expected.carried.outcome is Outcome.LANDED
     assert not [file for file in cache.rglob("*.sqlite") if file.is_file()]
+
+
+def functions(*names: str) -> list[str]:
+    """Functions of eight lines each, none like another."""
+    return [
+        line
+        for name in names
+        for line in (f"def func_{name}(a, b):", *(f"    step_{name}_{n} = compute_{name}(a, b, {n})" for n in range(8)), "", "")
+    ]
+
+
+def tuned(lines: list[str], *calls: str) -> list[str]:
+    return [
+        line.replace("b, 3)", "b, 33)") if any(f"compute_{name}(a, b, 3)" in line for name in calls) else line for line in lines
+    ]
+
+
+@pytest.mark.parametrize("calls", ["g", "bg", "b", "gh"])
+def test_a_file_that_is_split_in_two_and_gone_is_followed(upstream: Upstream, tmp_path: Path, calls: str) -> None:
+    """Git takes the larger half for the file's new name, and finds the other half's hunks in conflict there."""
+    whole = functions(*"abcdefgh")
+    upstream.commit("Whole", {"m.py": whole})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Tune", {"m.py": tuned(whole, *calls)})
+    upstream.commit("Split", {"m.py": None, "m1.py": functions(*"abcde"), "m2.py": functions(*"fgh")})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert not row.carried.needs_person
+    assert row.exported is not None
+    applied = git.run(["apply", "--index", "-"], cwd=upstream.folder, stdin=row.exported)
+    assert applied.returncode == 0
+    for name, parts in (("m1.py", "abcde"), ("m2.py", "fgh")):
+        assert (upstream.folder / name).read_text().splitlines() == tuned(functions(*parts), *calls)
+    assert not (upstream.folder / "m.py").exists()
+    assert (row.carried.outcome is Outcome.RELOCATED) == bool(set(calls) & set("fgh"))
+
+
+def test_halves_that_cannot_be_told_stay_a_conflict(upstream: Upstream, tmp_path: Path) -> None:
+    """Both halves have the function: nobody can say which one the patch means."""
+    whole = functions(*"abcdefgh")
+    upstream.commit("Whole", {"m.py": whole})
+    git.run(["tag", "--force", "base"], cwd=upstream.folder)
+    patch = upstream.fork("Tune", {"m.py": tuned(whole, "g")})
+    upstream.commit("Split", {"m.py": None, "m1.py": functions(*"abcde"), "m2.py": functions(*"fg"), "m3.py": functions(*"gh")})
+    row = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    assert row.carried.outcome is Outcome.CONFLICT

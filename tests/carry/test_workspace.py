@@ -2,6 +2,7 @@
 """Resolving conflicts by hand, one after the other, with the user's own git."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stack.carry import lint, rebase, workspace
+from stack.carry import lint, rebase, resolutions, workspace
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.carry.workspace import Session
@@ -70,6 +71,15 @@ class Work:
         return ended
 
 
+def but_resolutions(world: World) -> Files:
+    """The stack's files without its resolutions."""
+    return {path: data for path, data in world.files().items() if not path.startswith("stacks/resolutions/")}
+
+
+def kept_resolutions(world: World) -> Files:
+    return {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
+
+
 @pytest.fixture
 def work(world: World, tmp_path: Path) -> Work:
     return Work(world, tmp_path / "workspace").start()
@@ -96,7 +106,7 @@ def test_one_conflict_after_the_other(world: World, tmp_path: Path, how: Callabl
     stops = STOPS if source == "archive" else (HOOK, SWITCH)
     for patch in stops:
         assert workspace.load(work.folder).patch == patch
-        assert world.files() == before
+        assert but_resolutions(world) == before
         work.resolve(RESOLUTIONS[patch])
         how(work)
         work.proceed()
@@ -132,9 +142,9 @@ def test_the_markers_show_all_three_sides(work: Work) -> None:
 
 
 def test_attributes_hide_no_conflict(world: World, tmp_path: Path, home: Path) -> None:
-    """`merge=union` takes both sides without a word, from the user's attributes or from upstream's."""
+    """`merge=union` takes both sides without a word: the user's attributes do not count, whatever name a file is merged under."""
     (home / ".config/git").mkdir(parents=True)
-    (home / ".config/git/attributes").write_text("*.py merge=union\n")
+    (home / ".config/git/attributes").write_text("* merge=union\n")
     work = Work(world, tmp_path / "workspace").start()
     assert b"<<<<<<<" in (work.folder / "gamma/main.py").read_bytes()
 
@@ -241,13 +251,76 @@ def test_a_stack_that_changed_meanwhile_is_refused(work: Work) -> None:
 
 
 def test_given_up(work: Work) -> None:
+    """The first resolution is kept, and the next carry takes it."""
     before = work.world.files()
     work.resolve(RESOLUTIONS[HOOK])
     work.proceed()
     workspace.finish(work.folder)
     assert not work.folder.exists()
-    assert work.world.files() == before
-    assert not (work.world.root / ".stack/history").exists()
+    assert but_resolutions(work.world) == before
+    assert len(kept_resolutions(work.world)) == 1
+    assert switch.history(work.world.root) == ()
+    with work.world.stores() as stores:
+        again = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
+    assert [row.outcome for row in again.rows() if row.patch.ref.path == HOOK] == [Outcome.RESOLVED]
+
+
+def test_undo_and_redo_leave_resolutions_alone(world: World, work: Work) -> None:
+    for patch in STOPS:
+        work.resolve(RESOLUTIONS[patch])
+        work.proceed()
+    kept = kept_resolutions(world)
+    assert work.finish() is Conclusion.SWITCHED
+    after = world.files()
+    switch.undo(world.root)
+    assert kept_resolutions(world) == kept
+    assert len(kept) == len(STOPS)
+    switch.redo(world.root)
+    assert world.files() == after
+
+
+def test_a_patch_that_is_left_out_records_nothing(work: Work) -> None:
+    """Even where the working tree holds a resolution: the person has not chosen it."""
+    work.resolve(RESOLUTIONS[HOOK])
+    work.proceed(skip=True)
+    assert kept_resolutions(work.world) == {}
+    assert work.session is not None
+    assert work.session.not_recorded == ()
+
+
+@pytest.mark.parametrize("how", [added, committed], ids=lambda how: how.__name__)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_what_rerere_has_recorded_is_taken_over(
+    world: World, tmp_path: Path, home: Path, how: Callable[[Work], None], enabled: bool
+) -> None:
+    """The user's rerere resolves the conflict in a later working tree, and that becomes a resolution of the stack."""
+    (home / ".gitconfig").write_text(f"[rerere]\n\tenabled = {str(enabled).lower()}\n")
+    first = Work(world, tmp_path / "first").start()
+    first.resolve(RESOLUTIONS[HOOK])
+    how(first)
+    first.proceed()
+    workspace.finish(first.folder)
+    kept = kept_resolutions(world)
+    assert resolutions.drop(world.root, [Path(path).stem for path in kept])
+    again = Work(world, tmp_path / "again").start()
+    assert user_git(again.folder, "status", "--porcelain") == "UU gamma/main.py"
+    [content] = RESOLUTIONS[HOOK].values()
+    assert ((again.folder / "gamma/main.py").read_bytes() == content) == enabled
+    if enabled:
+        user_git(again.folder, "add", "gamma/main.py")
+        again.proceed()
+        assert kept_resolutions(world) == kept
+
+
+@pytest.mark.parametrize("style", ["merge", "zdiff3", None])
+def test_conflicts_are_shown_as_the_user_has_them(world: World, tmp_path: Path, home: Path, style: str | None) -> None:
+    if style is not None:
+        (home / ".gitconfig").write_text(f"[merge]\n\tconflictStyle = {style}\n[diff]\n\talgorithm = minimal\n")
+    work = Work(world, tmp_path / "workspace").start()
+    assert (b"|||||||" in (work.folder / "gamma/main.py").read_bytes()) == (style != "merge")
+    work.resolve(RESOLUTIONS[HOOK])
+    work.proceed()
+    assert len(kept_resolutions(world)) == 1
 
 
 def nothing(place: Path) -> None:
@@ -295,13 +368,6 @@ def test_a_damaged_record(work: Work, data: bytes) -> None:
     refused_record(work)
 
 
-RESOLVED = {
-    **dict.fromkeys(("path", "upstream", "patch", "rung", "before", "base", "ours", "theirs", "after", "resolved"), "x"),
-    "key": "0" * 16,
-    "beside": [],
-}
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -313,10 +379,6 @@ RESOLVED = {
         ("through", "auto"),
         ("resolved", []),
         ("resolved", {"step": "HEAD"}),
-        ("recorded", {}),
-        ("recorded", [{}]),
-        ("recorded", [RESOLVED | {"key": "../../x"}]),
-        ("recorded", [RESOLVED | {"beside": [1]}]),
         ("behaviour", []),
         ("behaviour", {HOOK: {"commit": 1}}),
         ("source", "elsewhere"),
@@ -335,11 +397,9 @@ def test_a_record_with_a_value_of_another_kind(work: Work, key: str, value: obje
 def test_a_record_is_read_as_it_was_written(work: Work) -> None:
     file = work.folder / ".git/stack-rebase.json"
     behaviour = {HOOK: {"commit": "1" * 40, "subject": "passes", "score": 1.0, "rung": "v2.1", "behaviour": True}}
-    beside = [{"path": "a", "before": "", "old": "b\n", "new": "", "after": " "}]
     written: dict[str, Any] = json.loads(file.read_text()) | {
         "through": ["v2.1"],
         "resolved": {"step": "2" * 40},
-        "recorded": [RESOLVED | {"before": "", "beside": beside}],
         "behaviour": behaviour,
     }
     file.write_text(json.dumps(written))
@@ -375,13 +435,9 @@ def test_nothing_to_resolve(world: World, tmp_path: Path) -> None:
 
 
 def taken_back(world: World) -> Files:
-    """Undo a rebase, but keep its resolutions."""
-    kept = {path: data for path, data in world.files().items() if path.startswith("stacks/resolutions/")}
+    """Undo a rebase; the resolutions that are left."""
     switch.undo(world.root)
-    for path, data in kept.items():
-        (world.root / path).parent.mkdir(exist_ok=True)
-        (world.root / path).write_bytes(data)
-    return kept
+    return kept_resolutions(world)
 
 
 def test_what_was_resolved_is_reused(world: World, work: Work) -> None:
@@ -406,7 +462,7 @@ def test_a_file_resolved_beyond_recognition_is_not_kept(world: World, work: Work
     work.proceed()
     assert work.session is not None
     assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/main.py"]
-    assert workspace.load(work.folder).request.recorded == ()
+    assert kept_resolutions(world) == {}
 
 
 def test_what_was_changed_beside_a_conflict_is_reused(world: World, work: Work) -> None:
@@ -440,3 +496,57 @@ def test_a_new_file_beside_a_conflict_is_not_kept(work: Work) -> None:
     work.proceed()
     assert work.session is not None
     assert [reason.partition(":")[0] for reason in work.session.not_recorded] == ["gamma/hooks.py"]
+
+
+def test_the_lowest_rung_comes_first(world: World, tmp_path: Path) -> None:
+    """The last patch of all is in conflict on v2.1, the first one on v2.2 only."""
+    versions = b"def pack(): ...\n", b"def pack(): ...  # mine\n"
+    _patch(world, tmp_path, "old-pack.patch", "gamma/old.py", *versions)
+    with world.stores() as stores:
+        found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True, through=("v2.1",)))
+    stops = [(row.patch.ref.path, row.rung) for leg, row in found.open if leg.upstream == "gamma"]
+    assert stops[:2] == [("two/gamma/old-pack.patch", "v2.1"), (HOOK, "v2.2")]
+
+
+def _patch(world: World, tmp_path: Path, name: str, path: str, *versions: bytes) -> None:
+    """Put a patch of gamma at the end of the second series."""
+    repo = tmp_path / "made"
+    user_git(tmp_path, "init", "--quiet", str(repo))
+    for data in versions:
+        (repo / path).parent.mkdir(exist_ok=True)
+        (repo / path).write_bytes(data)
+        user_git(repo, "add", "--all")
+        user_git(repo, "commit", "--quiet", "-m", "Mine\n\nWhy.\n\nSigned-off-by: A Person <a@person>")
+    show = ("format-patch", "-1", "--stdout", "--full-index", "--no-stat", "--no-signature", "--zero-commit")
+    (world.root / f"stacks/two/gamma/{name}").write_text(user_git(repo, *show))
+    last = 'file = "gamma/fix-limit.patch"\n'
+    world.edit("stacks/two/series.toml", last, f'{last}[[patch]]\nupstream = "gamma"\nfile = "gamma/{name}"\n')
+
+
+def test_of_a_partly_landed_patch_only_the_rest_is_resolved(world: World, tmp_path: Path) -> None:
+    """Lines 35 and 36 landed and were changed again since; line 5 is in conflict."""
+    flag = {20: "flag"}
+    landed = {35: "thirty-five of mine", 36: "thirty-six of mine"}
+    mine = {5: "five of mine"} | landed
+    _patch(world, tmp_path, "both.patch", "gamma/tool.py", numbered("tool", flag), numbered("tool", flag | mine))
+    clone = tmp_path / "gamma"
+    address = re.search(r'\[gamma\]\ngit += "([^"]+)"', world.read("pins.toml"))
+    assert address is not None
+    user_git(tmp_path, "clone", "--quiet", address[1], str(clone))
+    user_git(clone, "checkout", "--quiet", "v2.1")
+    theirs = {5: "five of upstream"}
+    for changes in (landed, landed | theirs, landed | theirs | {35: "thirty-five, reworked"}):
+        (clone / "gamma/tool.py").write_bytes(numbered("tool", changes))
+        user_git(clone, "commit", "--quiet", "--all", "-m", "Go on")
+    user_git(clone, "tag", "v2.3")
+    world.edit("pins.toml", address[0], address[0].replace(address[1], str(clone)))
+    with world.stores("git") as stores:
+        found = rebase.rebase(stores, Request("gamma", "v2.3", with_required=True))
+        [(_, row)] = found.open
+        assert (row.outcome, row.patch.ref.file) == (Outcome.PARTLY_LANDED, "gamma/both.patch")
+        now = digest.of(stores.stack)
+        workspace.start(tmp_path / "work", stores, found, allow_mismatch=False, allow_drift=False, digest=now)
+    text = (tmp_path / "work/gamma/tool.py").read_text()
+    assert text.count("<<<<<<<") == 1
+    assert "thirty-five, reworked\n" in text
+    assert mine[35] not in text

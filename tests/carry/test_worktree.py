@@ -419,17 +419,53 @@ REFUSED = {
         "changes nothing: drop it",
     ),
     "not UTF-8": (_latin, "is not UTF-8"),
-    "CRLF": (lambda folder: commit(folder, "new", b"x\r\n", "-m", "New", *TRAILER), "has CRLF line ends"),
-    "Latin-1": (lambda folder: commit(folder, "new", b"gr\xf6\xdfer\n", "-m", "New", *TRAILER), "is not UTF-8"),
     "a line that ends the message": (
         lambda folder: commit(folder, "new", b"x\n", "-m", "New\n\nAbove\n\n---\n\nBelow\n\nStack-Series: two"),
-        "would lose a part of its message",
+        "would lose a part of its message: in a patch file its line '---' ends the message",
     ),
     "a line that begins the diff": (
         lambda folder: commit(folder, "new", b"x\n", "-m", "New\n\nAbove\n\ndiff -u a b\n\nBelow", *TRAILER),
         "would lose a part of its message",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"x\r\ny\n", "New"),
+        (b"gr\xf6\xdfer\n", "New"),
+        (b"x\n", "[DISPATCH] New"),
+        (b"x\n", "[PATCH 1/2] New"),
+        (b"x\n", "New\n\nFrom: Bob <bob@example.org>\nsaid so.\n\nMore."),
+        (b"x\n", "New\n\nfrom: Bob <bob@example.org>\nSubject: other\nDate: never\nis what it says."),
+        (b"x\n", "New\n\nSubject: it is about\nthis."),
+        (b"x\n", "New\n\n[PATCH] is what it begins with."),
+        (b"x\n", "New\n\n>From there."),
+    ],
+)
+def test_what_git_can_commit_comes_back(world: World, folder: Path, content: bytes, message: str) -> None:
+    """Out and back, the bytes stay; and `git am` makes the same commit of the patch file."""
+    commit(folder, "new", content, "-m", message, *TRAILER)
+    found = refresh(world, folder)
+    [ref] = found.added
+    raw = (world.root / "stacks" / ref.path).read_bytes()
+    patch = world.load().patches[ref]
+    assert patch.message == f"{message}\n\nSigned-off-by: U <u@u>\n"
+    assert (patch.author.name, patch.author.mail) == ("U", "u@u")
+    assert refresh(world, folder).changed == ()
+    again = folder.parent / "again"
+    with world.stores() as stores:
+        worktree.checkout(stores, "gamma", again)
+    assert user_git(again, "rev-parse", "HEAD^{tree}") == user_git(folder, "rev-parse", "HEAD^{tree}")
+    refresh(world, again)
+    assert (world.root / "stacks" / ref.path).read_bytes() == raw
+    user_git(again, "reset", "-q", "--hard", "HEAD~1")
+    user_git(again, "am", "-q", "-b", "--keep-cr", str(world.root / "stacks" / ref.path))
+    assert user_git(again, "rev-parse", "HEAD^{tree}") == user_git(folder, "rev-parse", "HEAD^{tree}")
+    assert user_git(again, "log", "-1", "--format=%an <%ae>").strip() == "U <u@u>"
+    if "PATCH" not in message.partition("\n")[0] and "DISPATCH" not in message:
+        assert user_git(again, "log", "-1", "--format=%B").rstrip() == patch.message.rstrip()
 
 
 @pytest.mark.parametrize("case", REFUSED)

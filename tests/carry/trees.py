@@ -51,7 +51,18 @@ NAMES = (
 # Lines that a parser of patches could take for something else.
 LINES = (
     *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "", " ", "\tindented", "größer"),
-    *("--- a/x", "+++ b/x", "@@ -1,2 +1,2 @@", "diff --git a/x b/x", "-- ", "---", "\\ No newline at end of file", "From 0"),
+    *(
+        "carriage\r",
+        "\r",
+        "--- a/x",
+        "+++ b/x",
+        "@@ -1,2 +1,2 @@",
+        "diff --git a/x b/x",
+        "-- ",
+        "---",
+        "\\ No newline at end of file",
+        "From 0",
+    ),
 )
 BINARIES = (b"\0", b"\0\1\2binary\0" * 2, bytes(range(9)) * 4)
 SUBJECTS = (
@@ -67,7 +78,8 @@ BODIES = ("", "Why, in a line.\n", "Why.\n\n  indented\n\nSigned-off-by: Jörg <
 def contents(draw: st.DrawFn) -> bytes:
     lines = draw(st.lists(st.sampled_from(LINES), max_size=14))
     text = "\n".join(lines) + draw(st.sampled_from(("\n", "\n", ""))) if lines else ""
-    return draw(st.sampled_from((text.encode(), text.encode(), text.encode(), text.encode(), draw(st.sampled_from(BINARIES)))))
+    encodings = ("utf-8", "utf-8", "utf-8", "latin-1")
+    return draw(st.sampled_from((*(text.encode(name) for name in encodings), draw(st.sampled_from(BINARIES)))))
 
 
 @st.composite

@@ -18,6 +18,9 @@ from stack.store.cache import upstream_store
 from ..carry.world import World
 from .conftest import Stack, command, run_apart
 
+PATIENCE = 120
+"""Seconds within which a command has to end, on a busy machine, too."""
+
 REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
 
 
@@ -69,16 +72,6 @@ def test_no_stack_here(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert stack("status", root=tmp_path / "none").refused() == f"{tmp_path}/none/pins.toml is missing: check --root"
 
 
-def _crlf(world: World) -> None:
-    path = world.root / "stacks/one/gamma/tool-flag.patch"
-    path.write_bytes(path.read_bytes().replace(b" tool 19\n", b" tool 19\r\n"))
-
-
-def _latin(world: World) -> None:
-    path = world.root / "stacks/one/gamma/tool-flag.patch"
-    path.write_bytes(path.read_bytes().replace(b"+flag\n", b"+fl\xe4g\n"))
-
-
 def _no_network(world: World) -> None:
     shutil.rmtree(world.cache)
     os.environ["PIP_INDEX_URL"] = "http://127.0.0.1:9/simple/"
@@ -105,8 +98,6 @@ def _cache_is_a_file(world: World) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[World], None], str]] = {
-    "CRLF": (_crlf, "stacks/one/gamma/tool-flag.patch:20 has CRLF line ends: convert the file to LF"),
-    "not UTF-8": (_latin, "stacks/one/gamma/tool-flag.patch:22 is not UTF-8: save the patch as UTF-8"),
     "no network": (_no_network, "http://127.0.0.1:9/simple/ cannot be reached: check the network"),
     "empty index": (_empty_index, "no source archive of gamma-pkg: check the package's name and the configured index"),
     "store without HEAD": (
@@ -232,11 +223,11 @@ def test_interrupted(world: World) -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-        patience = time.monotonic() + 20
-        while not has_open(process.pid, lock) and time.monotonic() < patience:
+        while not has_open(process.pid, lock):
+            assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err.strip()) == (130, "", "stack: interrupted: the stack is whole, run the command again")
     assert world.files() == before
     assert run_apart(world, "fetch", "gamma").code == 0
@@ -249,4 +240,4 @@ def test_whoever_reads_the_output_goes_away(world: World) -> None:
     process.stdout.close()
     assert process.stderr.read() == ""
     process.stderr.close()
-    process.wait(timeout=20)
+    process.wait(timeout=PATIENCE)

@@ -95,7 +95,7 @@ PERSON: tuple[tuple[Setting, Args], ...] = (
 OTHERS: tuple[tuple[Setting, Args], ...] = (
     *(
         (nothing, (verb,))
-        for verb in ("status", "fetch", "lint", "check", "prove", "compile-check", "undo", "export-pr", "serve")
+        for verb in ("status", "fetch", "lint", "check", "prove", "compile-check", "undo", "redo", "export-pr", "serve")
     ),
     *((nothing, ("pins", verb)) for verb in ("show", "verify")),
     (nothing, ("pins", "set", "gamma", "v2.1", "--allow-mismatch")),

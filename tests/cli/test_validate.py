@@ -45,6 +45,7 @@ def prepared(python: Path, world: World) -> World:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
     words, out = tokenizer(tmp_path), tmp_path / "v.json"
 
@@ -95,6 +96,7 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path) -> None:
     assert "does not answer" in stack("validate", "bench", "--url", "http://127.0.0.1:9").refused()
     assert "is no address" in stack("validate", "bench", "--url", "spark").refused()
@@ -116,6 +118,7 @@ def of_command(words: str) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
 def test_a_bench_that_is_killed_leaves_nobody(prepared: World, tmp_path: Path, kind: signal.Signals) -> None:
     words = tokenizer(tmp_path)

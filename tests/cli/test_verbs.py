@@ -14,7 +14,7 @@ from stack.store.cache import upstream_store
 
 from ..carry.test_workspace import RESOLUTIONS, STOPS
 from ..carry.test_worktree import user_git
-from ..carry.world import World
+from ..carry.world import World, numbered
 from .conftest import Ran, Stack, run_apart
 
 REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
@@ -138,10 +138,7 @@ def test_rebase(stack: Stack, world: World) -> None:
     assert found["conclusion"] == "dry-run"
     assert keys(found["legs"][0]) == "upstream from to rungs patches"
     assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
-    assert (
-        keys(found["legs"][0]["patches"][0])
-        == "series file outcome tree rung landed dropped_again evidence residue conflicts drifts"
-    )
+    assert keys(found["legs"][0]["patches"][0]) == "series file outcome tree rung landed evidence residue conflicts drifts"
     assert [patch["outcome"] for patch in found["legs"][0]["patches"]] == ["clean", "moved", "landed"]
     assert world.files() == before
     done = stack(*REBASE)
@@ -225,6 +222,43 @@ def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
     assert world.load().pins.get("alpha").tag == "v1.3"
 
 
+LIMIT = "two/gamma/fix-limit.patch"
+
+
+def _took_back(world: World, folder: Path) -> None:
+    """A release of gamma, v2.3, in which the fix of v2.1 is taken back."""
+    clone = folder / "gamma"
+    pins = world.read("pins.toml")
+    address = re.search(r'\[gamma\]\ngit += "([^"]+)"', pins)
+    assert address is not None
+    user_git(folder, "clone", "--quiet", address[1], str(clone))
+    user_git(clone, "checkout", "--quiet", "v2.1")
+    (clone / "gamma/main.py").write_bytes(numbered("main"))
+    user_git(clone, "commit", "--quiet", "--all", "-m", "Take the limit back")
+    user_git(clone, "tag", "v2.3")
+    world.edit("pins.toml", address[0], address[0].replace(address[1], str(clone)))
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "dropped"])
+def test_what_upstream_dropped_again_is_kept_or_dropped_by_a_person(
+    stack: Stack, world: World, tmp_path: Path, keep: bool
+) -> None:
+    _took_back(world, tmp_path)
+    before = world.files()
+    asked = ("rebase", "gamma", "--onto", "v2.3", "--with-required", "--source", "git")
+    folder = tmp_path / "work"
+    for options in ((), ("--json",), ("--workspace", folder)):
+        ran = stack(*asked, *options)
+        assert ran.code == 1, ran
+        assert "dropped-upstream" in ran.out
+        assert world.files() == before
+    assert f"stack rebase --continue {folder}" in ran.out
+    assert f"stack rebase --skip {folder}" in ran.out
+    ended = stack("rebase", "--continue" if keep else "--skip", folder)
+    assert ended.code == 0, ended
+    assert (LIMIT in [ref.path for ref in world.load().patches]) is keep
+
+
 def test_a_workspace_given_up(stack: Stack, world: World, tmp_path: Path) -> None:
     before = world.files()
     for options, said in (((), "given up: the stack is as it was\n"), (("--json",), None)):
@@ -275,6 +309,14 @@ def test_undo(stack: Stack, world: World) -> None:
     assert "rebase gamma --onto v2.1" in stack("undo", "--list").out
     undone = parsed(stack("undo", "--json"))
     assert keys(undone) == "undone paths"
+    assert world.files() == before
+    redone = parsed(stack("redo", "--json"))
+    assert (keys(redone), redone["redone"]) == ("redone paths", "rebase gamma --onto v2.1")
+    assert world.files() != before
+    assert stack("redo").refused() == "nothing to redo: no switch of this stack was taken back"
+    assert stack("undo").code == 0
+    assert stack("redo").out.startswith("redone: rebase gamma --onto v2.1 (")
+    assert stack("undo").code == 0
     assert world.files() == before
     stack(*REBASE)
     world.edit("pins.toml", "# A comment at the end.", "")

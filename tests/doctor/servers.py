@@ -23,7 +23,7 @@ WRONG, NOTE, UNKNOWN = Severity.WRONG, Severity.NOTE, Severity.UNKNOWN
 class Manner:
     """How a server answers. `chat`: makes the answer of a request, as it should be unless given; `raw`: bytes in place of every answer.
 
-    `late`: seconds before each; `pause`: seconds between the tokens of a stream, whose `counts` are ids, a usage at its end, or none.
+    `late`: seconds before each; `pause`: seconds between the `tokens` of a stream, whose `counts` are ids, a usage at its end, or none.
     """
 
     health: int = 200
@@ -33,6 +33,7 @@ class Manner:
     late: float = 0.0
     status: int = 200
     pause: float = 0.002
+    tokens: int = 25
     counts: str = "ids"
 
 
@@ -182,9 +183,11 @@ def serving(manner: Manner, key: str | None = None) -> Iterator[str]:
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
-            count = min(body["max_tokens"], 25)
+            count = min(body["max_tokens"], manner.tokens)
+            begun = time.monotonic()
             for number in range(count):
-                time.sleep(manner.pause)
+                # A token that was late does not delay the next ones.
+                time.sleep(max(0.0, begun + number * manner.pause - time.monotonic()))
                 ids = {"token_ids": [number]} if manner.counts == "ids" else {}
                 self._event({"choices": [{"delta": {"content": f" {number}"}, **ids}]})
             if manner.counts == "usage":

@@ -37,18 +37,21 @@ def test_it_speaks(name: str, case: Case) -> None:
         assert fitting[0].found.fix
 
 
+STEADY = Manner(pause=1 / 70, tokens=120)
+"""70 tokens a second, where 45 to 101 are in order: on a busy machine the first token may be 0.5 s late, the last one 0.9 s."""
+
+
 def test_it_is_quiet() -> None:
-    # 85 tokens a second at most, and 45 would do: a machine that is busy may be late with each.
-    found = ask(Manner(pause=1 / 85), longest=30)
+    found = ask(STEADY, longest=60)
     assert {one.severity for one in found} == {Severity.FINE}, found
     assert [one.check for one in found] == [one.name for one in running.CHECKS]
 
 
 def test_speed_stands_beside_expectation_and_limit() -> None:
-    (speed,) = (one.found.what for one in ask(Manner(pause=1 / 85), longest=30) if one.check == "speed")
+    (speed,) = (one.found.what for one in ask(STEADY, longest=60) if one.check == "speed")
     assert "60 are expected (the fork's container" in speed
     assert "the memory allows 97" in speed
-    assert 0 < float(speed.split()[0]) < 86
+    assert 0 < float(speed.split()[0]) < LIMIT
 
 
 def test_nothing_is_asked_of_a_server_that_does_not_answer() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry, once a session."""
+"""A registry, once a session, and a stack with images that needs none."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,15 @@ import pytest
 from tests import system
 from tests.images.registry import Registry, serving
 from tests.images.world import World, make
+
+_NEED_PROGRAMS = {"registry_server", "storage", "made"}
+"""Fixtures that demand programs of the system."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave a test that needs programs of the system to `make test-images`."""
+    if isinstance(item, pytest.Function) and _NEED_PROGRAMS & {*item.fixturenames}:
+        item.add_marker(pytest.mark.images)
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +41,11 @@ def world(registry: Registry, tmp_path: Path) -> World:
     root = tmp_path / "stack"
     root.mkdir()
     return make(root, registry.host)
+
+
+@pytest.fixture
+def offline(tmp_path: Path) -> World:
+    """A stack whose image cannot be published: its registry does not exist."""
+    root = tmp_path / "stack"
+    root.mkdir()
+    return make(root, "registry.invalid")

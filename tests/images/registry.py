@@ -15,6 +15,8 @@ from pathlib import Path
 
 import trustme
 
+_PATIENCE = 120.0
+"""Seconds within which the registry has to listen, on a busy machine, too."""
 USER, PASSWORD = "maintainer", "correct-horse"
 _HTPASSWD = f"{USER}:$2y$05$sKIVlCmA0s3Ths67ddDT8uvz2L6WtaCKHOJYJkcXU1cuLiXYFNr6W"
 _CONFIG = """\
@@ -96,7 +98,7 @@ def free_port() -> int:
 
 
 def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + _PATIENCE
     while time.monotonic() < until and process.poll() is None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return

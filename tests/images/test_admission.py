@@ -21,19 +21,13 @@ from . import making, world
 from .world import GATES, World
 
 
-@pytest.fixture
-def offline(tmp_path: Path) -> World:
-    root = tmp_path / "stack"
-    root.mkdir()
-    return world.make(root, "registry.invalid")
-
-
 def refusal(offline: World, *verdicts: Path) -> tuple[str, ...]:
     with pytest.raises(NotAdmittedError) as refused:
         offline.publish("x:1.0", *verdicts)
     return refused.value.problems
 
 
+@pytest.mark.images
 def test_what_is_admitted_goes_on_to_the_registry(offline: World) -> None:
     """The control of all other tests here: only the registry is missing."""
     system.demand("skopeo")

@@ -22,9 +22,11 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(world: World, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `stack image ARGS` on the stack of `world` or `offline`."""
+
     def one(*args: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stack", "--root", str(world.root), "image", *map(str, args)])
+        monkeypatch.setattr(sys, "argv", ["stack", "--root", str(tmp_path / "stack"), "image", *map(str, args)])
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
             main()
@@ -117,8 +119,8 @@ def test_what_is_not_admitted_exits_1_and_says_all_of_it(world: World, run: Run)
         (("rollback", "host/name"), "no tag in a registry"),
     ],
 )
-def test_wrong_usage_is_one_line(world: World, run: Run, args: tuple[str, ...], line: str) -> None:
-    key = () if args[0] == "list" else ("--key", world.root / "release.pub.pem")
+def test_wrong_usage_is_one_line(offline: World, run: Run, args: tuple[str, ...], line: str) -> None:
+    key = () if args[0] == "list" else ("--key", offline.root / "release.pub.pem")
     code, out, err = run(*args, *key)
     assert code == 2
     assert out == ""
@@ -126,10 +128,17 @@ def test_wrong_usage_is_one_line(world: World, run: Run, args: tuple[str, ...], 
     assert err.count("\n") == 1
 
 
-def test_without_signers_it_says_how_to_name_them(world: World, run: Run) -> None:
-    world.verdict(world.image())
+def test_without_signers_it_says_how_to_name_them(offline: World, run: Run) -> None:
+    offline.verdict(offline.image())
     code, _, err = run(
-        "publish", f"{world.host}/x:1", "--gate", "cpu", "--verdict", world.root / "v.json", "--key", world.root / "release.pem"
+        "publish",
+        f"{offline.host}/x:1",
+        "--gate",
+        "cpu",
+        "--verdict",
+        offline.root / "v.json",
+        "--key",
+        offline.root / "release.pem",
     )
     assert code == 2
     assert "--signers" in err

@@ -65,6 +65,7 @@ def test_without_tls_verification_only_when_asked(registry: Registry, tmp_path: 
     assert skopeo.tags(f"{registry.host}/loose", tls=False) == ("1",)
 
 
+@pytest.mark.images
 def test_a_layout_is_read_without_a_registry(tmp_path: Path) -> None:
     system.demand("skopeo")
     made = making.image(tmp_path / "image", {})

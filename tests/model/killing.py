@@ -144,7 +144,7 @@ def everywhere(template: Path, work: Path, action: Callable[[Path], object], old
 
 
 def steps(place: Path, what: str) -> dict[str, int]:
-    """Kill `what` at every step: the first switch of a stack, one with a full history, an undo, or a naive one."""
+    """Kill `what` at every step: the first switch of a stack, one with a full history, an undo, a redo, or a naive one."""
     template, changes = place / "root", changed(place / "root")
     if what != "first":
         switch.KEPT = 3
@@ -152,11 +152,14 @@ def steps(place: Path, what: str) -> dict[str, int]:
             switch.apply(template, {"stacks/notes": b"%d" % number}, title=f"note {number}")
     old = snapshot(template)
     new: State = {path: data for path, data in {**old, **changes}.items() if data is not None}
-    if what == "undo":
+    if what in ("undo", "redo"):
         switch.apply(template, changes, title="change")
         assert snapshot(template) == new
-        old, new = new, old
-        return everywhere(template, place / "work", switch.undo, old, new)
+        if what == "undo":
+            return everywhere(template, place / "work", switch.undo, new, old)
+        switch.undo(template)
+        assert snapshot(template) == old
+        return everywhere(template, place / "work", switch.redo, old, new)
     apply = naive if what == "naive" else switch.apply
     return everywhere(template, place / "work", lambda root: apply(root, changes, title="change"), old, new)
 

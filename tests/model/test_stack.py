@@ -136,11 +136,6 @@ def test_order_is_that_of_the_series(root: Path) -> None:
             {"stacks/gating/series.toml": GATING + "["},
             "stacks/gating/series.toml: Invalid initial character for a key part (at end of document): mend the TOML there",
         ),
-        (
-            {"stacks/gating/vllm/gate-kernels.patch": patch(end="\r\n")},
-            "stacks/gating/vllm/gate-kernels.patch:1 has CRLF line ends: "
-            "convert the file to LF; `*.patch -text` in .gitattributes keeps it so",
-        ),
     ],
 )  # fmt: skip
 def test_refused(root: Path, changed: Mapping[str, bytes | str | None], line: str) -> None:

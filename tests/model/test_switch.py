@@ -55,6 +55,12 @@ def test_applies_and_takes_back(root: Path) -> None:
     assert snapshot(root) == before
     assert not (root / "stacks/a").exists()
     assert switch.history(root) == ()
+    assert switch.redo(root).title == "try"
+    assert snapshot(root) == after
+    assert [one.title for one in switch.history(root)] == ["try"]
+    assert switch.undone(root) == ()
+    switch.undo(root)
+    assert snapshot(root) == before
 
 
 def test_nothing_to_change(root: Path) -> None:
@@ -79,6 +85,38 @@ def test_takes_back_one_after_the_other(root: Path) -> None:
         switch.undo(root)
     assert not (root / "stacks/notes").exists()
     assert refusal(root, switch.undo, root) == "nothing to undo: no switch is recorded for this stack"
+
+
+def test_makes_again_what_was_taken_back(root: Path) -> None:
+    assert refusal(root, switch.redo, root) == "nothing to redo: no switch of this stack was taken back"
+    for number in range(3):
+        switch.apply(root, {"stacks/notes": b"%d" % number, f"stacks/f{number}": b"f"}, title=f"note {number}")
+    while switch.history(root):
+        switch.undo(root)
+    assert [switch.redo(root).title for _ in range(2)] == ["note 0", "note 1"]
+    assert (root / "stacks/notes").read_bytes() == b"1"
+    # Another switch of the same file comes between: redo would lose it.
+    switch.apply(root, {"stacks/notes": b"x"}, title="other")
+    before = snapshot(root)
+    line = "stacks/notes was changed since the undo of `note 2`: redo would lose that: restore the file first"
+    assert refusal(root, switch.redo, root) == line
+    assert snapshot(root) == before
+    switch.undo(root)
+    assert switch.redo(root).title == "other"
+    switch.undo(root)
+    switch.undo(root)
+    assert (root / "stacks/notes").read_bytes() == b"0"
+    assert [switch.redo(root).title for _ in range(2)] == ["note 1", "other"]
+
+
+def test_a_switch_for_good_is_not_taken_back(root: Path) -> None:
+    switch.apply(root, {"stacks/notes": b"1"}, title="one")
+    switch.apply(root, {"stacks/kept": b"k"}, title="kept", for_good=True)
+    assert [record.title for record in switch.history(root)] == ["one"]
+    switch.undo(root)
+    assert (root / "stacks/kept").read_bytes() == b"k"
+    assert not (root / "stacks/notes").exists()
+    assert list((root / STATE / "history").iterdir()) == []
 
 
 def test_history_is_bounded(root: Path) -> None:
@@ -265,7 +303,7 @@ def test_a_writer_finishes_the_switch_of_a_killed_one_and_says_so(
 # --- killed ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["first", "later", "undo"])
+@pytest.mark.parametrize("what", ["first", "later", "undo", "redo"])
 @pytest.mark.slow
 def test_killed_at_every_step(place: Path, what: str) -> None:
     seen = run(place, "steps", what)

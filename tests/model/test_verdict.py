@@ -216,7 +216,7 @@ def test_many_flags_are_read_at_once() -> None:
     flags = [f"f{place}" for place in range(200_000)]
     began = time.monotonic()
     read(forged(lambda content: content["machine"].update(flags=flags)), "v.json")
-    assert time.monotonic() - began < 20  # each held against each other takes hours
+    assert time.monotonic() - began < 120  # each held against each other takes hours
 
 
 def test_an_error_is_a_line_that_can_be_read() -> None:

@@ -65,6 +65,7 @@ def version_of_torch(python: Path) -> str:
     ids=["a CPU build where there is one", "else the registry's"],
 )
 @pytest.mark.slow
+@pytest.mark.images
 def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str], taken: str) -> None:
     for version in offered:
         wheel(index, "torch", version)
@@ -81,6 +82,7 @@ def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str]
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_a_lock_is_installed_by_its_hashes_beside_torch(index: Path, tmp_path: Path) -> None:
     for name, version in [("torch", "9.1.0+cpu"), ("helper", "1.0"), ("helper", "1.1"), ("other", "3.0")]:
         wheel(index, name, version)
@@ -101,6 +103,7 @@ def test_a_lock_is_installed_by_its_hashes_beside_torch(index: Path, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_a_failed_install_is_made_anew(index: Path, tmp_path: Path) -> None:
     wheel(index, "torch", "9.1.0")
     requirements = tmp_path / "requirements.txt"

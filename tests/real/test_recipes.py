@@ -124,6 +124,7 @@ print(json.dumps([taken, choices]))
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_the_patched_vllm_parses_every_command(stores: Stores, tmp_path: Path) -> None:
     """What vLLM itself makes of the arguments, those of each node, and of two that are wrong."""
     asked, expected = [], []

@@ -23,6 +23,7 @@ def outcomes(verdict: Verdict, place: str) -> dict[str, Outcome]:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_the_patched_vllm_serves(tmp_path: Path) -> None:
     """One test, as its two servers take minutes and gigabytes; the proofs of the series are tests of their own."""
     out = tmp_path / "verdict.json"

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_a_recipe_s_server_says_what_runs_and_answers(tmp_path: Path) -> None:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

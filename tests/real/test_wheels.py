@@ -23,7 +23,7 @@ from ..cli.conftest import SCRIPT
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.images]
 
 
 def stack(*args: object, umask: int = 0o022) -> str:

@@ -52,6 +52,7 @@ def test_what_is_kept_is_what_is_written(name: str) -> None:
     assert (DOCKER / name).read_text() == compose(SPARK, KEPT[name]), how
 
 
+@pytest.mark.images
 @pytest.mark.parametrize(("recipe", "kind"), ALL, ids=[f"{one.name}-{kind}" for one, kind in ALL])
 def test_compose_takes_every_file(recipe: recipes.Recipe, kind: Kind, tmp_path: Path) -> None:
     """Real compose resolves it; each server gets its recipe's command and variables, its caches, one GPU, and no more rights."""
@@ -77,6 +78,7 @@ def test_compose_takes_every_file(recipe: recipes.Recipe, kind: Kind, tmp_path: 
         assert ("network_mode" in one, "healthcheck" in one) == (several, several and rank > 0)
 
 
+@pytest.mark.images
 def test_nobody_else_asks_what_has_no_key(tmp_path: Path) -> None:
     """Bound elsewhere only as the file says that is for it, and that file is refused without a key."""
     local = services(DOCKER / "compose.yml", STACK_HOST="0.0.0.0", STACK_PORT="9000")["vllm"]
@@ -97,6 +99,7 @@ def test_nobody_else_asks_what_has_no_key(tmp_path: Path) -> None:
         assert "STACK_HOST is missing a value" in done.stderr
 
 
+@pytest.mark.images
 def test_several_nodes_start_where_they_are_named(tmp_path: Path) -> None:
     file = tmp_path / "compose.yml"
     file.write_text(compose(recipes.load("gpt-oss-120b-4-sparks")))
@@ -112,6 +115,7 @@ def test_several_nodes_start_where_they_are_named(tmp_path: Path) -> None:
         assert f"{name} is missing a value: {recipes.load('gpt-oss-120b-4-sparks').variables[name]}" in done.stderr
 
 
+@pytest.mark.images
 def test_development_mounts_the_sources() -> None:
     one = services(DOCKER / "compose.dev.yml", TREES="/srv/trees")["dev"]
     mounted = {(each["source"], each["target"], each.get("read_only", False)) for each in one["volumes"]}
@@ -119,6 +123,7 @@ def test_development_mounts_the_sources() -> None:
     assert ("/srv/trees/flashinfer/flashinfer", "/src/flashinfer", True) in mounted
 
 
+@pytest.mark.images
 def test_compose_says_what_is_missing_or_wrong(tmp_path: Path) -> None:
     assert "the image that stack image build --target development made" in composed(DOCKER / "compose.dev.yml").stderr
     wrong = tmp_path / "compose.yaml"

@@ -6,7 +6,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from matplotlib.text import Text
 from PIL import Image
 
 from stack.model.errors import StackError
@@ -81,6 +80,8 @@ def measured(one: Roofline, sources: int) -> Roofline:
 @pytest.mark.parametrize("steps", [False, True])
 @pytest.mark.parametrize("one", [False, True])
 def test_nothing_overlaps_or_is_cut(found: list[Roofline], *, steps: bool, sources: int | None, one: bool) -> None:
+    from matplotlib.text import Text  # noqa: PLC0415 - collecting the tests does not wait for it
+
     elsewhere = roofline.of(found[0].recipe, hardware.load("h200"), contexts=(2048,))
     if sources is not None:
         elsewhere = measured(elsewhere, sources)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import platformdirs
@@ -33,42 +33,53 @@ def test_names_that_are_no_file_names_are_refused(tmp_path: Path, name: str) -> 
 
 
 HOLD = """
-import sys, time
+import select, sys, time
 from pathlib import Path
 from stack.store import cache
 with cache.lock(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(float(sys.argv[2]))
+    select.select([sys.stdin], [], [], 60)
+    time.sleep(0.1)
+    print("released", flush=True)
 """
 
 
-def hold(path: Path, seconds: float) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path), str(seconds)], stdout=subprocess.PIPE, text=True)
+def hold(path: Path) -> subprocess.Popen[str]:
+    """Start a process that holds a lock until its input ends, and a moment longer."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
 def test_a_lock_waits_for_the_other_process_and_says_so(tmp_path: Path) -> None:
-    waited: list[bool] = []
-    with hold(tmp_path / "x", 0.3):
-        started = time.monotonic()
-        with cache.lock(tmp_path / "x", lambda: waited.append(True)):
-            assert time.monotonic() - started > 0.2
-    assert waited == [True]
+    with hold(tmp_path / "x") as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        told = []
+
+        def let_go() -> None:
+            told.append(True)
+            other.stdin.close()  # type: ignore[union-attr]
+
+        with cache.lock(tmp_path / "x", let_go):
+            ready, _, _ = select.select([other.stdout], [], [], 0)
+            assert ready, "the lock was given while the other process held it"
+    assert told == [True]
 
 
 def test_a_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
-    with hold(tmp_path / "x", 60) as other:
+    with hold(tmp_path / "x") as other:
         other.kill()
         other.wait()
-        started = time.monotonic()
-        with cache.lock(tmp_path / "x"):
-            assert time.monotonic() - started < 5
+        with cache.lock(tmp_path / "x", lambda: pytest.fail("waited")):
+            pass
 
 
 def test_locks_of_different_paths_do_not_meet(tmp_path: Path) -> None:
-    with hold(tmp_path / "x", 60) as other:
+    with hold(tmp_path / "x") as other:
         with cache.lock(tmp_path / "y", lambda: pytest.fail("waited")):
             pass
         other.kill()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -96,7 +97,7 @@ def test_using_it_keeps_it(tmp_path: Path, held: dict[str, Path]) -> None:
 
 
 def test_what_is_in_use_stays(tmp_path: Path, held: dict[str, Path]) -> None:
-    with hold(held["old"], 5) as process:
+    with hold(held["old"]) as process:
         os.utime(cache_lock(held["old"]), (NOW - 40 * DAY,) * 2)  # held since then
         assert {entry.path for entry in upkeep.prune(upkeep.entries(tmp_path), NOW - 30 * DAY, stuck)} == {held["deep"]}
         process.kill()
@@ -150,38 +151,47 @@ def test_links_are_not_followed(tmp_path: Path, held: dict[str, Path]) -> None:
 
 
 PRUNE = """
-import sys, time
+import os, signal, sys, time
 from pathlib import Path
 from stack.store import upkeep
 held = upkeep.entries(Path(sys.argv[1]))
-print("go", flush=True)
+left = int(sys.argv[2])
+
+def count(event, args):
+    global left
+    if event in ("os.rename", "os.remove", "os.rmdir"):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(count)
 upkeep.prune(held, time.time(), print)
 """
 
 
 @pytest.mark.slow
-def test_killed_while_it_removes_it_leaves_an_entry_whole_or_out_of_its_place(tmp_path: Path) -> None:
-    files = 2000
-    states = set()
-    for attempt in range(12):
-        entry = tmp_path / f"trees/{attempt}"
+def test_killed_at_each_step_of_removing_it_leaves_an_entry_whole_or_out_of_its_place(tmp_path: Path) -> None:
+    files = 5
+    states = []
+    for step in range(1, 20):
+        entry = tmp_path / f"trees/{step}"
         with cache.lock(entry):
             entry.mkdir()
             for number in range(files):
                 (entry / str(number)).touch()
         os.utime(cache_lock(entry), (NOW - DAY,) * 2)
-        process = subprocess.Popen([sys.executable, "-c", PRUNE, str(tmp_path)], stdout=subprocess.PIPE)
-        assert process.stdout is not None and process.stdout.readline() == b"go\n"
-        time.sleep(0.003 * attempt)
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        killed = subprocess.run([sys.executable, "-c", PRUNE, str(tmp_path), str(step)], check=False).returncode
+        assert killed in (0, -signal.SIGKILL)
         assert not entry.exists() or len(list(entry.iterdir())) == files
-        half = entry.with_name(f"{attempt}.part")
-        states.add("half" if half.exists() else "whole" if entry.exists() else "gone")
+        half = entry.with_name(f"{step}.part")
+        states.append("half" if half.exists() else "whole" if entry.exists() else "gone")
         upkeep.prune(upkeep.entries(tmp_path), time.time() + 1, stuck)
         assert not entry.exists() and not half.exists()
-    assert "half" in states, "no run was killed while it removed something"
+        if killed == 0:
+            break
+    assert states[0] == "whole"
+    assert states.count("half") > files
+    assert states[-1] == "gone"
 
 
 def test_a_kept_result_is_an_entry_without_a_lock(tmp_path: Path) -> None:

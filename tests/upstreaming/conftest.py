@@ -23,6 +23,12 @@ UP = "up/gamma"
 MINE = "me/gamma"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave a test that needs GitHub's description of its API, which npm brings, to `make test-images`."""
+    if isinstance(item, pytest.Function) and "github_contract" in item.fixturenames:
+        item.add_marker(pytest.mark.images)
+
+
 @pytest.fixture(scope="session")
 def github_contract() -> Contract:
     return contract.load()

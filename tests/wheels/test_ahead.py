@@ -22,8 +22,6 @@ from stack.wheels import ahead, metadata
 
 from ..proof.compiling import small
 
-pytestmark = pytest.mark.slow
-
 Build = Callable[..., Result]
 
 
@@ -82,6 +80,8 @@ def needed(library: bytes, folder: Path) -> set[str]:
     return {line.split("[")[1].rstrip("]") for line in said.splitlines() if "(NEEDED)" in line}
 
 
+@pytest.mark.slow
+@pytest.mark.images
 def test_modules_become_a_wheel_that_says_what_it_is_of(build: Build, cache: Path, tmp_path: Path) -> None:
     path, reused = made(build("--aot", "copy", "--out", tmp_path / "one"))
     version = path.name.split("-")[1]
@@ -112,6 +112,8 @@ def test_modules_become_a_wheel_that_says_what_it_is_of(build: Build, cache: Pat
     assert len(before) == 2 and len(after) == 3 and before.items() <= after.items()
 
 
+@pytest.mark.slow
+@pytest.mark.images
 def test_the_same_bytes_from_another_folder(build: Build, tmp_path: Path) -> None:
     """One of its sources says in the code where it is."""
     one, _ = made(build("--aot", "copy", "--out", tmp_path / "one"))
@@ -123,6 +125,8 @@ def test_the_same_bytes_from_another_folder(build: Build, tmp_path: Path) -> Non
         assert b"source/csrc/copy.cpp" in archive.read("flashinfer_jit_cache/jit_cache/copy/copy.so")
 
 
+@pytest.mark.slow
+@pytest.mark.images
 def test_modules_that_are_made_at_run_time_only(build: Build, tmp_path: Path) -> None:
     path, _ = made(build("--aot", "flashinfer.jit.copying.Wrapper('one')", "--out", tmp_path))
     with zipfile.ZipFile(path) as archive:
@@ -131,6 +135,8 @@ def test_modules_that_are_made_at_run_time_only(build: Build, tmp_path: Path) ->
     assert "--aot flashinfer.jit.copying.Nothing() makes no module (AttributeError: " in str(refused)
 
 
+@pytest.mark.slow
+@pytest.mark.images
 def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
     assert "has no module cpy for sm_121a: there are copy and others" in str(
         build("--aot", "cpy", "--out", tmp_path / "out").exception
@@ -149,6 +155,8 @@ def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tm
         ahead._linked(module, [], toolkit.find(places.root()))
 
 
+@pytest.mark.slow
+@pytest.mark.images
 def test_no_modules_beside_an_overlay(build: Build, root: Path) -> None:
     """With a change of Python only, which an overlay would do for."""
     series = root / "stacks/copies"

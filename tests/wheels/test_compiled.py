@@ -138,6 +138,7 @@ def test_an_environment_that_does_not_fit(build: Build, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_a_wheel(build: Build, root: Path, cache: Path, tmp_path: Path) -> None:
     """Compiled from the carried tree; the next build compiles only what has changed."""
     ran = build(*SOURCE, "--out", tmp_path / "one", "--json")
@@ -212,6 +213,7 @@ def test_what_a_build_has_started_ends_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.images
 def test_one_target(build: Build, tmp_path: Path) -> None:
     ran = build(*SOURCE, "--target", "adder", "--out", tmp_path / "out", "--json")
     assert ran.exit_code == 0, ran.exception

@@ -98,9 +98,10 @@ def test_a_wheel_of_somebody_else(stack: Stack, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_installed_package(stack: Stack, made: Path, tmp_path: Path) -> None:
     home = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     python = home / "bin/python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(made)]
+    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", str(made)]
     assert subprocess.run(install, check=False, capture_output=True).returncode == 0
     ask = ("wheel", "inspect", "gamma-pkg", "--python", python)
     ran = stack(*ask, "--against", made)

@@ -43,19 +43,19 @@ def test_what_is_a_revision(name: str, tmp_path: Path) -> None:
         ends.load(name, tmp_path, tmp_path / "found")
 
 
-def test_an_image_that_brings_none_or_another_one(world: World, tmp_path: Path) -> None:
-    world.image()
+def test_an_image_that_brings_none_or_another_one(offline: World, tmp_path: Path) -> None:
+    offline.image()
     with pytest.raises(StackError, match="does not bring the stack"):
-        ends.load(f"oci:{world.layout}", world.root, tmp_path / "none")
-    world.image(sources(world), **{labels.STACK: "0" * 64})
+        ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "none")
+    offline.image(sources(offline), **{labels.STACK: "0" * 64})
     with pytest.raises(StackError, match="brings another stack than its label names"):
-        ends.load(f"oci:{world.layout}", world.root, tmp_path / "other")
+        ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "other")
 
 
-def test_a_layer_that_writes_elsewhere(world: World, tmp_path: Path) -> None:
-    world.image({f"{str(labels.SOURCES).lstrip('/')}/../../../../../escaped": b"mine", **sources(world)})
+def test_a_layer_that_writes_elsewhere(offline: World, tmp_path: Path) -> None:
+    offline.image({f"{str(labels.SOURCES).lstrip('/')}/../../../../../escaped": b"mine", **sources(offline)})
     with pytest.raises(StackError, match="writes outside the image"):
-        ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")
+        ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "found")
     assert not (tmp_path / "found").exists()
 
 
@@ -68,15 +68,15 @@ def test_a_layer_that_writes_elsewhere(world: World, tmp_path: Path) -> None:
         {"a\x01" + "/b" * 3000: b""},
     ],
 )
-def test_sources_that_no_folder_can_have(world: World, tmp_path: Path, files: dict[str, bytes]) -> None:
+def test_sources_that_no_folder_can_have(offline: World, tmp_path: Path, files: dict[str, bytes]) -> None:
     below = str(labels.SOURCES).lstrip("/")
-    world.image({f"{below}/{name}".rstrip("/"): data for name, data in files.items()})
+    offline.image({f"{below}/{name}".rstrip("/"): data for name, data in files.items()})
     with pytest.raises(StackError, match=r"cannot be unpacked .*do not use this image"):
-        ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")
+        ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "found")
 
 
-def test_sources_that_fill_the_memory(world: World, tmp_path: Path) -> None:
+def test_sources_that_fill_the_memory(offline: World, tmp_path: Path) -> None:
     below = str(labels.SOURCES).lstrip("/")
-    world.image({f"{below}/{number}": bytes(30 << 20) for number in range(3)})
+    offline.image({f"{below}/{number}": bytes(30 << 20) for number in range(3)})
     with pytest.raises(StackError, match="is too much for a stack"):
-        ends.load(f"oci:{world.layout}", world.root, tmp_path / "found")
+        ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "found")

@@ -16,6 +16,7 @@ from stack.upstreaming import rules
 from stack.upstreaming.change import Change
 from stack.upstreaming.linting import Finding
 from stack.upstreaming.proposal import Part, Proposal
+from stack.upstreaming.rules import Style
 
 AUTHOR = "Ada Lovelace <ada@example.org>"
 SIGNED = f"Signed-off-by: {AUTHOR}"
@@ -24,6 +25,7 @@ VLLM = rules.load("vllm", Path("/nowhere"))
 FLASHINFER = rules.load("flashinfer", Path("/nowhere"))
 CUTLASS = rules.load("cutlass", Path("/nowhere"))
 REF = PatchRef("moe", "vllm", "vllm/guard.patch")
+STYLE = Style(".pre-commit-config.yaml", (("ruff", "0.1.0"),), ("no-print",))
 
 
 @dataclass(frozen=True)

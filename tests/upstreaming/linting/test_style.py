@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
 from stack.store import cache
-from stack.upstreaming.linting import Desk, precommit
+from stack.upstreaming.linting import Desk
 from stack.upstreaming.linting.finding import Finding
 from stack.upstreaming.rules import Style
 
-from .making import Making, said
+from .making import STYLE, Making, said
 
 CONFIG = """\
 exclude: ^vendored/
@@ -58,8 +57,7 @@ BASE = {
     "pkg/a.py": "import os\n\nX = os.sep\ny = { 'old':1 }\n",
     "csrc/a.cpp": "int  old ( ) { return 1; }\nint a() { return 1; }\n",
 }
-STYLE = Style(".pre-commit-config.yaml", (("ruff", "0.1.0"),), ("no-print",))
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.images]
 
 
 @pytest.fixture(scope="module")
@@ -142,34 +140,3 @@ def test_a_check_that_upstream_has_given_up_shows(desk: Desk, making: Making) ->
 
 def test_a_file_that_is_no_python(desk: Desk, making: Making) -> None:
     assert ("ruff", "error", "pkg/a.py:5") in said(check(desk, making, {"pkg/a.py": BASE["pkg/a.py"] + "def (:\n"}))
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        "repos: [",
-        "repos: 1\n",
-        "- a\n",
-        "repos: [1]\n",
-        "repos: [{hooks: 1}]\n",
-        "repos: [{hooks: [{id: 1}]}]\n",
-        "repos: [{hooks: [{id: typos, files: '('}]}]\n",
-        "repos: [{hooks: [{id: no-print, entry: 'sh x'}]}]\n",
-        'repos: [{hooks: [{id: no-print, entry: "python \'"}]}]\n',
-        "a: &a [*a, *a]\nrepos: !!python/object/apply:os.system [true]\n",
-        "\x00",
-    ],
-)
-def test_an_odd_configuration_is_a_line(config: str) -> None:
-    with pytest.raises(StackError) as refused:
-        precommit.checks(STYLE, config.encode())
-    line = str(refused.value)
-    assert line.startswith("upstream's .pre-commit-config.yaml cannot be read (")
-    assert line.endswith("name another file as style.config in the rules, or none")
-
-
-@pytest.mark.parametrize("odd", ["--index-url=x", "../evil", "a @ file:///x", "-r x"])
-def test_a_check_asks_for_packages_only(desk: Desk, making: Making, odd: str) -> None:
-    config = f"repos: [{{repo: local, hooks: [{{id: no-print, entry: python x.py, additional_dependencies: ['{odd}']}}]}}]\n"
-    with pytest.raises(StackError, match="which is no package"):
-        check(desk, making, {"pkg/a.py": "X = 1\n"}, {**BASE, ".pre-commit-config.yaml": config})

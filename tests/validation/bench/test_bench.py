@@ -18,7 +18,7 @@ from validation.suite import Job
 from ..making import CPU
 from .server import Behaviour, serving, tokenizer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.images]
 
 SIZE = Size(256, 16, 3)
 SUBJECT = Subject("little", Weights.TINY, CPU, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")

@@ -13,6 +13,8 @@ from stack.store import cache as places
 from validation.pack import fatbin
 from validation.pack.fatbin import Kind
 
+pytestmark = [pytest.mark.slow, pytest.mark.kernels]
+
 KERNEL = "__global__ void twice(float* values) { values[threadIdx.x] *= 2; }\n"
 TARGETS = ("arch=compute_80,code=[compute_80,sm_80]", "arch=compute_90a,code=sm_90a", "arch=compute_120f,code=sm_120f")
 
@@ -35,7 +37,6 @@ def said(tools: Toolkit, *arguments: str | Path) -> str:
     return subprocess.run([tools.cuobjdump, *arguments], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.slow
 def test_the_images_are_those_that_cuobjdump_lists(tools: Toolkit, built: Path) -> None:
     found = fatbin.images(built.read_bytes(), built.name)
     listed = re.findall(r"\.sm_(\d+)(a?)\.cubin", said(tools, "--list-elf", built))  # it names no family
@@ -50,7 +51,6 @@ def test_the_images_are_those_that_cuobjdump_lists(tools: Toolkit, built: Path) 
     assert re.findall(r"\.sm_(\d+)\.ptx", said(tools, "--list-ptx", built)) == ["80"]
 
 
-@pytest.mark.slow
 def test_what_stays_is_machine_code_as_before(tools: Toolkit, built: Path, tmp_path: Path) -> None:
     thin = tmp_path / "thin.o"
     thin.write_bytes(fatbin.thin(built.read_bytes(), 90, built.name).data)

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -26,10 +27,12 @@ CONTROL = {"<|start|>": 200006, "<|return|>": checks.RETURN, "<|call|>": checks.
 
 def encode(text: str) -> list[int]:
     """Tokens that are good enough here: a number for each word, the real one for what ends an answer."""
-    return [
-        CONTROL.get(piece, sum(ord(letter) * 31**place for place, letter in enumerate(piece)) % 199000)
-        for piece in PIECES.findall(text)
-    ]
+    return [_token(piece) for piece in PIECES.findall(text)]
+
+
+@cache
+def _token(piece: str) -> int:
+    return CONTROL.get(piece, sum(ord(letter) * 31**place for place, letter in enumerate(piece)) % 199000)
 
 
 TOKENS = {name: encode(text) for name, text in prompts.texts(checks.identifiers()).items()}

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A patch file onto a tree, without a working tree and strictly: no fuzz, no three-way merge.
+"""A patch file onto a tree, without a working tree and strictly: no fuzz.
 
 Nearly always a patch stands exactly where it says; then it is applied right here, and the blob id that its `index` line
 names proves the result. The rest is left to `git apply`, which gets an index of the few files that the patch names instead
 of the whole tree: with 8,500 files, reading and writing the index takes longer than applying the patch.
+
+An `index` line that names another blob says that the patch was made on another base. Where the repository has that blob, the
+change is merged from it. Where it does not, the patch's lines have to stand in the file once: among several places the line
+number is a guess.
 """
 
 import functools
@@ -14,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.carry import attributes
+from stack.carry.mergetree import merge_trees
 from stack.model import paths as names
 from stack.model.diff import DiffError, FileDiff, Hunk, parse, substituted
 from stack.model.errors import StackError
@@ -29,15 +35,22 @@ _OTHER_BINARY = re.compile(r"^error: the patch applies to '(.+)' \(", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a patch does not apply: where, and git's own words. `line` is the hunk's line in the patch's old file."""
+    """Why a patch does not apply: where, and git's own words. `line` is the hunk's line in the patch's old file.
+
+    `unsure`: it may apply, but a person has to say where.
+    """
 
     path: str
     line: int | None
     reason: str
+    unsure: bool = False
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else self.path
         return f"{place}: {self.reason}" if place else self.reason
+
+
+_NOTHING = Misfit("", None, "it changes nothing")
 
 
 class DoesNotApply(StackError):
@@ -88,16 +101,91 @@ def apply(objects: Objects, tree: TreeId, patch: Patch) -> TreeId | Misfit:
     """The tree after a patch, or why it does not fit."""
     standing = {path: objects.entry(tree, path) for path in touched(patch)}
     known = {path: entry for path, entry in standing.items() if entry is not None and entry.mode != FOLDER}
-    changes = _exactly(objects, known, patch) or _by_git(objects, known, patch)
+    exactly = _exactly(objects, known, patch)
+    if not exactly and (other := foreign(objects, tree, patch)):
+        return _from_another_base(objects, tree, patch, known, other)
+    changes = exactly or _by_git(objects, known, patch)
     if isinstance(changes, Misfit):
         return changes
+    return _placed(objects, tree, known, changes)
+
+
+def _placed(objects: Objects, tree: TreeId, known: Mapping[str, Entry], changes: Mapping[str, Entry | None]) -> TreeId | Misfit:
+    """The tree with the changed files, unless something stands in the way of a new one."""
     gone = {path: None for path, entry in changes.items() if entry is None}
     rest = objects.replaced(tree, gone) if gone else tree
     blocked = [path for path in changes if path not in known and _taken(objects, rest, path)]
     if blocked:
         return Misfit(blocked[0], None, "already exists")
     after = objects.replaced(tree, changes)
-    return after if after != tree else Misfit("", None, "it changes nothing")
+    return after if after != tree else _NOTHING
+
+
+def foreign(objects: Objects, tree: TreeId, patch: Patch) -> tuple[FileDiff, ...]:
+    """The files of a patch whose `index` line names another blob than the tree has: they were changed on another base."""
+    return tuple(
+        file
+        for file in files(patch)
+        if file.old is not None
+        and file.old_id is not None
+        and file.old_mode != SUBMODULE
+        and ((entry := objects.entry(tree, file.old)) is None or not entry.id.startswith(file.old_id))
+    )
+
+
+def _from_another_base(
+    objects: Objects, tree: TreeId, patch: Patch, known: Mapping[str, Entry], other: Iterable[FileDiff]
+) -> TreeId | Misfit:
+    """Apply a patch to the blobs that it names, and merge; a file whose blob is not in the repository is taken as it stands here."""
+    base = dict(known)
+    for file in other:
+        blob = objects.find_blob(file.old_id or "")
+        entry = known.get(file.old or "")
+        if blob is not None and file.old is not None:
+            base[file.old] = Entry(file.old_mode or (entry.mode if entry is not None else FILES[0]), blob)
+        elif entry is not None and entry.mode in FILES and (unsure := _ambiguous(objects.read(entry.id), file)) is not None:
+            return unsure
+    changes = _exactly(objects, base, patch) or _by_git(objects, base, patch)
+    if isinstance(changes, Misfit):
+        return changes
+    before = objects.replaced(tree, base)
+    after = _placed(objects, before, base, changes)
+    if isinstance(after, Misfit) or before == tree:
+        return after
+    ways = attributes.merging(objects, tree, base.keys())
+    merged = merge_trees(objects, before, tree, after, attributes.lines(ways))
+    if not merged.clean:
+        path = next(iter(merged.stages), "")
+        conflict = Misfit(path, None, "was made on another base, and is in conflict with what stands here", unsure=True)
+        strictly = _by_git(objects, known, patch)
+        return strictly if isinstance(strictly, Misfit) else conflict
+    return merged.tree if merged.tree != tree else _NOTHING
+
+
+def _ambiguous(data: bytes, file: FileDiff) -> Misfit | None:
+    """The first hunk whose lines stand at several places of a file, or that has none to be found by."""
+    for hunk in file.hunks:
+        lines = hunk.sides()[0]
+        count = _standing(data, lines)
+        if count > 1 or (data and not lines):
+            said = (
+                f"was made on another base that is not at hand, and its lines stand at {count} places here"
+                if lines
+                else "was made on another base that is not at hand, and has no lines to be found by"
+            )
+            return Misfit(file.path, hunk.old_start, said, unsure=True)
+    return None
+
+
+def _standing(data: bytes, lines: bytes) -> int:
+    """How often whole lines stand in a file; the places may overlap."""
+    count, place = 0, data.find(lines) if lines else -1
+    while place >= 0:
+        end = place + len(lines)
+        is_whole = (place == 0 or data[place - 1 : place] == b"\n") and (lines.endswith(b"\n") or end == len(data))
+        count += is_whole
+        place = data.find(lines, place + 1)
+    return count
 
 
 def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict[str, Entry | None]:
@@ -121,8 +209,8 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
         changed = _changed(objects, objects.read(entry.id) if entry is not None else b"", file)
         if changed is None or (file.new is not None and file.new_mode not in FILES):
             return {}
-        if file.old is not None:
-            changes[file.old] = None
+        if file.taken is not None:
+            changes[file.taken] = None
         if file.new is not None and file.new_mode is not None:
             changes[file.new] = Entry(file.new_mode, changed)
     return changes

@@ -104,7 +104,7 @@ def _union(added: Iterable[Added]) -> dict[str, frozenset[int]]:
 
 
 def _files(patch: Patch, data: bytes) -> tuple[FileDiff, ...]:
-    return parse(data[len(patch.raw) - len(patch.diff) :])
+    return parse(patch.diff_of(data))
 
 
 def _added(chain: Sequence[Sequence[FileDiff]]) -> list[dict[str, frozenset[int]]]:
@@ -114,7 +114,7 @@ def _added(chain: Sequence[Sequence[FileDiff]]) -> list[dict[str, frozenset[int]
         own: dict[str, frozenset[int]] = {}
         for file in files:
             for earlier in known:
-                lines = earlier.pop(file.old, frozenset()) if file.old is not None else frozenset()
+                lines = earlier.pop(file.taken, frozenset()) if file.taken is not None else frozenset()
                 if lines and file.new is not None:
                     earlier[file.new] = after(lines, file.hunks, adding=False)
             if file.new is not None:

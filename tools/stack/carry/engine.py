@@ -1,30 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carrying a chain of patches from one base to another, rung by rung: every patch is tried, each gets its outcome."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stack.carry import apply, blame, landing, residue
+from stack.carry import apply, blame, judgement, landing, residue, twice
 from stack.carry.export import Diffs
 from stack.carry.history import Index
+from stack.carry.judgement import Fate, Judgement, Part
 from stack.carry.ladder import Rung
 from stack.carry.landing import Found
-from stack.carry.merge import Edits, FileMerges, Merged, ahead, edits, merge
+from stack.carry.merge import APART, Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
-from stack.carry.place import Judge
+from stack.carry.presence import Marked, State
 from stack.carry.way import Way
-from stack.model.diff import counts, parse, places
+from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
-from stack.store.objects import Objects
+from stack.store import git
+from stack.store.objects import FILES, Entry, Objects
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
 
 _SIBLINGS = 4
 """So many commits with a patch's lines are looked at."""
+
+_SQUASHED = 4
+"""Upper bound of later patches that are tried as one with a patch in conflict."""
 
 _Trees = tuple[TreeId, TreeId, TreeId]
 """Before a patch, on the new base, after it."""
@@ -115,13 +120,22 @@ def carry(
     climb = _Climb(objects, base, rungs, resolved or {}, aids)
     climb.edits = edits(patches)
     pairs = zip((base, *sources), sources, strict=False)
-    links = [_Link(patch, pair[1], pair) for patch, pair in zip(patches, pairs, strict=True)]
+    links = [
+        _Link(patch, pair[1], pair, told=_of_another_base(objects, pair[0], patch))
+        for patch, pair in zip(patches, pairs, strict=True)
+    ]
     with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
         for number in range(len(rungs)):
             climb.rung(number, links, export.add if number == len(rungs) - 1 else None)
         exported = export.finish()
-    rows = tuple(_placed(link.finished(), link.hint, exported) for link in links)
+    rows = tuple(_placed(link.finished(), exported) for link in links)
     return Carry(base, rungs, sources, rows, exported)
+
+
+def _of_another_base(objects: Objects, before: CommitId, patch: Patch) -> list[str]:
+    """The words for a patch that was made on another base than the one that it stands on."""
+    paths = [file.path for file in apply.foreign(objects, objects.tree_of(before), patch)]
+    return [f"made on another base: {', '.join(paths)}"] if paths else []
 
 
 def step_name(path: str, rung: str) -> str:
@@ -150,7 +164,10 @@ class _Export:
         """One more patch; `origin` is its commit on the old base."""
         assert row.commit is not None
         path = row.patch.ref.path
-        if _same_change(self._objects, (self._before[path], origin), (row.tip, row.commit)):
+        before = self._before[path]
+        same_base = not apply.foreign(self._objects, self._objects.tree_of(before), row.patch)
+        same_copies = _same_copies(self._objects, row.patch, before, row.tip)
+        if same_base and same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
             self._same[path] = row.patch.raw
         else:
             self._diffs.add(row.commit)
@@ -179,8 +196,6 @@ class _Link:
     residue: bytes = b""
     by_hand: bool = False
     landed: Landed | None = None
-    hint: tuple[Landed, str] | None = None
-    """What has a part of a patch that merges all the same: it has landed in part if the patch has become smaller."""
 
     @property
     def alive(self) -> bool:
@@ -191,7 +206,7 @@ class _Link:
         outcome = self.row.outcome if self.row.outcome is not Outcome.CLEAN else self.outcome
         evidence = tuple(dict.fromkeys((*self.told, *self.row.evidence)))
         if self.gone is not None and self.row.outcome is not Outcome.LANDED:
-            return replace(self.row, outcome=Outcome.LANDED, gone=True, landed=self.gone, evidence=evidence)
+            return replace(self.row, outcome=Outcome.DROPPED_UPSTREAM, landed=self.gone, evidence=evidence)
         return replace(
             self.row,
             outcome=outcome,
@@ -217,8 +232,6 @@ class _Climb:
         self.edits: Edits = {}
         self.way = Way(objects, base, rungs, aids.index) if aids is not None and aids.index is not None else None
         self.found: dict[str, Found | None] = {}
-        tree = objects.tree_of(rungs[-1].commit)
-        self.judge = Judge(objects, self.merges, aids.index, tree) if aids is not None and aids.index is not None else None
 
     def rung(self, number: int, links: Sequence[_Link], written: Callable[[CommitId, Carried], None] | None) -> None:
         """Carry what is alive to the next rung; `written` is told of every patch that has its commit there."""
@@ -229,8 +242,16 @@ class _Climb:
         trees += [self.objects.tree_of(link.pair[1]) for link in alive]
         self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits)
         rows: list[Carried] = []
-        for link in alive:
-            row = self._by_behaviour(number, link, self._one(number, link, *link.pair, tip))
+        squashed: dict[str, Carried] = {}
+        for place, link in enumerate(alive):
+            together = squashed.get(link.patch.ref.path)
+            if together is not None:
+                row = replace(together, patch=link.patch, source=link.pair[1], tip=tip, tree=self.objects.tree_of(tip))
+            else:
+                row = self._by_behaviour(number, link, self._one(number, link, *link.pair, tip))
+            if row.commit is None and row.needs_person:
+                squashed |= self._squashed(number, alive[place:], row)
+                row = squashed.get(link.patch.ref.path, row)
             if row.outcome is Outcome.CONFLICT:
                 row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
             rows.append(row)
@@ -238,13 +259,72 @@ class _Climb:
                 # Perhaps only a release on the side has it, or is in its way: the last rung decides.
                 link.stopped = link.stopped or row
                 continue
-            row = _concluded(row, link.stopped, link.gone is not None) if last and link.stopped is not None else row
+            if last and link.stopped is not None:
+                if row.outcome is Outcome.CLEAN and link.stopped.outcome is Outcome.LANDED and self._passed(link.stopped.rung):
+                    link.gone = link.gone or self._brought_at(link.stopped)
+                row = _concluded(row, link.stopped, link.gone is not None)
             self._note(number, link, row)
             if row.commit is not None:
                 link.pair = (row.tip, row.commit)
                 tip = row.commit
                 if written is not None:
                     written(link.origin, row)
+
+    def _passed(self, name: str) -> bool:
+        """Whether a rung is in the history of the new base; releases without history are taken to be."""
+        rung = next(one for one in self.rungs if one.name == name)
+        asked = ["merge-base", rung.commit, self.rungs[-1].commit]
+        done = git.run(asked, env={"GIT_DIR": str(self.objects.repository)}, accept=(0, 1))
+        return done.returncode == 1 or done.stdout.decode("ascii").strip() == rung.commit
+
+    def _brought_at(self, stopped: Carried) -> Landed:
+        """The landing that a lower rung saw; the rung itself where no commit is known."""
+        rung = next(one for one in self.rungs if one.name == stopped.rung)
+        return stopped.landed or Landed(rung.commit, rung.name, 1.0, rung.name)
+
+    def _squashed(self, number: int, links: Sequence[_Link], row: Carried) -> dict[str, Carried]:
+        """Find patches that upstream squashed: later ones of the series change the first one's lines again.
+
+        Upstream has their last version only. Return a row for each of them, or nothing.
+        """
+        first, paths = links[0], set(apply.touched(links[0].patch))
+        members = [first]
+        before, ours = self.objects.tree_of(first.pair[0]), self.objects.tree_of(row.tip)
+        for link in links[1:]:
+            if not paths & set(apply.touched(link.patch)):
+                continue
+            members.append(link)
+            if len(members) > _SQUASHED:
+                break
+            paths |= set(apply.touched(link.patch))
+            last = self.objects.tree_of(link.pair[1])
+            after = self.objects.replaced(before, {path: self.objects.entry(last, path) for path in paths})
+            said = self._landed_as_one(number, (before, ours, after))
+            if said is not None:
+                landed = replace(row, outcome=Outcome.LANDED, conflicts=(), residue=b"", left=None)
+                names = [one.patch.ref.path for one in members]
+                return {
+                    name: replace(landed, landed=said[0], evidence=(f"together with {_others(names, name)}: {said[1]}",))
+                    for name in names
+                }
+        return {}
+
+    def _landed_as_one(self, number: int, trees: _Trees) -> tuple[Landed | None, str] | None:
+        """Find the commits that brought the change of several patches; None if it has not landed."""
+        before, ours, after = trees
+        if before == after:
+            return None  # patches that undo each other: nothing that upstream could have
+        merged = merge(self.objects, self.merges, *trees)
+        is_there = not merged.conflicts and merged.tree == ours
+        judged: Judgement | None = None
+        if self.aids is not None and self.aids.index is not None and self.way is not None:
+            files = parse(residue.difference(self.objects, before, after))
+            found = landing.search(self.aids.index, files, objects=self.objects)
+            if found is not None and self.way.reached(found, number):
+                judged = judgement.judge(self.objects, self.merges, self.aids.index, files, found, trees)
+        if judged is not None and self.way is not None and (is_there or judged.landed):
+            return self.way.landed(judged.found), self.way.word(judged.found)
+        return (None, "nothing left to change") if is_there else None
 
     def _note(self, number: int, link: _Link, row: Carried) -> None:
         """Keep what a lower rung has to tell: the rows above it will be clean."""
@@ -263,17 +343,27 @@ class _Climb:
         blank = Carried(patch, Outcome.CLEAN, source, tip, None, ours, rung.name)
         by_hand = self.resolved.get(step_name(patch.ref.path, rung.name))
         if by_hand is not None:
+            link.gone = None
             return self._by_hand(blank, by_hand)
         trees = self.objects.tree_of(before), ours, self.objects.tree_of(source)
         merged = merge(self.objects, self.merges, *trees)
         if not merged.conflicts and merged.tree == ours:
             return self._empty(blank, number, trees)
-        known = self._known(number, link, trees, merged, blank)
+        known = self._known(number, link, trees, blank)
         if known is not None:
             return known
         if merged.conflicts:
             return self._conflict(blank, trees, merged)
-        return self._carried(blank, merged.tree, merged.notes)
+        return self._carried(blank, merged.tree, (*merged.notes, *self._twice(number, link, trees)))
+
+    def _twice(self, number: int, link: _Link, trees: _Trees) -> Iterator[str]:
+        """Hint at a line that upstream added elsewhere in the definition to which the patch adds it."""
+        found = self._search(link.patch)
+        if found is None or self.way is None or link.gone is not None or not self.way.reached(found, number):
+            return
+        for one in twice.find(self.objects, *trees):
+            yield f"{one.path}:{one.line}, in `{one.definition}`, has a line that it adds: {self.way.word(found)}"
+            return
 
     def _by_behaviour(self, number: int, link: _Link, row: Carried) -> Carried:
         """A patch that is not needed from this rung on, whatever has become of its text."""
@@ -293,23 +383,19 @@ class _Climb:
             return replace(row, outcome=Outcome.LANDED, evidence=("left out by hand",), by_hand=True)
         return replace(self._carried(row, tree, ("resolved by hand",)), by_hand=True)
 
-    def _known(self, number: int, link: _Link, trees: _Trees, merged: Merged, row: Carried) -> Carried | None:
-        """What the way knows of a patch whose merge leaves something: landed all the same, or in part; None where nothing."""
-        found = self._brought(number, link.patch, trees, look=bool(merged.conflicts))
-        if found is None or self.way is None:
+    def _known(self, number: int, link: _Link, trees: _Trees, row: Carried) -> Carried | None:
+        """Tell from upstream's commits whether a patch landed in whole or in part although its merge leaves a diff."""
+        judged = self._brought(number, link.patch, trees)
+        if judged is None or self.way is None:
             return None
-        if found.landed:
-            assert self.judge is not None
-            if not self.judge.is_gone(found, apply.files(link.patch), trees, bool(merged.conflicts)):
-                return self._landed_but(row, found, trees, merged)
-            said = self._taken_back(link.patch, found)
-            link.gone = self.way.landed(found)
+        if judged.landed:
+            return self._landed(row, judged)
+        if judged.dropped:
+            said = f"upstream had it ({self.way.word(judged.found)}) and dropped it again{_by(judged.having(Fate.TAKEN_BACK))}"
+            link.gone = self.way.landed(judged.found)
             link.told += [said] if said not in link.told else []
             return None
-        if merged.conflicts:
-            return self._partly(row, found, trees, merged)
-        link.hint = self.way.landed(found), self.way.word(found)
-        return None
+        return self._partly(row, judged, trees)
 
     def _carried(self, row: Carried, tree: TreeId, evidence: tuple[str, ...], outcome: Outcome = Outcome.CLEAN) -> Carried:
         commit = apply.commit(self.objects, tree, row.tip, row.patch)
@@ -324,117 +410,97 @@ class _Climb:
             self.found[path] = landing.search(self.aids.index, apply.files(patch), pulls, objects=self.objects)
         return self.found[path]
 
-    def _brought(self, number: int, patch: Patch, trees: _Trees, *, look: bool) -> Found | None:
-        """What brought a patch up to a rung, at the patch's own place; `look` there even where it is only a part.
+    def _brought(self, number: int, patch: Patch, trees: _Trees) -> Judgement | None:
+        """Find the commits up to a rung that brought a patch or a part of it to its place.
 
-        The lines of a change can be those of another one, too: then the next that has them may be it.
+        Another change may have the same lines: then ask the next commits that have them.
         """
+        if self.aids is None or self.aids.index is None or self.way is None:
+            return None
+        files = apply.files(patch)
         found = self._search(patch)
         other: set[int] = set()
         for _ in range(_SIBLINGS):
-            if found is None or self.way is None or self.judge is None or not self.way.reached(found, number):
+            if found is None or not self.way.reached(found, number):
                 return None
-            if not (found.landed or look) or self.judge.in_place(found, apply.files(patch), trees):
-                return found
+            judged = judgement.judge(self.objects, self.merges, self.aids.index, files, found, trees)
+            if judged is not None:
+                return judged
             other |= {step.number for step in found.steps}
-            found = landing.search(self.judge.index, apply.files(patch), objects=self.objects, without=other)
+            found = landing.search(self.aids.index, files, objects=self.objects, without=other)
         return None
 
     def _empty(self, row: Carried, number: int, trees: _Trees) -> Carried:
         """The merge leaves nothing: the base has the change by now."""
         row = replace(row, outcome=Outcome.LANDED)
-        found = self._brought(number, row.patch, trees, look=True)
-        if found is not None:
-            return self._landed(row, found)
+        judged = self._brought(number, row.patch, trees)
+        if judged is not None:
+            return self._landed(row, judged)
         return replace(row, evidence=("nothing left to change",))
 
-    def _landed(self, row: Carried, found: Found) -> Carried:
+    def _landed(self, row: Carried, judged: Judgement) -> Carried:
         assert self.way is not None
-        assert self.judge is not None
-        landed = self.way.landed(found)
-        evidence = [self.way.word(found)]
-        if not self.judge.is_there(apply.files(row.patch)):
-            evidence.append("most of it was changed again since")
+        evidence = [self.way.word(judged.found)]
+        if changed := judged.having(Fate.REWORKED):
+            evidence.append(f"{_files(changed)} changed again since{_by(changed)}")
+        landed = self.way.landed(judged.found)
         return replace(row, outcome=Outcome.LANDED, landed=landed, evidence=("; ".join(evidence),))
 
-    def _taken_back(self, patch: Patch, found: Found) -> str:
+    def _partly(self, row: Carried, judged: Judgement, trees: _Trees) -> Carried:
+        """Carry what upstream lacks of a patch and what it took back; what does not fit needs a person."""
         assert self.way is not None
-        assert self.judge is not None
-        by = landing.reversal(self.judge.index, apply.files(patch), found.last)
-        since = f" with {by.commit[:12]} {by.subject}" if by is not None else ""
-        return f"upstream had it ({self.way.word(found)}) and dropped it again{since}"
-
-    def _landed_but(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
-        """A patch that has landed; what upstream has not brought of it is carried, or shown where it does not fit."""
-        assert self.judge is not None
-        if self.judge.is_whole(found, trees):
-            return self._landed(row, found)
-        row = self._left(row, found, trees)
-        again = self._again(row, trees) if self.judge.tells(row.residue) else row
-        if again is not None:
-            return again if again.commit is not None else self._landed(replace(row, residue=b""), found)
-        if not self._is_reworded(row, found, trees[0]):
-            return replace(row, outcome=Outcome.PARTLY_LANDED, conflicts=self._blamed(row, trees, merged))
-        files = ", ".join(sorted({file.path for file in parse(row.residue)}))
-        landed = self._landed(row, found)
-        return replace(landed, evidence=(*landed.evidence, f"not as it was in {files}: see the residue"))
-
-    def _is_reworded(self, row: Carried, found: Found, before: TreeId) -> bool:
-        """Whether what is left of a patch is what the commit that brought the rest has in other words: it fits up to that commit."""
-        assert row.left is not None
-        assert self.aids is not None
-        assert self.aids.index is not None
-        if self.aids.index.releases:
-            return False
-        last = found.last.commit
-        parent = CommitId(self.objects.read(last).partition(b"\nparent ")[2][:40].decode("ascii"))
-        fits = [
-            not merge(self.objects, self.merges, before, self.objects.tree_of(commit), row.left).conflicts
-            for commit in (parent, last)
-        ]
-        return fits == [True, False]
-
-    def _partly(self, row: Carried, found: Found, trees: _Trees, merged: Merged) -> Carried:
-        """Carry what upstream lacks of a patch in conflict."""
-        row = self._left(row, found, trees)
-        again = self._again(row, trees)
-        if again is not None and again.commit is not None:
-            return again
-        return replace(row, outcome=Outcome.PARTLY_LANDED, conflicts=self._blamed(row, trees, merged))
-
-    def _left(self, row: Carried, found: Found, trees: _Trees) -> Carried:
-        """The row of a patch of which a part has landed, with that and with what is left."""
-        assert self.way is not None
-        assert self.aids is not None
-        assert self.aids.index is not None
-        before, _, after = trees
-        there = landing.brought(self.objects, self.aids.index, apply.files(row.patch), found)
-        left = residue.residue(self.objects, before, after, there)
-        diff = residue.difference(self.objects, before, left) if left != before else b""
-        said = (self.way.word(found), *([f"missing in {', '.join(found.files)}"] if found.files else []))
-        return replace(row, landed=self.way.landed(found), residue=diff, left=left, evidence=said)
-
-    def _again(self, row: Carried, trees: _Trees) -> Carried | None:
-        """What is left of a patch, carried; without a commit where nothing of it is new, None where it is in conflict."""
         before, ours, _ = trees
-        assert row.left is not None
-        again = merge(self.objects, self.merges, before, ours, row.left)
-        if again.conflicts:
-            return None
-        if again.tree == ours:
-            return row
-        return self._carried(row, again.tree, row.evidence, Outcome.PARTLY_LANDED)
+        kept = judged.having(Fate.LACKING, Fate.BLOCKED, Fate.TAKEN_BACK)
+        left = residue.only(self.objects, before, [part.group for part in kept])
+        evidence = [self.way.word(judged.found)]
+        if missing := judged.having(Fate.LACKING, Fate.BLOCKED):
+            evidence.append(f"missing in {_files(missing)}")
+        if back := judged.having(Fate.TAKEN_BACK):
+            evidence.append(f"upstream dropped its part in {_files(back)} again{_by(back)}: carried on")
+        row = replace(
+            row,
+            outcome=Outcome.PARTLY_LANDED,
+            landed=self.way.landed(judged.found),
+            left=left,
+            residue=residue.difference(self.objects, before, left),
+            evidence=tuple(evidence),
+        )
+        again = merge(self.objects, self.merges, before, ours, left)
+        tree = again.tree if not again.conflicts else self._extended(judged, again)
+        if tree is None:
+            return self._rescued(row, (before, ours, left), again)
+        if tree == ours:
+            return self._landed(replace(row, residue=b"", left=None), judged)
+        return self._carried(row, tree, row.evidence, Outcome.PARTLY_LANDED)
+
+    def _extended(self, judged: Judgement, merged: Merged) -> TreeId | None:
+        """The merge with the lines of a group put beside those that upstream has of it; None where one is in real conflict."""
+        short = {part.group for part in judged.having(Fate.LACKING) if part.now is State.SHORT}
+        changes: dict[str, Entry | None] = {}
+        for path in dict.fromkeys(conflict.path for conflict in merged.conflicts):
+            entry = self.objects.entry(merged.tree, path)
+            added = {line for group in short if group.path == path for line in group.added}
+            marked = Marked.read(self.objects.read(entry.id)) if entry is not None and entry.mode in FILES else None
+            if entry is None or marked is None or not marked.extends(added):
+                return None
+            changes[path] = Entry(entry.mode, self.objects.write_blob(marked.theirs))
+        return self.objects.replaced(merged.tree, changes)
 
     def _conflict(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
-        evidence: tuple[str, ...] = ()
-        if self.aids is not None:
+        return self._rescued(replace(row, outcome=Outcome.CONFLICT), trees, merged)
+
+    def _rescued(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
+        """A patch, or what is left of it, that is in conflict: resolved all the same, or with what a person has to know."""
+        evidence = row.evidence
+        if self.aids is not None and all(conflict.reason != APART for conflict in merged.conflicts):
             from stack.carry.rescue import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
 
             rescued = rescue(self.objects, self.aids.resolutions, *trees, merged)
+            evidence = (*row.evidence, *rescued.evidence)
             if rescued.tree is not None and rescued.tree != trees[1]:
-                return self._carried(row, rescued.tree, rescued.evidence, rescued.outcome)
-            evidence = rescued.evidence
-        return replace(row, outcome=Outcome.CONFLICT, conflicts=self._blamed(row, trees, merged), evidence=evidence)
+                outcome = row.outcome if row.outcome is Outcome.PARTLY_LANDED else rescued.outcome
+                return self._carried(row, rescued.tree, evidence, outcome)
+        return replace(row, conflicts=self._blamed(row, trees, merged), evidence=evidence)
 
     def _blamed(self, row: Carried, trees: _Trees, merged: Merged) -> tuple[Conflict, ...]:
         if self.aids is None:
@@ -450,10 +516,10 @@ def _concluded(row: Carried, stopped: Carried, gone: bool) -> Carried:
     had = stopped.outcome is Outcome.LANDED
     if row.commit is not None:
         said = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
-        return replace(row, evidence=row.evidence if gone else (said, *row.evidence))
+        return replace(row, evidence=row.evidence if gone and not had else (said, *row.evidence))
     if row.outcome is Outcome.LANDED:
         return replace(row, rung=stopped.rung if had else row.rung, evidence=stopped.evidence if had else row.evidence)
-    if had and gone:
+    if had and (gone or row.outcome is Outcome.PARTLY_LANDED):
         return row
     if had:
         return replace(stopped, tree=row.tree, tip=row.tip, evidence=(*stopped.evidence, "changed again since"))
@@ -466,6 +532,13 @@ def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[Co
     return changes[0] == changes[1]
 
 
+def _same_copies(objects: Objects, patch: Patch, was: CommitId, now: CommitId) -> bool:
+    """Whether both bases have the same files where the patch copies some: its diff names only what differs from them."""
+    trees = objects.tree_of(was), objects.tree_of(now)
+    copied = [file.old for file in apply.files(patch) if file.copied and file.old is not None]
+    return all(objects.entry(trees[0], path) == objects.entry(trees[1], path) for path in copied)
+
+
 def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:
     """Names the earlier conflict in the same file, if there is one: this one may only follow from it."""
     paths = {conflict.path for conflict in row.conflicts}
@@ -475,23 +548,31 @@ def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:
     return ()
 
 
-def _placed(row: Carried, hint: tuple[Landed, str] | None, exported: Mapping[str, bytes]) -> Carried:
+def _placed(row: Carried, exported: Mapping[str, bytes]) -> Carried:
     """Tell `moved` from `clean`: by the lines and files at which the exported patch applies."""
     data = exported.get(row.patch.ref.path)
     if data is None or data == row.patch.raw:
         return row
-    diff = data[len(row.patch.raw) - len(row.patch.diff) :]
-    if hint is not None and row.outcome is Outcome.CLEAN and _size(diff) < _size(row.patch.diff):
-        return replace(row, outcome=Outcome.PARTLY_LANDED, landed=hint[0], evidence=(*row.evidence, hint[1]), residue=diff)
-    was, now = places(row.patch.diff), places(diff)
+    was, now = places(row.patch.diff), places(row.patch.diff_of(data))
     if was == now:
         return row
     outcome = Outcome.MOVED if row.outcome is Outcome.CLEAN else row.outcome
     return replace(row, outcome=outcome, evidence=(*row.evidence, f"now {_shift(was, now)}"))
 
 
-def _size(diff: bytes) -> int:
-    return sum(counts(parse(diff)))
+def _others(names: Sequence[str], name: str) -> str:
+    return ", ".join(one for one in names if one != name)
+
+
+def _files(parts: Sequence[Part]) -> str:
+    """The files that some parts change, for people to read."""
+    return ", ".join(sorted({part.group.path for part in parts}))
+
+
+def _by(parts: Sequence[Part]) -> str:
+    """The steps that changed some parts again, as the end of a sentence; nothing where none is known."""
+    steps = sorted({part.by for part in parts if part.by is not None})
+    return f" with {' and '.join(f'{step.commit[:12]} {step.subject}' for step in steps)}" if steps else ""
 
 
 def _shift(was: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> str:

@@ -23,6 +23,9 @@ _DIFF_TREE = [
     *("-p", "-M", "--full-index", "--binary"),
 ]
 
+_SENDER = re.compile(rb"^From:[^\n]*\n(?:[ \t][^\n]*\n)*", re.MULTILINE)
+_TAKEN = re.compile(rb"(?:From|Subject|Date):|>From\s|\[PATCH\]\s", re.IGNORECASE)
+
 _AT_ONCE = 10
 
 
@@ -52,7 +55,17 @@ def export(objects: Objects, base: CommitId, commits: Sequence[CommitId], *, bor
         git.run(command, env=env)
         # format-patch numbers them with four digits, five from the ten thousandth on.
         files = sorted(Path(folder).iterdir(), key=lambda file: int(file.name.partition("-")[0]))
-        return tuple(file.read_bytes() for file in files)
+        return tuple(_with_sender(file.read_bytes()) for file in files)
+
+
+def _with_sender(mail: bytes) -> bytes:
+    """Repeat the sender above a message that begins as a header field does: git takes such a line of a mail for the author.
+
+    `git am` looks for header fields at the start of a text, up to a blank line after the first of them.
+    """
+    head, blank, text = mail.partition(b"\n\n")
+    sender = _SENDER.search(head + b"\n")
+    return head + blank + sender[0] + b"\n" + text if sender and _TAKEN.match(text) else mail
 
 
 class Diffs:
@@ -113,10 +126,7 @@ class Diffs:
         self._output.seek(0)
         parts = re.split(rb"(?m)^([0-9a-f]{40})\n", self._output.read())
         found = dict(zip(parts[1::2], parts[2::2], strict=True))
-        return {
-            patch.ref.path: patch.raw[: len(patch.raw) - len(patch.diff)] + found[commit.encode("ascii")]
-            for patch, commit in carried
-        }
+        return {patch.ref.path: patch.with_diff(found[commit.encode("ascii")]) for patch, commit in carried}
 
     def _stop(self) -> int:
         assert self._process.stdin is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from stack.carry import apply
+from stack.carry import apply, attributes
 from stack.carry.mergetree import Merging, Result, merge_trees
 from stack.carry.outcome import Conflict
 from stack.model.diff import Hunk, smaller, substituted
@@ -21,6 +21,9 @@ from stack.model.ids import TreeId
 from stack.model.patch import Patch
 from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Difference, Entry, Objects
 
+APART = "upstream's .gitattributes say that its lines cannot be merged (-merge): make it anew"
+"""The reason of a conflict that only a person may resolve."""
+_STATED = "upstream's .gitattributes ask for it"
 _KIND = re.compile(r"CONFLICT \(([^)]+)\)")
 # Which file git leaves in the tree: nobody sees that tree.
 _LEFT = re.compile(r"\.? +Version .* left in tree( at .*)?\.$")
@@ -39,11 +42,12 @@ class Merged:
 
 
 class Triple(NamedTuple):
-    """One file on both sides and before."""
+    """One file on both sides and before; `way` is its merge attribute, where it has one."""
 
     base: Entry
     ours: Entry
     theirs: Entry
+    way: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
     both: dict[str, Triple] = {}
     differences = list(objects.difference(base, theirs))
     if _moves_a_folder(objects, theirs, differences):
-        return _read(objects, merge_trees(objects, base, ours, theirs))
+        return _whole(objects, base, ours, theirs)
     for path, old, new in differences:
         have = objects.entry(ours, path)
         if have == new and new is not None:
@@ -73,13 +77,29 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
         if have == old and (old is not None or _folder_stands(objects, base, ours, path)):
             changes[path] = new
         elif have is None or have.mode == FOLDER or old is None or new is None:
-            return _read(objects, merge_trees(objects, base, ours, theirs))
+            return _whole(objects, base, ours, theirs)
         else:
             both[path] = Triple(old, have, new)
+    ways = attributes.merging(objects, ours, both) if both else {}
+    both |= {path: both[path]._replace(way=way) for path, way in ways.items()}
     merge_files(objects, merges, both.values())
     changes |= {path: merges[triple].entry for path, triple in both.items()}
     conflicts = [replace(one, path=path) for path, triple in both.items() for one in merges[triple].conflicts]
-    return Merged(objects.replaced(ours, changes) if changes else ours, tuple(conflicts))
+    notes = tuple(f"{path}: the lines of both are kept, as {_STATED}" for path, way in ways.items() if way == attributes.UNION)
+    return Merged(objects.replaced(ours, changes) if changes else ours, tuple(conflicts), notes)
+
+
+def _whole(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
+    """Merge whole trees: git looks for what was renamed, so the files that only our side has count, too."""
+    paths = {path for side in (ours, theirs) for path, _, new in objects.difference(base, side) if new is not None}
+    ways = attributes.merging(objects, ours, paths)
+    merged = _read(objects, merge_trees(objects, base, ours, theirs, attributes.lines(ways)))
+    return replace(merged, conflicts=tuple(_stated(one, ways.get(one.path, "")) for one in merged.conflicts))
+
+
+def _stated(conflict: Conflict, way: str) -> Conflict:
+    """A conflict, with the reason that the attribute gives."""
+    return replace(conflict, reason=APART) if way == attributes.APART else conflict
 
 
 def edits(patches: Iterable[Patch]) -> Edits:
@@ -108,7 +128,12 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits 
             if old is not None and new is not None:
                 steps.setdefault(path, []).append((old, new))
     entries = {path: objects.entry(onto, path) for path in steps}
-    ways = [_Way(entry, tuple(steps[path])) for path, entry in entries.items() if entry is not None and entry.mode != FOLDER]
+    stated = attributes.merging(objects, onto, steps)
+    ways = [
+        _Way(entry, tuple(steps[path]), stated.get(path, ""))
+        for path, entry in entries.items()
+        if entry is not None and entry.mode != FOLDER
+    ]
     merges: FileMerges = {}
     while waiting := [needed for way in ways if (needed := _next_merge(way, merges)) is not None]:
         with _FileMerging(objects, [triple for triple, _ in waiting]) as first:
@@ -122,23 +147,24 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits 
 
 
 class _Way(NamedTuple):
-    """A file on its way through the patches: what stands there, and the changes that are still to come."""
+    """A file on its way through the patches: what stands there, the changes that are still to come, and its merge attribute."""
 
     have: Entry
     steps: tuple[tuple[Entry, Entry], ...]
+    stated: str = ""
 
 
 def _next_merge(way: _Way, merges: FileMerges) -> tuple[Triple, _Way] | None:
     """Go on along one file's way up to the next merge that is not among the known ones; with it, the way after it."""
-    have, steps = way
+    have, steps, stated = way
     for place, (old, new) in enumerate(steps, 1):
         if have in (old, new):
             have = new
             continue
-        triple = Triple(old, have, new)
+        triple = Triple(old, have, new, stated)
         done = merges.get(triple)
         if done is None:
-            return triple, _Way(have, steps[place:])
+            return triple, _Way(have, steps[place:], stated)
         if done.conflicts or done.entry is None:
             return None
         have = done.entry
@@ -157,9 +183,9 @@ def _foreseen(objects: Objects, known: Edits, merges: FileMerges, triple: Triple
 
 def _guess(objects: Objects, known: Edits, triple: Triple) -> Entry | None:
     """What a merge will probably give: the hunks of the change in our file, wherever their lines stand there."""
-    base, ours, theirs = triple
+    base, ours, theirs, stated = triple
     hunks = known.get((base.id, theirs.id))
-    if hunks is None or base.mode != theirs.mode or ours.mode not in FILES:
+    if hunks is None or stated or base.mode != theirs.mode or ours.mode not in FILES:
         return None
     data = objects.read(ours.id)
     merged = substituted(data, hunks) or substituted(data, smaller(hunks))
@@ -178,14 +204,16 @@ class _FileMerging:
     def __init__(self, objects: Objects, triples: Iterable[Triple]) -> None:
         self._objects = objects
         self._names = {f"{number:05}": triple for number, triple in enumerate(dict.fromkeys(triples))}
+        self._versions = {name: (one.base, one.ours, one.theirs) for name, one in self._names.items()}
         self._git = self._start() if self._names else None
 
     def _start(self) -> Merging:
         base, ours, theirs = (
-            self._objects.replaced(EMPTY_TREE, {name: triple[side] for name, triple in self._names.items()})
+            self._objects.replaced(EMPTY_TREE, {name: versions[side] for name, versions in self._versions.items()})
             for side in range(3)
         )
-        return Merging(self._objects, base, ours, theirs)
+        ways = {name: triple.way for name, triple in self._names.items() if triple.way}
+        return Merging(self._objects, base, ours, theirs, attributes.lines(ways))
 
     def __enter__(self) -> Self:
         return self
@@ -203,7 +231,9 @@ class _FileMerging:
         for one in merged.conflicts:
             conflicts.setdefault(one.path, []).append(replace(one, path="", reason=_kind(one.reason)))
         return {
-            triple: FileMerge(self._objects.entry(merged.tree, name), tuple(conflicts.get(name, ())))
+            triple: FileMerge(
+                self._objects.entry(merged.tree, name), tuple(_stated(one, triple.way) for one in conflicts.get(name, ()))
+            )
             for name, triple in self._names.items()
         }
 

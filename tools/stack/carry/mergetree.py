@@ -14,8 +14,7 @@ from stack.store import git
 from stack.store.objects import ROOMY, Identity, Objects
 
 _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
-_SETTINGS = [*NO_ATTRIBUTES, "-c", "merge.conflictStyle=merge", "-c", "core.looseCompression=0"]
-_COMMAND = [*_SETTINGS, "merge-tree", "--write-tree", "--messages", "-z"]
+_COMMAND = ["-c", "core.looseCompression=0", "merge-tree", "--write-tree", "--messages", "-z"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +42,23 @@ class Merging:
     Git learns the merge base as the common parent of two commits made for it. That works from git 2.38 on; `--merge-base` came
     with 2.40. One process for many merges (`--stdin`) cannot be had: git keeps its answers until its buffer is full, and the next
     merge needs the answer to the last.
+    `attributes` says how some files are merged; no file of the user's does. `style` is git's `merge.conflictStyle`.
     """
 
-    def __init__(self, objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> None:
+    def __init__(
+        self, objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId, attributes: bytes = b"", style: str = "merge"
+    ) -> None:
         root = objects.write_commit(base, (), "base\n", _NOBODY)
         self._onto = objects.write_commit(ours, (root,), "onto\n", _NOBODY)
         self._patch = objects.write_commit(theirs, (root,), "patch\n", _NOBODY)
         self._said = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
+        self._attributes = tempfile.NamedTemporaryFile(prefix="stack-") if attributes else None  # noqa: SIM115  (closed by __exit__)
+        if self._attributes is not None:
+            self._attributes.write(attributes)
+            self._attributes.flush()
+        stated = ("-c", f"core.attributesFile={self._attributes.name}") if self._attributes is not None else NO_ATTRIBUTES
         self._process = subprocess.Popen(
-            ["git", *_COMMAND, self._onto, self._patch],
+            ["git", *stated, "-c", f"merge.conflictStyle={style}", *_COMMAND, self._onto, self._patch],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -67,6 +74,8 @@ class Merging:
         self._process.stdout.close()
         self._process.wait()
         self._said.close()
+        if self._attributes is not None:
+            self._attributes.close()
 
     def result(self) -> Result:
         """Wait for git.
@@ -90,14 +99,16 @@ class Merging:
         return replace(result, messages=said)
 
 
-def merge_trees(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Result:
+def merge_trees(
+    objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId, attributes: bytes = b"", style: str = "merge"
+) -> Result:
     """Three-way merge of whole trees.
 
     Raises:
         GitError: git could not merge at all.
 
     """
-    with Merging(objects, base, ours, theirs) as merging:
+    with Merging(objects, base, ours, theirs, attributes, style) as merging:
         return merging.result()
 
 

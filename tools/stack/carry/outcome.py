@@ -16,9 +16,11 @@ class Outcome(StrEnum):
     MOVED = "moved"
     """Carried, at other lines or in another file."""
     LANDED = "landed"
-    """A commit on the way brought it; what upstream dropped again stays carried, and needs a person."""
+    """Upstream has all of it by now, whatever commit brought it."""
     PARTLY_LANDED = "partly-landed"
     """The new base has a part of it; what is left is carried where it fits, and needs a person where it does not."""
+    DROPPED_UPSTREAM = "dropped-upstream"
+    """Upstream had it, or some of it, and dropped it again: carried where it fits, and a person decides."""
     RESOLVED = "resolved"
     """Git's conflict is none: both sides only add to one list, or a person has resolved this very conflict before."""
     RELOCATED = "relocated"
@@ -98,11 +100,9 @@ class Carried:
     left: TreeId | None = None
     """The tree before it with that change."""
     by_hand: bool = False
-    gone: bool = False
-    """It has landed, and upstream dropped it again: whether to go on with it is for a person to say."""
 
     @property
     def needs_person(self) -> bool:
         """Whether nothing goes on without a person."""
         left_over = self.outcome is Outcome.PARTLY_LANDED and self.commit is None
-        return self.outcome in (Outcome.CONFLICT, Outcome.DRIFTED) or left_over or self.gone
+        return self.outcome in (Outcome.CONFLICT, Outcome.DRIFTED, Outcome.DROPPED_UPSTREAM) or left_over

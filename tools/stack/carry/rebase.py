@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from stack.carry import bases, drifting, engine, history, ladder, landing, required, resolutions
+from stack.carry import bases, drifting, engine, history, ladder, landing, required
 from stack.carry.bases import Stores
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.required import Need
-from stack.carry.resolutions import Resolution, Resolutions
-from stack.model import document, extras, patch, pins, series, switch
+from stack.carry.resolutions import Resolutions
+from stack.model import document, extras, pins, series, switch
 from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
@@ -30,7 +30,7 @@ class Request:
     """What the user asked for.
 
     `through`: the releases to climb over, or `auto` for all between. `resolved`: trees after patches whose conflicts a person has
-    resolved, by `engine.step_name`. `recorded`: those resolutions, to be kept with the stack. `behaviour`: patches, by path, whose
+    resolved, by `engine.step_name`. `behaviour`: patches, by path, whose
     proofs pass on the new release without them.
     """
 
@@ -39,7 +39,6 @@ class Request:
     with_required: bool = False
     through: tuple[str, ...] = ()
     resolved: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
-    recorded: tuple[Resolution, ...] = ()
     behaviour: Mapping[str, Landed] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -91,10 +90,6 @@ class Rebase:
             files[f"{FOLDER}/{row.patch.ref.path}"] = None
         for leg in self.legs:
             files |= {f"{FOLDER}/{path}": data for path, data in leg.carry.exported.items()}
-        known = Resolutions.load(root / FOLDER / RESOLUTIONS)
-        files |= {
-            f"{FOLDER}/{RESOLUTIONS}/{name}": data for name, data in resolutions.files(known, self.request.recorded).items()
-        }
         dropped = self._dropped()
         known_landed = {one.ref: one for one in self._landed()}
         for one in self.stack.series:
@@ -112,7 +107,7 @@ class Rebase:
         return tuple(one.name for one in self.stack.series if one.patches and dropped.issuperset(one.patches))
 
     def _dropped(self) -> set[PatchRef]:
-        return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED and not row.gone}
+        return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
 
     def _landed(self) -> Iterable[series.Landed]:
         """What the series keep of dropped patches, so that their proofs go on; nothing is known of one that was left out by hand."""
@@ -176,7 +171,6 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
         return Conclusion.CONFLICT
     if open_ and not allow_drift:
         return Conclusion.DRIFT
-    _check_readable(work)
     if work.unmet and not allow_mismatch:
         return Conclusion.MISMATCH
     if dry_run:
@@ -186,21 +180,6 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
     _check_unchanged(work.stack)
     title = f"rebase {work.request.upstream} --onto {work.request.tag}"
     return Conclusion.SWITCHED if switch.apply(work.stack.root, files, title=title, expected=expected) else Conclusion.UNCHANGED
-
-
-def _check_readable(work: Rebase) -> None:
-    """Every carried patch can be loaded again: upstream's own lines beside a change come into the patch as its context."""
-    for leg in work.legs:
-        for row in leg.carry.rows:
-            data = leg.carry.exported.get(row.patch.ref.path)
-            if data is not None:
-                try:
-                    patch.parse(data, row.patch.ref, name=f"{FOLDER}/{row.patch.ref.path}")
-                except StackError as bad:
-                    raise StackError(
-                        f"{bad.problem} as it would be on {leg.new.tag or leg.upstream}",
-                        "upstream has such lines beside the change: change other lines, or mend those in an earlier patch",
-                    ) from bad
 
 
 def _standing(stack: Stack) -> dict[str, bytes | None]:

@@ -1,39 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of a patch of which a part has landed: its change without the lines that upstream has by now."""
+"""A patch as groups of changed lines, and the patch with only some of its groups.
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+A group is a hunk of a diff without context. It is carried whole or not at all: half of a group would be code that
+nobody wrote.
+"""
 
-from stack.carry import landing
-from stack.carry.landing import Place
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
 from stack.model.diff import FileDiff, Hunk, parse
 from stack.model.ids import TreeId
 from stack.store import git
 from stack.store.objects import FILES, Entry, Objects
 
 
-def residue(objects: Objects, before: TreeId, after: TreeId, brought: Mapping[Place, int]) -> TreeId:
-    """The tree `before` with only what upstream has not brought of the change to `after`.
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Changed lines of one file that stand together; `hunk` is None where the change has no lines (a mode, a binary file)."""
 
-    Lines that stand together stay together: a group of changed lines is left out if upstream has brought all of it, each line as
-    often as it is there, and is kept whole otherwise. Half of a group would be code that nobody wrote. What has no lines (a
-    binary file, a mode) stays in the change.
+    path: str
+    old: Entry | None
+    new: Entry | None
+    hunk: Hunk | None
+
+    @property
+    def added(self) -> list[bytes]:
+        """The lines that it adds, with their ends."""
+        return _added(self.hunk) if self.hunk is not None else []
+
+
+def groups(objects: Objects, before: TreeId, after: TreeId) -> tuple[Group, ...]:
+    """All groups that lead from one tree to another.
 
     Raises:
         GitError: git cannot compare the trees.
 
     """
+    files = {file.path: file for file in parse(difference(objects, before, after, context=0))} if before != after else {}
+    return tuple(
+        group for path, old, new in objects.difference(before, after) for group in _of_file(path, old, new, files.get(path))
+    )
+
+
+def _of_file(path: str, old: Entry | None, new: Entry | None, file: FileDiff | None) -> Iterator[Group]:
+    plain = new is not None and all(one is None or one.mode in FILES for one in (old, new))
+    if not plain or file is None or not file.hunks:
+        yield Group(path, old, new, None)
+        return
+    assert new is not None
+    if old is not None and old.mode != new.mode:
+        yield Group(path, old, Entry(new.mode, old.id), None)
+    for hunk in file.hunks:
+        yield Group(path, old, new, hunk)
+
+
+def only(objects: Objects, before: TreeId, kept: Collection[Group]) -> TreeId:
+    """The tree `before` with only some groups of the change."""
     changes: dict[str, Entry | None] = {}
-    left = Counter(brought)
-    for file in parse(difference(objects, before, after, context=0)):
-        old, new = objects.entry(before, file.path), objects.entry(after, file.path)
-        kept = [hunk for hunk in file.hunks if not _is_brought(file, hunk, left)]
-        plain = all(one is None or one.mode in FILES for one in (old, new))
-        if not plain or not file.hunks or (old and new and old.mode != new.mode) or len(kept) == len(file.hunks):
-            changes[file.path] = new
-        elif kept:
-            mode = new.mode if new is not None else FILES[0]
-            changes[file.path] = Entry(mode, objects.write_blob(_with(objects.read(old.id) if old else b"", kept)))
+    for path in dict.fromkeys(group.path for group in kept):
+        own = [group for group in kept if group.path == path]
+        hunks = [group.hunk for group in own if group.hunk is not None]
+        entry = next((group.new for group in own if group.hunk is None), own[0].old)
+        if hunks:
+            assert own[0].new is not None
+            mode = entry.mode if entry is not None else own[0].new.mode
+            data = patched(objects.read(entry.id) if entry is not None else b"", hunks)
+            entry = Entry(mode, objects.write_blob(data))
+        changes[path] = entry
     return objects.replaced(before, changes) if changes else before
 
 
@@ -59,16 +92,7 @@ def difference(objects: Objects, before: TreeId, after: TreeId, *, context: int 
     return git.run(command, env={"GIT_DIR": str(objects.repository)}).stdout
 
 
-def _is_brought(file: FileDiff, hunk: Hunk, left: Counter[Place]) -> bool:
-    """Whether upstream has all lines of a hunk; those are then no longer there for another one."""
-    told = Counter(place for line in hunk.lines if (place := landing.place_of(file, line)) is not None)
-    if not told or any(left[place] < count for place, count in told.items()):
-        return False
-    left -= told
-    return True
-
-
-def _with(data: bytes, hunks: Sequence[Hunk]) -> bytes:
+def patched(data: bytes, hunks: Sequence[Hunk]) -> bytes:
     """A file with some hunks without context applied."""
     lines = split(data)
     result: list[bytes] = []
@@ -77,10 +101,14 @@ def _with(data: bytes, hunks: Sequence[Hunk]) -> bytes:
         start = hunk.old_start - (1 if hunk.old_count else 0)
         result += lines[done:start]
         done = start + hunk.old_count
-        # `\ No newline at end of file` follows the line that it is about.
-        ends = [b"" if after[:1] == b"\\" else b"\n" for after in (*hunk.lines[1:], b"")]
-        result += [line[1:] + end for line, end in zip(hunk.lines, ends, strict=True) if line[:1] == b"+"]
+        result += _added(hunk)
     return b"".join(result + lines[done:])
+
+
+def _added(hunk: Hunk) -> list[bytes]:
+    # `\ No newline at end of file` follows the line that it is about.
+    ends = [b"" if after[:1] == b"\\" else b"\n" for after in (*hunk.lines[1:], b"")]
+    return [line[1:] + end for line, end in zip(hunk.lines, ends, strict=True) if line[:1] == b"+"]
 
 
 def split(data: bytes) -> list[bytes]:

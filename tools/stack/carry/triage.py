@@ -7,7 +7,7 @@ The repository is only read: what a carry writes goes into a throw-away reposito
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from stack.carry import apply, drifting, engine, history, ladder
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Conflict, Outcome
-from stack.model import document
+from stack.model import document, mail, series
 from stack.model import patch as patches
 from stack.model.errors import StackError
 from stack.model.ids import CommitId
@@ -32,11 +32,20 @@ _NOBODY = Author("unknown", "unknown@localhost", "0 +0000")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One patch's outcome, and its file as it would be on the new base (None where it is left out)."""
+    """One patch's outcome, and its file as it would be on the new base (None where it is left out).
+
+    `mail`: the patch's number (from 1) in a file that has several.
+    """
 
     file: Path
     carried: Carried
     exported: bytes | None
+    mail: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the patch in a table."""
+        return self.file.name if self.mail is None else f"{self.file.name}#{self.mail} {self.carried.patch.subject}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +87,20 @@ def triage(
     twice = next((file for place, file in enumerate(files) if file in files[:place]), None)
     if twice is not None:
         raise StackError(f"{twice} is given twice", "name each patch once")
-    read = [_read(file) for file in files]
+    read = {file: _read(file) for file in files}
     base, onto = _revision(repo, span.base), _revision(repo, span.onto)
     through = _rungs(repo, span)
     way = (*through, Rung(span.onto, onto))
-    groups = [[patch] for patch in read] if independent else [read]
+    chain = [patch for its in read.values() for patch in its]
+    groups = [[patch] for patch in chain] if independent else [chain]
     with _borrowing(lent) as objects, contextlib.closing(history.index(objects, base, way, cache)) as index:
         aids = Aids(index, resolutions)
         done = [_carried(objects, base, way, group, independent, aids) for group in groups]
     rows = [(row, one.exported.get(row.patch.ref.path)) for one in done for row in one.rows]
-    return Triage(base, onto, way, tuple(Row(file, row, data) for file, (row, data) in zip(files, rows, strict=True)))
+    places = [(file, number if len(its) > 1 else None) for file, its in read.items() for number, _ in enumerate(its, 1)]
+    return Triage(
+        base, onto, way, tuple(Row(file, row, data, mail) for (file, mail), (row, data) in zip(places, rows, strict=True))
+    )
 
 
 def require_empty(folder: Path) -> None:
@@ -111,35 +124,38 @@ def write(folder: Path, found: Triage) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, row in enumerate(found.rows, 1):
         if row.exported is not None:
-            (folder / f"{number:04}-{row.file.name}").write_bytes(row.exported)
+            name = row.file.name if row.mail is None else f"{series.slug(row.carried.patch.subject)}.patch"
+            (folder / f"{number:04}-{name}").write_bytes(row.exported)
 
 
 def _carried(
     objects: Objects, base: CommitId, way: Sequence[Rung], group: Sequence[Patch], independent: bool, aids: Aids
 ) -> Carry:
-    """One series, carried. A patch that stands alone and does not fit its base is a conflict like another."""
+    """Carry one series. A patch whose place on the base is not sure is a conflict, and so is one that stands alone and does not fit."""
     onto = way[-1]
-    try:
-        carried = engine.carry(objects, base, onto.commit, group, name=onto.name, through=way[:-1], aids=aids)
-    except apply.DoesNotApply as failed:
-        if not independent:
-            place = f"{failed.patch.ref.path} does not apply to the base ({failed.misfit})"
-            raise StackError(place, "give the base of the series, its order, or --independent") from failed
-        misfit = failed.misfit
-        lines = (misfit.line, misfit.line) if misfit.line is not None else None
-        conflict = Conflict(misfit.path, lines, misfit.reason)
-        row = Carried(
-            group[0],
-            Outcome.CONFLICT,
-            base,
-            base,
-            None,
-            objects.tree_of(onto.commit),
-            conflicts=(conflict,),
-            evidence=("does not apply to the base",),
-        )
-        return Carry(base, tuple(way), (), (row,), {})
-    return drifting.judged(objects, carried, aids.index)
+    left, conflicts = list(group), dict[str, Carried]()
+    while True:
+        try:
+            carried = engine.carry(objects, base, onto.commit, left, name=onto.name, through=way[:-1], aids=aids)
+        except apply.DoesNotApply as failed:
+            if not (independent or failed.misfit.unsure):
+                place = f"{failed.patch.ref.path} does not apply to the base ({failed.misfit})"
+                raise StackError(place, "give the base of the series, its order, or --independent") from failed
+            left.remove(failed.patch)
+            conflicts[failed.patch.ref.path] = _not_applied(objects, base, onto, failed)
+            continue
+        judged = drifting.judged(objects, carried, aids.index)
+        rows = conflicts | {row.patch.ref.path: row for row in judged.rows}
+        return replace(judged, rows=tuple(rows[patch.ref.path] for patch in group))
+
+
+def _not_applied(objects: Objects, base: CommitId, onto: Rung, failed: apply.DoesNotApply) -> Carried:
+    misfit = failed.misfit
+    lines = (misfit.line, misfit.line) if misfit.line is not None else None
+    conflict = Conflict(misfit.path, lines, misfit.reason)
+    tree = objects.tree_of(onto.commit)
+    said = "its place on the base is not sure" if misfit.unsure else "does not apply to the base"
+    return Carried(failed.patch, Outcome.CONFLICT, base, base, None, tree, conflicts=(conflict,), evidence=(said,))
 
 
 def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
@@ -220,13 +236,13 @@ def _revision(repo: Path, name: str) -> CommitId:
     return CommitId(found.stdout.decode("ascii").strip())
 
 
-def _read(file: Path) -> Patch:
-    """A patch file of any kind: what `git format-patch` writes, or a bare diff."""
+def _read(file: Path) -> tuple[Patch, ...]:
+    """A patch file of any kind: the mails that `git format-patch` writes, or a bare diff."""
     raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST, piped=True)
     ref = PatchRef(str(file.parent), "", file.name)
-    if raw.startswith(b"From "):
-        return patches.parse(raw, ref, name=str(file))
+    if mail.is_mail(raw):
+        return patches.parse_all(raw, ref, name=str(file))
     start = raw.find(b"diff --git ")
     if start < 0:
         raise StackError(f"{file} holds no diff of git's", "export it with `git format-patch` or `git diff`")
-    return Patch(ref, raw, _NOBODY, file.stem, f"{file.stem}\n", raw[start:])
+    return (Patch(ref, raw, _NOBODY, file.stem, f"{file.stem}\n", raw[start:]),)

@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolving a rebase's conflicts by hand, one after the other, in a working tree.
 
-What is kept between the calls is the request and the trees that a person has made so far. Going on means working the whole
-rebase out again with those trees in place of the conflicts: the stack's own files are switched only when nothing is left.
+A resolution is written to the stack when it is made, and stays there whatever becomes of the rebase. Between the calls, the
+working tree keeps the request and the trees that a person has made so far. Going on means working the whole rebase out again
+with those trees in place of the conflicts: pins and patches are switched only when nothing is left.
 """
 
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stack.carry import notes
+from stack.carry import apply, notes
 from stack.carry.bases import Stores
 from stack.carry.engine import step_name
+from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
-from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, record
+from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, keep, record
 from stack.carry.worktree import check_empty, seed
 from stack.model.document import Table
 from stack.model.errors import StackError
@@ -29,7 +31,7 @@ from stack.store.sources import Source
 _RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
 _ANY = r"(?s).*"
-_KEY = r"[0-9a-f]{16}"
+_IDENTITY = ("-c", "user.name=stack", "-c", "user.email=stack@localhost")
 _MARKERS = re.compile(rb"^(<{7} |\|{7} |>{7} )", re.MULTILINE)
 
 
@@ -95,7 +97,6 @@ def _taken(table: Table) -> Session:
             table.flag("with_required"),
             table.texts("through", unique=False),
             {step: TreeId(resolved.text(step, pattern=OBJECT)) for step in resolved},
-            tuple(map(_taken_resolution, table.tables("recorded"))),
             {path: _taken_landing(behaviour.table(path)) for path in behaviour},
         ),
         source=notes.source(table),
@@ -106,17 +107,6 @@ def _taken(table: Table) -> Session:
         patch=at.text("patch"),
         rung=at.text("rung"),
     )
-
-
-def _taken_resolution(table: Table) -> Resolution:
-    names = ("path", "upstream", "patch", "rung", "before", "base", "ours", "theirs", "after", "resolved")
-    texts = {name: table.text(name, pattern=_ANY) for name in names}
-    beside = tuple(map(_taken_beside, table.tables("beside")))
-    return Resolution(key=table.text("key", pattern=_KEY), beside=beside, **texts)
-
-
-def _taken_beside(table: Table) -> Beside:
-    return Beside(**{one.name: table.text(one.name, pattern=_ANY) for one in fields(Beside)})
 
 
 def _taken_landing(table: Table) -> Landed:
@@ -144,8 +134,9 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip
     git.run(["fetch", "--quiet", "--no-tags", str(folder.resolve()), "HEAD"], env={"GIT_DIR": str(objects.repository)})
     resolved = {**session.request.resolved, step_name(session.patch, session.rung): tree}
     recorded, failed = ((), ()) if skip else _recorded(folder, objects, session, tree)
-    kept = tuple(dict.fromkeys((*session.request.recorded, *recorded)))
-    work = rebase(stores, replace(session.request, resolved=resolved, recorded=kept))
+    if recorded:
+        keep(session.root, recorded)
+    work = rebase(stores, replace(session.request, resolved=resolved))
     now = replace(session, request=work.request, not_recorded=failed)
     return work, _stop(folder, stores, work, now) if work.open else now
 
@@ -168,11 +159,12 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     leg, row = work.open[0]
     objects = stores.objects(leg.upstream)
     tip, source = row.tip, row.source
+    if row.left is not None:
+        # Of a partly landed patch only the rest is picked: what upstream changed again since is upstream's.
+        before = CommitId(git.text(["rev-parse", f"{source}^"], env={"GIT_DIR": str(objects.repository)}))
+        source = apply.commit(objects, row.left, before, row.patch)
     if not (folder / ".git").exists():
         seed(folder, objects, {_ONTO: tip, _PATCH: source}, partial=True)
-        # Above all other attributes: the conflict was found without them, and has to be shown.
-        (folder / ".git/info").mkdir(exist_ok=True)
-        (folder / ".git/info/attributes").write_text("* !merge\n")
     else:
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
         git.run(["update-ref", _ONTO, tip], cwd=folder)
@@ -181,9 +173,28 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
     # The same three-way merge that found the conflict; 1: it stopped there.
-    identity = ["-c", "user.name=stack", "-c", "user.email=stack@localhost"]
-    git.run([*identity, "-c", "merge.conflictStyle=diff3", "cherry-pick", source], cwd=folder, accept=(0, 1))
+    _share_rerere(folder, objects.repository)
+    settings = [*_IDENTITY, *NO_ATTRIBUTES, *_own_settings(folder)]
+    git.run([*settings, "cherry-pick", source], cwd=folder, accept=(0, 1))
     return now
+
+
+def _share_rerere(folder: Path, store: Path) -> None:
+    """Where the user has rerere, let it know what it recorded in earlier working trees, and keep what it records in this one."""
+    asked = ["config", "--type=bool", "--get", "rerere.enabled"]
+    enabled = git.run(asked, cwd=folder, user_config=True, accept=(0, 1, 128)).stdout.strip() == b"true"
+    place = folder / ".git/rr-cache"
+    if enabled and not place.exists():
+        (store / "rr-cache").mkdir(exist_ok=True)
+        place.symlink_to((store / "rr-cache").resolve())
+
+
+def _own_settings(folder: Path) -> list[str]:
+    """The user's settings about how conflicts are shown and remembered; without one, a conflict is shown with its base."""
+    asked = ["config", "--get-regexp", "^(merge\\.conflictstyle|rerere\\..*)$"]
+    said = git.run(asked, cwd=folder, user_config=True, accept=(0, 1)).stdout.decode("utf-8", "replace")
+    given = dict(line.partition(" ")[::2] for line in said.splitlines())
+    return [word for key, value in ({"merge.conflictstyle": "diff3"} | given).items() for word in ("-c", f"{key}={value}")]
 
 
 def _write_record(folder: Path, session: Session) -> None:
@@ -194,7 +205,6 @@ def _write_record(folder: Path, session: Session) -> None:
         "with_required": session.request.with_required,
         "through": list(session.request.through),
         "resolved": dict(session.request.resolved),
-        "recorded": [asdict(one) for one in session.request.recorded],
         "behaviour": {path: asdict(one) for path, one in session.request.behaviour.items()},
         "source": session.source,
         "allow_mismatch": session.allow_mismatch,
@@ -285,8 +295,9 @@ def _resolution(folder: Path) -> TreeId:
         raise StackError(
             f"nothing of the patch is left in {folder}", f"resolve it, or leave the patch out: stack rebase --skip {folder}"
         )
+    # The user may not have committed, which is when git would do this.
+    git.run([*_own_settings(folder), "rerere"], cwd=folder)
     # A commit for the resolution, so that it can be fetched; its message is never used.
-    identity = ["-c", "user.name=stack", "-c", "user.email=stack@localhost"]
-    commit = git.text([*identity, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)
+    commit = git.text([*_IDENTITY, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)
     git.run(["checkout", "--quiet", "--force", "--detach", commit], cwd=folder)
     return TreeId(tree)

@@ -21,7 +21,7 @@ from stack.carry.export import export
 from stack.model import document, series, switch
 from stack.model.errors import StackError
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
-from stack.model.patch import parse, trailers
+from stack.model.patch import ends_message, parse, trailers
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
@@ -378,9 +378,15 @@ def _check_readable(commit: _Commit, ref: PatchRef, raw: bytes) -> None:
     patch = parse(raw, ref, name=f"commit {commit.id[:12]} ({commit.message.partition(chr(10))[0]})")
     if patch.message.split() != without_trailers(commit.message, (SERIES, PATCH)).split():
         raise StackError(
-            f"commit {commit.id[:12]} would lose a part of its message: in a patch file a line `---`, `diff -…` or `Index: …` ends it",
+            f"commit {commit.id[:12]} would lose a part of its message: {_lost(commit.message)}",
             "indent that line: git rebase -i",
         )
+
+
+def _lost(message: str) -> str:
+    """Name the line of a message that a patch file cannot hold."""
+    line = next((line for line in message.split("\n") if ends_message(line)), None)
+    return f"in a patch file its line {line!r:.60} ends the message" if line else "a patch file cannot hold its first lines"
 
 
 def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) -> Refreshed:

@@ -27,6 +27,7 @@ from stack.cli import (
     prove,
     rebase,
     recipe,
+    redo,
     refresh,
     resolutions,
     roofline,
@@ -94,6 +95,7 @@ VERBS = (
     image,
     export_pr,
     undo,
+    redo,
     cache,
 )
 for verb in VERBS:

@@ -25,6 +25,7 @@ COLOURS = {
     "moved": "cyan",
     "landed": "blue",
     "partly-landed": "yellow",
+    "dropped-upstream": "bold red",
     "resolved": "magenta",
     "relocated": "magenta",
     "drifted": "bold red",
@@ -204,7 +205,6 @@ def outcome_json(row: "Carried") -> dict[str, object]:
         }
         if row.landed is not None
         else None,
-        "dropped_again": row.gone,
         "evidence": "; ".join(row.evidence),
         "residue": row.residue.decode("utf-8", "replace") if row.residue else None,
         "conflicts": [

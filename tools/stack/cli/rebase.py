@@ -93,9 +93,10 @@ def command(
     """Carry every patch of UPSTREAM onto TAG; when all are carried, switch pins and patch files at once.
 
     Outcomes: clean, moved (at other lines), landed (the release has it), partly-landed (what is left is carried), resolved (a
-    conflict that was none), relocated (the code moved), drifted (applies, and is wrong), conflict. With the last two nothing is
-    changed and the exit code is 1; --workspace gives a working tree that stops at each of them, --continue, --skip and --abort
-    finish it. What you resolve is kept in stacks/resolutions, for the next time and for everyone.
+    conflict that was none), relocated (the code moved), drifted (applies, and is wrong), dropped-upstream (upstream had it and
+    took it out again), conflict. With the last three, and where the rest of a partly landed patch is in conflict, nothing is
+    changed and the exit code is 1. --workspace gives a working tree that stops at each of them: --continue keeps the patch as it
+    is there, --skip drops it, --abort gives up. What you resolve is kept in stacks/resolutions, for the next time and for everyone.
     """
     from stack.carry import workspace as workspaces  # noqa: PLC0415
     from stack.carry.bases import Stores  # noqa: PLC0415
@@ -226,6 +227,11 @@ def _print_end(work: "Rebase", ended: "Conclusion", stopped: "Session | None", f
     if stopped is not None:
         where = f"{stopped.patch} on {stopped.rung}"
         said = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
+        if work.open[0][1].outcome.value == "dropped-upstream":
+            said = (
+                f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
+                f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
+            )
     click.echo(said)
     for name in work.emptied if ended.value == "switched" else ():
         click.echo(

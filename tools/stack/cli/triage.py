@@ -55,11 +55,12 @@ def command(
     as_json: bool,
     patches: tuple[Path, ...],
 ) -> None:
-    """Tell for each PATCH file what would become of it on another revision.
+    """Tell for each PATCH file what would become of it on another revision; a file may hold several mails.
 
     clean, moved (at other lines), landed (a commit on the way brought it, under whatever name), partly-landed (what is left is
-    carried), resolved (a conflict that was none), relocated (the code moved), drifted (applies, and is wrong), conflict. Each with
-    its evidence: the commits that brought or broke it. The repository is only read. Exit code 1 when a patch needs a person.
+    carried), resolved (a conflict that was none), relocated (the code moved), drifted (applies, and is wrong), dropped-upstream
+    (upstream had it and took it out again), conflict. Each with its evidence: the commits that brought or broke it. The
+    repository is only read. Exit code 1 when a patch needs a person.
     """
     from stack.carry import triage  # noqa: PLC0415
     from stack.store import cache  # noqa: PLC0415
@@ -76,7 +77,7 @@ def command(
     if as_json:
         print_json(_as_json(found))
     else:
-        rows = [line for row in found.rows for line in outcome_rows(row.file.name, row.carried)]
+        rows = [line for row in found.rows for line in outcome_rows(row.name, row.carried)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
     context.exit(1 if any(row.carried.needs_person for row in found.rows) else 0)
 
@@ -94,5 +95,5 @@ def _as_json(found: "Triage") -> dict[str, object]:
         "base": found.base,
         "onto": found.onto,
         "rungs": [{"name": rung.name, "commit": rung.commit} for rung in found.rungs],
-        "patches": [{"file": str(row.file), **outcome_json(row.carried)} for row in found.rows],
+        "patches": [{"file": str(row.file), "mail": row.mail, **outcome_json(row.carried)} for row in found.rows],
     }

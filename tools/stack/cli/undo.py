@@ -13,9 +13,10 @@ from stack.cli.common import Options, json_option, print_json, print_table
 @json_option
 @click.pass_obj
 def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bool) -> None:
-    """Bring back the state before the last rebase, refresh or pins set.
+    """Bring back the state before the last rebase, refresh or pins set; `stack redo` makes it again.
 
-    Again, and it goes one further back. Refused where a file was changed since: that change would be lost.
+    Resolutions stay: only `stack resolutions drop` removes one. Again, and it goes one further back. Refused where a file was
+    changed since: that change would be lost.
     """
     from stack.model import switch  # noqa: PLC0415
 

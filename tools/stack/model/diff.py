@@ -17,6 +17,7 @@ _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)(?: ([0-7]+))?$")
 # A line of a hunk never begins so: it has its ` `, `-`, `+` in front.
 _PLACE = re.compile(rb"^(?:diff --git (.+)|@@ -(\d+))", re.MULTILINE)
+_BINARY_BLOCK = re.compile(rb"^(?:literal|delta) \d+$")
 _LINE_END = ord("\n")
 _ESCAPE = re.compile(rb"\\([abfnrtv\"\\]|[0-7]{3})")
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b'"': b'"', b"\\": b"\\"}
@@ -68,7 +69,10 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """One file's change. `old` or `new` is None where the file is added or removed; ids and modes as the header names them."""
+    """One file's change. `old` or `new` is None where the file is added or removed; ids and modes as the header names them.
+
+    `copied`: `new` is a copy of `old`, and `old` stays.
+    """
 
     old: str | None
     new: str | None
@@ -78,6 +82,12 @@ class FileDiff:
     new_mode: int | None
     binary: bool
     hunks: tuple[Hunk, ...]
+    copied: bool = False
+
+    @property
+    def taken(self) -> str | None:
+        """The path whose file the change replaces, moves or removes; None for a new file or a copy."""
+        return None if self.copied else self.old
 
     @property
     def path(self) -> str:
@@ -130,7 +140,7 @@ def _file(lines: list[bytes], place: int, start: re.Match[bytes]) -> tuple[FileD
         place += 1
         if key in (b"GIT binary patch", b"Binary files "):
             binary = True
-            place = _skip_binary(lines, place)
+            place = _skip_binary(lines, place) if key == b"GIT binary patch" else place
             break
     hunks = []
     while place < len(lines) and lines[place].startswith(b"@@ "):
@@ -151,9 +161,10 @@ def _header_key(line: bytes) -> bytes | None:
 
 
 def _skip_binary(lines: list[bytes], place: int) -> int:
-    while place < len(lines) and not lines[place].startswith(b"diff --git "):
-        place += 1
-    return place
+    """The line after a binary change: it has one block or two (there and back), and a blank line ends each."""
+    while place < len(lines) and _BINARY_BLOCK.match(lines[place]):
+        place = next((end for end in range(place, len(lines)) if not lines[end]), len(lines)) + 1
+    return min(place, len(lines))
 
 
 def _hunk(lines: list[bytes], place: int) -> tuple[Hunk, int]:
@@ -196,6 +207,7 @@ def _described(start: re.Match[bytes], header: dict[bytes, bytes], binary: bool,
         new_mode=_mode(new_mode) if new_mode else both,
         binary=binary,
         hunks=hunks,
+        copied=b"copy from " in header and b"copy to " in header,
     )
 
 

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One patch file: what `git format-patch` wrote, kept as bytes, with the parts that carrying it needs."""
+"""One patch file: a mail as `git format-patch` writes it, kept as bytes, with the parts that carrying it needs."""
 
 import binascii
 import email.utils
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 
-from stack.model import document
+from stack.model import document, mail
 from stack.model.errors import StackError
+from stack.model.mail import Mail, Wrapping
 from stack.model.series import PatchRef
 
 LARGEST = 256 * 2**20
@@ -17,7 +18,8 @@ LARGEST = 256 * 2**20
 # Where `git am` ends the message (mailinfo.c, patchbreak).
 _MESSAGE_END = re.compile(rb"^(?:diff -|Index: |---(?:[ \t]*$| [^ \t\n]))", re.MULTILINE)
 _DIFF_START = re.compile(rb"^diff --git ", re.MULTILINE)
-_SUBJECT_PREFIX = re.compile(r"^(?:\[[^\]]*PATCH[^\]]*\]\s*)+")
+# Only the first one: git puts it in front of a subject that may begin with a bracket of its own, such as `[DISPATCH]`.
+_SUBJECT_PREFIX = re.compile(r"^\[(?:[^\]]*\s)?PATCH(?:v\d+)?(?=[\]\s,:/-])[^\]]*\]\s*")
 _IN_BODY = re.compile(r"^(From(?=:.*@)|Subject|Date):", re.IGNORECASE)
 # RFC 2047: `=?utf-8?q?M=C3=BCller?=`; the blank between two of them does not count.
 _ENCODED = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?\s]*)\?=")
@@ -36,7 +38,10 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch file, parsed. `message` is the commit message, subject included; `diff` the bytes for `git apply`."""
+    """A patch file, parsed. `message` is the commit message, subject included; `diff` the bytes for `git apply`.
+
+    `wrapping`: how a mail's text stands in the file, where it does not stand there as it is. `lead`: its text above the diff.
+    """
 
     ref: PatchRef
     raw: bytes
@@ -44,16 +49,35 @@ class Patch:
     subject: str
     message: str
     diff: bytes
+    wrapping: Wrapping | None = None
+    lead: bytes = b""
+
+    def with_diff(self, diff: bytes) -> bytes:
+        """The bytes of this patch's file with another diff."""
+        if self.wrapping is None:
+            return self.raw[: len(self.raw) - len(self.diff)] + diff
+        return self.wrapping.wrap(self.lead + diff)
+
+    def diff_of(self, file: bytes) -> bytes:
+        """The diff in what `with_diff` gave."""
+        if self.wrapping is None:
+            return file[len(self.raw) - len(self.diff) :]
+        read = mail.read(file)
+        assert read is not None
+        return read.text[len(self.lead) :]
 
 
 def read(path: Path, ref: PatchRef) -> Patch:
     """Read a patch file of the stack.
 
     Raises:
-        StackError: missing, too large, not UTF-8, CRLF line ends, or not what `git format-patch` writes.
+        StackError: missing, too large, several patches, or not what `git format-patch` writes.
 
     """
     raw = document.read_bytes(path, missing="restore it, or take it out of series.toml", largest=LARGEST)
+    count = sum(_DIFF_START.search(part) is not None for part in mail.split(raw))
+    if count > 1:
+        raise StackError(f"{path} holds {count} patches", "make a file of each (`git mailsplit`), and list them in series.toml")
     return parse(raw, ref, name=str(path))
 
 
@@ -61,28 +85,24 @@ def parse(raw: bytes, ref: PatchRef, *, name: str) -> Patch:
     """Parse the bytes of a patch file; `name` stands for it in errors.
 
     Raises:
-        StackError: not UTF-8, CRLF line ends, or not what `git format-patch` writes.
+        StackError: it is not what `git format-patch` writes.
 
     What the file means is what it means to `git am` (git's mailinfo.c), with two exceptions where that loses what the author
     wrote: `Re:` at the start of a subject and a name of more than 60 bytes stay.
 
     """
-    _check_text(raw, name)
-    head, blank, rest = raw.partition(b"\n\n")
-    if not head.startswith(b"From ") or not blank:
-        raise StackError(f"{name} is not a patch that `git format-patch` wrote", "export it with git, or use `stack refresh`")
-    headers = _headers(head.decode("utf-8").split("\n")[1:])
-    if headers.get("content-transfer-encoding", "8bit").lower() not in ("7bit", "8bit"):
-        raise StackError(f"{name} is encoded for a mail", "export it with `git format-patch`")
+    letter = _mail(raw, name)
+    rest = letter.text
     end = _MESSAGE_END.search(rest)
     start = _DIFF_START.search(rest, end.start()) if end else None
     if end is None or start is None:
         raise StackError(f"{name} holds no diff", "a patch has to change something")
-    in_body, text = _without_headers(rest[: end.start()].decode("utf-8").strip("\n"))
-    headers |= in_body
+    in_body, text = _without_headers(letter.decoded(rest[: end.start()]).strip("\n"))
+    headers = letter.headers | in_body
     subject = _SUBJECT_PREFIX.sub("", " ".join(re.split(r"[ \t\n]+", _decoded(headers.get("subject", ""))))).strip(" ")
     if not subject:
         raise StackError(f"{name} has no subject", "give the commit a message")
+    stands_as_it_is = raw.endswith(rest)
     return Patch(
         ref=ref,
         raw=raw,
@@ -90,7 +110,42 @@ def parse(raw: bytes, ref: PatchRef, *, name: str) -> Patch:
         subject=subject,
         message=f"{subject}\n\n{text}\n" if text else f"{subject}\n",
         diff=rest[start.start() :],
+        wrapping=None if stands_as_it_is else letter.wrapping,
+        lead=b"" if stands_as_it_is else rest[: start.start()],
     )
+
+
+def parse_all(raw: bytes, ref: PatchRef, *, name: str) -> tuple[Patch, ...]:
+    """Parse a file of one patch or several, as `git format-patch --stdout` writes them; each after the first has its number.
+
+    Raises:
+        StackError: one of them is not what `git format-patch` writes.
+
+    """
+    parts = mail.split(raw)
+    if len(parts) == 1:
+        return (parse(raw, ref, name=name),)
+    return tuple(
+        parse(part, replace(ref, file=f"{ref.file}#{number}"), name=f"mail {number} of {name}")
+        for number, part in enumerate(parts, 1)
+    )
+
+
+def _mail(raw: bytes, name: str) -> Mail:
+    try:
+        letter = mail.read(raw)
+    except (ValueError, KeyError) as bad:
+        raise StackError(
+            f"{name} is not in the transfer encoding that its header states", "export it with `git format-patch`"
+        ) from bad
+    if letter is None:
+        raise StackError(f"{name} is not a patch that `git format-patch` wrote", "export it with git, or use `stack refresh`")
+    return letter
+
+
+def ends_message(line: str) -> bool:
+    """Whether git takes this line of a mail for the end of the message."""
+    return _MESSAGE_END.match(line.encode("utf-8", "surrogateescape")) is not None
 
 
 def trailers(message: str) -> tuple[tuple[str, str], ...]:
@@ -102,28 +157,6 @@ def trailers(message: str) -> tuple[tuple[str, str], ...]:
     return tuple((line[1], line[2].strip()) for line in found if line) if all(found) else ()
 
 
-def _check_text(raw: bytes, name: str) -> None:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError as bad:
-        line = raw.count(b"\n", 0, bad.start) + 1
-        raise StackError(
-            f"{name}:{line} is not UTF-8", "save the patch as UTF-8; changes of other encodings cannot be carried"
-        ) from bad
-    place = raw.find(b"\r\n")
-    if place >= 0:
-        line = raw.count(b"\n", 0, place) + 1
-        raise StackError(
-            f"{name}:{line} has CRLF line ends", "convert the file to LF; `*.patch -text` in .gitattributes keeps it so"
-        )
-
-
-def _headers(lines: list[str]) -> dict[str, str]:
-    """Header lines by their lower-case names, folded ones in one line."""
-    unfolded = re.sub(r"\n[ \t]+", " ", "\n".join(lines)).split("\n")
-    return {key.lower(): value.strip(" \t") for key, colon, value in (line.partition(":") for line in unfolded) if colon}
-
-
 def _without_headers(text: str) -> tuple[dict[str, str], str]:
     """Headers at the start of a message, which `git format-patch --from` puts there, and the message without them."""
     lines = text.split("\n")
@@ -133,7 +166,7 @@ def _without_headers(text: str) -> tuple[dict[str, str], str]:
             break
         seen |= {key[1].lower()} if key else set()
         end += 1
-    return _headers(lines[:end]), "\n".join(lines[end:]).strip("\n")
+    return mail.fields(lines[:end]), "\n".join(lines[end:]).strip("\n")
 
 
 def _decoded(header: str) -> str:
@@ -151,16 +184,16 @@ def _decoded_word(word: re.Match[str]) -> str:
 
 
 def _author(sender: str, date: str, name: str) -> Author:
-    who, _, mail = sender.rpartition("<")
-    mail, who = mail.partition(">")[0].strip(" \t"), who.strip(" \t")
+    who, _, address = sender.rpartition("<")
+    address, who = address.partition(">")[0].strip(" \t"), who.strip(" \t")
     quoted = re.fullmatch(r'"((?:[^"\\]|\\.)*)"', who)
     who = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else _decoded(who)
     try:
         when = email.utils.parsedate_to_datetime(date)
     except ValueError as bad:
         raise StackError(f"{name} has no readable date ({date!r})", "export it with `git format-patch`") from bad
-    if not mail:
+    if not address:
         raise StackError(f"{name} names no author", "export it with `git format-patch`")
     # A date with the zone -0000 has none in Python, which would then take it for local time.
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return Author(who or mail, mail, f"{int(when.timestamp())} {when.strftime('%z')}")
+    return Author(who or address, address, f"{int(when.timestamp())} {when.strftime('%z')}")

@@ -19,7 +19,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from stack.model.files import Folder
 
 FOLDER = ".stack"
 KEPT = 20
-"""Switches that can be taken back."""
+"""Switches that can be taken back, and as many that can be made again."""
 
 WRITTEN = ("pins.toml", "pyproject.toml")
 WRITTEN_BELOW = "stacks/"
@@ -42,6 +42,7 @@ _LOCK = "lock"
 _PENDING = "pending"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HISTORY = "history"
+_UNDONE = "undone"
 _WAIT = 10.0
 """Seconds that a writer waits for readers and other writers."""
 
@@ -71,11 +72,17 @@ class _Place:
 
 
 def apply(
-    root: Path, changes: Mapping[str, bytes | None], *, title: str, expected: Mapping[str, bytes | None] | None = None
+    root: Path,
+    changes: Mapping[str, bytes | None],
+    *,
+    title: str,
+    expected: Mapping[str, bytes | None] | None = None,
+    for_good: bool = False,
 ) -> tuple[str, ...]:
     """Bring `changes` (path below root: bytes, or None to remove) into place together; returns the paths that changed.
 
     `expected` is what the caller has read before it worked out `changes`; when it is no longer there, nothing is changed.
+    `for_good`: `undo` does not take this switch back.
 
     Raises:
         StackError: the files have changed meanwhile, another command is switching, the folder cannot be written, or a path is
@@ -92,8 +99,8 @@ def apply(
                 raise StackError(f"{path} was changed while this command ran", "nothing was written: run it again")
         changed = {path: new for path, new in sorted(changes.items()) if _read(place.root, path) != new}
         if changed:
-            numbers = _numbers(place.own)
-            _announce(place, changed, {"title": title, "number": numbers[-1] + 1 if numbers else 1})
+            number = 0 if for_good else _next(_numbers(place.own, _HISTORY))
+            _announce(place, changed, {"title": title, "number": number})
             _finish(place)
         return tuple(changed)
 
@@ -129,7 +136,7 @@ def adopt(root: Path) -> None:
 
 def _journal_folders(own: Folder) -> list[tuple[str, ...]]:
     pending = [(_PENDING,)] if own.exists(_PENDING) else []
-    return [*pending, *((_HISTORY, str(number)) for number in _numbers(own))]
+    return [*pending, *((kind, str(number)) for kind in (_HISTORY, _UNDONE) for number in _numbers(own, kind))]
 
 
 @contextlib.contextmanager
@@ -147,7 +154,7 @@ def reading(root: Path) -> Iterator[None]:
             held.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_SH)
         if own is not None and own.exists(_JOURNAL):
-            raise Interrupted(root, _journal(root, own)["title"])
+            raise Interrupted(root, _described(_journal(root, own)))
         yield
         if lock is None and (root / FOLDER / _LOCK).exists():
             raise StackError(f"{root} was changed while this command read it", "run it again")
@@ -161,7 +168,18 @@ def history(root: Path) -> tuple[Record, ...]:
 
     """
     with _unlocked(root) as own:
-        return () if own is None else _records(root, own)
+        return () if own is None else _records(root, own, _HISTORY)
+
+
+def undone(root: Path) -> tuple[Record, ...]:
+    """List the switches that were taken back and can be made again, the last one taken back at the end.
+
+    Raises:
+        StackError: one of them was not made by this user in this folder.
+
+    """
+    with _unlocked(root) as own:
+        return () if own is None else _records(root, own, _UNDONE)
 
 
 def undo(root: Path) -> Record:
@@ -173,19 +191,51 @@ def undo(root: Path) -> Record:
     """
     with _locked(root) as place:
         _recover(place)
-        records = _records(root, place.own)
+        records = _records(root, place.own, _HISTORY)
         if not records:
             raise StackError("nothing to undo", "no switch is recorded for this stack")
         last = records[-1]
-        for path, written in last.changes.items():
-            now = _read(place.root, path)
-            if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
-                raise StackError(f"{path} was changed since `{last.title}`", "undo would lose that: restore the file first")
-        with place.own.below(_HISTORY, str(last.number)) as kept:
-            before = {path: kept.read(f"{index}.old") for index, path in enumerate(last.changes)}
-        _announce(place, before, {"title": f"undo of {last.title}", "number": 0, "undoes": last.number})
+        before = _replaced_by(place, last, _HISTORY)
+        number = _next(_numbers(place.own, _UNDONE))
+        _announce(place, before, {"title": last.title, "number": number, "undoes": last.number})
         _finish(place)
         return last
+
+
+def redo(root: Path) -> Record:
+    """Make the last switch again that `undo` took back.
+
+    Raises:
+        StackError: there is none, or a file has changed since it was taken back and would be lost.
+
+    """
+    with _locked(root) as place:
+        _recover(place)
+        records = _records(root, place.own, _UNDONE)
+        if not records:
+            raise StackError("nothing to redo", "no switch of this stack was taken back")
+        last = records[-1]
+        after = _replaced_by(place, last, _UNDONE)
+        number = _next(_numbers(place.own, _HISTORY))
+        _announce(place, after, {"title": last.title, "number": number, "redoes": last.number})
+        _finish(place)
+        return last
+
+
+def _replaced_by(place: _Place, record: Record, kind: str) -> dict[str, bytes | None]:
+    """Read the bytes that a recorded switch replaced.
+
+    Raises:
+        StackError: a file is no longer as the switch left it.
+
+    """
+    for path, written in record.changes.items():
+        now = _read(place.root, path)
+        if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
+            since, verb = (f"`{record.title}`", "undo") if kind == _HISTORY else (f"the undo of `{record.title}`", "redo")
+            raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: restore the file first")
+    with place.own.below(kind, str(record.number)) as kept:
+        return {path: kept.read(f"{index}.old") for index, path in enumerate(record.changes)}
 
 
 @contextlib.contextmanager
@@ -263,8 +313,9 @@ def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[
                 # Now, not when it is renamed: a folder needs disk space, too, and a file may stand where one has to be.
                 with _holder(place.root, path, create=True):
                     pass
-        with place.own.below(_HISTORY, create=True):
-            pass
+        for kind in (_HISTORY, _UNDONE):
+            with place.own.below(kind, create=True):
+                pass
         pending.write(_JOURNAL, text)
         pending.sync()
     place.own.write(f"{_JOURNAL}.part", text)
@@ -276,7 +327,9 @@ def _recover(place: _Place) -> None:
     if place.own.exists(_JOURNAL):
         journal = _journal(place.root.path, place.own)
         _finish(place)
-        _LOG.warning("stack: finished `%s`, which had been interrupted (%d files)", journal["title"], len(journal["changes"]))
+        _LOG.warning(
+            "stack: finished `%s`, which had been interrupted (%d files)", _described(journal), len(journal["changes"])
+        )
 
 
 def _finish(place: _Place) -> None:
@@ -293,16 +346,33 @@ def _finish(place: _Place) -> None:
         for path, new in journal["changes"].items():
             if new is None:
                 _remove(place.root, path)
-        with own.below(_HISTORY) as kept:
-            if "undoes" in journal:
-                _discard(own, kept, str(journal["undoes"]))
-                _discard(own, own, _PENDING)
-            else:
-                own.move(_PENDING, kept, str(journal["number"]))
-                for number in _numbers(own)[:-KEPT]:
-                    _discard(own, kept, str(number))
+        _file_away(own, journal)
     own.remove(_JOURNAL)
     own.sync()
+
+
+def _file_away(own: Folder, journal: Mapping[str, Any]) -> None:
+    """Keep what a switch replaced: in the history, or among what was taken back; nothing of a switch for good."""
+    for verb, kind in (("undoes", _HISTORY), ("redoes", _UNDONE)):
+        if verb in journal:
+            with own.below(kind) as holder:
+                _discard(own, holder, str(journal[verb]))
+    if not journal["number"]:
+        _discard(own, own, _PENDING)
+        return
+    kind = _UNDONE if "undoes" in journal else _HISTORY
+    with own.below(kind) as kept:
+        own.move(_PENDING, kept, str(journal["number"]))
+        for number in _numbers(own, kind)[:-KEPT]:
+            _discard(own, kept, str(number))
+
+
+def _described(journal: Mapping[str, Any]) -> str:
+    """Name the interrupted switch of a journal."""
+    for verb, name in (("undoes", "undo"), ("redoes", "redo")):
+        if verb in journal:
+            return f"{name} of {journal['title']}"
+    return str(journal["title"])
 
 
 def _discard(own: Folder, holder: Folder, name: str) -> None:
@@ -313,17 +383,21 @@ def _discard(own: Folder, holder: Folder, name: str) -> None:
         own.remove_tree("waste")
 
 
-def _numbers(own: Folder) -> list[int]:
-    if not own.exists(_HISTORY):
+def _numbers(own: Folder, kind: str) -> list[int]:
+    if not own.exists(kind):
         return []
-    with own.below(_HISTORY) as kept:
+    with own.below(kind) as kept:
         return sorted(int(name) for name in kept.names() if name.isascii() and name.isdigit())
 
 
-def _records(root: Path, own: Folder) -> tuple[Record, ...]:
+def _next(numbers: Sequence[int]) -> int:
+    return numbers[-1] + 1 if numbers else 1
+
+
+def _records(root: Path, own: Folder, kind: str) -> tuple[Record, ...]:
     found = []
-    for number in _numbers(own):
-        with own.below(_HISTORY, str(number)) as folder:
+    for number in _numbers(own, kind):
+        with own.below(kind, str(number)) as folder:
             journal = _journal(root, folder)
         found.append(Record(journal["number"], journal["title"], journal["changes"]))
     return tuple(found)
@@ -358,7 +432,7 @@ def _parsed(folder: Folder) -> dict[str, Any]:
     )
     try:
         journal = json.loads(folder.read(_JOURNAL) or b"")
-        numbers = [journal["number"], journal.get("undoes", 0)]
+        numbers = [journal["number"], journal.get("undoes", 0), journal.get("redoes", 0)]
         title = journal["title"]
         sound = isinstance(title, str) and title.isprintable()
         sound = sound and all(type(number) is int and number >= 0 for number in numbers)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stack.carry import history, landing, reflow
+from stack.carry import history, reflow
 from stack.model.diff import DiffError, FileDiff, parse
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, FOLDER, Objects
@@ -24,6 +24,8 @@ LARGEST = 4 << 20
 """Bytes of a diff that are looked at. A larger one is generated code, or data, and nobody's duplicate."""
 
 _LARGEST_FILE = 512 << 10
+_SURE = 10
+"""From this number of shared lines on, the files that have them do not matter."""
 _FILE_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 _BLANKS = b" \t\r\f\v"
 _WORD = re.compile(rb"\w", re.ASCII)
@@ -150,7 +152,7 @@ def _blobs(objects: Objects, tree: str) -> Iterator[str]:
 def _overlap(ours: _Side, theirs: _Side, common: Mapping[bytes, int], whole: bool) -> Overlap:
     shared = _shared(ours, theirs)
     back = _shared(theirs, ours)
-    if len(shared) < landing.SURE:
+    if len(shared) < _SURE:
         # In another file the same few lines are a sibling of the change, not the change.
         both = ours.paths & theirs.paths
         shared, back = _shared(ours, theirs, both), _shared(theirs, ours, both)

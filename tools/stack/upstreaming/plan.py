@@ -210,7 +210,7 @@ class _Planning:
             base,
             self._target.tag,
             self._proposals(proposed, results, base, real),
-            landed=tuple(row for row in rows if row.outcome is Outcome.LANDED and not row.gone),
+            landed=tuple(row for row in rows if row.outcome is Outcome.LANDED),
             stuck=tuple(row for row in rows if row.needs_person),
             aside=tuple(
                 Aside(self._pieces[number].ref, why) for number, why in blocked.items() if self._is_told(number, chosen)

@@ -35,7 +35,7 @@ def added_lines(files: Sequence[FileDiff]) -> dict[str, frozenset[int]]:
     """
     known: dict[str, frozenset[int]] = {}
     for file in files:
-        earlier = known.pop(file.old, frozenset()) if file.old is not None else frozenset()
+        earlier = known.pop(file.taken, frozenset()) if file.taken is not None else frozenset()
         if file.new is not None:
             known[file.new] = after(earlier, file.hunks)
     return {path: lines for path, lines in known.items() if lines}

@@ -11,7 +11,7 @@ from stack.carry.resolutions.beside import Beside, applied, changes
 from stack.carry.resolutions.file import Resolution, dump, shown
 from stack.carry.resolutions.known import Applied, Resolutions
 from stack.carry.resolutions.recording import NotRecorded, record
-from stack.carry.resolutions.shelf import drop, files, standing
+from stack.carry.resolutions.shelf import drop, files, keep, standing
 
 __all__ = [
     "Applied",
@@ -24,6 +24,7 @@ __all__ = [
     "drop",
     "dump",
     "files",
+    "keep",
     "record",
     "shown",
     "standing",

@@ -4,17 +4,20 @@
 import hashlib
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.carry.mergetree import merge_trees
 from stack.store import git
+from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
 
 AROUND = 3
 """Lines before and after a hunk that belong to it."""
 
 _LARGEST = 1 << 19
 """Bytes; what is larger is data that nobody resolves line by line."""
+_NAME = "file"
 _MARKER = 200
 _MARKS = [sign * _MARKER for sign in (b"<", b"|", b"=", b">")]
 # Git writes a last line without an end as if it had one. Here such a line is told apart, as git's own comparison does.
@@ -54,15 +57,54 @@ class Merge:
         return "".join(itertools.chain.from_iterable(zip(texts, (*resolved, ""), strict=True)))
 
 
+def merges(base: bytes, ours: bytes, theirs: bytes) -> Iterator[Merge]:
+    """Merge a file in git's two ways, whose hunks can have other bounds; none for what cannot be merged as text.
+
+    A working tree shows those of the first, which compares by histogram; the second, `git merge-file`, compares by Myers' algorithm.
+    """
+    shown = merge_as_trees(base, ours, theirs)
+    if shown is not None:
+        yield shown
+        plain = merge(base, ours, theirs)
+        if plain is not None and plain != shown:
+            yield plain
+
+
+def _is_mergeable(*versions: bytes) -> bool:
+    """Whether all versions are UTF-8 text, none too large, and nothing in them looks like a marker."""
+    return not any(text(data) is None or _NO_END in data or any(mark in data for mark in _MARKS) for data in versions)
+
+
+def _ended(data: bytes) -> bytes:
+    return data if data.endswith(b"\n") or not data else data + _NO_END + b"\n"
+
+
+def merge_as_trees(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
+    """Merge as `git merge-tree` and `git cherry-pick` do; None for what is no UTF-8 text, too large, or looks like markers."""
+    if not _is_mergeable(base, ours, theirs):
+        return None
+    with tempfile.TemporaryDirectory(prefix="stack-") as folder:
+        git.run(["init", "--quiet", "--bare", "--template=", folder])
+        with Objects(Path(folder)) as objects:
+            trees = [
+                objects.replaced(EMPTY_TREE, {_NAME: Entry(FILES[0], objects.write_blob(_ended(data)))})
+                for data in (base, ours, theirs)
+            ]
+            sized = f"{_NAME} conflict-marker-size={_MARKER}\n".encode()
+            result = merge_trees(objects, trees[0], trees[1], trees[2], sized, style="diff3")
+            entry = objects.entry(result.tree, _NAME)
+            return _read(objects.read(entry.id)) if entry is not None else None
+
+
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
-    """Merge with git, line by line; None for what is no UTF-8 text, too large, or looks like markers."""
+    """Merge with `git merge-file`; None for what is no UTF-8 text, too large, or looks like markers."""
     three = (ours, base, theirs)
-    if any(text(data) is None or _NO_END in data or any(mark in data for mark in _MARKS) for data in three):
+    if not _is_mergeable(*three):
         return None
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         names = ("ours", "base", "theirs")
         for name, data in zip(names, three, strict=True):
-            Path(folder, name).write_bytes(data if data.endswith(b"\n") or not data else data + _NO_END + b"\n")
+            Path(folder, name).write_bytes(_ended(data))
         # With --diff3, git leaves a conflict as it met it; without, it moves what both sides begin and end with out of it, and
         # the hunk's base no longer belongs to it.
         command = ["merge-file", "-p", "--quiet", "--diff3", f"--marker-size={_MARKER}"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.carry.resolutions.file import NAME, Resolution, parse
-from stack.carry.resolutions.hunks import Hunk, merge
+from stack.carry.resolutions.hunks import Hunk, Merge, merges
 from stack.model import document
 from stack.model.errors import StackError
 
@@ -83,8 +83,13 @@ class Resolutions:
 
     def apply(self, path: str, base: bytes, ours: bytes, theirs: bytes) -> Applied | None:
         """Merge a file in conflict with the resolutions of its hunks; None where nothing is known about any of them."""
-        merged = merge(base, ours, theirs) if self.named else None
-        if merged is None or not any(hunk.key in self._by_key for hunk in merged.hunks):
+        found = [self._of(path, merged) for merged in merges(base, ours, theirs)] if self.named else []
+        known = [one for one in found if one is not None]
+        return next((one for one in known if one.data is not None), known[0] if known else None)
+
+    def _of(self, path: str, merged: Merge) -> Applied | None:
+        """The resolutions of one merge's hunks."""
+        if not any(hunk.key in self._by_key for hunk in merged.hunks):
             return None
         used = [self._by_hunk[hunk] for hunk in merged.hunks if hunk in self._by_hunk]
         offered = [one for hunk in merged.hunks if hunk not in self._by_hunk for one in self.get(hunk.key)]

@@ -3,12 +3,13 @@
 
 import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stack.carry.resolutions import hunks
 from stack.carry.resolutions.cutting import Unclear, cut
 from stack.carry.resolutions.file import Resolution, dump, parse
-from stack.carry.resolutions.hunks import Hunk
+from stack.carry.resolutions.hunks import Hunk, Merge
 from stack.carry.resolutions.known import Resolutions
 from stack.model.document import Table
 from stack.model.errors import StackError
@@ -33,10 +34,44 @@ def record(
         NotRecorded: they would not, or it cannot be told which lines resolve which hunk.
 
     """
-    merge = hunks.merge(base, ours, theirs)
     text = hunks.text(resolved)
-    if merge is None or text is None:
+    ways = list(hunks.merges(base, ours, theirs))
+    if not ways or text is None:
         raise NotRecorded("it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs")
+    place = _Place(path, upstream, patch, rung)
+    refused: list[NotRecorded] = []
+    for merge in ways:
+        try:
+            new = _of(merge, text, place)
+            applied = Resolutions({str(number): _read_back(one) for number, one in enumerate(new)}).apply(
+                path, base, ours, theirs
+            )
+            if applied is None or applied.data != resolved:
+                raise NotRecorded("its hunks, resolved so, give another file")
+        except NotRecorded as why:
+            refused.append(why)
+        else:
+            return new
+    raise refused[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The file, and the patch at the rung where it was resolved."""
+
+    path: str
+    upstream: str
+    patch: str
+    rung: str
+
+
+def _of(merge: Merge, text: str, place: _Place) -> tuple[Resolution, ...]:
+    """The resolution of each hunk of one merge.
+
+    Raises:
+        NotRecorded: it cannot be told which lines resolve which hunk.
+
+    """
     if not merge.hunks:
         raise NotRecorded("its lines merge without a conflict")
     try:
@@ -49,10 +84,10 @@ def record(
         found.append(
             Resolution(
                 key=hunk.key,
-                path=path,
-                upstream=upstream,
-                patch=patch,
-                rung=rung,
+                path=place.path,
+                upstream=place.upstream,
+                patch=place.patch,
+                rung=place.rung,
                 before=hunk.before,
                 base=hunk.base,
                 ours=hunk.ours,
@@ -64,9 +99,6 @@ def record(
     new = tuple(dict.fromkeys(found))
     if len({one.hunk for one in new}) < len(new):
         raise NotRecorded("the same conflict is resolved in different ways")
-    applied = Resolutions({str(number): _read_back(one) for number, one in enumerate(new)}).apply(path, base, ours, theirs)
-    if applied is None or applied.data != resolved:
-        raise NotRecorded("its hunks, resolved so, give another file")
     return new
 
 

@@ -41,6 +41,20 @@ def files(known: Resolutions, new: Sequence[Resolution]) -> dict[str, bytes]:
     return changed
 
 
+def keep(root: Path, new: Sequence[Resolution]) -> tuple[str, ...]:
+    """Write resolutions as soon as a person has made them; returns the paths. Only `drop` removes one.
+
+    Raises:
+        StackError: what is there cannot be read, or the folder cannot be written.
+
+    """
+    with switch.reading(root):
+        folder = root / FOLDER / RESOLUTIONS
+        changed = {f"{FOLDER}/{RESOLUTIONS}/{name}": data for name, data in files(Resolutions.load(folder), new).items()}
+        read = {path: (root / path).read_bytes() if (root / path).is_file() else None for path in changed}
+    return switch.apply(root, changed, title="resolutions", expected=read, for_good=True)
+
+
 def drop(root: Path, keys: Sequence[str]) -> tuple[str, ...]:
     """Take resolutions away in one switch, each named by its key or the key's beginning; returns their names.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conflicts that are none: both sides add to the same imports, list, dict, arguments or definitions, and both may.
+"""Conflicts that are none: both sides add to the same imports, set, dict, keyword arguments or definitions, and both may.
 
 Git compares lines, so what two sides add at one place is a conflict to it. Here the files' syntax tells what the place is.
 Where both sides only add and their order means nothing, the union is the merge; it is made, and then proven by reading it again.

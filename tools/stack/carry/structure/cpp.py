@@ -14,6 +14,9 @@ from stack.carry.structure.hunks import Cell, Doubt, lines
 
 _INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]*([<\"][^<>\"\n]+[>\"])[ \t]*(//[^\n]*)?\n")
 _DEFINE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+(\w+)(?:[ \t(][^\n]*)?\n")
+_VALUE = re.compile(rb"[ \t]*#[ \t]*define[ \t]+\w+[ \t]+([^\n]+?)[ \t]*(?://[^\n]*)?\n")
+_NUMBER = re.compile(rb"(0[xX][0-9a-fA-F]+|0[bB][01]+|0|[1-9][0-9]*)[uUlL]*")
+_SHIFT = re.compile(rb"(\w+)<<(\w+)")
 _USING = re.compile(rb"[ \t]*using[ \t]+(?:namespace[ \t]+)?([\w:]+)(?:[ \t]*=[^;{}\n]*)?;[ \t]*(//[^\n]*)?\n")
 _HEADER = re.compile(rb"(^|/)[^./]+$|\.(h|hh|hpp|hxx|cuh)$")
 _COMMENT = re.compile(rb"[ \t]*//[^\n]*\n")
@@ -33,8 +36,26 @@ class _Line:
     text: bytes
 
     @property
+    def value(self) -> Hashable:
+        """The value of a constant; None if the line defines none."""
+        found = _VALUE.fullmatch(lines(self.text)[-1]) if self.kind == "define" else None
+        text = b"".join(found[1].split()) if found is not None else b""
+        while text.startswith(b"(") and text.endswith(b")"):
+            text = text[1:-1]
+        shift = _SHIFT.fullmatch(text)
+        numbers = [_number(part) for part in (shift.groups() if shift is not None else (text,))]
+        if None in numbers:
+            return text or None
+        return numbers[0] if shift is None else (numbers[0] or 0) << min(numbers[1] or 0, 64)
+
+    @property
     def token(self) -> Hashable:
         return (self.kind, b" ".join(lines(self.text)[-1].split(b"//")[0].split()))
+
+
+def _number(text: bytes) -> int | None:
+    found = _NUMBER.fullmatch(text)
+    return int(found[1], 0) if found is not None else None
 
 
 def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, str]:
@@ -88,11 +109,14 @@ def prove(base: bytes, ours: bytes, theirs: bytes, result: bytes) -> bool:
     counts = [Counter(each) for each in tokens]
     in_order = [(tokens[0], tokens[1]), (tokens[0], tokens[2]), (tokens[1], tokens[3]), (tokens[2], tokens[3])]
     names = Counter((line.kind, line.name) for line in have)
+    values = [{line.value for line in side if line.token not in counts[0]} - {None} for side in (mine, new)]
+    common = {line.value for line in mine if line.token in counts[2]}
     comments = [Counter(row.strip() for row in lines(data) if b"//" in row) for data in (base, ours, theirs, result)]
     return (
         all(_is_in_order(part, whole) for part, whole in in_order)
         and counts[3] == counts[1] | counts[2]
         and all(count == 1 for count in names.values())
+        and values[0] & values[1] <= common
         and comments[1] <= comments[3]
         and comments[2] <= comments[3]
         and comments[3] <= comments[1] + comments[2]

@@ -7,6 +7,7 @@ groups it wants every item of ours in ours' order, every item of theirs in their
 """
 
 import ast
+import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,23 @@ _IMPORTS = (ast.Import, ast.ImportFrom)
 _KIND_CHANGING = {"staticmethod", "classmethod", "property", "overload", "abstractmethod", "contextmanager", "dataclass"}
 
 
-def prove(base: bytes, ours: bytes, theirs: bytes, result: bytes, around: Collection[str] = ()) -> bool:
-    """Whether `result` is the union; `around` are names that the module has outside of these texts."""
+def prove(
+    base: bytes, ours: bytes, theirs: bytes, result: bytes, around: Collection[str] = (), ordered: Collection[str] = ()
+) -> bool:
+    """Whether `result` is the union.
+
+    Args:
+        base: the text that both sides began with.
+        ours: our side.
+        theirs: the other side.
+        result: what is judged.
+        around: names that the module has outside of these texts.
+        ordered: names of dictionaries whose order the module reads (see `order_read`).
+
+    """
     try:
         sources = [Source(data) for data in (base, ours, theirs, result)]
-        judge = _Judge(sources, frozenset(around))
+        judge = _Judge(sources, frozenset(around), frozenset(ordered))
         return judge.node([source.tree for source in sources], "module") and _comments(
             [base, ours, theirs, result], judge.twice
         )
@@ -63,9 +76,10 @@ class _Additions:
 
 
 class _Judge:
-    def __init__(self, sources: Sequence[Source], around: frozenset[str]) -> None:
+    def __init__(self, sources: Sequence[Source], around: frozenset[str], ordered: frozenset[str]) -> None:
         self.sources = sources
         self.around = around
+        self.ordered = ordered
         self.twice: Counter[bytes] = Counter()
         """The comments at what both sides changed alike."""
 
@@ -87,7 +101,7 @@ class _Judge:
         taken = [parts(source, one) for source, one in zip(self.sources, four, strict=True)]
         if not taken[1].scalars == taken[2].scalars == taken[3].scalars:
             return False
-        inner = _scope(four[0], scope)
+        inner = _scope(four[0], scope, self.ordered)
         groups = zip(*(each.groups for each in taken), strict=True)
         children = zip(*(each.children for each in taken), strict=True)
         return all(self.group(list(one), inner) for one in groups) and all(self.child(list(one), inner) for one in children)
@@ -141,10 +155,13 @@ class _Judge:
             "suite": lambda: self.suite(ours, result, additions, scope),
             "decorators": lambda: _decorators(result, additions),
             "parameters": lambda: _unique(result, additions) and _parameters(result, additions),
-            "keywords": lambda: _unique(result, additions) and None not in keys,
-            "dict": lambda: _unique(result, additions) and None not in keys,
+            "keywords": lambda: (
+                _unique(result, additions) and None not in keys and (not _is_dict(ours.owner) or _values(additions))
+            ),
+            "dict": lambda: _unique(result, additions) and None not in keys and scope != "ordered" and _values(additions),
             "names": lambda: _unique(result, additions) and "*" not in keys and not self.around.intersection(map(str, keys)),
-            "list": lambda: scope != "layout" and _elements(result, additions),
+            # The place of an element counts in signatures, records, command lines, and where a list is unpacked or indexed.
+            "list": lambda: (scope == "exports" or not additions.mine) and _elements(result, additions),
             "set": lambda: _elements(result, additions),
         }
         return ours.kind in rules and rules[ours.kind]()
@@ -159,6 +176,8 @@ class _Judge:
         if any(isinstance(one, ast.Assign) and not _plain_targets(one) for one in statements):
             return False
         if isinstance(ours.owner, ast.ClassDef) and not _fields(ours.owner, result, additions):
+            return False
+        if not _values(additions):
             return False
         return self.independent(result, additions, scope)
 
@@ -179,17 +198,55 @@ class _Judge:
         return True
 
 
-def _scope(node: ast.AST, outer: str) -> str:
-    if isinstance(node, ast.Assign) and any(
-        isinstance(target, ast.Name) and target.id == "_fields_" for target in node.targets
-    ):
-        return "layout"
+def _scope(node: ast.AST, outer: str, ordered: Collection[str]) -> str:
+    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        targets = {_last(target) for target in (node.targets if isinstance(node, ast.Assign) else [node.target])}
+        return "exports" if targets == {"__all__"} else "ordered" if targets & {*ordered} else outer
     if isinstance(node, ast.ClassDef):
         return "class" if outer in ("module", "class") else "function"
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         return "function"
     compound = hasattr(node, "body") and isinstance(node, ast.stmt | ast.excepthandler | ast.match_case)
     return "block" if compound and outer != "function" else outer
+
+
+_IN_ORDER = {"enumerate", "iter", "next", "reversed", "zip"}
+_COPIES = {"list", "tuple"}
+
+
+def order_read(tree: ast.Module) -> set[str]:
+    """Find the names whose elements a module reads by position: the first, the last, the next, the numbered.
+
+    A bare `list(x)` as an argument does not count: it mostly copies the keys for a search. `list(x)[-1]` does.
+    """
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=args) if name in _IN_ORDER:
+                found |= {_iterated(one) for one in args}
+            case ast.Call(func=ast.Attribute(value=value, attr="popitem")):
+                found.add(_last(value))
+            case ast.Subscript(value=ast.Call(func=ast.Name(id=name), args=[copied])) if name in _COPIES:
+                found.add(_iterated(copied))
+            case ast.Assign(targets=[ast.Tuple() | ast.List()], value=value):
+                found.add(_iterated(value))
+            case ast.Assign(value=ast.Call(func=ast.Name(id=name), args=[copied])) if name in _COPIES:
+                found.add(_iterated(copied))
+            case ast.Starred(value=value):
+                found.add(_iterated(value))
+    return found - {""}
+
+
+def _iterated(node: ast.expr) -> str:
+    """The name of what is gone through: of `x`, of `x.values()`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "values", "items"):
+        return _last(node.func.value)
+    return _last(node)
+
+
+def _last(node: ast.AST) -> str:
+    """The name by which a variable or an attribute is known; nothing for anything else."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def _united(step: Step) -> int:
@@ -223,6 +280,52 @@ def _unique(result: Group, additions: _Additions) -> bool:
     """Whether no key that a side adds comes twice."""
     keys = Counter(item.key for item in result.items)
     return all(keys[item.key] == 1 for item in [*additions.mine, *additions.new])
+
+
+def _is_dict(owner: ast.AST) -> bool:
+    return isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "dict"
+
+
+def _values(additions: _Additions) -> bool:
+    """Whether no side brings a value that the other brings, too: two codes of one number."""
+    mine, new = ({code for item in side if (code := _code(item)) is not None} for side in (additions.mine, additions.new))
+    return not mine & new
+
+
+def _code(item: Item) -> Hashable:
+    """The value that an item names; None if several names may have it (True, False, None)."""
+    node = item.nodes[-1]
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) else node
+    if not isinstance(value, ast.expr) or (isinstance(value, ast.Constant) and isinstance(value.value, bool | type(None))):
+        return None
+    number = _number(value)
+    return ast.dump(value) if number is None else number
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitOr: operator.or_,
+    ast.LShift: operator.lshift,
+}
+_LARGEST = 1 << 64
+
+
+def _number(node: ast.expr) -> int | None:
+    """The whole number that an expression of plain numbers stands for."""
+    match node:
+        case ast.Constant(value=int(number)) if abs(number) < _LARGEST:
+            return int(number)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number_ = _number(operand)
+            return None if number_ is None else -number_
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            sides = _number(left), _number(right)
+            if sides[0] is None or sides[1] is None or (isinstance(op, ast.LShift) and not 0 <= sides[1] < 64):
+                return None
+            return _OPERATIONS[type(op)](sides[0], sides[1])
+    return None
 
 
 def _decorators(result: Group, additions: _Additions) -> bool:
@@ -356,7 +459,8 @@ def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
         if ("intenum" in traits or "intflag" in traits) and any(_is_auto(value) for value in values):
             return False
     if "dataclass" in traits or "define" in traits or "namedtuple" in traits or "struct" in traits:
-        return _appended_fields(result, additions)
+        both = all(any(isinstance(item.nodes[0], ast.AnnAssign) for item in side) for side in (additions.mine, additions.new))
+        return "kw_only=true" in traits or (not both and _appended_fields(result, additions))
     return True
 
 

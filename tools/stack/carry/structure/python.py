@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stack.carry.structure.hunks import Cell, Doubt
 from stack.carry.structure.items import Source
-from stack.carry.structure.proof import bound, prove
+from stack.carry.structure.proof import bound, order_read, prove
 from stack.carry.structure.weave import Woven, weave
 
 
@@ -23,6 +23,7 @@ def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, s
     elsewhere = whole.data != ours
     windows = _windows(cells, whole)
     around = _around(whole, cells, windows)
+    ordered = order_read(whole.tree) | order_read(Source(theirs).tree)
     pieces: list[bytes] = []
     said: list[str] = []
     last = 0
@@ -34,7 +35,7 @@ def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, s
             # Upstream took this change or a part of it, and may have changed on purpose what git would now bring once more.
             raise Doubt
         merged = woven.apply(three[1])
-        if not prove(three[0], three[1], three[2], merged, around):
+        if not prove(three[0], three[1], three[2], merged, around, ordered):
             raise Doubt
         line = sum(piece.count(b"\n") for piece in pieces) + 1
         said += _evidence(woven, three[1], line) or [_nothing_new(cells[start:end], line)]
