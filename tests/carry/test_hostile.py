@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,13 @@ def plant(root: Path, place: str, journal: object) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     (root / ".stack/pending").mkdir(exist_ok=True)
     (root / ".stack/pending/0.new").write_bytes(b"planted")
-    (root / ".stack/history").mkdir(exist_ok=True)
+    for name in ("history", "undone"):
+        (root / ".stack" / name).mkdir(exist_ok=True)
     file.write_text(json.dumps(journal))
 
 
 @pytest.mark.parametrize("path", FOREIGN)
-@pytest.mark.parametrize("place", ["switch.json", "history/1/switch.json"])
+@pytest.mark.parametrize("place", ["switch.json", "history/1/switch.json", "undone/1/switch.json"])
 def test_a_journal_names_only_what_verbs_write(tmp_path: Path, remote: Remote, path: str, place: str) -> None:
     """Not even one with the right id, as after a defect of ours."""
     root = small_stack(tmp_path / "root", remote, "1" * 40)
@@ -93,11 +95,15 @@ def test_a_journal_names_only_what_verbs_write(tmp_path: Path, remote: Remote, p
     plant(root, place, {"title": "x", "number": 1, "changes": changes, "checkout": checkout.identify(root)})
     before = files_of(root)
     with pytest.raises(StackError, match="is not what stack wrote"):
-        switch.recover(root) if place == "switch.json" else switch.undo(root)
+        {"switch.json": switch.recover, "history/1/switch.json": switch.undo, "undone/1/switch.json": switch.redo}[place](root)
     with pytest.raises(StackError, match="is not what stack wrote"):
         switch.adopt(root)
     assert files_of(root) == before
     assert victim.read_text() == "precious"
+
+
+def apply_a(root: Path) -> None:
+    switch.apply(root, {"stacks/a": b"a"}, title="a")
 
 
 def files_of(root: Path) -> dict[str, bytes]:
@@ -142,19 +148,24 @@ def test_a_journal_of_somebody_else_is_not_carried_out(
         checkouts = {"checkout": checkout.identify(other)}
     before = (root / "pins.toml").read_bytes()
     plant(root, "switch.json", JOURNAL | checkouts)
-    for verb in (stack.load, switch.recover, switch.undo, lambda root: switch.apply(root, {"stacks/a": b"a"}, title="a")):
+    for verb in (stack.load, switch.recover, switch.undo, switch.redo, apply_a):
         with pytest.raises(StackError, match="was not written by you in this folder"):
             verb(root)
     assert (root / "pins.toml").read_bytes() == before
     assert not (root / "stacks/a").exists()
 
 
-def test_a_history_of_somebody_else_is_not_taken_back(tmp_path: Path, remote: Remote) -> None:
+@pytest.mark.parametrize(
+    ("kind", "verbs"), [("history", (switch.undo, switch.history)), ("undone", (switch.redo, switch.undone))]
+)
+def test_a_history_of_somebody_else_is_not_taken_back(
+    tmp_path: Path, remote: Remote, kind: str, verbs: tuple[Callable[[Path], object], ...]
+) -> None:
     root = small_stack(tmp_path / "root", remote, "1" * 40)
     now = (root / "pins.toml").read_bytes()
-    plant(root, "history/1/switch.json", JOURNAL | {"changes": {"pins.toml": hashlib.sha256(now).hexdigest()}})
-    (root / ".stack/history/1/0.old").write_bytes(b"planted")
-    for verb in (switch.undo, switch.history):
+    plant(root, f"{kind}/1/switch.json", JOURNAL | {"changes": {"pins.toml": hashlib.sha256(now).hexdigest()}})
+    (root / f".stack/{kind}/1/0.old").write_bytes(b"planted")
+    for verb in verbs:
         with pytest.raises(StackError, match="was not written by you in this folder"):
             verb(root)
     assert (root / "pins.toml").read_bytes() == now
@@ -171,6 +182,13 @@ def test_a_checkout_that_was_moved_is_taken_over_on_request(tmp_path: Path, remo
     switch.adopt(moved)
     assert switch.undo(moved).title == "mine"
     assert (moved / "pins.toml").read_bytes() == before
+    again = moved.rename(tmp_path / "again")
+    with pytest.raises(StackError, match="stack undo --adopt"):
+        switch.redo(again)
+    assert (again / "pins.toml").read_bytes() == before
+    switch.adopt(again)
+    assert switch.redo(again).title == "mine"
+    assert (again / "pins.toml").read_bytes() == b"new"
 
 
 def test_other_bytes_than_announced_are_refused(tmp_path: Path, remote: Remote) -> None:
@@ -183,10 +201,12 @@ def test_other_bytes_than_announced_are_refused(tmp_path: Path, remote: Remote) 
     assert (root / "pins.toml").read_bytes() == before
 
 
-OWN = [".stack", ".stack/lock", ".stack/switch.json", ".stack/pending", ".stack/history", ".stack/waste", ".stack/.gitignore"]
+OWN = [".stack", *(f".stack/{name}" for name in ("lock", "switch.json", "pending", "history", "undone", "waste", ".gitignore"))]
 
 
-@pytest.mark.parametrize("name", [*OWN, ".stack/gitignore.part", ".stack/switch.json.part", ".stack/history/1"])
+@pytest.mark.parametrize(
+    "name", [*OWN, ".stack/gitignore.part", ".stack/switch.json.part", ".stack/history/1", ".stack/undone/1"]
+)
 @pytest.mark.parametrize("kind", ["folder", "file", "nothing"])
 def test_nothing_is_opened_through_a_link_in_the_own_folder(tmp_path: Path, remote: Remote, name: str, kind: str) -> None:
     """The target of such a link is neither emptied, written, removed nor locked."""
@@ -201,7 +221,7 @@ def test_nothing_is_opened_through_a_link_in_the_own_folder(tmp_path: Path, remo
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).symlink_to(target)
     before = files_of(target) if kind == "folder" else target.read_text() if kind == "file" else None
-    for verb in (stack.load, switch.recover, switch.undo, lambda root: switch.apply(root, {"stacks/a": b"a"}, title="a")):
+    for verb in (stack.load, switch.recover, switch.undo, switch.redo, switch.history, switch.undone, apply_a):
         with contextlib.suppress(StackError):
             verb(root)
     after = files_of(target) if target.is_dir() else target.read_text() if target.exists() else None

@@ -158,7 +158,9 @@ def test_resolutions_are_whole_and_stay(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("args", [("undo",), ("pins", "set", "gamma", "v2.1", "--allow-mismatch")])
+@pytest.mark.parametrize("args", [("undo",), ("redo",), ("pins", "set", "gamma", "v2.1", "--allow-mismatch")])
 def test_other_verbs_leave_the_old_state_or_the_new_one(world: World, tmp_path: Path, args: tuple[str, ...]) -> None:
     switch.apply(world.root, {"stacks/note": b"1", "pins.toml": (world.root / "pins.toml").read_bytes() + b"# 1\n"}, title="1")
+    if args == ("redo",):
+        switch.undo(world.root)
     killed(world, tmp_path / "none", args, moments=40)

@@ -23,6 +23,7 @@ WRITING = [
     ("export-pr", "--status"),
     ("undo", "--finish"),
     ("undo",),
+    ("redo",),
 ]
 
 
@@ -101,7 +102,7 @@ def tracked_in_the_folder_above(root: Path, outside: Path) -> None:
     "harm",
     [lock_that_is_a_link, verdicts_that_are_a_link, linked_folder, foreign_journal, tracked, tracked_in_the_folder_above],
 )
-@pytest.mark.parametrize("args", [*READING, ("undo", "--finish"), ("undo",), ("rebase", "gamma", "--onto", "v2.1")])
+@pytest.mark.parametrize("args", [*READING, ("undo", "--finish"), ("undo",), ("redo",), ("rebase", "gamma", "--onto", "v2.1")])
 def test_a_hostile_folder_is_refused(
     world: World, stack: Stack, tmp_path: Path, harm: Callable[[Path, Path], None], args: tuple[str, ...]
 ) -> None:

@@ -300,6 +300,23 @@ def test_a_writer_finishes_the_switch_of_a_killed_one_and_says_so(
     assert [record.title for record in switch.history(root)] == titles
 
 
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+def test_an_interrupted_undo_or_redo_is_named_and_finished(root: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    switch.apply(root, {"stacks/notes": b"1"}, title="first")
+    if verb == "redo":
+        switch.undo(root)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(switch, "_finish", lambda place: (_ for _ in ()).throw(KeyboardInterrupt))
+        getattr(switch, verb)(root)
+    assert refusal(root, stack.load, root) == (
+        f"`{verb} of first` was interrupted while it changed ROOT: finish it: stack undo --finish"
+    )
+    switch.recover(root)
+    assert (root / "stacks/notes").exists() == (verb == "redo")
+    assert [record.title for record in switch.history(root)] == ["first"] * (verb == "redo")
+    assert [record.title for record in switch.undone(root)] == ["first"] * (verb == "undo")
+
+
 # --- killed ---------------------------------------------------------------------------------------------------------------
 
 
