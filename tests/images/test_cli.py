@@ -128,13 +128,18 @@ def test_wrong_usage_is_one_line(offline: World, run: Run, args: tuple[str, ...]
     assert err.count("\n") == 1
 
 
-def test_without_signers_it_says_how_to_name_them(offline: World, run: Run) -> None:
+def test_without_signers_it_says_how_to_name_them(
+    offline: World, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     offline.verdict(offline.image())
     code, _, err = run(
         "publish",
         f"{offline.host}/x:1",
         "--gate",
         "cpu",
+        "--gates",
+        offline.policy.gates,
         "--verdict",
         offline.root / "v.json",
         "--key",
