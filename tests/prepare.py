@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Download what the tests of a target need into the cache, before they run: `python tests/prepare.py proofs|kernels|images`."""
+"""Download what the tests of a target need into the cache, before they run: `python -m tests.prepare proofs|kernels|images`."""
 
 import argparse
 import sys
@@ -40,7 +40,7 @@ def sources(stores: Stores) -> None:
 
 
 def steps(target: str, stores: Stores, home: Path) -> Iterator[Step]:
-    """What a target needs beside sources."""
+    """List the downloads of a target that are not sources."""
     match target:
         case "proofs":
             torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)

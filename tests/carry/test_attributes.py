@@ -92,12 +92,12 @@ def test_what_may_not_be_merged_is_not_resolved_by_its_structure(tmp_path: Path,
         git.run(["init", "--quiet", "--initial-branch=main", str(repo)])
         (repo / ".gitattributes").write_text(stated)
         for tag, line in (("base", ""), ("onto", '    "theirs",\n')):
-            (repo / "names.py").write_text(f'NAMES = [\n    "one",\n    "two",\n{line}]\n')
+            (repo / "names.py").write_text(f'__all__ = [\n    "one",\n    "two",\n{line}]\n')
             git.run(["add", "--all"], cwd=repo)
             git.run(["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-m", tag], cwd=repo)
             git.run(["tag", tag], cwd=repo)
         patch = tmp_path / "one.patch"
-        hunk = '@@ -1,4 +1,5 @@\n NAMES = [\n     "one",\n     "two",\n+    "mine",\n ]\n'
+        hunk = '@@ -1,4 +1,5 @@\n __all__ = [\n     "one",\n     "two",\n+    "mine",\n ]\n'
         patch.write_text(f"diff --git a/names.py b/names.py\n--- a/names.py\n+++ b/names.py\n{hunk}")
         [row] = triage.triage(repo, Range("base", "onto"), [patch], cache=tmp_path / "cache").rows
         assert row.carried.outcome is outcome

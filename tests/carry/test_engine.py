@@ -163,6 +163,8 @@ def test_the_same_as_git_rebase(scratch: Scratch, tmp_path_factory: pytest.TempP
     git.run(["clone", "--quiet", "--shared", "--no-checkout", str(scratch.repository), "."], cwd=folder)
     git.run([*run, "checkout", "--quiet", commits[-1]], cwd=folder)
     rebased = git.run([*run, "rebase", "--quiet", "--empty=drop", "--onto", onto_id, base_id], cwd=folder, accept=(0, 1))
+    # git stops at the first of several patches that upstream has together only.
+    assume(not any("together with" in line for row in done.rows for line in row.evidence))
     assert done.complete == (rebased.returncode == 0)
     if done.complete:
         assert git.text(["rev-parse", "HEAD^{tree}"], cwd=folder) == scratch.objects.tree_of(done.tip)

@@ -366,7 +366,7 @@ def test_another_class_s_test_is_another_test(root: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("python", "said"),
-    [("/bin/false", "there is no report"), ("#!/bin/sh\nkill -9 $$\n", "pytest was ended by signal 9")],
+    [("/bin/false", "ended with status 1"), ("#!/bin/sh\nkill -9 $$\n", "ended with status 137")],
     ids=["false", "killed"],
 )
 def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, python: str, said: str) -> None:
@@ -378,7 +378,7 @@ def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, pyt
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
         found = verdicts(opened, Asked(python=interpreter))
     assert {one.without.state for one in found} == {State.NOT_RUN}
-    assert {one.without.reason for one in found} == {said}
+    assert all(said in one.without.reason for one in found)
     assert not any(one.sound for one in found)
 
 

@@ -20,6 +20,7 @@ from stack.model.stack import load
 from stack.proof import interpreters, prove, pytest_run
 from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
+from stack.store.objects import Entry
 
 from .test_prove import PYTHON, root, stores
 
@@ -189,6 +190,20 @@ def test_what_did_not_run_whole_is_never_kept(root: Path, tmp_path: Path, body: 
         assert not found.whole
         assert said in found.broken
     assert not list((tmp_path / "cache/results").glob("*/*"))
+
+
+def test_of_upstreams_own_tests_some_may_be_skipped(root: Path, stores: Stores) -> None:
+    proof = the_proof(root)
+    objects = stores.objects("up")
+    bare = objects.tree_of(stores.base("up"))
+    test = objects.entry(bare, "tests/test_up.py")
+    assert test is not None
+    more = b"import pytest\n\ndef test_one(): ...\n\ndef test_more():\n    pytest.skip('no GPU')\n"
+    tree = objects.replaced(bare, {"tests/test_up.py": Entry(test.mode, objects.write_blob(more))})
+    for earlier in (False, True):
+        with Runner(stores) as runner:
+            found = runner.run_upstream(proof, PYTHON, tree)
+            assert (found.cached, found.passed, found.skipped) == (earlier, ("test_one",), ("test_more",))
 
 
 def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(

@@ -47,7 +47,7 @@ class ProofFile(pytest.File):
 
 
 class Session:
-    """What all proofs of one pytest process share: the opened stores, the processes that proofs are forked from, the environment."""
+    """Stores, environment and fork server of one pytest process, shared by its proofs."""
 
     def __init__(self) -> None:
         self._exit = contextlib.ExitStack()

@@ -62,7 +62,7 @@ _SECONDS = 600
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What an environment holds: its Python, the names and versions of its packages, and the folders of editable ones."""
+    """An environment: its Python, the names and versions of its packages, and the folders of editable ones."""
 
     python: str
     packages: tuple[tuple[str, str], ...]
@@ -97,7 +97,7 @@ def versions(python: Path, names: Sequence[str]) -> Mapping[str, str | None]:
 
 @functools.cache
 def installed(python: Path) -> Installed:
-    """What an interpreter's environment holds, asked once in a process.
+    """Ask an interpreter for its environment, once in a process.
 
     Raises:
         StackError: it does not answer.

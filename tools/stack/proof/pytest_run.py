@@ -81,13 +81,15 @@ class Run:
         return self.returncode == 0 and bool(self.passed) and not self.failed
 
     @property
+    def settled(self) -> bool:
+        """Whether the same inputs would give the same result again: every test passed, failed or was skipped by itself."""
+        outcomes = {case.outcome for case in self.cases}
+        return not (self.broken or self.lacks) and bool(outcomes) and outcomes <= {"passed", "failed", "skipped"}
+
+    @property
     def whole(self) -> bool:
-        """Whether the same inputs would give the same result again: every test ran, and passed or failed by itself."""
-        return (
-            not (self.broken or self.lacks)
-            and bool(self.cases)
-            and {case.outcome for case in self.cases} <= {"passed", "failed"}
-        )
+        """Whether it is settled, and no test was skipped: a proof that is skipped proves nothing."""
+        return self.settled and not self.skipped
 
     def _ended(self, outcome: str) -> tuple[str, ...]:
         return tuple(case.name for case in self.cases if case.outcome == outcome)
@@ -172,7 +174,8 @@ class _Server:
         except EOFError:
             self._printed.seek(0)
             said = self._printed.read()[-4000:].decode(errors="replace").strip().splitlines()
-            self._broken = said[-1][:200] if said else f"{python} has ended"
+            ended = f"{python} ended with status {self._process.wait()} before it ran pytest"
+            self._broken = said[-1][:200] if said else ended
         if self._broken and preload is not None and preload.name in self._broken:
             self.close()
             raise StackError(
@@ -234,7 +237,7 @@ def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -
 
 
 def _broken(status: int, said: str, reported: bool) -> str:
-    """What ended pytest itself (its exit codes: 3 an internal error, 4 wrong usage)."""
+    """Say why pytest itself ended (its exit codes: 3 an internal error, 4 wrong usage)."""
     if status < 0:
         return f"pytest was ended by signal {-status}"
     if status in (3, 4):

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stack.carry.bases import Stores
+from stack.model.errors import StackError
 from stack.model.ids import Sha256, TreeId
 from stack.proof import fork_server, interpreters, pytest_run, sources, trees
 from stack.proof.prove import Proof
@@ -84,22 +85,28 @@ class Runner:
         of_tree: Sequence[str] = (),
     ) -> Run:
         name = self._key(proof, python, tree, modules, [*arguments, *of_tree])
-        if name in self._own:
-            return self._own[name]
-        kept = None if self._again else self._results.get(name)
-        run = None if kept is None else _from_json(kept)
-        if run is not None:
-            self.cached += 1
-            self._own[name] = run
-            return run
+        known = None if name is None else self._known(name)
+        if known is not None:
+            return known
         self.ran += 1
         folder = self._folder(proof.upstream).at(tree)
         whole = [*arguments, *(str(folder / test) for test in of_tree)]
         run = self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
-        if run.whole:
+        # Upstream's own tests skip what this machine cannot do; a skipped proof may run when somebody looks at it next.
+        if name is not None and (run.settled if of_tree else run.whole):
             self._own[name] = run
             self._results.put(name, _as_json(run))
         return run
+
+    def _known(self, name: Sha256) -> Run | None:
+        """The result under a key: of this command, or of an earlier one unless everything is to run again."""
+        if name not in self._own and not self._again:
+            kept = self._results.get(name)
+            run = None if kept is None else _from_json(kept)
+            if run is not None:
+                self.cached += 1
+                self._own[name] = run
+        return self._own.get(name)
 
     def _folder(self, upstream: str) -> trees.MovingFolder:
         if upstream not in self._folders:
@@ -107,9 +114,14 @@ class Runner:
             self._folders[upstream] = self._exit.enter_context(opened)
         return self._folders[upstream]
 
-    def _key(self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]) -> Sha256:
-        """The hash of everything that the result depends on."""
-        installed = interpreters.installed(python)
+    def _key(
+        self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]
+    ) -> Sha256 | None:
+        """The hash of everything that the result depends on; None if the interpreter does not answer: then the run says why."""
+        try:
+            installed = interpreters.installed(python)
+        except StackError:
+            return None
         root = self.stores.stack.root.resolve()
         files = sources.closure((one for one in modules if one.is_file()), (proof.path.parent, root, root / "tools"))
         return results.key(
@@ -142,11 +154,11 @@ def _from_json(kept: Mapping[str, Any]) -> Run | None:
         run = Run(cases, str(kept["output"]), int(kept["returncode"]), cached=True)
     except (KeyError, TypeError, ValueError):
         return None
-    return run if run.whole else None
+    return run if run.settled else None
 
 
 def _pytest_options(folder: Path, root: Path) -> str:
-    """What configures pytest in a folder: of `pyproject.toml` its own table, of other files all."""
+    """Read the configuration of pytest in a folder: its own table of `pyproject.toml`, and other files whole."""
     found: dict[str, str] = {}
     for place in (folder, *folder.parents):
         for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"):
@@ -182,7 +194,7 @@ def _own_code() -> str:
 
 @functools.cache
 def _machine() -> str:
-    """The architecture, the processor's features, the C library and the compiler: proofs may compile C++ and run it."""
+    """The architecture, the processor's features, GPUs, the C library and the compiler: proofs may compile C++ and run it."""
     compiler = shutil.which("c++")
     said = ""
     if compiler is not None:
@@ -193,4 +205,5 @@ def _machine() -> str:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
-    return repr((platform.machine(), features, platform.libc_ver(), said))
+    gpus = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    return repr((platform.machine(), features, gpus, platform.libc_ver(), said))

@@ -85,7 +85,7 @@ class MovingFolder:
             GitError: a file cannot be read or written.
 
         """
-        folder = self._place / "tree"  # git's index of it stands beside it
+        folder = self._place / "tree"
         now = self._now.read_text() if self._now.is_file() else ""
         self._now.unlink(missing_ok=True)
         if not now:  # it is new, or a move was interrupted

@@ -47,7 +47,7 @@ class Results:
         try:
             with path.open("rb") as file:
                 found = json.loads(file.read(_LARGEST + 1))
-            path.touch()  # `stack cache prune` goes by the time of the last use
+            path.touch()  # `stack cache prune` removes what was not used for long
         except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
