@@ -53,3 +53,11 @@ if "STACK_PROOF_TREE" not in os.environ:
         config.pluginmanager.register(keeping)
         config.pluginmanager.register(Proofs)
         config.pluginmanager.register(LongestFirst(config))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the identities of the tests' checkouts out of the user's state folder."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield

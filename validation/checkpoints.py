@@ -73,7 +73,7 @@ def shape(file: Path) -> Shape:
     if not file.exists():
         raise StackError(f"{file} is missing", "name the config.json of a checkpoint")
     try:
-        values = json.loads(document.read_text(file))
+        values = json.loads(document.read_text(file, piped=True))
     except (ValueError, RecursionError) as bad:
         raise StackError(f"{file} is no JSON", "name the config.json of a checkpoint") from bad
     if not isinstance(values, dict):

@@ -5,21 +5,32 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 
+from stack import __version__
+from stack.model import digest as stack_digest
 from stack.model import document, verdict
 from stack.model.document import Table
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from stack.model.verdict import Case, Outcome, Verdict, Weights
-from validation import signing
+from stack.model.stack import Stack
+from stack.model.verdict import Case, Outcome, Pinned, Verdict, Weights
+from validation import definitions, identity, machine, signing
+from validation.definitions import Definitions
 
 FILE = Path("validation/gates.toml")
 
 _NEED = r"[a-z][a-z0-9_-]*"
+_FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+"""No verdict of this schema was made before."""
+_ELSEWHERE = "elsewhere"
+"""The need of cases that a server of another machine answered."""
+_SLOW_CLOCK = timedelta(hours=1)
+"""How far another machine's clock may be ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,39 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """The stack that verdicts have to be of, with everything that a verdict can be compared with.
+
+    `packages` maps the name of each upstream's package to its pinned version. `versions` are the tool's own and the validation's, and
+    `cases` what it defines: None where verdicts of an earlier validation are judged again, which were judged by those then.
+    """
+
+    stack: Sha256
+    pins: Mapping[str, Pinned]
+    packages: Mapping[str, str]
+    versions: Mapping[str, str] | None
+    cases: Definitions | None
+
+
+def release(carried: Stack) -> Release:
+    """Describe the release of a stack by the validation at hand.
+
+    Raises:
+        StackError: the validation's cases cannot be named here.
+
+    """
+    versions = MappingProxyType({"stack": __version__, "validation": machine.code()})
+    return replace(released(carried), versions=versions, cases=definitions.of(carried))
+
+
+def released(carried: Stack) -> Release:
+    """Describe the release of a stack that may have been validated by an earlier validation."""
+    pins = {pin.upstream: Pinned(pin.commit, pin.tag) for pin in carried.pins}
+    packages = {pin.archive.package: pin.archive.version for pin in carried.pins if pin.archive is not None}
+    return Release(stack_digest.of(carried), MappingProxyType(pins), MappingProxyType(packages), None, None)
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
     """How many different cases have passed of those that a gate wants, and how many failed of goals that may be missed."""
 
@@ -67,11 +111,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether verdicts are enough: `problems` says in a sentence each why not."""
+    """Whether verdicts are enough: `problems` says in a sentence each why not. `signed`: signatures were asked for."""
 
     gate: Gate
     counts: tuple[Count, ...]
     problems: tuple[str, ...]
+    signed: bool
 
 
 def load(file: Path, name: str) -> Gate:
@@ -115,8 +160,8 @@ def digests(file: Path) -> Mapping[str, Sha256]:
     return MappingProxyType({name: digest(gate) for name, gate in load_all(file).items()})
 
 
-def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None = None) -> Judgement:
-    """Whether the verdicts of `files`, together, are enough for a release of the stack with that digest.
+def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | None = None) -> Judgement:
+    """Judge whether the verdicts of `files`, together, are enough for a release.
 
     With `signers` (OpenSSH's allowed_signers) each has to be signed by one of them.
     """
@@ -124,12 +169,13 @@ def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None
     verdicts: list[Verdict] = []
     for file in files:
         try:
-            one = _admitted(file, stack, signers)
+            one = _admitted(file, release, signers)
         except StackError as refused:
             problems.append(str(refused))
         else:
             verdicts.append(one)
-            problems += [f"{file}: {problem}" for problem in _contradictions(gate, one)]
+            said = (*_strange(gate, release, one), *_contradictions(gate, release, one))
+            problems += [f"{file}: {problem}" for problem in said]
     counts = tuple(_count(wanted, verdicts) for wanted in gate.wanted)
     problems += _missing(gate, verdicts)
     problems += [
@@ -138,14 +184,14 @@ def judge(gate: Gate, stack: Sha256, files: Sequence[Path], signers: Path | None
         for count in counts
         if not count.enough
     ]
-    return Judgement(gate, counts, tuple(problems))
+    return Judgement(gate, counts, tuple(problems), signers is not None)
 
 
-def _admitted(file: Path, stack: Sha256, signers: Path | None) -> Verdict:
+def _admitted(file: Path, release: Release, signers: Path | None) -> Verdict:
     data = verdict.bytes_of(file)
     one = verdict.read(data, str(file))
-    if one.stack != stack:
-        raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {stack[:12]}", "validate this one")
+    if one.stack != release.stack:
+        raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {release.stack[:12]}", "validate this one")
     if not one.whole:
         raise StackError(f"{file} is of a run that did not come to its end", "finish it with --resume")
     if signers is not None:
@@ -153,16 +199,71 @@ def _admitted(file: Path, stack: Sha256, signers: Path | None) -> Verdict:
     return one
 
 
-def _contradictions(gate: Gate, one: Verdict) -> Iterator[str]:
-    """What failed but for goals that may be missed; what passed on a GPU that the machine does not have, or by numbers that say no."""
-    here = {f"sm{gpu.capability.replace('.', '')}" for gpu in one.machine.gpus}
+def _strange(gate: Gate, release: Release, one: Verdict) -> Iterator[str]:
+    """Where a verdict's pins, versions, machine or date are not those of a validation of this release for this gate."""
+    yield from _other_pins(release, one)
+    yield from _other_versions(release, one)
+    lacking = gate.has - _has(one)
+    if lacking:
+        yield f"its machine has no {' and no '.join(sorted(lacking))}, which the gate {gate.name} is for"
+    if one.machine.cores < 1 or one.machine.memory < 1:
+        yield f"its machine has {one.machine.cores} cores and {one.machine.memory} bytes of memory"
+    made = datetime.fromisoformat(one.made)
+    if not _FIRST <= made <= datetime.now(UTC) + _SLOW_CLOCK:
+        yield f"it was made on {one.made}, which is {'before there were verdicts' if made < _FIRST else 'in the future'}"
+
+
+def _other_pins(release: Release, one: Verdict) -> Iterator[str]:
+    for name in sorted({*release.pins, *one.pins}):
+        wanted, found = release.pins.get(name), one.pins.get(name)
+        if wanted is None or found is None:
+            yield f"it pins {name}, this stack does not" if wanted is None else f"it does not pin {name}, this stack does"
+        elif wanted.tag != found.tag or not _same_commit(wanted.commit, found.commit):
+            yield f"it pins {name} at {found.tag} ({found.commit[:12]}), this stack at {wanted.tag} ({wanted.commit[:12]})"
+
+
+def _same_commit(one: str, other: str) -> bool:
+    """Compare commits as far as both are known."""
+    return one.startswith(other) or other.startswith(one)
+
+
+def _other_versions(release: Release, one: Verdict) -> Iterator[str]:
+    for name, wanted in (release.versions or {}).items():
+        if one.versions.get(name) != wanted:
+            yield f"it was made by {name} {one.versions.get(name, 'unknown')}, here is {wanted}: validate again"
+    # A GPU's kernels come out of the installed packages. Elsewhere these are a release's, over which the stack is laid.
+    installed = any(_gpus(case) for case in one.cases if case.suite == "kernels" and case.outcome is Outcome.PASSED)
+    for package, version in release.packages.items():
+        found = one.versions.get(package, "")
+        label = identity.label(found)
+        if found and found.partition("+")[0] != version:
+            yield f"{package} was {found}, this stack pins {version}"
+        elif (installed or "+" in found) and (label is None or not release.stack.startswith(label)):
+            yield f"{package} was {found or 'not named'}, which is not of this stack ({release.stack[:8]})"
+
+
+def _has(one: Verdict) -> frozenset[str]:
+    """List what a verdict's machine has, in the words of `needs`."""
+    gpus = (f"sm{gpu.capability.replace('.', '')}" for gpu in one.machine.gpus)
+    return frozenset({"cpu", *one.machine.flags, *gpus})
+
+
+def _contradictions(gate: Gate, release: Release, one: Verdict) -> Iterator[str]:
+    """Find cases that failed (but for goals that may be missed), and those that passed without what they need or against their numbers."""
+    here = _has(one)
     for case in one.cases:
         if case.outcome is Outcome.FAILED and not any(each.missed and each.takes(one, case) for each in gate.wanted):
             yield f"{case.name} failed: {case.why.splitlines()[0]}"
+        if case.outcome is not Outcome.PASSED:
+            continue
         gpus = _gpus(case)
-        if case.outcome is Outcome.PASSED and gpus and not gpus & here:
+        if gpus and not gpus & here:
             yield f"{case.name} passed without the {' or '.join(sorted(gpus))} that it needs"
-        if case.outcome is Outcome.PASSED and _by_margins(case) and min(case.margins.values(), default=0) < 1:
+        if lacking := {*case.needs} - gpus - here - {_ELSEWHERE}:
+            yield f"{case.name} passed without the {' and '.join(sorted(lacking))} that it needs"
+        if release.cases is not None:
+            yield from (f"{case.name} passed, but {problem}" for problem in release.cases.problems(case))
+        if _by_margins(case) and min(case.margins.values(), default=0) < 1:
             yield f"{case.name} passed, but its margins do not say so: each has to be there, and at least 1"
 
 

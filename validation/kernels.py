@@ -80,6 +80,10 @@ class Kernels:
         """The names of the cases, as far as they are known before anything is made: of the numerics' only how they begin."""
         return (*KINDS, *self._units())
 
+    def compiled_names(self) -> tuple[str, ...]:
+        """The names of the cases that compile something."""
+        return tuple(self._units())
+
     def prepare(self, tell: Progress | None = None) -> Subject:
         """Make what the suite runs in; returns what is validated: versions of the packages with the kernels.
 

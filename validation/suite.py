@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import stack
 from stack.model import digest
+from stack.model import stack as stacks
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
@@ -90,7 +91,7 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
 
     Raises:
         StackError: no case matches, the suite hands a case back twice, the verdict cannot be written, or what is to be resumed is
-            of another stack, machine or subject.
+            of another stack, machine or subject; or the stack was changed meanwhile, which leaves the verdict without its end.
 
     """
     verdict = begun(carried, subject)
@@ -105,9 +106,19 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
         places.put(asked.out, write(verdict))
     if not cases:
         raise _without_cases(asked)
+    _check_unchanged(carried, asked.out)
     verdict = replace(verdict, cases=tuple(cases.values()), whole=True)
     places.put(asked.out, write(verdict))
     return verdict
+
+
+def _check_unchanged(carried: Stack, out: Path) -> None:
+    """Suites run for hours, and read files of the stack: what they have seen has to be what the verdict names."""
+    if digest.of(stacks.load(carried.root)) != digest.of(carried):
+        raise StackError(
+            f"{carried.root} was changed while it was validated: {out} has no end and counts for nothing",
+            "validate again, or bring the stack back and use --resume",
+        )
 
 
 def look_ahead(carried: Stack, asked: Asked, names: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 """HTTP with a server that nobody vouches for: an answer has an end, in time and in size, and comes from whom was asked."""
 
 import json
+import math
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,8 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 from requests.auth import AuthBase
+
+from stack.store.bounded import Bounded
 
 LARGEST = 256 * 1024 * 1024
 """Bytes of the largest answer that is read."""
@@ -57,9 +60,9 @@ def asked(
 ) -> "Iterator[requests.Response]":
     """The answer to a GET, or to a POST of `content` as JSON: its head; its body is read by `pieces` or `whole`.
 
-    `key`: of the API, where the server wants one; what ~/.netrc or the address has for it is not sent in its place. Each wait, for the
-    connection and for what comes next, takes `seconds` at most. Nothing is asked where a server sends us on to: what is said would be
-    of another server.
+    `key`: of the API, where the server wants one; what ~/.netrc or the address has for it is not sent in its place. All of it, from
+    the request to the last byte of the body, takes `seconds` at most, however slowly it drips. A redirect is not followed: what is
+    said would be of another server.
 
     Raises:
         one of BROKEN: no answer comes.
@@ -69,6 +72,8 @@ def asked(
         # No proxy stands between two processes of one machine.
         session.trust_env = not is_here(address)
         session.auth = _Bearer(key) if key else None
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, Bounded(seconds=seconds, rate=math.inf))
         method = "GET" if content is None else "POST"
         with session.request(method, address, json=content, timeout=seconds, stream=True, allow_redirects=False) as answer:
             yield answer
@@ -93,13 +98,20 @@ def pieces(answer: requests.Response, seconds: float) -> Iterator[bytes]:
 
     """
     ends, size = time.monotonic() + seconds, 0
-    while piece := answer.raw.read1(_AT_ONCE, decode_content=True):
+    while piece := _next(answer, seconds):
         size += len(piece)
         if size > LARGEST:
             raise EndlessError(f"more than {LARGEST // 2**20} MiB came")
         if time.monotonic() > ends:
             raise EndlessError(f"it went on for more than {seconds:.0f} s")
         yield piece
+
+
+def _next(answer: requests.Response, seconds: float) -> bytes:
+    try:
+        return bytes(answer.raw.read1(_AT_ONCE, decode_content=True))
+    except urllib3.exceptions.ReadTimeoutError as late:
+        raise EndlessError(f"it went on for more than {seconds:.0f} s") from late
 
 
 def whole(answer: requests.Response, seconds: float) -> bytes:

@@ -527,6 +527,26 @@ def test_a_topic_branch_that_was_merged(upstream: Upstream, tmp_path: Path) -> N
     assert carried.landed.subject == "Merge pull request #5 from topic"
 
 
+@pytest.mark.parametrize("kind", ["folder that cannot be made", "file that cannot be written", "file that cannot be renamed"])
+def test_a_cache_that_cannot_take_the_index_costs_only_time(upstream: Upstream, tmp_path: Path, kind: str) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    upstream.commit("Gather results in one place (#12)", {"a.py": ["import os", *BODY, *FUNCTION], "b.py": BODY[1:]})
+    expected = upstream.outcome(patch, cache=tmp_path / "good")[0]
+    (built,) = (tmp_path / "good/landing").glob("*.sqlite")
+    cache = tmp_path / "bad"
+    if kind == "folder that cannot be made":
+        cache.mkdir()
+        (cache / "landing").write_text("")
+    else:
+        place = cache / "landing" / (built.with_suffix(".part").name if kind == "file that cannot be written" else built.name)
+        place.mkdir(parents=True)
+        (place / "in the way").touch()
+    found = upstream.outcome(patch, cache=cache)[0]
+    assert found == expected
+    assert expected.carried.outcome is Outcome.LANDED
+    assert not [file for file in cache.rglob("*.sqlite") if file.is_file()]
+
+
 def functions(*names: str) -> list[str]:
     """Functions of eight lines each, none like another."""
     return [

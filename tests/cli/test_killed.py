@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stack.model import switch
+
 from ..carry.test_workspace import RESOLUTIONS, STOPS, Work
 from ..carry.world import World
 
@@ -60,7 +62,7 @@ def counted(limit):
 def child(work):
     pid = os.fork()
     if pid == 0:
-        os.setsid()
+        os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         try:
             work()
@@ -68,6 +70,7 @@ def child(work):
             pass
         finally:
             os._exit(0)
+    os.setpgid(pid, pid)  # here, too: it may be killed before the child has come so far
     return pid
 
 def reset():
@@ -101,6 +104,7 @@ for number in range(order["moments"]):
         why = f"after {(moment := calls * (number + 2) // order['moments'])} calls of {calls}"
         pid = child(lambda: counted(moment))
     os.waitpid(pid, 0)
+    switch.recover(root)
     stack.load(root)
     found = files()
     changed = {path for path in old.keys() | found.keys() if old.get(path) != found.get(path)}
@@ -110,7 +114,8 @@ for number in range(order["moments"]):
     assert not (root / ".stack/switch.json").exists(), why
     if switched(found) == switched(new):
         assert found == new, (why, changed)
-        switch.undo(root)
+        # An undo is taken back by a redo, any other switch by an undo.
+        (switch.redo if order["args"] == ["undo"] else switch.undo)(root)
         resolved = {path: new[path] for path in new.keys() - switched(new).keys()}
         assert files() == switched(old) | resolved, why
     if number % 8 == 0:  # store and stack are sound: it can be done again
@@ -123,8 +128,8 @@ print(json.dumps(seen))
 """
 
 
-def killed(world: World, work: Path, args: tuple[str, ...]) -> None:
-    order = {"root": str(world.root), "cache": str(world.cache), "work": str(work), "args": args, "moments": 100}
+def killed(world: World, work: Path, args: tuple[str, ...], moments: int = 100) -> None:
+    order = {"root": str(world.root), "cache": str(world.cache), "work": str(work), "args": args, "moments": moments}
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, json.dumps(order)], capture_output=True, text=True, check=False, env=os.environ.copy()
     )
@@ -150,3 +155,12 @@ def test_resolutions_are_whole_and_stay(world: World, tmp_path: Path) -> None:
     work.resolve(RESOLUTIONS[STOPS[-1]])
     assert len(list((world.root / "stacks/resolutions").iterdir())) == len(STOPS) - 1
     killed(world, work.folder, ("rebase", "--continue", str(work.folder)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", [("undo",), ("redo",), ("pins", "set", "gamma", "v2.1", "--allow-mismatch")])
+def test_other_verbs_leave_the_old_state_or_the_new_one(world: World, tmp_path: Path, args: tuple[str, ...]) -> None:
+    switch.apply(world.root, {"stacks/note": b"1", "pins.toml": (world.root / "pins.toml").read_bytes() + b"# 1\n"}, title="1")
+    if args == ("redo",):
+        switch.undo(world.root)
+    killed(world, tmp_path / "none", args, moments=40)

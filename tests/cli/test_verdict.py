@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from stack.model import digest
 from stack.model.verdict import load
 
 from ..carry.world import World
-from ..validation.making import failed, file, not_run, passed, verdict
+from ..validation.making import ONE, exact, failed, file, not_run, of, passed, verdict
 from .conftest import Stack
 from .test_verbs import keys, parsed
 
@@ -28,14 +27,14 @@ GATES = '[cpu]\nhas = ["cpu"]\n[[cpu.cases]]\nnames = "kernels/*"\nleast = 1\n'
 def good(world: World, tmp_path: Path) -> Path:
     (world.root / "validation").mkdir()
     (world.root / "validation/gates.toml").write_text(GATES)
-    made = verdict(passed("kernels/one", error=0.003), not_run("kernels/far", "sm121"), stack=digest.of(world.load()))
+    made = of(world.load(), exact(ONE, error=0.003), not_run("kernels/far", "sm121"))
     return file(tmp_path, "good.json", made)
 
 
 def test_show(stack: Stack, good: Path) -> None:
     ran = stack("verdict", "show", good)
     assert ran.code == 0
-    assert "kernels/one" in ran.out
+    assert ONE in ran.out
     assert "error 0.003" in ran.out
     assert ran.out.endswith("1 passed, 1 not-run\n")
     [shown] = parsed(stack("verdict", "show", "--json", good))["verdicts"]
@@ -62,9 +61,11 @@ def test_show_in_a_pipe_is_short(stack: Stack, tmp_path: Path) -> None:
 
 def test_require(stack: Stack, good: Path) -> None:
     ran = stack("verdict", "require", "--gate", "cpu", good)
-    assert (ran.code, ran.out) == (0, "gate cpu: passed\n")
+    assert ran.code == 0
+    assert ran.out.splitlines()[-1] == "gate cpu: passed"
+    assert "no signature was checked" in ran.out
     found = parsed(stack("verdict", "require", "--gate", "cpu", "--json", good))
-    assert keys(found) == "gate passed problems cases"
+    assert keys(found) == "gate passed signed problems cases"
     assert keys(found["cases"][0]) == "names needs weights least passed missed"
     good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
     ran = stack("verdict", "require", "--gate", "cpu", good)
@@ -78,7 +79,7 @@ def test_require(stack: Stack, good: Path) -> None:
 
 def test_diff(stack: Stack, good: Path, tmp_path: Path) -> None:
     assert stack("verdict", "diff", good, good).out == "no difference\n"
-    worse = file(tmp_path, "worse.json", verdict(failed("kernels/one")))
+    worse = file(tmp_path, "worse.json", verdict(failed(ONE)))
     ran = stack("verdict", "diff", good, worse)
     assert ran.code == 1
     assert "it is wrong" in ran.out
@@ -94,7 +95,9 @@ def test_sign(stack: Stack, good: Path, tmp_path: Path) -> None:
     assert parsed(stack("verdict", "sign", "--key", tmp_path / "key", "--json", good)) == {"signature": f"{good}.sig"}
     signers = tmp_path / "signers"
     signers.write_text(f"ada@example.org {(tmp_path / 'key.pub').read_text()}")
-    assert stack("verdict", "require", "--gate", "cpu", "--signers", signers, good).code == 0
+    signed = stack("verdict", "require", "--gate", "cpu", "--signers", signers, good)
+    assert (signed.code, signed.out) == (0, "gate cpu: passed\n")
+    assert parsed(stack("verdict", "require", "--gate", "cpu", "--signers", signers, "--json", good))["signed"] is True
     good.with_name("good.json.sig").unlink()
     ran = stack("verdict", "require", "--gate", "cpu", "--signers", signers, good)
     assert ran.code == 1

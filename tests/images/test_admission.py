@@ -11,13 +11,12 @@ import pytest
 from stack.images import image, labels, layers, layout, skopeo, statement
 from stack.images.publish import NotAdmittedError
 from stack.images.reference import Reference
-from stack.model import digest
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from validation import gates, signing
 
 from .. import system
-from ..validation.making import failed, passed
+from ..validation.making import ONE, TWO, answered, exact, failed
 from . import making, world
 from .world import GATES, World
 
@@ -50,7 +49,7 @@ def test_a_verdict_without_an_image_counts_for_nothing(offline: World) -> None:
 
 def test_an_edited_verdict_is_found(offline: World) -> None:
     path = offline.verdict(offline.image())
-    path.write_bytes(path.read_bytes().replace(b"kernels/two", b"kernels/ten"))
+    path.write_bytes(path.read_bytes().replace(TWO.encode(), TWO.replace("e2m1", "e5m2").encode()))
     assert "not as it was written" in refusal(offline, path)[0]
     # Its digest made anew, the signature is of another file.
     content = json.loads(path.read_bytes())
@@ -74,10 +73,10 @@ def test_a_verdict_by_nobody_who_counts_is_refused(offline: World, key: str | No
 
 def test_a_gate_that_was_weakened_after_the_verdict_lets_nothing_out(offline: World) -> None:
     made = offline.image()
-    bare = replace(offline_verdict(offline, passed("kernels/one"), passed("serve/chat")), image=made, gates=gates_of(offline))
+    bare = replace(offline_verdict(offline, exact(ONE), answered()), image=made, gates=gates_of(offline))
     path = offline.written(bare)
     assert "kernels/*: 1 passed, 2 are needed" in refusal(offline, path)[0]
-    (offline.root / gates.FILE).write_text(GATES.replace("least = 2", "least = 1"))
+    offline.policy.gates.write_text(GATES.replace("least = 2", "least = 1"))
     assert refusal(offline, path) == ("v.json: the gate cpu was another one when it was made: validate again",)
 
 
@@ -180,4 +179,4 @@ def gates_of(offline: World) -> Mapping[str, Sha256]:
 
 
 def offline_verdict(offline: World, *cases: world.Case) -> world.Verdict:
-    return replace(world.made_verdict(*cases, machine=world.CPU), stack=digest.of(offline.stack))
+    return world.of(offline.stack, *cases, machine=world.CPU)

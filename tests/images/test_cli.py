@@ -14,6 +14,7 @@ import pytest
 from stack.cli import main
 from stack.images import image, labels, layout
 
+from ..validation.making import VERSIONS
 from . import making
 from .world import World
 
@@ -41,13 +42,12 @@ def said(ran: tuple[int, str, str]) -> Any:
 
 
 def publish(world: World, run: Run, name: str, *more: object, verdict: Path | None = None) -> tuple[int, str, str]:
-    given = ("--verdict", verdict or world.root / "v.json", "--signers", world.root / "allowed_signers")
+    given = ("--verdict", verdict or world.root / "v.json", "--signers", world.policy.signers, "--gates", world.policy.gates)
     return run("publish", f"{world.host}/{name}", "--gate", "cpu", *given, "--key", world.root / "release.pem", *more)
 
 
 def test_an_image_is_published_listed_promoted_and_rolled_back(world: World, run: Run, tmp_path: Path) -> None:
     name, key = f"{world.host}/cli", ("--key", world.root / "release.pub.pem")
-    (world.root / "validation/allowed_signers").write_bytes((world.root / "allowed_signers").read_bytes())
     first = world.image({"a": b"1"})
     world.verdict(first)
     world.root.joinpath("python.cdx.json").rename(world.layout / "python.cdx.json")
@@ -128,20 +128,26 @@ def test_wrong_usage_is_one_line(offline: World, run: Run, args: tuple[str, ...]
     assert err.count("\n") == 1
 
 
-def test_without_signers_it_says_how_to_name_them(offline: World, run: Run) -> None:
+def test_without_signers_it_says_how_to_name_them(
+    offline: World, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     offline.verdict(offline.image())
     code, _, err = run(
         "publish",
         f"{offline.host}/x:1",
         "--gate",
         "cpu",
+        "--gates",
+        offline.policy.gates,
         "--verdict",
         offline.root / "v.json",
         "--key",
         offline.root / "release.pem",
     )
     assert code == 2
-    assert "name with --signers" in err
+    assert "--signers" in err
+    assert "--protected" in err
 
 
 @pytest.mark.parametrize("docker", [False, True])
@@ -151,9 +157,19 @@ def test_images_of_two_platforms_become_one_index(world: World, run: Run, docker
         folder = world.root / architecture
         one = making.manifest(folder, labels.of(world.stack), {"arch": architecture.encode()}, architecture, docker)
         layout.finish(folder, {"built": one})
-        made[architecture] = world.verdict(one["digest"], f"{architecture}.json", versions={"machine": architecture})
+        made[architecture] = world.verdict(one["digest"], f"{architecture}.json", versions=VERSIONS | {"machine": architecture})
     both = ("--image", f"oci:{world.root / 'arm64'}", "--image", f"oci:{world.root / 'amd64'}")
-    common = (f"{name}:1.0", "--gate", "cpu", "--signers", world.root / "allowed_signers", "--key", world.root / "release.pem")
+    common = (
+        f"{name}:1.0",
+        "--gate",
+        "cpu",
+        "--signers",
+        world.policy.signers,
+        "--gates",
+        world.policy.gates,
+        "--key",
+        world.root / "release.pem",
+    )
     assert run("publish", *common, *both, "--verdict", made["amd64"])[0] == 1
     code, _, err = run("publish", *common, *both, "--verdict", made["amd64"], "--verdict", made["arm64"])
     assert (code, err) == (0, "")

@@ -13,6 +13,7 @@ from stack.images.publish import NotAdmittedError, publish
 from stack.images.reference import Reference
 from stack.model.errors import StackError
 
+from ..validation.making import VERSIONS
 from . import making, newer
 from .world import World
 
@@ -72,7 +73,9 @@ def test_referrers_are_listed_by_the_tag_schema(world: World) -> None:
 
 def test_an_index_is_published_when_each_platform_has_passed(world: World) -> None:
     whole, platforms = making.multi(world.layout, labels.of(world.stack))
-    first, second = (world.verdict(one, f"{place}.json", versions={"place": str(place)}) for place, one in enumerate(platforms))
+    first, second = (
+        world.verdict(one, f"{place}.json", versions=VERSIONS | {"place": str(place)}) for place, one in enumerate(platforms)
+    )
     with pytest.raises(NotAdmittedError, match="linux/arm64"):
         world.publish("multi:1.0", first)
     with pytest.raises(NotAdmittedError, match="it is of the image"):
@@ -114,7 +117,7 @@ def test_a_second_gate_is_attested_beside_the_first(world: World) -> None:
     world.publish("gates:1.0", world.verdict(digest))
     asked = world.asked("gates:1.0", world.verdict(digest))
     made = publish(
-        type(asked)(asked.name, asked.source, "spark", asked.verdicts, asked.signers), world.stack, world.signer, print
+        type(asked)(asked.name, asked.source, "spark", asked.verdicts, asked.policy), world.stack, world.signer, print
     )
     assert made.new
     report = verify.verify(world.name("gates:1.0"), world.stack, key(world))
@@ -160,7 +163,7 @@ def test_what_was_pushed_by_hand_is_no_published_image(world: World) -> None:
     assert report.problems == ("attestations: there are none",)
 
 
-@pytest.mark.parametrize("name", ["rsa.pem", "allowed_signers", "missing.pem", "maintainer"])
+@pytest.mark.parametrize("name", ["rsa.pem", "pins.toml", "missing.pem", "maintainer"])
 def test_a_key_of_another_kind_is_refused_in_one_line(world: World, name: str) -> None:
     with pytest.raises(StackError, match=r"key|cannot be read"):
         envelope.signer(world.root / name)

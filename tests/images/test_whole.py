@@ -65,6 +65,7 @@ def root(tmp_path: Path) -> Path:
     (made / "validation").mkdir()
     (made / "validation/gates.toml").write_text(GATE)
     world.keys(made)
+    (world.policy_folder(made) / "gates.toml").write_text(GATE)
     return made
 
 
@@ -113,7 +114,9 @@ def test_from_the_stack_to_a_completion(
 
     name = f"{registry.host}/vllm-cpu"
     publish = ["image", "publish", f"{name}:1", "--gate", "served", "--image", layout, "--verdict", file]
-    signed = ["--key", root / "release.pem", "--signers", root / "allowed_signers", "--move", "latest"]
+    policy = world.policy_folder(root)
+    signers, gates_file = policy / "allowed_signers", policy / "gates.toml"
+    signed = ["--key", root / "release.pem", "--signers", signers, "--gates", gates_file, "--move", "latest"]
     run(*publish, *signed)
     digest_ = skopeo.digest(skopeo.raw(f"{name}:1"))
     assert digest_ == built["digest"]

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from stack.images import envelope, labels, reference
+from stack.images.policy import Policy
 from stack.images.publish import Asked, Published, publish
 from stack.images.reference import Reference
-from stack.model import digest, verdict
+from stack.model import verdict
 from stack.model.stack import Stack, load
 from stack.model.verdict import Case, Verdict
 from validation import gates, signing
 
 from ..model.making import FILES, write
-from ..validation.making import CPU, CPU_GATE, passed
-from ..validation.making import verdict as made_verdict
+from ..validation.making import CHAT, CPU, CPU_GATE, ONE, TWO, answered, exact, of
 from . import making
 
 GATES = f"""\
@@ -27,11 +27,11 @@ has = ["cpu"]
 names = "kernels/*"
 least = 1
 """
-GOOD = (passed("kernels/one"), passed("kernels/two", "cpu", rel=1.0, count=3), passed("serve/chat", "cpu"))
+GOOD = (exact(ONE), exact(TWO, rel=1.0, count=3), answered(CHAT))
 BOM = b'{"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": []}'
 
 
-__all__ = ["CPU", "GOOD", "Case", "Verdict", "World", "made_verdict", "make"]
+__all__ = ["CPU", "GOOD", "Case", "Verdict", "World", "make", "of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,12 @@ class World:
     def signer(self) -> envelope.Signer:
         return envelope.signer(self.root / "release.pem")
 
+    @property
+    def policy(self) -> Policy:
+        """Gates and signers, outside of the checkout."""
+        folder = policy_folder(self.root)
+        return Policy(folder / "gates.toml", folder / "allowed_signers")
+
     def name(self, text: str) -> Reference:
         return reference.parse(f"{self.host}/{text}")
 
@@ -62,7 +68,7 @@ class World:
 
     def verdict(self, image: str | None, name: str = "v.json", **fields: Any) -> Path:
         """A verdict of an image that passes, signed by a maintainer."""
-        one = replace(made_verdict(*GOOD, machine=CPU), stack=digest.of(self.stack), **fields)
+        one = of(self.stack, *GOOD, machine=CPU, **fields)
         if image is not None:
             one = replace(one, image=image, gates=gates.digests(self.root / gates.FILE))
         return self.written(one, name)
@@ -76,7 +82,7 @@ class World:
     def asked(self, name: str, *verdicts: Path, **more: Any) -> Asked:
         source = Reference(str(self.layout), "latest", layout=True)
         boms = (self.root / "python.cdx.json",)
-        return Asked(self.name(name), source, "cpu", verdicts, self.root / "allowed_signers", boms, **more)
+        return Asked(self.name(name), source, "cpu", verdicts, self.policy, boms, **more)
 
     def publish(self, name: str, *verdicts: Path, **more: Any) -> Published:
         return publish(self.asked(name, *verdicts, **more), self.stack, self.signer, lambda _: None)
@@ -89,7 +95,12 @@ def make(root: Path, host: str) -> World:
     (root / gates.FILE).write_text(GATES)
     (root / "python.cdx.json").write_bytes(BOM)
     keys(root)
+    (policy_folder(root) / "gates.toml").write_text(GATES)
     return World(root, host)
+
+
+def policy_folder(root: Path) -> Path:
+    return root.with_name(f"{root.name}-policy")
 
 
 def keys(root: Path) -> None:
@@ -97,7 +108,8 @@ def keys(root: Path) -> None:
     for name in ("maintainer", "stranger"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(root / name)], check=True)
     public = (root / "maintainer.pub").read_text()
-    (root / "allowed_signers").write_text(f'ada@example.org namespaces="{signing.NAMESPACE}" {public}')
+    policy_folder(root).mkdir(exist_ok=True)
+    (policy_folder(root) / "allowed_signers").write_text(f'ada@example.org namespaces="{signing.NAMESPACE}" {public}')
     kinds = {
         "release": ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"),
         "other": ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"),

@@ -4,10 +4,10 @@
 Prints what it has done as JSON; exits with a traceback where a stack was neither in the old state nor in the new one.
 """
 
+import contextlib
 import io
 import json
 import os
-import pathlib
 import random
 import resource
 import shutil
@@ -65,10 +65,12 @@ class Steps:
                 super().write(whole[len(whole) // 2 :])
                 return len(whole)
 
-        def opened(path: Path, mode: str = "r", *args: Any, **options: Any) -> Any:
-            return io.BufferedWriter(Torn(path, mode)) if mode == "wb" else io.open(path, mode, *args, **options)  # noqa: UP020
+        fdopen = os.fdopen
 
-        pathlib.Path.open = opened  # type: ignore[assignment, method-assign]
+        def opened(descriptor: int, mode: str = "r", *args: Any, **options: Any) -> Any:
+            return io.BufferedWriter(Torn(descriptor, mode)) if mode == "wb" else fdopen(descriptor, mode, *args, **options)
+
+        os.fdopen = opened
 
 
 def child(action: Callable[[], object]) -> int:
@@ -112,9 +114,10 @@ def everywhere(template: Path, work: Path, action: Callable[[Path], object], old
     for step in range(1, 10_000):
         root = work / str(step)
         shutil.copytree(template, root)
+        switch.adopt(root)
         killed = killed_at(step, lambda root=root: action(root))  # type: ignore[misc]
         if killed and step % 2:
-            killed_at(1 + step // 2 % 23, lambda root=root: stack.load(root))  # type: ignore[misc]
+            killed_at(1 + step // 2 % 23, lambda root=root: switch.recover(root))  # type: ignore[misc]
         switch.recover(root)
         state = snapshot(root)
         assert state in (old, new), f"a mix after step {step}: {sorted(state)}"
@@ -122,12 +125,14 @@ def everywhere(template: Path, work: Path, action: Callable[[Path], object], old
         stack.load(root)
         # Nothing stands in the way of what comes next.
         before = len(switch.history(root))
-        changed = switch.apply(root, {"pins.toml": b"# again\n" + state["pins.toml"], "new/folder/file": b"x"}, title="next")
-        assert changed == ("new/folder/file", "pins.toml")
+        changed = switch.apply(
+            root, {"pins.toml": b"# again\n" + state["pins.toml"], "stacks/new/folder/file": b"x"}, title="next"
+        )
+        assert changed == ("pins.toml", "stacks/new/folder/file")
         assert len(switch.history(root)) == min(before + 1, switch.KEPT)
         assert switch.undo(root).title == "next"
         assert snapshot(root) == state
-        assert not (root / "new").exists()
+        assert not (root / "stacks/new").exists()
         assert (root / ".stack/.gitignore").read_bytes() == b"*\n"
         stack.load(root)
         shutil.rmtree(root)
@@ -144,7 +149,7 @@ def steps(place: Path, what: str) -> dict[str, int]:
     if what != "first":
         switch.KEPT = 3
         for number in range(4):
-            switch.apply(template, {"notes": b"%d" % number}, title=f"note {number}")
+            switch.apply(template, {"stacks/notes": b"%d" % number}, title=f"note {number}")
     old = snapshot(template)
     new: State = {path: data for path, data in {**old, **changes}.items() if data is not None}
     if what in ("undo", "redo"):
@@ -188,19 +193,23 @@ def changed(root: Path) -> Files:
 def files(version: int) -> Files:
     """Some files that belong together: each holds the version, `b` only the even ones have."""
     text = b"%d" % version
-    return {"a/x": text, "b/y": None if version % 2 else text, "c": text * 1000}
+    return {"stacks/a/x": text, "stacks/b/y": None if version % 2 else text, "stacks/c": text * 1000}
 
 
 def check(root: Path) -> int:
     with switch.reading(root):
-        texts = {path: (root / path).read_bytes() if (root / path).exists() else None for path in ("a/x", "b/y", "c")}
-    version = int(texts["a/x"] or b"0")
+        texts = {
+            path: (root / path).read_bytes() if (root / path).exists() else None
+            for path in ("stacks/a/x", "stacks/b/y", "stacks/c")
+        }
+    version = int(texts["stacks/a/x"] or b"0")
     assert texts == files(version), f"a mix: {texts}"
     return version
 
 
 def write_for_ever(root: Path) -> None:
     random.seed()  # not what all children of this process would draw
+    switch.recover(root)
     while True:
         check(root)
         if random.random() < 0.3 and len(switch.history(root)) > 1:
@@ -212,7 +221,8 @@ def write_for_ever(root: Path) -> None:
 def read_until(root: Path, stop: Path) -> None:
     seen = set()
     while not stop.exists():
-        seen.add(check(root))
+        with contextlib.suppress(switch.Interrupted):  # until the next writer
+            seen.add(check(root))
         time.sleep(0.001)  # or the writers would never get the lock
     assert len(seen) > 10, f"saw {len(seen)} versions only"
 
@@ -232,40 +242,43 @@ def kills(place: Path, times: int) -> dict[str, int]:
         interrupted += (root / ".stack/switch.json").exists()
     stop.touch()
     assert [ended(reader) for reader in readers] == [0, 0]
+    switch.recover(root)
     check(root)
     return {"kills": times, "interrupted": interrupted}
 
 
-def half_way(place: Path) -> dict[str, int]:
-    """Kill a writer between two renames while a reader waits for it; returns the reader's exit status."""
+def half_way(place: Path, then: str) -> dict[str, int]:
+    """Kill a writer between two renames while another process waits for it to read or to write; returns that one's exit status."""
     root = place / "root"
     paused, pause = os.pipe()
 
     def write() -> None:
         move = switch._move
 
-        def moved(source: Path, target: Path) -> None:
-            move(source, target)
+        def moved(*args: Any) -> None:
+            move(*args)
             os.write(pause, b"x")
             time.sleep(60)
 
         switch._move = moved
-        switch.apply(root, {"one": b"2", "two": b"2"}, title="second")
+        switch.apply(root, {"stacks/one": b"2", "stacks/two": b"2"}, title="second")
 
     def read() -> None:
-        # As `reading` looks before it waits for the lock: there is no journal yet.
-        recover, switch.recover = switch.recover, lambda root: setattr(switch, "recover", recover)
         with switch.reading(root):
-            assert [(root / name).read_bytes() for name in ("one", "two")] == [b"2", b"2"]
+            raise AssertionError("read a mix")
+
+    def apply() -> None:
+        # Only what stands after the second switch is expected: without finishing that one first, `two` would be another.
+        switch.apply(root, {"stacks/one": b"3"}, title="third", expected={"stacks/one": b"2", "stacks/two": b"2"})
 
     writer = child(write)
     os.read(paused, 1)
-    half = [(root / name).read_bytes() for name in ("one", "two")] == [b"2", b"1"]
-    reader = child(read)
+    half = [(root / name).read_bytes() for name in ("stacks/one", "stacks/two")] == [b"2", b"1"]
+    waiting = child({"read": read, "apply": apply, "undo": lambda: switch.undo(root)}[then])
     time.sleep(0.2)
     os.kill(writer, signal.SIGKILL)
     ended(writer)
-    return {"half": int(half), "read": ended(reader)}
+    return {"half": int(half), "status": ended(waiting)}
 
 
 # --- no room, and company -------------------------------------------------------------------------------------------------
@@ -277,7 +290,11 @@ def full(place: Path, limit: int) -> dict[str, int]:
     def run() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        switch.apply(place / "root", {"a": b"x", "b": b"y" * 5000, "new/c": b"z", "pins.toml": None}, title="too much")
+        switch.apply(
+            place / "root",
+            {"stacks/a": b"x", "stacks/b": b"y" * 5000, "stacks/new/c": b"z", "pins.toml": None},
+            title="too much",
+        )
 
     return {"status": ended(child(run))}
 
@@ -291,7 +308,7 @@ def company(place: Path, writers: int, times: int) -> dict[str, int]:
         os.read(start, 1)
         for turn in range(times):
             text = b"%d %d" % (number, turn)
-            switch.apply(place / "root", {f"own/{number}": text, "common": text}, title=text.decode())
+            switch.apply(place / "root", {f"stacks/own/{number}": text, "stacks/common": text}, title=text.decode())
 
     children = [child(lambda number=number: run(number)) for number in range(writers)]  # type: ignore[misc]
     os.close(begin)

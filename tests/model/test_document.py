@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -121,3 +122,35 @@ def test_find_cycle(edges: dict[str, list[str]]) -> None:
     if cycle:
         assert cycle[0] == cycle[-1]
         assert all(after in edges[before] for before, after in pairwise(cycle))
+
+
+@pytest.mark.parametrize(
+    "key", [".".join(["a"] * 100_000), ".".join(['"a b"'] * 40), " . ".join(["a"] * 40), ".".join(["é"] * 40)]
+)
+@pytest.mark.parametrize("form", ["{} = 1", "[{}]", "[[{}]]", "a = {{ {} = 1 }}", "why = 'a.b'\n{} = 1"])
+def test_a_key_of_very_many_parts_is_refused_at_once(tmp_path: Path, key: str, form: str) -> None:
+    """The parser takes a minute and all memory for a key of 200 kB."""
+    file = tmp_path / "x.toml"
+    file.write_text(form.format(key))
+    with pytest.raises(StackError, match=r"has more than 32 parts|Invalid|Expected"):
+        document.load(file)
+
+
+def test_texts_with_many_dots_are_no_keys(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(f'a.b.c.d = "{"One sentence. " * 100}"\ndots = "{"." * 1000}"\n')
+    assert document.load(file).text("dots") == "." * 1000
+
+
+def test_a_named_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StackError, match="is not a regular file"):
+        document.read_bytes(tmp_path / "pipe")
+
+
+def test_a_pipe_that_the_user_names_is_read(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"data")
+    os.close(writer)
+    assert document.read_bytes(Path(f"/dev/fd/{reader}"), piped=True) == b"data"
+    os.close(reader)

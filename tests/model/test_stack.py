@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from stack.model import stack, switch
+from stack.model.errors import StackError
 from stack.model.series import PatchRef
 
 from .making import CACHE, FILES, GATING, PINS, patch, refusal, write
@@ -183,3 +185,23 @@ def test_find_root(root: Path) -> None:
     (root / "pins.toml").unlink()
     line = refusal(root, stack.find_root, root / "stacks")
     assert line == "no pins.toml in stacks or above: run stack inside a stack, or name one with --root"
+
+
+@pytest.mark.parametrize(
+    "name", ["pins.toml", "stacks/stack.toml", "stacks/gating/series.toml", "stacks/gating/vllm/gate-kernels.patch"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "link to a device"])
+def test_what_is_no_file_is_refused_at_once(root: Path, name: str, kind: str) -> None:
+    (root / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(root / name)
+    else:
+        (root / name).symlink_to("/dev/zero")
+    with pytest.raises(StackError, match=r"not a regular file|is a link|is missing|which has no"):
+        stack.load(root)
+
+
+def test_pins_have_a_largest_size(root: Path) -> None:
+    (root / "pins.toml").write_text("# " + "x" * 70_000 + "\n" + (root / "pins.toml").read_text())
+    with pytest.raises(StackError, match="is larger than 64 KiB"):
+        stack.load(root)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stack.model import paths
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from stack.store import archive, git, paths, repository
+from stack.store import archive, git, repository
 from stack.store.archive import ArchiveError, Limits, Release, import_archive, tree_id
 
 from .making import TIME, TOP, bare, blob, listing, member, pax, sdist, sha256, strays

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from validation.differing import Way, between
 
-from .making import SPARK, failed, not_run, passed, verdict
+from .making import SPARK, VERSIONS, failed, not_run, passed, verdict
 
 
 def test_the_same_differs_in_nothing() -> None:
@@ -32,7 +32,7 @@ def test_what_passed_and_was_not_run_again_is_lost() -> None:
 
 
 def test_it_says_what_the_verdicts_are_of() -> None:
-    found = between(verdict(), verdict(machine=SPARK, versions={"torch": "2.14.0", "vllm": "0.32.0"}))
+    found = between(verdict(), verdict(machine=SPARK, versions=VERSIONS | {"torch": "2.14.0", "vllm": "0.32.0"}))
     assert found.subject == {
         "torch": ("2.13.0", "2.14.0"),
         "vllm": ("-", "0.32.0"),

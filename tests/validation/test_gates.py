@@ -10,9 +10,10 @@ import pytest
 from stack.model import stack
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from stack.model.verdict import NAME, Verdict, Weights, write
+from stack.model.verdict import LIMIT, NAME, Gpu, Pinned, Verdict, Weights, bytes_of, write
 from validation import gates, signing
 from validation.decoding import figures
+from validation.gates import Release
 from validation.kernels import RELIED_ON
 from validation.numerics import cases
 from validation.pack import there
@@ -20,7 +21,7 @@ from validation.pack.recipes import RECIPES
 from validation.serve import checks
 from validation.serve.suite import NUMBERS
 
-from .making import CPU, CPU_GATE, SPARK, STACK, failed, file, not_run, passed, verdict
+from .making import CPU, CPU_GATE, RELEASE, SPARK, VERSIONS, failed, file, not_run, passed, verdict
 
 GATES = f"""\
 {CPU_GATE}
@@ -45,9 +46,9 @@ def toml(tmp_path: Path) -> Path:
     return tmp_path / "gates.toml"
 
 
-def problems(toml: Path, *verdicts: Verdict, gate: str = "cpu", stack: Sha256 = STACK) -> tuple[str, ...]:
+def problems(toml: Path, *verdicts: Verdict, gate: str = "cpu", release: Release = RELEASE) -> tuple[str, ...]:
     files = [file(toml.parent, f"{place}.json", one) for place, one in enumerate(verdicts)]
-    found = gates.judge(gates.load(toml, gate), stack, files).problems
+    found = gates.judge(gates.load(toml, gate), release, files).problems
     return tuple(problem.replace(f"{toml.parent}/", "") for problem in found)
 
 
@@ -79,7 +80,7 @@ def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
     toml.write_text(f'{GATES}[[cpu.cases]]\nnames = "bench/goal/*"\nleast = 2\nmissed = true\n')
     met, missed = passed("bench/goal/met"), failed("bench/goal/missed")
     assert problems(toml, verdict(*GOOD, met, missed)) == ()
-    *_, goals = gates.judge(gates.load(toml, "cpu"), STACK, [toml.parent / "0.json"]).counts
+    *_, goals = gates.judge(gates.load(toml, "cpu"), RELEASE, [toml.parent / "0.json"]).counts
     assert (goals.passed, goals.missed) == (1, 1)
     assert problems(toml, verdict(*GOOD, met)) == ("bench/goal/*: 1 ran, 2 are needed",)
     assert problems(toml, verdict(*GOOD, met, missed, not_run("bench/goal/third"))) == (
@@ -87,7 +88,7 @@ def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
     )
     assert problems(toml, verdict(*GOOD, met, missed, failed("bench/wrong"))) == ("0.json: bench/wrong failed: it is wrong",)
     *others, _ = gates.judge(
-        gates.load(toml, "cpu"), STACK, [file(toml.parent, "0.json", verdict(failed("kernels/one")))]
+        gates.load(toml, "cpu"), RELEASE, [file(toml.parent, "0.json", verdict(failed("kernels/one")))]
     ).counts
     assert {count.missed for count in others} == {0}
     allowing = gates.digests(toml)["cpu"]
@@ -97,7 +98,7 @@ def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
 
 def test_of_the_decode_kernels_goals_the_gate_wants_all_that_one_run_measures() -> None:
     gate = gates.load(Path(__file__).parents[2] / gates.FILE, "sm90")
-    names = ["bench/kernels/all", *(there._goal(goal.name) for goal in figures.goals((), 1.0))]
+    names = ["bench/kernels/all", *(there.goal_name(goal.name) for goal in figures.goals((), 1.0))]
     assert [name for name in names if not re.fullmatch(NAME, name)] == []
     measured = [name for name in names if not name.endswith("-flashinfer-sm90")]
     wanted = [one for one in gate.wanted if one.names.startswith("bench/kernels/")]
@@ -154,7 +155,7 @@ def test_of_several_gpus_one_is_enough(toml: Path) -> None:
 
 
 def test_another_stack_does_not_count(toml: Path) -> None:
-    found = problems(toml, verdict(*GOOD), stack=Sha256("b" * 64))
+    found = problems(toml, verdict(*GOOD), release=replace(RELEASE, stack=Sha256("b" * 64)))
     assert found[0] == "0.json is of the stack aaaaaaaaaaaa, this one is bbbbbbbbbbbb: validate this one"
     assert len(found) == 3  # and nothing of it counts
 
@@ -170,7 +171,7 @@ def test_a_broken_file_is_one_line(toml: Path, old: bytes, new: bytes) -> None:
     path = file(toml.parent, "v.json", verdict(*GOOD))
     data = path.read_bytes()
     path.write_bytes(data.replace(old, new) if old else data[: len(data) // 2])
-    found = gates.judge(gates.load(toml, "cpu"), STACK, [path]).problems
+    found = gates.judge(gates.load(toml, "cpu"), RELEASE, [path]).problems
     assert found[0].startswith(str(path))
     assert len(found) == 3
     assert not any("\n" in problem for problem in found)
@@ -204,7 +205,9 @@ def test_an_unknown_gate_is_refused(toml: Path) -> None:
 @pytest.mark.parametrize("name", ["cpu", "cpu-image", "sm90", "sm121"])
 def test_ours_can_be_read_and_let_nothing_empty_through(name: str, tmp_path: Path) -> None:
     gate = gates.load(Path(__file__).parents[2] / gates.FILE, name)
-    found = gates.judge(gate, STACK, [file(tmp_path, "v.json", verdict())])
+    gpus = tuple(Gpu("any", f"{one[2:-1]}.{one[-1]}", None, "1") for one in gate.has if one.startswith("sm"))
+    capable = replace(CPU, flags=tuple(sorted(gate.has)), gpus=gpus)
+    found = gates.judge(gate, RELEASE, [file(tmp_path, "v.json", verdict(machine=capable))])
     assert len(found.problems) == len(gate.wanted)
 
 
@@ -248,7 +251,7 @@ def test_a_signature_is_asked_for_where_signers_are_named(toml: Path) -> None:
     path = file(toml.parent, "v.json", verdict(*GOOD))
 
     def first() -> str:
-        found = gates.judge(gates.load(toml, "cpu"), STACK, [path], signers).problems
+        found = gates.judge(gates.load(toml, "cpu"), RELEASE, [path], signers).problems
         return found[0].replace(f"{toml.parent}/", "") if found else ""
 
     assert first().startswith("v.json is not signed: sign it")
@@ -273,11 +276,11 @@ def test_a_key_for_something_else_says_what_to_mend(toml: Path) -> None:
     signers.write_text(f'ada@example.org namespaces="git" {public}bob@example.org namespaces="{signing.NAMESPACE}" {public}')
     path = file(toml.parent, "v.json", verdict(*GOOD))
     signing.sign(path, ours)
-    (found,) = (one for one in gates.judge(gates.load(toml, "cpu"), STACK, [path], signers).problems if "signature" in one)
+    (found,) = (one for one in gates.judge(gates.load(toml, "cpu"), RELEASE, [path], signers).problems if "signature" in one)
     assert 'not permitted for use in signature namespace "stack-verdict"' in found
     assert found.endswith(f"or give its key one name in {signers}")
     signers.write_text(signers.read_text().replace("bob", "ada"))
-    assert gates.judge(gates.load(toml, "cpu"), STACK, [path], signers).problems == ()
+    assert gates.judge(gates.load(toml, "cpu"), RELEASE, [path], signers).problems == ()
 
 
 def test_what_is_judged_is_what_was_signed(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +292,7 @@ def test_what_is_judged_is_what_was_signed(toml: Path, monkeypatch: pytest.Monke
     signed, gate = path.read_bytes(), gates.load(toml, "cpu")
     path.write_bytes(write(verdict(*GOOD)))
     monkeypatch.setattr(Path, "read_bytes", lambda _: signed)
-    assert gates.judge(gate, STACK, [path], signers).problems[0].startswith("the signature of")
+    assert gates.judge(gate, RELEASE, [path], signers).problems[0].startswith("the signature of")
 
 
 def test_a_key_that_is_none_is_one_line(toml: Path) -> None:
@@ -308,3 +311,63 @@ def test_a_gates_digest_is_of_what_it_asks_for(toml: Path) -> None:
     inside = replace(verdict(*GOOD), image=f"sha256:{'b' * 64}", gates=gates.digests(toml))
     assert inside.gates["cpu"] == gates.digest(gates.load(toml, "cpu"))
     assert inside.image == f"sha256:{'b' * 64}"
+
+
+SOUND = verdict(*GOOD, versions={**VERSIONS, "vllm": "0.32.0"})
+SM121 = "0.32.0+sm121.gaaaaaaaa"
+WITH_PACKAGES = replace(RELEASE, packages={"vllm": "0.32.0"})
+
+
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        (replace(SOUND, pins={"vllm": Pinned("0000000", "v0.32.0")}), "it pins vllm at v0.32.0 (0000000)"),
+        (replace(SOUND, pins={"vllm": Pinned("5df63a720", None)}), "it pins vllm at None"),
+        (replace(SOUND, pins={}), "it does not pin vllm"),
+        (replace(SOUND, pins={**SOUND.pins, "mine": Pinned("5df63a720")}), "it pins mine, this stack does not"),
+        (replace(SOUND, versions={}), "it was made by stack unknown"),
+        (replace(SOUND, versions={**VERSIONS, "validation": "0" * 12}), "it was made by validation 000000000000"),
+        (replace(SOUND, versions={**VERSIONS, "stack": "0.0.1"}), "it was made by stack 0.0.1"),
+        (replace(SOUND, versions={**VERSIONS, "vllm": "0.31.0"}), "vllm was 0.31.0, this stack pins 0.32.0"),
+        (replace(SOUND, versions={**VERSIONS, "vllm": "0.32.0+sm121.gbbbbbbbb"}), "which is not of this stack (aaaaaaaa)"),
+        (replace(SOUND, versions={**VERSIONS, "vllm": "0.32.0+mine"}), "which is not of this stack (aaaaaaaa)"),
+        (replace(SOUND, machine=replace(CPU, cores=0)), "its machine has 0 cores"),
+        (replace(SOUND, machine=replace(CPU, memory=0)), "0 bytes of memory"),
+        (replace(SOUND, made="1970-01-01T00:00:00Z"), "before there were verdicts"),
+        (replace(SOUND, made="2999-01-01T00:00:00Z"), "in the future"),
+        (verdict(*GOOD, passed("kernels/wide", "cpu", "avx9")), "kernels/wide passed without the avx9 that it needs"),
+    ],
+)
+def test_a_verdict_that_cannot_be_of_this_release_is_refused(toml: Path, forged: Verdict, said: str) -> None:
+    assert problems(toml, SOUND, release=WITH_PACKAGES) == ()
+    found = problems(toml, forged, release=WITH_PACKAGES)
+    assert any(said in one for one in found), found
+
+
+def test_a_machine_has_what_the_gates_machine_has(toml: Path) -> None:
+    toml.write_text(toml.read_text().replace('has = ["cpu"]', 'has = ["cpu", "avx512f", "avx512_bf16"]', 1))
+    assert problems(toml, SOUND) == ("0.json: its machine has no avx512f, which the gate cpu is for",)
+    capable = replace(CPU, flags=("avx512f", *CPU.flags))
+    assert problems(toml, replace(SOUND, machine=capable)) == ()
+
+
+def test_a_gpus_kernels_are_those_of_this_stacks_wheels(toml: Path) -> None:
+    ran = verdict(*SPARKS, machine=SPARK, weights=Weights.REAL)
+    for versions in (VERSIONS, {**VERSIONS, "vllm": "0.32.0"}):
+        found = problems(toml, replace(ran, versions=versions), gate="sm121", release=WITH_PACKAGES)
+        assert [one for one in found if "not of this stack" in one], versions
+    named = replace(ran, versions={**VERSIONS, "vllm": SM121})
+    assert problems(toml, named, gate="sm121", release=WITH_PACKAGES) == ()
+
+
+def test_without_signers_a_judgement_says_that_nothing_was_signed(toml: Path) -> None:
+    path = file(toml.parent, "v.json", SOUND)
+    assert not gates.judge(gates.load(toml, "cpu"), RELEASE, [path]).signed
+
+
+@pytest.mark.parametrize("size", [LIMIT + 1, LIMIT * 4])
+def test_a_verdict_without_an_end_is_read_to_its_bound(toml: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = toml.parent / "v.json"
+    path.write_bytes(b" " * size)
+    assert len(bytes_of(path)) <= LIMIT + 1
+    assert any("is larger than" in one for one in gates.judge(gates.load(toml, "cpu"), RELEASE, [path]).problems)

@@ -184,3 +184,26 @@ def test_a_place_for_no_file_is_found_out_before_anything_runs(carried: Stack, t
             run(carried, suite, Subject(), Asked(out))
         assert suite.ran == []
     assert (tmp_path / "fifo").is_fifo()
+
+
+def test_a_stack_that_changes_while_it_is_validated_gives_no_whole_verdict(carried: Stack, tmp_path: Path) -> None:
+    """The suite ran on one stack, and the verdict would name another."""
+
+    def edits(job: Job) -> Iterator[Case]:
+        yield from Counting()(job)
+        pins = tmp_path / "pins.toml"
+        pins.write_text(pins.read_text().replace("aaaaaaa", "aaaaaab"))
+
+    out = tmp_path / "v.json"
+    with pytest.raises(StackError, match="was changed while it was validated"):
+        run(carried, edits, Subject(), Asked(out))
+    assert not load(out).whole
+    assert load(out).stack == digest.of(carried)
+
+
+def test_a_comment_that_changes_meanwhile_is_no_other_stack(carried: Stack, tmp_path: Path) -> None:
+    def edits(job: Job) -> Iterator[Case]:
+        yield from Counting()(job)
+        (tmp_path / "pins.toml").write_text("# a comment\n" + (tmp_path / "pins.toml").read_text())
+
+    assert run(carried, edits, Subject(), Asked(tmp_path / "v.json")).whole

@@ -79,7 +79,7 @@ class Bench:
         except UnmeasuredError as refused:
             return Case(case_name(size), Outcome.FAILED, str(refused), (self.needs(),), seconds=time.monotonic() - began)
         return Case(
-            case_name(size), Outcome.PASSED, needs=(self.needs(),), measured=_numbers(one), seconds=time.monotonic() - began
+            case_name(size), Outcome.PASSED, needs=(self.needs(),), measured=numbers(one), seconds=time.monotonic() - began
         )
 
     def _comparisons(self, found: Sequence[Measured]) -> Iterator[Case]:
@@ -152,7 +152,7 @@ def _mean(runs: Sequence[float]) -> str:
     return f"{statistics.fmean(runs):.2f} ± {statistics.pstdev(runs):.2f}"
 
 
-def _numbers(one: Measured) -> dict[str, float | str]:
+def numbers(one: Measured) -> dict[str, float | str]:
     """Means, the runs themselves, and those that stand apart: nothing is averaged away."""
     numbers: dict[str, float | str] = {}
     for kind, unit in _UNITS.items():

@@ -91,7 +91,16 @@ AnyCase = Case | Same | Sanitized
 
 def declared() -> tuple[AnyCase, ...]:
     """Every case, the longest of those that run on a CPU first; those of SM120 on SM90 where they were asked for."""
-    gpu = (*_gpu(), *_decode(), *sanitizing.declared(), *(_grouped() if LIBRARY in os.environ else ()))
+    return everything() if LIBRARY in os.environ else _usual()
+
+
+def everything() -> tuple[AnyCase, ...]:
+    """Every case that can be asked for."""
+    return (*_usual(), *_grouped())
+
+
+def _usual() -> tuple[AnyCase, ...]:
+    gpu = (*_gpu(), *_decode(), *sanitizing.declared())
     return (*_experts(), *_emulated(), *_linear(), *_attention(), *_formats(), *gpu)
 
 

@@ -33,7 +33,7 @@ from validation.suite import Job
 _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
 _CONTEXTS = (512, 2048)
 _PROMPTS = (512, 2048, 8192)
-_KERNELS = "bench/kernels"
+KERNELS = "bench/kernels"
 _APART = "its two recipes were not both measured since this machine was started: run both without --resume"
 _LONG = ("kernels/*/flashinfer-*",)
 """What FlashInfer compiles when it is first used, for minutes."""
@@ -131,7 +131,7 @@ def _numerics(run: Run) -> Iterator[Case]:
 
 def _timed(run: Run) -> Iterator[Case]:
     """The goals of the decode kernels, by one run of their benchmark."""
-    names = [f"{_KERNELS}/all", *(_goal(goal.name) for goal in figures.goals((), 1.0))]
+    names = [f"{KERNELS}/all", *(goal_name(goal.name) for goal in figures.goals((), 1.0))]
     todo = [name for name in names if run.job.wants(name)]
     if not todo:
         return
@@ -160,11 +160,11 @@ def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
     """A case a goal of the benchmark of decode kernels, and one for what failed or came out wrong."""
     failed = [f"{row['part']}, {row['kernel']}, M = {row['tokens']}: {row['why']}" for row in said["rows"] if row["failed"]]
     about = {str(name): value for name, value in said["about"].items() if isinstance(value, float | str)}
-    yield Case(f"{_KERNELS}/all", Outcome.FAILED if failed else Outcome.PASSED, "; ".join(failed), (gpu,), about)
+    yield Case(f"{KERNELS}/all", Outcome.FAILED if failed else Outcome.PASSED, "; ".join(failed), (gpu,), about)
     for goal in said["goals"]:
-        name = _goal(goal["name"])
+        name = goal_name(goal["name"])
         if goal["met"] is None:
-            yield Case(name, Outcome.NOT_RUN, f"not measured: see {_KERNELS}/all and the log", (gpu,))
+            yield Case(name, Outcome.NOT_RUN, f"not measured: see {KERNELS}/all and the log", (gpu,))
             continue
         found, least = float(goal["found"]), float(goal["least"])
         why = "" if goal["met"] else f"{found:.3f}, and at least {least:.2f} is asked for"
@@ -172,10 +172,10 @@ def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
         yield Case(name, outcome, why, (gpu,), {"found": found}, least, MappingProxyType({"found": found - least}))
 
 
-def _goal(name: str) -> str:
+def goal_name(name: str) -> str:
     """The case of a goal."""
     plain = name.replace(", ", "/").replace(" = ", "=").replace(" ", "-").replace("'", "")
-    return f"{_KERNELS}/{plain}"
+    return f"{KERNELS}/{plain}"
 
 
 def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
@@ -201,7 +201,6 @@ def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
 
 def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
     """The checks of a recipe by the names of their cases, in their order."""
-    version = importlib.metadata.version("vllm")
     serve, bench = f"serve/{recipe.name}", f"bench/{recipe.name}"
 
     def keep(name: str, measured: Callable[[], Speed]) -> Measured:
@@ -212,7 +211,7 @@ def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
     cases: dict[str, Callable[[Server], Measured]] = {
         f"{serve}/starts": lambda one: {"seconds to healthy": one.seconds},
         f"{serve}/backends": lambda one: checks.backends(one.said(), recipe),
-        f"{serve}/version": lambda one: checks.version(one.port, version),
+        f"{serve}/version": lambda one: checks.version(one.port, importlib.metadata.version("vllm")),
         f"{serve}/models": lambda one: checks.models(one.port),
         f"{serve}/chat": lambda one: checks.chat(one.port),
         f"{serve}/echoes": lambda one: checks.echoes(one.port),
@@ -227,6 +226,20 @@ def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
         folder = server.traces(run.work, recipe)
         cases[f"{bench}/profile/{_CONTEXTS[0]}"] = lambda one: checks.profiled(one.port, folder, _CONTEXTS[0])
     return cases
+
+
+def case_names(recipe: Recipe) -> tuple[str, ...]:
+    """Name the cases of a recipe."""
+    serve = ("starts", "backends", "version", "models", "chat", "echoes")
+    bench = (*(f"decode/{context}" for context in _CONTEXTS), *(f"prefill/{length}" for length in _PROMPTS))
+    profile = (f"profile/{_CONTEXTS[0]}",) if recipe.profiled else ()
+    return (*(f"serve/{recipe.name}/{name}" for name in serve), *(f"bench/{recipe.name}/{name}" for name in (*bench, *profile)))
+
+
+def comparison_names(comparison: Comparison, kind: str) -> tuple[str, ...]:
+    """Name the cases in which two recipes are compared by their speed of a kind: `decode` or `prefill`."""
+    sizes = _CONTEXTS if kind == "decode" else _PROMPTS
+    return tuple(f"bench/{comparison.name}/{kind}/{size}" for size in sizes)
 
 
 def _judged(run: Run, name: str, check: Callable[[], Measured]) -> Case:

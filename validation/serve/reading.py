@@ -507,7 +507,7 @@ _TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
             _names("linear"),
         ),
         ("Selected ", r"Selected (\w*Kernel) for (\S+)", _names("linear")),
-        ("Failed to find a kernel", r"can implement the (.+?) linear layer\. Reasons:", _lists),
+        ("Failed to find a kernel", r"can implement the (.{1,200}?) linear layer\. Reasons:", _lists),
         ("Tried to force", r"Tried to force (\w+), but (the kernel couldn't be implemented)", _refuses("linear")),
         # platforms/cuda.py, rocm.py, cpu.py: the name is an enumeration's, with or without its class
         (
@@ -522,8 +522,8 @@ _TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
         ),
         (
             "Reasons: {",
-            r"attention backends? (?:are not valid|found) for .*? Reasons: \{(.*)\}",
-            _refuses_several("attention", r"(\w+): \[(.*?)\](?:, |$)"),
+            r"attention backends? (?:are not valid|found) for .{0,1000}? Reasons: \{(.*)",
+            _refuses_several("attention", r"\b(\w+): \[([^\[\]]*)\](?:, |\}|$)"),
         ),
         ("Cannot use ", r"Cannot use (?:AttentionBackendEnum\.)?(\w+) backend (on CPU)", _refuses("attention")),
         # config/cache.py, v1/worker/gpu_worker.py, cpu_worker.py, v1/core/kv_cache_utils.py
@@ -555,14 +555,18 @@ _TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
             lambda found, match, said: found.captured(match[1], match[2], said),
         ),
         # model_executor/model_loader, compilation/monitor.py, model_executor/warmup/kernel_warmup.py, v1/engine/core.py
-        ("Time spent downloading weights", rf"Time spent downloading weights for .+: ({_NUMBER}) seconds", _takes("download")),
+        (
+            "Time spent downloading weights",
+            rf"Time spent downloading weights for .{{1,300}}: ({_NUMBER}) seconds",
+            _takes("download"),
+        ),
         ("Loading weights took", rf"Loading weights took ({_NUMBER}) seconds", _takes("load")),
         ("Model loading took", rf"Model loading took ({_NUMBER}) GiB memory and {_NUMBER} seconds", _keeps("weights")),
         ("Model loading took", rf"Model loading took {_NUMBER} GiB memory and ({_NUMBER}) seconds", _takes("model")),
         ("torch.compile took", rf"torch\.compile took ({_NUMBER}) s in total", _takes("compile")),
         ("JIT kernel warmup finished", rf"JIT kernel warmup finished in ({_NUMBER})s", _takes("kernels")),
         ("Graph capturing finished", rf"^Graph capturing finished in ({_NUMBER}) secs", _takes("graphs")),
-        ("init engine (", rf"init engine \(.*?\) took ({_NUMBER}) s", _takes("engine")),
+        ("init engine (", rf"init engine \(.{{0,300}}?\) took ({_NUMBER}) s", _takes("engine")),
         # platforms/interface.py
         ("Unknown vLLM environment variable", r"Unknown vLLM environment variable detected: (\w+)", _does_not_know),
         # what is used in place of what was asked for: kernels/linear/__init__.py, fused_moe/oracle, v1/sample and others
@@ -571,4 +575,7 @@ _TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
         ("precluded higher-priority backend", r"", _falls_back),
     )
 )
-"""Words that a line has to have, since looking for them is fast; the pattern; what is done with it."""
+"""Words that a line has to have, since looking for them is fast; the pattern; what is done with it.
+
+Gaps in patterns are bounded: an unbounded one takes time by the square of a line in which its beginning stands again and again.
+"""

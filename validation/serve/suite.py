@@ -103,7 +103,7 @@ class _Suite:
             (series, name)
             for series, named in checks.EFFECTS.items()
             for name in named
-            if EFFECT_BY[series] == recipe.name and self._job.wants(_effect(series, name))
+            if EFFECT_BY[series] == recipe.name and self._job.wants(effect_name(series, name))
         ]
         wanted = {name for name in names if self._job.wants(_name(recipe, name))}
         if not wanted and not effects:
@@ -134,7 +134,7 @@ class _Suite:
                 elif name in wanted:
                     yield _not_run(_name(recipe, name), "the server did not start", recipe)
             for series, name in effects:
-                yield _not_run(_effect(series, name), "the server did not start", recipe)
+                yield _not_run(effect_name(series, name), "the server did not start", recipe)
 
     def _names(self, recipe: Recipe) -> list[str]:
         """The cases of a recipe: of a server that is not ours, neither its start nor its log is seen."""
@@ -153,7 +153,7 @@ class _Suite:
             yield self._case(_name(recipe, name), recipe, running, functools.partial(self._measured, name, asked))
         for series, name in effects:
             effect = checks.EFFECTS[series][name]
-            yield self._case(_effect(series, name), recipe, running, functools.partial(_taken, effect, asked))
+            yield self._case(effect_name(series, name), recipe, running, functools.partial(_taken, effect, asked))
 
     def _measured(self, name: str, asked: Asked) -> Measured | Judged:
         if name in NUMBERS:
@@ -335,7 +335,8 @@ def _name(recipe: Recipe, name: str) -> str:
     return f"serve/{recipe.name}/{name}"
 
 
-def _effect(series: str, name: str) -> str:
+def effect_name(series: str, name: str) -> str:
+    """Name the case in which an effect of a series is seen."""
     return f"serve/series/{series}/effect/{name}"
 
 

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from stack.carry import attributes
 from stack.carry.mergetree import merge_trees
+from stack.model import paths as names
 from stack.model.diff import DiffError, FileDiff, Hunk, parse, substituted
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store import git
-from stack.store import paths as names
 from stack.store.objects import EMPTY_TREE, FILES, FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _NO_BLOB = "0" * 40

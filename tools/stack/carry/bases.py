@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stack.carry import apply
+from stack.carry import links
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
@@ -122,7 +122,7 @@ class Stores:
 
         """
         base = self.base(upstream)
-        return (base, *apply.chain(self.objects(upstream), base, self.stack.order(upstream)))[-1]
+        return (base, *links.checked_chain(self.objects(upstream), base, self.stack.order(upstream)))[-1]
 
 
 def vendored_base(objects: Objects, pin: Pin, holder: CommitId) -> CommitId:

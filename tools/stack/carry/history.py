@@ -12,8 +12,8 @@ import json
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -153,34 +153,50 @@ class Index:
 def index(objects: Objects, base: CommitId, rungs: Sequence[Rung], cache: Path) -> Index:
     """The index of the way from `base` over `rungs`; built on the first call, then kept.
 
+    Where the cache cannot be written, or another program has broken the file, it is built in memory for this command alone.
+
     Raises:
-        StackError: git cannot read the range, or the cache cannot be written.
+        StackError: git cannot read the range.
 
     """
     releases = not _related(objects, base, rungs[-1].commit)
     way = [base, *(rung.commit for rung in rungs)] if releases else [base, rungs[-1].commit]
     name = hashlib.sha256(" ".join(way).encode("ascii")).hexdigest()[:32]
     file = cache / "landing" / f"{name}-{_FORMAT}.sqlite"
-    known = _opened(file, releases)
+
+    def build(database: sqlite3.Connection) -> None:
+        steps = _releases(objects, base, rungs) if releases else _commits(objects, base, rungs[-1].commit)
+        _build(database, steps, releases)
+
+    known = _opened(file, releases) or _kept(file, releases, build)
     if known is not None:
         return known
-    with places.lock(file):
-        known = _opened(file, releases)
-        if known is None:
-            part = file.with_suffix(".part")
+    database = sqlite3.connect(":memory:")
+    build(database)
+    (count,) = database.execute("select count(*) from steps").fetchone()
+    return Index(database, releases, count)
+
+
+def _kept(file: Path, releases: bool, build: Callable[[sqlite3.Connection], None]) -> Index | None:
+    """Build an index in its file; None where that cannot be written or read."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(places.lock(file))
+        except StackError:
+            return None
+        if (known := _opened(file, releases)) is not None:
+            return known
+        part = file.with_suffix(".part")
+        try:
             part.unlink(missing_ok=True)
-            steps = _releases(objects, base, rungs) if releases else _commits(objects, base, rungs[-1].commit)
-            try:
-                _build(part, steps, releases)
-            except sqlite3.Error as failed:
-                raise StackError(
-                    f"{part.parent} cannot be written ({failed})", "free disk space or check its rights"
-                ) from failed
+            with closing(sqlite3.connect(part)) as database:
+                build(database)
             part.replace(file)
-            known = _opened(file, releases)
-    if known is None:
-        raise StackError(f"{file} cannot be read", "remove it: it is only a cache")
-    return known
+        except (OSError, sqlite3.Error):
+            with suppress(OSError):  # of a full disk, the half that fitted
+                part.unlink(missing_ok=True)
+            return None
+        return _opened(file, releases)
 
 
 def _related(objects: Objects, base: CommitId, onto: CommitId) -> bool:
@@ -203,42 +219,41 @@ def _opened(file: Path, releases: bool) -> Index | None:
     return Index(database, releases, steps)
 
 
-def _build(file: Path, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]], releases: bool) -> None:
-    with closing(sqlite3.connect(file)) as database:
-        # A file that is built aside and renamed when it is whole needs no journal.
-        database.executescript(
-            "pragma journal_mode = off; pragma synchronous = off;"
-            "create table steps (number integer primary key, id text, subject text, pull integer, patch integer);"
-            "create table units (number integer primary key, step integer, path text);"
-            "create temporary table changed (hash integer, side integer, unit integer, count integer);"
-            "create table lines (hash integer, side integer, unit integer, count integer, primary key (hash, side, unit)) without rowid;"
-            "create table files (path text, step integer, was text, blob text, mode integer);"
+def _build(database: sqlite3.Connection, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]], releases: bool) -> None:
+    # A file that is built aside and renamed when it is whole needs no journal.
+    database.executescript(
+        "pragma journal_mode = off; pragma synchronous = off;"
+        "create table steps (number integer primary key, id text, subject text, pull integer, patch integer);"
+        "create table units (number integer primary key, step integer, path text);"
+        "create temporary table changed (hash integer, side integer, unit integer, count integer);"
+        "create table lines (hash integer, side integer, unit integer, count integer, primary key (hash, side, unit)) without rowid;"
+        "create table files (path text, step integer, was text, blob text, mode integer);"
+    )
+    units = itertools.count()
+    for number, (commit, subject, files) in enumerate(steps):
+        marks = [_insert(database, next(units), number, each) for each in files]
+        pull = _PULL.search(subject)
+        values = (
+            number,
+            commit,
+            subject,
+            int(pull[pull.lastindex or 0]) if pull else None,
+            None if releases else _digest(marks),
         )
-        units = itertools.count()
-        for number, (commit, subject, files) in enumerate(steps):
-            marks = [_insert(database, next(units), number, each) for each in files]
-            pull = _PULL.search(subject)
-            values = (
-                number,
-                commit,
-                subject,
-                int(pull[pull.lastindex or 0]) if pull else None,
-                None if releases else _digest(marks),
-            )
-            database.execute("insert into steps values (?, ?, ?, ?, ?)", values)
-        database.execute(
-            "create table common as select hash, side from changed join units on number = unit group by hash, side"
-            " having count(distinct iif(:files, unit, step)) >"
-            " max(:few, cast(:share * (select count(distinct iif(:files, number, step)) from units) as integer))",
-            {"files": releases, "few": _FEW_STEPS, "share": COMMON},
-        )
-        database.executescript(
-            "create index by_common on common (hash, side);"
-            "insert into lines select * from changed where not exists"
-            " (select 1 from common where common.hash = changed.hash and common.side = changed.side) order by 1, 2, 3;"
-            "create index by_patch on steps (patch); create index by_pull on steps (pull); create index by_path on files (path);"
-        )
-        database.commit()
+        database.execute("insert into steps values (?, ?, ?, ?, ?)", values)
+    database.execute(
+        "create table common as select hash, side from changed join units on number = unit group by hash, side"
+        " having count(distinct iif(:files, unit, step)) >"
+        " max(:few, cast(:share * (select count(distinct iif(:files, number, step)) from units) as integer))",
+        {"files": releases, "few": _FEW_STEPS, "share": COMMON},
+    )
+    database.executescript(
+        "create index by_common on common (hash, side);"
+        "insert into lines select * from changed where not exists"
+        " (select 1 from common where common.hash = changed.hash and common.side = changed.side) order by 1, 2, 3;"
+        "create index by_patch on steps (patch); create index by_pull on steps (pull); create index by_path on files (path);"
+    )
+    database.commit()
 
 
 def _insert(database: sqlite3.Connection, unit: int, step: int, file: FileDiff) -> bytes:

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stack.carry import apply, bases, rebase, required
+from stack.carry import apply, bases, links, rebase, required
 from stack.carry.apply import Misfit
 from stack.carry.bases import Stores
 from stack.carry.export import export
@@ -90,6 +90,8 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
             yield Finding(f"{FOLDER}/{patch.ref.path}", f"does not apply: {tree}")
             unsure.update(apply.touched(patch))
             continue
+        for problem in links.leaving(objects, tree, patch):
+            yield Finding(f"{FOLDER}/{patch.ref.path}", problem)
         tip = apply.commit(objects, tree, tip, patch)
         applied.append((patch, tip))
     for (patch, _), data in zip(applied, export(objects, base, [commit for _, commit in applied]), strict=True):

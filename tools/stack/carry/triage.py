@@ -238,7 +238,7 @@ def _revision(repo: Path, name: str) -> CommitId:
 
 def _read(file: Path) -> tuple[Patch, ...]:
     """A patch file of any kind: the mails that `git format-patch` writes, or a bare diff."""
-    raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST)
+    raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST, piped=True)
     ref = PatchRef(str(file.parent), "", file.name)
     if mail.is_mail(raw):
         return patches.parse_all(raw, ref, name=str(file))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stack.carry import apply, notes
+from stack.carry import links, notes
 from stack.carry.bases import Stores
 from stack.carry.export import export
 from stack.model import document, series, switch
@@ -84,7 +84,7 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     base = stores.base(upstream)
     patches = stores.stack.order(upstream)
     tip = base
-    for patch, commit in zip(patches, apply.chain(objects, base, patches), strict=True):
+    for patch, commit in zip(patches, links.checked_chain(objects, base, patches), strict=True):
         author = Identity(patch.author.name, patch.author.mail, patch.author.date)
         added = {SERIES: patch.ref.series, PATCH: patch.ref.file}
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)

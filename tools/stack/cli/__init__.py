@@ -41,6 +41,7 @@ from stack.cli import (
 )
 from stack.cli.common import Options, one_line
 from stack.cli.output import outlive_readers
+from stack.cli.signals import interrupting
 from stack.model.errors import StackError
 
 
@@ -104,29 +105,38 @@ for verb in VERBS:
 def main() -> None:
     """Run the command line; every error that a user can cause is one line and exit 2."""
     outlive_readers()
+    with interrupting() as interrupts:
+        try:
+            code = _run()
+        except (click.Abort, KeyboardInterrupt):
+            # A switch that was announced is finished by the next verb that writes: the stack is the old one or the new one.
+            code = _fail("interrupted: the stack is whole, run the command again", interrupts.exit_code)
+        sys.exit(code)
+
+
+def _run() -> int:
     try:
         # Without standalone mode, click returns the code that a verb exits with.
-        sys.exit(cli(standalone_mode=False, prog_name="stack") or 0)
+        return cli(standalone_mode=False, prog_name="stack") or 0
     except StackError as error:
-        sys.exit(_fail(str(error)))
+        return _fail(str(error))
     except click.Abort:
-        # A switch that was announced is finished by whoever looks next: the stack is the old one or the new one.
-        sys.exit(_fail("interrupted: the stack is whole, run the command again", 130))
+        raise
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
             error.show()
-            sys.exit(2)
+            return 2
         context = error.ctx if isinstance(error, click.UsageError) else None
         see = f": see `{context.command_path} --help`" if context else ""
-        sys.exit(_fail(" ".join(error.format_message().split()).rstrip(".") + see))
+        return _fail(" ".join(error.format_message().split()).rstrip(".") + see)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        sys.exit(_fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again"))
+        return _fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again")
     except Exception as error:
         if os.environ.get("STACK_DEBUG"):
             raise
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        sys.exit(_fail(f"this is a defect, please report it ({said}): STACK_DEBUG=1 shows where"))
+        return _fail(f"this is a defect, please report it ({said}): STACK_DEBUG=1 shows where")
 
 
 def _fail(line: str, code: int = 2) -> int:

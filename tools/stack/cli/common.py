@@ -71,15 +71,23 @@ class Options:
     root: Path | None
     cache: Path | None
 
-    def find_root(self) -> Path:
-        """The stack's folder: --root, else here or above."""
-        from stack.model.stack import find_root  # noqa: PLC0415
+    def find_root(self, *, writes: bool = False) -> Path:
+        """Find the stack's folder: --root, else here or above. A verb that `writes` first finishes what was interrupted there.
 
-        if self.root is None:
-            return find_root(Path.cwd())
-        if not (self.root / "pins.toml").is_file():
-            raise StackError(f"{self.root / 'pins.toml'} is missing", "check --root")
-        return self.root
+        Raises:
+            StackError: there is none, or its `.stack` came with the checkout.
+
+        """
+        from stack.carry import untrusted  # noqa: PLC0415
+        from stack.model import stack, switch  # noqa: PLC0415
+
+        root = stack.find_root(Path.cwd()) if self.root is None else self.root
+        if not (root / "pins.toml").is_file():
+            raise StackError(f"{root / 'pins.toml'} is missing", "check --root")
+        untrusted.check(root)
+        if writes:
+            switch.recover(root)
+        return root
 
     def require_root(self, root: Path) -> None:
         """Refuse a --root that is another stack than the one at hand.
@@ -91,11 +99,11 @@ class Options:
         if self.root is not None and self.root.resolve() != root.resolve():
             raise StackError(f"that working tree belongs to the stack in {root}", "leave --root out")
 
-    def load(self) -> "Stack":
-        """Load the stack."""
+    def load(self, *, writes: bool = False) -> "Stack":
+        """Load the stack; a verb that `writes` first finishes a switch that was interrupted."""
         from stack.model.stack import load  # noqa: PLC0415
 
-        return load(self.find_root())
+        return load(self.find_root(writes=writes))
 
     @contextlib.contextmanager
     def place(self, source: str = "archive") -> "Iterator[Place]":

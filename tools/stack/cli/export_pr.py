@@ -100,6 +100,6 @@ def command(
 
     options: Options = context.obj
     run = cast("Run", importlib.import_module(f"stack.cli.exporting.{jobs[0] if jobs else 'plan'}").run)
-    with options.place(source) as place, Stores(options.load(), place) as stores:
+    with options.place(source) as place, Stores(options.load(writes=open_ or status), place) as stores:
         code = run(Work(context, stores, wanted))
     context.exit(code)

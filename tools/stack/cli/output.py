@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard streams that outlive whoever reads them: what a verb has done, and how it ended, does not depend on who looks on."""
 
+import errno
 import io
 import os
 import sys
@@ -15,18 +16,21 @@ class _Outliving(io.TextIOWrapper):
         """Write the text, read or not."""
         try:
             return super().write(text)
-        except BrokenPipeError:
-            self._go_nowhere()
+        except OSError as gone:
+            self._go_nowhere(gone)
             return len(text)
 
     def flush(self) -> None:
         """Hand over what was written, if anybody reads it."""
         try:
             super().flush()
-        except BrokenPipeError:
-            self._go_nowhere()
+        except OSError as gone:
+            self._go_nowhere(gone)
 
-    def _go_nowhere(self) -> None:
+    def _go_nowhere(self, gone: OSError) -> None:
+        # A pipe without a reader, or a terminal that was hung up.
+        if gone.errno not in (errno.EPIPE, errno.EIO):
+            raise gone
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)

@@ -79,7 +79,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
     if upstream == BASE:
         _set_base(options, tag, as_json=as_json)
         return
-    with options.place(source) as place, Stores(options.load(), place) as stores:
+    with options.place(source) as place, Stores(options.load(writes=True), place) as stores:
         new, unmet = rebase.repinned(stores, upstream, tag)
         done = rebase.set_pins(stores.stack, new, unmet, title=f"pins set {upstream} {tag}", allow_mismatch=allow_mismatch)
         standing = len(stores.stack.order(upstream))
@@ -105,7 +105,7 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     from stack.carry import rebase  # noqa: PLC0415
     from stack.images import base as bases  # noqa: PLC0415
 
-    stack = options.load()
+    stack = options.load(writes=True)
     base = bases.resolved(tag)
     rebase.set_pins(stack, stack.pins.based(base), (), title=f"pins set base {tag}", allow_mismatch=False)
     if as_json:

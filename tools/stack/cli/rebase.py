@@ -101,7 +101,7 @@ def command(
     from stack.carry import workspace as workspaces  # noqa: PLC0415
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.carry.rebase import Conclusion, Request, conclude, rebase  # noqa: PLC0415
-    from stack.model import digest, stack  # noqa: PLC0415
+    from stack.model import digest  # noqa: PLC0415
 
     options: Options = context.obj
     _check_together(context, {"--abort": abort, "--skip": skip, "--continue": go_on})
@@ -115,7 +115,7 @@ def command(
         source, allow_mismatch, allow_drift = session.source, session.allow_mismatch, session.allow_drift
     elif upstream is None or tag is None:
         raise click.UsageError("name an upstream and --onto TAG")
-    loaded = stack.load(session.root) if session is not None else options.load()
+    loaded = (options if session is None else replace(options, root=session.root)).load(writes=not dry_run)
     with options.place(source) as place, Stores(loaded, place) as stores:
         stopped = None
         if session is not None and going is not None:

@@ -16,9 +16,7 @@ def command(options: Options, as_json: bool) -> None:
     """
     from stack.model import switch  # noqa: PLC0415
 
-    root = options.find_root()
-    switch.recover(root)
-    made = switch.redo(root)
+    made = switch.redo(options.find_root(writes=True))
     if as_json:
         print_json({"redone": made.title, "paths": list(made.changes)})
     else:

@@ -24,7 +24,7 @@ def command(options: Options, upstream: str, directory: Path, dry_run: bool, as_
     from stack.carry import worktree  # noqa: PLC0415
     from stack.carry.bases import Stores  # noqa: PLC0415
 
-    with options.place(source) as place, Stores(options.load(), place) as stores:
+    with options.place(source) as place, Stores(options.load(writes=not dry_run), place) as stores:
         found = worktree.refresh(stores, upstream, directory)
         if not dry_run:
             worktree.write_back(stores.stack, directory, found, title=f"refresh {upstream}")

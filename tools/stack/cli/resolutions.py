@@ -69,7 +69,7 @@ def drop(options: Options, keys: tuple[str, ...], as_json: bool) -> None:
     """Take resolutions away: their conflicts are conflicts again. `stack undo` brings them back."""
     from stack.carry import resolutions  # noqa: PLC0415
 
-    names = resolutions.drop(options.find_root(), keys)
+    names = resolutions.drop(options.find_root(writes=True), keys)
     if as_json:
         print_json({"dropped": list(names)})
     else:

@@ -8,9 +8,11 @@ from stack.cli.common import Options, json_option, print_json, print_table
 
 @click.command("undo")
 @click.option("--list", "show", is_flag=True, help="Show what can be taken back, newest first; change nothing.")
+@click.option("--finish", is_flag=True, help="Finish a switch that was interrupted half-way; take nothing back.")
+@click.option("--adopt", is_flag=True, help="Take over the history of your own checkout after moving or copying it.")
 @json_option
 @click.pass_obj
-def command(options: Options, show: bool, as_json: bool) -> None:
+def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bool) -> None:
     """Bring back the state before the last rebase, refresh or pins set; `stack redo` makes it again.
 
     Resolutions stay: only `stack resolutions drop` removes one. Again, and it goes one further back. Refused where a file was
@@ -18,8 +20,14 @@ def command(options: Options, show: bool, as_json: bool) -> None:
     """
     from stack.model import switch  # noqa: PLC0415
 
+    if show + finish + adopt > 1:
+        raise click.UsageError("--list, --finish and --adopt are different jobs: give one of them")
     root = options.find_root()
-    if show:
+    if adopt:
+        switch.adopt(root)
+    if finish:
+        switch.recover(root)
+    if show or finish or adopt:
         with switch.reading(root):
             records = tuple(reversed(switch.history(root)))
         if as_json:

@@ -213,13 +213,13 @@ def require(context: click.Context, files: tuple[Path, ...], gate: str, signers:
     """Say whether FILES, together, are enough for a release of this very stack.
 
     Exit code 1 when they are not: a case failed, was not run or is missing; a verdict is of another stack, of a run that did
-    not come to its end, was edited by hand, or is not signed as asked.
+    not come to its end, was edited by hand, or is not signed as asked; its pins, versions, machine or date are not those of a
+    validation of this stack; or what a case has measured does not pass the bar that this validation has for it.
     """
-    from stack.model import digest  # noqa: PLC0415
     from validation import gates  # noqa: PLC0415
 
     stack = context.obj.load()
-    found = gates.judge(gates.load(stack.root / gates.FILE, gate), digest.of(stack), files, signers)
+    found = gates.judge(gates.load(stack.root / gates.FILE, gate), gates.release(stack), files, signers)
     if as_json:
         print_json(_judgement_json(found))
     else:
@@ -228,6 +228,8 @@ def require(context: click.Context, files: tuple[Path, ...], gate: str, signers:
         for count in found.counts:
             if count.missed:
                 click.echo(f"{count.wanted.names}: goals of speed that were missed, which fails no gate: {count.missed}")
+        if not found.signed:
+            click.echo("no signature was checked: anyone may have written these verdicts (see --signers)")
         click.echo(f"gate {gate}: {'not passed' if found.problems else 'passed'}")
     context.exit(1 if found.problems else 0)
 
@@ -236,6 +238,7 @@ def _judgement_json(found: "Judgement") -> dict[str, object]:
     return {
         "gate": found.gate.name,
         "passed": not found.problems,
+        "signed": found.signed,
         "problems": list(found.problems),
         "cases": [
             {

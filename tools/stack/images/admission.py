@@ -6,12 +6,12 @@ from pathlib import Path
 
 from stack.images import labels
 from stack.images.image import Image
-from stack.model import digest, verdict
+from stack.model import verdict
 from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Verdict
 from validation import gates
-from validation.gates import Gate
+from validation.gates import Gate, Release
 
 
 def problems(image: Image, stack: Stack, gate: Gate, files: Sequence[Path], signers: Path | None) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def problems(image: Image, stack: Stack, gate: Gate, files: Sequence[Path], sign
 
     With `signers` (OpenSSH's allowed_signers) each verdict has to be signed by one of them.
     """
-    return (*unlike(image, stack), *verdict_problems(image, stack, gate, files, signers))
+    return (*unlike(image, stack), *verdict_problems(image, gates.release(stack), gate, files, signers))
 
 
 def unlike(image: Image, stack: Stack) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def unlike(image: Image, stack: Stack) -> tuple[str, ...]:
     return (*unresolved, *said)
 
 
-def verdict_problems(image: Image, stack: Stack, gate: Gate, files: Sequence[Path], signers: Path | None) -> Iterator[str]:
+def verdict_problems(image: Image, release: Release, gate: Gate, files: Sequence[Path], signers: Path | None) -> Iterator[str]:
     """Why verdicts are not enough for an image."""
     verdicts: list[tuple[Path, Verdict]] = []
     for file in files:
@@ -43,7 +43,7 @@ def verdict_problems(image: Image, stack: Stack, gate: Gate, files: Sequence[Pat
         yield from (f"{file}: {problem}" for problem in _unbound(one, image, gate))
     for platform in image.platforms:
         own = [file for file, one in verdicts if one.image == platform.digest]
-        for problem in gates.judge(gate, digest.of(stack), own, signers).problems:
+        for problem in gates.judge(gate, release, own, signers).problems:
             yield f"{platform.name}: {problem}"
 
 

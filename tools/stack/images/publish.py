@@ -17,7 +17,9 @@ from stack.images import admission, attached, image, layers, layout, moving, pul
 from stack.images.envelope import Signer
 from stack.images.image import Image
 from stack.images.moving import Move
+from stack.images.policy import Policy
 from stack.images.reference import Reference
+from stack.images.verify import Report
 from stack.model import digest, verdict
 from stack.model.errors import StackError
 from stack.model.stack import Stack
@@ -33,14 +35,14 @@ Tell = Callable[[str], None]
 class Asked:
     """What shall be published: the image of a layout, as `name` (`HOST/NAME:TAG`), by these verdicts for this gate.
 
-    `signers` says whose verdicts count (OpenSSH's allowed_signers); `moves` are moving tags that go along.
+    `policy` says which gates there are and whose verdicts count; `moves` are moving tags that go along.
     """
 
     name: Reference
     source: Reference
     gate: str
     verdicts: tuple[Path, ...]
-    signers: Path
+    policy: Policy
     boms: tuple[Path, ...] = ()
     moves: tuple[str, ...] = ()
     tls: bool = True
@@ -76,22 +78,22 @@ def publish(asked: Asked, stack: Stack, signer: Signer, tell: Tell) -> Published
     with _kept(asked) as kept:
         tell("look at the image")
         found = image.read(kept.source)
-        gate = gates.load(stack.root / gates.FILE, kept.gate)
-        if problems := admission.problems(found, stack, gate, kept.verdicts, kept.signers):
+        gate = gates.load(kept.policy.gates, kept.gate)
+        if problems := admission.problems(found, stack, gate, kept.verdicts, kept.policy.signers):
             raise NotAdmittedError(gate.name, problems)
         layers.check(found)
         tell("look at the registry")
         there = _demand_free(name, found.digest, kept.tls)
         for tag in moves:
             moving.demand_moving(repository.tagged(tag), tls=kept.tls, unless=found.digest)
-        done = there and _complete(found, repository, stack, signer, gate, kept.tls)
+        done = there and _complete(found, repository, stack, signer, kept)
         if not done:
             _push(found, repository, kept, tell)
-            if not _complete(found, repository, stack, signer, gate, kept.tls):
+            if not _complete(found, repository, stack, signer, kept):
                 tell("attest")
                 attached.attach(found, repository, _envelopes(found, kept, stack, signer, gate), tls=kept.tls)
             tell("read back")
-            _read_back(found, repository, stack, signer, kept, gate)
+            _read_back(found, repository, stack, signer, kept)
             tell("tag")
             if _demand_free(name, found.digest, kept.tls) is False:
                 moving.put(repository, found.digest, str(name.tag), tls=kept.tls)
@@ -142,10 +144,10 @@ def _demand_free(name: Reference, wanted: str, tls: bool) -> bool:
     return found is not None
 
 
-def _complete(found: Image, repository: Reference, stack: Stack, signer: Signer, gate: Gate, tls: bool) -> bool:
+def _complete(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked) -> bool:
     """Whether all attestations are there and hold."""
     try:
-        return verify.verify(repository.at(found.digest), stack, signer.public, gate.name, tls=tls).holds
+        return _verified(found, repository, stack, signer, asked).holds
     except skopeo.Absent:
         return False
 
@@ -173,7 +175,12 @@ def _envelopes(found: Image, asked: Asked, stack: Stack, signer: Signer, gate: G
     return [signer.sign(statement.make(found, asked.name.shown, kind, predicate)) for kind, predicate in predicates]
 
 
-def _read_back(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked, gate: Gate) -> None:
+def _verified(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked) -> Report:
+    where, gates_file = repository.at(found.digest), asked.policy.gates
+    return verify.verify(where, stack, signer.public, asked.gate, tls=asked.tls, gates_file=gates_file)
+
+
+def _read_back(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked) -> None:
     """Fetch everything as a user would, and verify it.
 
     Raises:
@@ -187,4 +194,4 @@ def _read_back(found: Image, repository: Reference, stack: Stack, signer: Signer
             layers.check(image.read(pulling.pull(repository.at(found.digest), folder / "image", tls=asked.tls)))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    verify.demand(verify.verify(repository.at(found.digest), stack, signer.public, gate.name, tls=asked.tls))
+    verify.demand(_verified(found, repository, stack, signer, asked))

@@ -98,10 +98,19 @@ def claims(found: Image, key: SSlibKey | None, *, tls: bool = True) -> Claims:
     return Claims(tuple(statement.read(envelope.payload(one)) for one in ours), len(envelopes) - len(ours))
 
 
-def verify(where: Reference, stack: Stack, key: SSlibKey | None, gate: str | None = None, *, tls: bool = True) -> Report:
+def verify(
+    where: Reference,
+    stack: Stack,
+    key: SSlibKey | None,
+    gate: str | None = None,
+    *,
+    tls: bool = True,
+    gates_file: Path | None = None,
+) -> Report:
     """Verify an image, in a registry or in a layout, against the stack at hand.
 
     `gate` names the one that it has to have passed; without it, whatever it is said to have passed is judged, one at least.
+    `gates_file` has the gates as they are now: those of the stack at hand unless named.
 
     Raises:
         StackError: the image cannot be read.
@@ -110,7 +119,9 @@ def verify(where: Reference, stack: Stack, key: SSlibKey | None, gate: str | Non
     report = published(where, key, gate, tls=tls)
     if not report.claims.statements:
         return report
-    return Report(report.image, report.claims, (*report.checks, *_against(report.image, report.claims, stack, gate)))
+    return Report(
+        report.image, report.claims, (*report.checks, *_against(report.image, report.claims, stack, gate, gates_file))
+    )
 
 
 def published(where: Reference, key: SSlibKey | None, gate: str | None = None, *, tls: bool = True) -> Report:
@@ -138,14 +149,19 @@ def _checks(found: Image, said: Claims, key: SSlibKey | None, gate: str | None) 
         yield _check(f"gate {name}", [*_passed(found, said, name)], "passed")
 
 
-def _against(found: Image, said: Claims, stack: Stack, gate: str | None) -> Iterator[Check]:
+def _against(found: Image, said: Claims, stack: Stack, gate: str | None, gates_file: Path | None) -> Iterator[Check]:
     """What is said, against the pins and the gates of the stack at hand."""
     pinned = statement.dependencies(stack)
     built = [_inner(one.predicate, "buildDefinition", "resolvedDependencies") for one in said.of(statement.PROVENANCE)]
     other = ["its provenance names other pins than this stack's"] if any(one != pinned for one in built) else []
     yield _check("pins", [*admission.unlike(found, stack), *other], "labels and provenance name the pins at hand")
+    now = gates_file or stack.root / gates.FILE
     for name in said.gates if gate is None else (gate,):
-        yield _check(f"gate {name} now", [*_judged(found, said, stack, name)], "passed by the attested verdicts, judged again")
+        yield _check(
+            f"gate {name} now",
+            [*_judged(found, said, stack, name, now)],
+            "passed by the attested verdicts, judged again",
+        )
 
 
 def _check(name: str, problems: Sequence[str], good: str) -> Check:
@@ -205,10 +221,10 @@ def _passed(found: Image, said: Claims, name: str) -> Iterator[str]:
                 yield f"the verdict {digest} was made under another gate"
 
 
-def _judged(found: Image, said: Claims, stack: Stack, name: str) -> Iterator[str]:
+def _judged(found: Image, said: Claims, stack: Stack, name: str, gates_file: Path) -> Iterator[str]:
     """Why the attested verdicts do not pass a gate as it is now."""
     summaries = [one.predicate for one in said.of(statement.SUMMARY) if _gate(one.predicate) == name]
-    gate = gates.load(stack.root / gates.FILE, name)
+    gate = gates.load(gates_file, name)
     if any(_inner(one, "policy", "digest", "sha256") != gates.digest(gate) for one in summaries):
         yield "it was another gate then than it is now"
     named = dict.fromkeys(digest for one in summaries for digest in _named(one))
@@ -222,7 +238,7 @@ def _judged(found: Image, said: Claims, stack: Stack, name: str) -> Iterator[str
                 continue
             files.append(Path(folder) / f"{digest[:12]}.json")
             files[-1].write_bytes(data)
-        for problem in admission.verdict_problems(found, stack, gate, files, None):
+        for problem in admission.verdict_problems(found, gates.released(stack), gate, files, None):
             yield problem.replace(f"{folder}/", "attested verdict ")
 
 

@@ -2,6 +2,7 @@
 """Strict reading of TOML: every key is asked for once, what nobody asked for is an error that names file and key."""
 
 import difflib
+import os
 import re
 import sys
 import tomllib
@@ -10,36 +11,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stack.model import files
 from stack.model.errors import StackError
 
 LARGEST = 16 * 2**20
 """Bytes of the largest file that is read."""
+_PARTS = 32
+"""Parts of the longest dotted key: the parser takes time and memory by their square. Ours have three."""
+_DOTTED = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_PARTS}}}""")
 _LONGEST = 200
 """Characters of a value that an error shows."""
 _INTEGERS = range(-(2**63), 2**63)
 """TOML's: Python does not even show those of thousands of digits."""
 
 
-def read_bytes(path: Path, *, missing: str = "check --root", largest: int = LARGEST) -> bytes:
+def read_bytes(path: Path, *, missing: str = "check --root", largest: int = LARGEST, piped: bool = False) -> bytes:
     """The bytes of a file of no more than `largest`; `missing` says what to do where there is none.
+
+    A pipe is read only where the user may have named one (`piped`).
 
     Raises:
         StackError: the file is missing, unreadable or too large.
 
     """
     try:
-        with path.open("rb") as opened:  # devices have no end
+        # Opening a named pipe waits for its other end; a device has no end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK))
+        with os.fdopen(descriptor, "rb") as opened:
+            if not piped:
+                files.check_regular(descriptor, path)
             data = opened.read(largest + 1)
     except FileNotFoundError as absent:
         raise StackError(f"{path} is missing", missing) from absent
     except OSError as failed:
         raise StackError(f"{path} cannot be read ({failed.strerror})", "check the file's rights") from failed
     if len(data) > largest:
-        raise StackError(f"{path} is larger than {largest // 2**20} MiB", "name another file")
+        size = f"{largest // 2**20} MiB" if largest >= 2**20 else f"{largest // 2**10} KiB"
+        raise StackError(f"{path} is larger than {size}", "name another file")
     return data
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, largest: int = LARGEST, piped: bool = False) -> str:
     """The UTF-8 text of a file.
 
     Raises:
@@ -47,19 +59,19 @@ def read_text(path: Path) -> str:
 
     """
     try:
-        return read_bytes(path).decode("utf-8")
+        return read_bytes(path, largest=largest, piped=piped).decode("utf-8")
     except UnicodeDecodeError as bad:
         raise StackError(f"{path} is not UTF-8 (byte {bad.start})", "save it as UTF-8") from bad
 
 
-def load(path: Path) -> "Table":
+def load(path: Path, *, largest: int = LARGEST) -> "Table":
     """The top table of a TOML file.
 
     Raises:
-        StackError: missing, not UTF-8, or not TOML (with line and column).
+        StackError: missing, too large, not UTF-8, or not TOML (with line and column).
 
     """
-    text = read_text(path)
+    text = read_text(path, largest=largest)
     if text.startswith("\ufeff"):
         raise StackError(f"{path}:1 begins with a byte order mark", "save it as UTF-8 without one")
     try:
@@ -75,6 +87,8 @@ def parse(text: str) -> dict[str, Any]:
         ValueError: it is not TOML, or nests or counts beyond all measure.
 
     """
+    if _DOTTED.search(text):
+        raise ValueError(f"a key has more than {_PARTS} parts")
     try:
         top = tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -15,6 +15,8 @@ from stack.model.errors import StackError
 from stack.model.ids import OBJECT, UPSTREAM, Sha256, TreeId
 
 FILE = "pins.toml"
+LARGEST = 64 * 2**10
+"""Bytes of the largest `pins.toml`, a hundred upstreams: what edits it takes time by the square of its keys."""
 BASE = "base"
 """The table of the base image: no upstream has that name."""
 
@@ -116,7 +118,7 @@ def load(path: Path) -> Pins:
         StackError: anything unknown, missing or of the wrong form, with file and key.
 
     """
-    top = document.load(path)
+    top = document.load(path, largest=LARGEST)
     base = _base(top.optional_table(BASE))
     upstreams = tuple(_pin(name, top.table(name), path) for name in top if name != BASE)
     top.finish()

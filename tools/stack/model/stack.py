@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from stack.model import document, patch, pins, series, switch
+from stack.model import document, files, patch, pins, series, switch
 from stack.model.document import find_cycle
 from stack.model.errors import StackError
 from stack.model.patch import Patch
@@ -76,6 +76,7 @@ def _load(root: Path) -> Stack:
     for name in (pins.FILE, FOLDER):
         if (root / name).is_symlink():
             raise StackError(f"{root / name} is a link", "put the file or folder itself there: a switch would write beside it")
+    files.check_plain(root / FOLDER)
     its_pins = pins.load(root / pins.FILE)
     order, label = _order(root)
     folder = root / FOLDER

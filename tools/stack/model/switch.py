@@ -3,31 +3,42 @@
 
 A switch is first written out whole below `.stack/` (the old bytes for undo, the new ones ready to be renamed), then
 announced by renaming its journal into place: from that moment it counts. Then each new file is renamed to where it belongs
-and the old bytes move into the history. Killed before the announcement, the old state stands; killed after it, whoever looks
-next (`recover`, called by every load) finishes it, and every step may run twice. After the announcement nothing is written
-any more, only renamed: a full disk cannot stop it half-way.
+and the old bytes move into the history. Killed before the announcement, the old state stands; killed after it, the next
+command that writes finishes it (`recover`), and every step may run twice. A command that reads refuses until then. After the
+announcement nothing is written any more, only renamed: a full disk cannot stop it half-way.
+
+A checkout may come from somebody else, with a `.stack` of their making. Nothing in it is opened through a link, a journal
+names nothing but the files that commands write, and it counts only with this checkout's id (`checkout.py`).
 """
 
 import contextlib
 import fcntl
 import hashlib
 import json
+import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stack.model import checkout, files, paths
 from stack.model.errors import StackError
+from stack.model.files import Folder
 
 FOLDER = ".stack"
 KEPT = 20
 """Switches that can be taken back, and as many that can be made again."""
 
+WRITTEN = ("pins.toml", "pyproject.toml")
+WRITTEN_BELOW = "stacks/"
+"""The files that a switch may name."""
+
+_LOG = logging.getLogger(__name__)
 _JOURNAL = "switch.json"
+_LOCK = "lock"
 _PENDING = "pending"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HISTORY = "history"
@@ -45,88 +56,130 @@ class Record:
     changes: Mapping[str, str | None]
 
 
+class Interrupted(StackError):
+    """A switch was interrupted half-way: the files are of two states."""
+
+    def __init__(self, root: Path, title: str) -> None:
+        super().__init__(f"`{title}` was interrupted while it changed {root}", "finish it: stack undo --finish")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A stack's folder and its `.stack`, both open, while this process holds the lock."""
+
+    root: Folder
+    own: Folder
+
+
 def apply(
     root: Path,
-    files: Mapping[str, bytes | None],
+    changes: Mapping[str, bytes | None],
     *,
     title: str,
     expected: Mapping[str, bytes | None] | None = None,
     for_good: bool = False,
 ) -> tuple[str, ...]:
-    """Bring `files` (path below root: bytes, or None to remove) into place together; returns the paths that changed.
+    """Bring `changes` (path below root: bytes, or None to remove) into place together; returns the paths that changed.
 
-    `expected` is what the caller has read before it worked out `files`; when it is no longer there, nothing is changed.
+    `expected` is what the caller has read before it worked out `changes`; when it is no longer there, nothing is changed.
     `for_good`: `undo` does not take this switch back.
 
     Raises:
-        StackError: the files have changed meanwhile, another command is switching, or the folder cannot be written.
+        StackError: the files have changed meanwhile, another command is switching, the folder cannot be written, or a path is
+            not one that a switch may name.
 
     """
-    with _locked(root):
-        _finish(root)
+    for path in changes:
+        if fault := _fault(path):
+            raise StackError(f"{path!r} {fault}", f"a switch writes {', '.join(WRITTEN)} and files below {WRITTEN_BELOW}")
+    with _locked(root) as place:
+        _recover(place)
         for path, content in (expected or {}).items():
-            if _read(root / path) != content:
+            if _read(place.root, path) != content:
                 raise StackError(f"{path} was changed while this command ran", "nothing was written: run it again")
-        changed = {path: new for path, new in sorted(files.items()) if _read(root / path) != new}
+        changed = {path: new for path, new in sorted(changes.items()) if _read(place.root, path) != new}
         if changed:
-            _announce(root, changed, {"title": title, "number": 0 if for_good else _next(history(root))})
-            _finish(root)
+            number = 0 if for_good else _next(_numbers(place.own, _HISTORY))
+            _announce(place, changed, {"title": title, "number": number})
+            _finish(place)
         return tuple(changed)
 
 
 def recover(root: Path) -> None:
-    """Finish a switch that was interrupted after its announcement; where there is none, nothing is written."""
-    if (root / FOLDER / _JOURNAL).exists():
-        with _locked(root):
-            _finish(root)
+    """Finish a switch that was interrupted after its announcement, and say so; where there is none, nothing is written.
+
+    Raises:
+        StackError: it was not announced by this user in this folder.
+
+    """
+    if _interrupted(root):
+        with _locked(root) as place:
+            _recover(place)
+
+
+def adopt(root: Path) -> None:
+    """Take over the journals of a checkout that was moved or copied here, as if they had been written here.
+
+    Raises:
+        StackError: one of them is not of the form that a switch writes.
+
+    """
+    with _locked(root) as place:
+        own = checkout.identify(root)
+        with contextlib.ExitStack() as opened:
+            folders = [place.own, *(opened.enter_context(place.own.below(*names)) for names in _journal_folders(place.own))]
+            for folder in folders:
+                if folder.exists(_JOURNAL):
+                    folder.write(f"{_JOURNAL}.part", json.dumps(_parsed(folder) | {"checkout": own}, indent=1).encode())
+                    folder.move(f"{_JOURNAL}.part", folder, _JOURNAL)
+
+
+def _journal_folders(own: Folder) -> list[tuple[str, ...]]:
+    pending = [(_PENDING,)] if own.exists(_PENDING) else []
+    return [*pending, *((kind, str(number)) for kind in (_HISTORY, _UNDONE) for number in _numbers(own, kind))]
 
 
 @contextlib.contextmanager
 def reading(root: Path) -> Iterator[None]:
-    """Keep writers away while several files are read; nothing is written where no switch has ever been made.
+    """Keep writers away while several files are read; nothing is written.
 
     Raises:
-        StackError: the stack's very first switch came in between, so that what was read may be of both states.
+        Interrupted: a switch was interrupted half-way.
+        StackError: the stack's very first switch came in between: what was read may be of both states.
 
     """
-    recover(root)
-    lock = root / FOLDER / "lock"
-    if not lock.exists():
+    with _unlocked(root) as own, contextlib.ExitStack() as held:
+        lock = _open_lock(own, os.O_RDONLY) if own is not None else None
+        if lock is not None:
+            held.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        if own is not None and own.exists(_JOURNAL):
+            raise Interrupted(root, _described(_journal(root, own)))
         yield
-        if lock.exists():
+        if lock is None and (root / FOLDER / _LOCK).exists():
             raise StackError(f"{root} was changed while this command read it", "run it again")
-        return
-    with lock.open() as handle:
-        fcntl.flock(handle, fcntl.LOCK_SH)
-        # A writer may have been killed half-way between the look above and the lock.
-        while (root / FOLDER / _JOURNAL).exists():
-            fcntl.flock(handle, fcntl.LOCK_UN)
-            recover(root)
-            fcntl.flock(handle, fcntl.LOCK_SH)
-        yield
 
 
 def history(root: Path) -> tuple[Record, ...]:
-    """The switches that can be taken back, newest last."""
-    return _records(root / FOLDER / _HISTORY)
+    """List the switches that can be taken back, newest last.
+
+    Raises:
+        StackError: one of them was not made by this user in this folder.
+
+    """
+    with _unlocked(root) as own:
+        return () if own is None else _records(root, own, _HISTORY)
 
 
 def undone(root: Path) -> tuple[Record, ...]:
-    """The switches that were taken back and can be made again, the last one taken back at the end."""
-    return _records(root / FOLDER / _UNDONE)
+    """List the switches that were taken back and can be made again, the last one taken back at the end.
 
+    Raises:
+        StackError: one of them was not made by this user in this folder.
 
-def _next(records: Sequence[Record]) -> int:
-    return records[-1].number + 1 if records else 1
-
-
-def _records(folder: Path) -> tuple[Record, ...]:
-    numbers = (
-        sorted(int(entry.name) for entry in folder.iterdir() if entry.name.isascii() and entry.name.isdigit())
-        if folder.is_dir()
-        else []
-    )
-    return tuple(_record(folder / str(number)) for number in numbers)
+    """
+    with _unlocked(root) as own:
+        return () if own is None else _records(root, own, _UNDONE)
 
 
 def undo(root: Path) -> Record:
@@ -136,15 +189,16 @@ def undo(root: Path) -> Record:
         StackError: there is nothing to undo, or a file has changed since that switch and would be lost.
 
     """
-    with _locked(root):
-        _finish(root)
-        records = history(root)
+    with _locked(root) as place:
+        _recover(place)
+        records = _records(root, place.own, _HISTORY)
         if not records:
             raise StackError("nothing to undo", "no switch is recorded for this stack")
         last = records[-1]
-        before = _replaced_by(root, last, root / FOLDER / _HISTORY, "undo")
-        _announce(root, before, {"title": last.title, "number": _next(undone(root)), "undoes": last.number})
-        _finish(root)
+        before = _replaced_by(place, last, _HISTORY)
+        number = _next(_numbers(place.own, _UNDONE))
+        _announce(place, before, {"title": last.title, "number": number, "undoes": last.number})
+        _finish(place)
         return last
 
 
@@ -155,50 +209,79 @@ def redo(root: Path) -> Record:
         StackError: there is none, or a file has changed since it was taken back and would be lost.
 
     """
-    with _locked(root):
-        _finish(root)
-        records = undone(root)
+    with _locked(root) as place:
+        _recover(place)
+        records = _records(root, place.own, _UNDONE)
         if not records:
             raise StackError("nothing to redo", "no switch of this stack was taken back")
         last = records[-1]
-        after = _replaced_by(root, last, root / FOLDER / _UNDONE, "redo")
-        _announce(root, after, {"title": last.title, "number": _next(history(root)), "redoes": last.number})
-        _finish(root)
+        after = _replaced_by(place, last, _UNDONE)
+        number = _next(_numbers(place.own, _HISTORY))
+        _announce(place, after, {"title": last.title, "number": number, "redoes": last.number})
+        _finish(place)
         return last
 
 
-def _replaced_by(root: Path, record: Record, folder: Path, verb: str) -> dict[str, bytes | None]:
-    """The bytes that a recorded switch replaced.
+def _replaced_by(place: _Place, record: Record, kind: str) -> dict[str, bytes | None]:
+    """Read the bytes that a recorded switch replaced.
 
     Raises:
         StackError: a file is no longer as the switch left it.
 
     """
     for path, written in record.changes.items():
-        now = _read(root / path)
+        now = _read(place.root, path)
         if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
-            since = f"`{record.title}`" if verb == "undo" else f"the undo of `{record.title}`"
+            since, verb = (f"`{record.title}`", "undo") if kind == _HISTORY else (f"the undo of `{record.title}`", "redo")
             raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: restore the file first")
-    place = folder / str(record.number)
-    return {path: _read(place / f"{index}.old") for index, path in enumerate(record.changes)}
+    with place.own.below(kind, str(record.number)) as kept:
+        return {path: kept.read(f"{index}.old") for index, path in enumerate(record.changes)}
 
 
 @contextlib.contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    folder = root / FOLDER
+def _unlocked(root: Path) -> Iterator[Folder | None]:
+    """Open `.stack` for reading; None where there is none."""
+    with contextlib.ExitStack() as opened:
+        try:
+            top = opened.enter_context(files.opened(root))
+            own = opened.enter_context(top.below(FOLDER)) if top.exists(FOLDER) else None
+        except OSError as failed:
+            raise StackError(f"{root} cannot be read ({failed.strerror})", "check --root and the folder's rights") from failed
+        yield own
+
+
+def _interrupted(root: Path) -> bool:
+    with _unlocked(root) as own:
+        return own is not None and own.exists(_JOURNAL)
+
+
+@contextlib.contextmanager
+def _locked(root: Path) -> Iterator[_Place]:
     try:
-        folder.mkdir(exist_ok=True)
-        with (folder / "lock").open("w") as handle:
-            _acquire(handle.fileno(), root)
-            # Its own ignore file: the folder is nobody's business in the user's repository.
-            if not (folder / ".gitignore").exists():
-                _write(folder / "gitignore.part", b"*\n")
-                (folder / "gitignore.part").rename(folder / ".gitignore")
-            yield
+        with files.opened(root) as top, top.below(FOLDER, create=True) as own:
+            lock = _open_lock(own, os.O_RDWR | os.O_CREAT)
+            assert lock is not None
+            try:
+                _acquire(lock, root)
+                # Its own ignore file keeps the folder out of the user's repository.
+                if not own.exists(".gitignore"):
+                    own.write("gitignore.part", b"*\n")
+                    own.move("gitignore.part", own, ".gitignore")
+                yield _Place(top, own)
+            finally:
+                os.close(lock)
     except OSError as failed:
         raise StackError(
             f"{root} cannot be written ({failed.strerror})", "free disk space or check the folder's rights"
         ) from failed
+
+
+def _open_lock(own: Folder, flags: int) -> int | None:
+    """Open the lock file without emptying it; None where there is none."""
+    try:
+        return own.open(_LOCK, flags)
+    except FileNotFoundError:
+        return None
 
 
 def _acquire(descriptor: int, root: Path) -> None:
@@ -214,158 +297,205 @@ def _acquire(descriptor: int, root: Path) -> None:
             return
 
 
-def _announce(root: Path, files: Mapping[str, bytes | None], journal: dict[str, object]) -> None:
+def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[str, object]) -> None:
     """Write the switch out whole, then rename its journal into place; killed before that, only waste is left."""
-    own = root / FOLDER
-    pending = own / _PENDING
-    shutil.rmtree(pending, ignore_errors=True)
-    pending.mkdir()
-    for index, (path, new) in enumerate(files.items()):
-        old = _read(root / path)
-        if old is not None:
-            _write(pending / f"{index}.old", old)
-        if new is not None:
-            _write(pending / f"{index}.new", new)
-            # Now, not when it is renamed: a folder needs disk space, too, and a file may stand where one has to be.
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (own / _HISTORY).mkdir(exist_ok=True)
-    (own / _UNDONE).mkdir(exist_ok=True)
-    journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in files.items()}
+    journal["checkout"] = checkout.identify(place.root.path)
+    journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in changes.items()}
     text = json.dumps(journal, indent=1).encode()
-    _write(pending / _JOURNAL, text)
-    _sync_folder(pending)
-    _write(own / f"{_JOURNAL}.part", text)
-    (own / f"{_JOURNAL}.part").rename(own / _JOURNAL)
-    _sync_folder(own)
+    place.own.remove_tree(_PENDING)
+    with place.own.below(_PENDING, create=True) as pending:
+        for index, (path, new) in enumerate(changes.items()):
+            old = _read(place.root, path)
+            if old is not None:
+                pending.write(f"{index}.old", old)
+            if new is not None:
+                pending.write(f"{index}.new", new)
+                # Now, not when it is renamed: a folder needs disk space, too, and a file may stand where one has to be.
+                with _holder(place.root, path, create=True):
+                    pass
+        for kind in (_HISTORY, _UNDONE):
+            with place.own.below(kind, create=True):
+                pass
+        pending.write(_JOURNAL, text)
+        pending.sync()
+    place.own.write(f"{_JOURNAL}.part", text)
+    place.own.move(f"{_JOURNAL}.part", place.own, _JOURNAL)
+    place.own.sync()
 
 
-def _finish(root: Path) -> None:
-    """Carry out the announced switch, if there is one; a killed run is simply run again."""
-    own = root / FOLDER
-    if not (own / _JOURNAL).exists():
-        return
-    journal = _journal(root, own / _JOURNAL)
-    pending = own / _PENDING
-    if pending.is_dir():
-        _check_bytes(pending, journal)
-        for index, path in enumerate(journal["changes"]):
-            if (pending / f"{index}.new").exists():
-                _move(pending / f"{index}.new", root / path)
+def _recover(place: _Place) -> None:
+    if place.own.exists(_JOURNAL):
+        journal = _journal(place.root.path, place.own)
+        _finish(place)
+        _LOG.warning(
+            "stack: finished `%s`, which had been interrupted (%d files)", _described(journal), len(journal["changes"])
+        )
+
+
+def _finish(place: _Place) -> None:
+    """Carry out the announced switch; a killed run is simply run again."""
+    own = place.own
+    journal = _journal(place.root.path, own)
+    if own.exists(_PENDING):
+        with own.below(_PENDING) as pending:
+            _check_bytes(pending, journal)
+            for index, path in enumerate(journal["changes"]):
+                if pending.exists(f"{index}.new"):
+                    _move(pending, f"{index}.new", place.root, path)
         # Last, since a folder that becomes empty goes, too: none of those that the new files need.
         for path, new in journal["changes"].items():
             if new is None:
-                _remove(root, root / path)
-        _file_away(root, pending, journal)
-    (own / _JOURNAL).unlink()
-    _sync_folder(own)
+                _remove(place.root, path)
+        _file_away(own, journal)
+    own.remove(_JOURNAL)
+    own.sync()
 
 
-def _file_away(root: Path, pending: Path, journal: Mapping[str, Any]) -> None:
+def _file_away(own: Folder, journal: Mapping[str, Any]) -> None:
     """Keep what a switch replaced: in the history, or among what was taken back; nothing of a switch for good."""
-    own = root / FOLDER
-    if "undoes" in journal:
-        _discard(root, own / _HISTORY / str(journal["undoes"]))
-    if "redoes" in journal:
-        _discard(root, own / _UNDONE / str(journal["redoes"]))
+    for verb, kind in (("undoes", _HISTORY), ("redoes", _UNDONE)):
+        if verb in journal:
+            with own.below(kind) as holder:
+                _discard(own, holder, str(journal[verb]))
     if not journal["number"]:
-        _discard(root, pending)
+        _discard(own, own, _PENDING)
         return
-    kept = own / (_UNDONE if "undoes" in journal else _HISTORY)
-    pending.rename(kept / str(journal["number"]))
-    for old in _records(kept)[:-KEPT]:
-        _discard(root, kept / str(old.number))
+    kind = _UNDONE if "undoes" in journal else _HISTORY
+    with own.below(kind) as kept:
+        own.move(_PENDING, kept, str(journal["number"]))
+        for number in _numbers(own, kind)[:-KEPT]:
+            _discard(own, kept, str(number))
 
 
-def _discard(root: Path, folder: Path) -> None:
+def _described(journal: Mapping[str, Any]) -> str:
+    """Name the interrupted switch of a journal."""
+    for verb, name in (("undoes", "undo"), ("redoes", "redo")):
+        if verb in journal:
+            return f"{name} of {journal['title']}"
+    return str(journal["title"])
+
+
+def _discard(own: Folder, holder: Folder, name: str) -> None:
     """Remove a folder of ours: out of sight in one step, since removing it file by file can be interrupted."""
-    waste = root / FOLDER / "waste"
-    shutil.rmtree(waste, ignore_errors=True)
-    if folder.exists():
-        folder.rename(waste)
-        shutil.rmtree(waste)
+    own.remove_tree("waste")
+    if holder.exists(name):
+        holder.move(name, own, "waste")
+        own.remove_tree("waste")
 
 
-def _record(place: Path) -> Record:
-    journal = _journal(place.parents[2], place / _JOURNAL)
-    return Record(journal["number"], journal["title"], journal["changes"])
+def _numbers(own: Folder, kind: str) -> list[int]:
+    if not own.exists(kind):
+        return []
+    with own.below(kind) as kept:
+        return sorted(int(name) for name in kept.names() if name.isascii() and name.isdigit())
 
 
-def _journal(root: Path, file: Path) -> dict[str, Any]:
-    """A journal that is what this module writes. It comes from the stack's folder, which others may have filled.
+def _next(numbers: Sequence[int]) -> int:
+    return numbers[-1] + 1 if numbers else 1
+
+
+def _records(root: Path, own: Folder, kind: str) -> tuple[Record, ...]:
+    found = []
+    for number in _numbers(own, kind):
+        with own.below(kind, str(number)) as folder:
+            journal = _journal(root, folder)
+        found.append(Record(journal["number"], journal["title"], journal["changes"]))
+    return tuple(found)
+
+
+def _journal(root: Path, folder: Folder) -> dict[str, Any]:
+    """Read a folder's journal, if this user's commands have written it for this checkout.
 
     Raises:
-        StackError: it is anything else, or names a file that is not the stack's.
+        StackError: they have not.
 
     """
-    strange = StackError(f"{file} is not what stack wrote", f"look what stands there, then remove {root / FOLDER}")
+    journal = _parsed(folder)
+    own = checkout.identity(root)
+    if own is None or journal.get("checkout") != own:
+        raise StackError(
+            f"{folder.path / _JOURNAL} was not written by you in this folder",
+            f"remove {root / FOLDER} if it came with the checkout; if you moved or copied your own: stack undo --adopt",
+        )
+    return journal
+
+
+def _parsed(folder: Folder) -> dict[str, Any]:
+    """Read a journal of the form that a switch writes, whoever has written it.
+
+    Raises:
+        StackError: it is of another form, or names a file that no switch writes.
+
+    """
+    strange = StackError(
+        f"{folder.path / _JOURNAL} is not what stack wrote", "remove the folder .stack if it came with the checkout"
+    )
     try:
-        journal = json.loads(file.read_text(encoding="utf-8"))
+        journal = json.loads(folder.read(_JOURNAL) or b"")
         numbers = [journal["number"], journal.get("undoes", 0), journal.get("redoes", 0)]
-        sound = isinstance(journal["title"], str) and all(type(number) is int and number >= 0 for number in numbers)
+        title = journal["title"]
+        sound = isinstance(title, str) and title.isprintable()
+        sound = sound and all(type(number) is int and number >= 0 for number in numbers)
         changes = journal["changes"].items()
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as bad:
         raise strange from bad
     if not sound or not all(new is None or (isinstance(new, str) and _SHA256.fullmatch(new)) for _, new in changes):
         raise strange
-    inside = root.resolve()
-    for path, _ in changes:
-        parts = path.split("/")
-        if (
-            not {"", ".", "..", FOLDER, ".git"}.isdisjoint(parts)
-            or "\0" in path
-            or not (root / path).parent.resolve().is_relative_to(inside)
-        ):
-            raise strange
-    if any(
-        folder.is_symlink()
-        for folder in (root / FOLDER, *(root / FOLDER / name for name in (_PENDING, _HISTORY, _UNDONE)), file.parent)
-    ):
+    if any(_fault(path) for path, _ in changes):
         raise strange
     return dict(journal)
 
 
-def _check_bytes(pending: Path, journal: dict[str, Any]) -> None:
+def _fault(path: str) -> str:
+    """Say why a switch may not name a path; empty when it may."""
+    try:
+        unfit = paths.fault(path.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "is not UTF-8"
+    if unfit or path in WRITTEN or path.startswith(WRITTEN_BELOW):
+        return unfit
+    return "is not a file of the stack"
+
+
+def _check_bytes(pending: Folder, journal: dict[str, Any]) -> None:
     """What waits to be renamed is what the journal announced."""
     for index, (path, new) in enumerate(journal["changes"].items()):
-        waiting = _read(pending / f"{index}.new")
+        waiting = pending.read(f"{index}.new")
         if waiting is not None and hashlib.sha256(waiting).hexdigest() != new:
-            raise StackError(f"what waits for {path} in {pending} is not what was announced", f"remove {pending.parent}")
+            raise StackError(
+                f"what waits for {path} in {pending.path} is not what was announced", f"remove {pending.path.parent}"
+            )
 
 
-def _move(source: Path, target: Path) -> None:
-    # There already, unless someone has removed it since the announcement.
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source.rename(target)
-    _sync_folder(target.parent)
+@contextlib.contextmanager
+def _holder(root: Folder, path: str, *, create: bool = False) -> Iterator[Folder]:
+    """Open the folder that holds a path's file."""
+    with root.below(*path.split("/")[:-1], create=create) as folder:
+        yield folder
 
 
-def _remove(root: Path, target: Path) -> None:
-    target.unlink(missing_ok=True)
-    # Folders that have become empty go, too: git does not keep them either.
+def _move(pending: Folder, name: str, root: Folder, path: str) -> None:
+    # The folder is there already, unless someone has removed it since the announcement.
+    with _holder(root, path, create=True) as folder:
+        pending.move(name, folder, path.rpartition("/")[2])
+        folder.sync()
+
+
+def _remove(root: Folder, path: str) -> None:
+    """Remove a file and the folders that become empty: git does not keep them either."""
+    *folders, name = path.split("/")
+    with contextlib.suppress(FileNotFoundError), root.below(*folders) as holder:
+        holder.remove(name)
     with contextlib.suppress(OSError):
-        for folder in target.parents:
-            if folder == root:
-                break
-            folder.rmdir()
+        while folders:
+            *folders, name = folders
+            with root.below(*folders) as holder:
+                holder.remove_empty(name)
 
 
-def _read(path: Path) -> bytes | None:
+def _read(root: Folder, path: str) -> bytes | None:
     try:
-        return path.read_bytes()
+        with _holder(root, path) as folder:
+            return folder.read(path.rpartition("/")[2])
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

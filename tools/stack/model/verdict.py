@@ -8,6 +8,7 @@ exactly of this form is refused: unknown, missing or doubled keys, numbers that 
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stack.model import files
 from stack.model.document import Table
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
@@ -170,7 +172,9 @@ def bytes_of(path: Path) -> bytes:
 
     """
     try:
-        with path.open("rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            files.check_regular(descriptor, path)
             return file.read(LIMIT + 1)
     except OSError as failed:
         raise StackError(f"{path} cannot be read ({failed.strerror})", "name a verdict's file") from failed

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.carry import apply
+from stack.carry import links
 from stack.carry.bases import Stores
 from stack.carry.merge import merge
 from stack.model import document
@@ -134,7 +134,7 @@ def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> T
     objects = stores.objects(upstream)
     base = stores.base(upstream)
     patches = stores.stack.order(upstream)
-    commits = (base, *apply.chain(objects, base, patches))
+    commits = (base, *links.checked_chain(objects, base, patches))
     tip = objects.tree_of(commits[-1])
     if without is None:
         return tip
@@ -158,7 +158,7 @@ def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
         objects, base = stores.objects(ref.upstream), stores.base(ref.upstream)
         patches = stores.stack.order(ref.upstream)
         before = patches[: [patch.ref for patch in patches].index(ref)]
-        return objects.tree_of((base, *apply.chain(objects, base, before))[-1])
+        return objects.tree_of((base, *links.checked_chain(objects, base, before))[-1])
 
 
 def _constants(path: Path, place: str) -> dict[str, object]:

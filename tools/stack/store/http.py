@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPBasicAuth
 from requests.utils import get_netrc_auth
 from requests_file import FileAdapter
@@ -16,7 +15,9 @@ from urllib3.exceptions import InsecureRequestWarning, ReadTimeoutError
 from urllib3.util import Retry
 
 from stack.model.errors import StackError
+from stack.store import bounded
 from stack.store.addresses import redacted
+from stack.store.bounded import Bounded
 from stack.store.indexes import Index, Settings
 
 _OFFLINE = "check the network or the configured index; or use --source git"
@@ -44,8 +45,8 @@ def session(settings: Settings) -> requests.Session:
         raise_on_status=False,
         respect_retry_after_header=False,
     )
-    made.mount("http://", HTTPAdapter(max_retries=retry))
-    made.mount("https://", HTTPAdapter(max_retries=retry))
+    made.mount("http://", Bounded(max_retries=retry))
+    made.mount("https://", Bounded(max_retries=retry))
     for host in settings.trusted_hosts:
         for end in ("/",) if _has_port(host) else ("/", ":"):
             made.mount(f"https://{host}{end}", _Unverified(max_retries=retry))
@@ -71,7 +72,9 @@ def failure(url: str, error: Exception) -> StackError:
             f"{where} answered {status}",
             "check the credentials of the configured index (pip's index-url, or netrc)" if refused else _OFFLINE,
         )
-    if isinstance(error, requests.exceptions.Timeout) or isinstance(_reason(error), ReadTimeoutError):
+    if isinstance(error, bounded.EndlessError):
+        return StackError(f"{where} answers without end", "check the configured index")
+    if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError) or isinstance(_reason(error), ReadTimeoutError):
         return StackError(f"{where} did not answer in time", _OFFLINE)
     if isinstance(error, (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL)):
         return StackError(f"{where} is no address that can be fetched", "check the configured index")
@@ -116,13 +119,13 @@ def _server(url: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.lower()
 
 
-class _Unverified(HTTPAdapter):
+class _Unverified(Bounded):
     """For hosts that the user's configuration trusts without a certificate."""
 
-    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+    def send(self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> requests.Response:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InsecureRequestWarning)
-            return super().send(request, *args, **(kwargs | {"verify": False}))
+            return super().send(request, stream, *args, **(kwargs | {"verify": False}))
 
 
 class _Folders(FileAdapter):
@@ -130,10 +133,16 @@ class _Folders(FileAdapter):
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         asked = request.url or ""
-        if Path(unquote(urlsplit(asked).path)).is_dir():
-            request.url = asked.rstrip("/") + "/index.html"
+        path = Path(unquote(urlsplit(asked).path))
+        if path.is_dir():
+            request.url, path = asked.rstrip("/") + "/index.html", path / "index.html"
+        if path.exists() and not path.is_file():
+            raise requests.exceptions.InvalidURL(f"{path} is not a regular file", request=request)
         response = super().send(request, *args, **kwargs)
         if not kwargs.get("stream"):  # then nobody closes the file
             with response.raw as file:
-                response.raw = io.BytesIO(file.read())
+                body = file.read(bounded.LARGEST + 1)
+            if len(body) > bounded.LARGEST:
+                raise bounded.EndlessError(f"{path} is larger than {bounded.LARGEST} bytes", request=request)
+            response.raw = io.BytesIO(body)
         return response

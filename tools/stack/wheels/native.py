@@ -5,7 +5,6 @@ The facts are upstream's: vLLM's setup.py (variables, launchers of compilers) an
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from stack.carry.bases import Stores
+from stack.model import document
 from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.proof import interpreters
@@ -161,7 +161,7 @@ def requirements(objects: Objects, tree: TreeId) -> tuple[str, ...]:
     entry = objects.entry(tree, "pyproject.toml")
     try:
         text = objects.read(entry.id).decode() if entry is not None else ""
-        found = tuple(str(one) for one in tomllib.loads(text)["build-system"]["requires"])
+        found = tuple(str(one) for one in document.parse(text)["build-system"]["requires"])
     except (KeyError, TypeError, ValueError) as bad:
         raise StackError("the tree's pyproject.toml does not say what its build needs", "see [build-system]") from bad
     return tuple(str(Requirement(one)) for one in found)

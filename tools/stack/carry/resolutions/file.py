@@ -9,9 +9,9 @@ from tomlkit.items import String, StringType, Trivia
 
 from stack.carry.resolutions.beside import Beside
 from stack.carry.resolutions.hunks import AROUND, Hunk, lines
+from stack.model import paths
 from stack.model.document import Table
 from stack.model.ids import UPSTREAM
-from stack.store import paths
 
 NAME = r"([0-9a-f]{16})(-[2-9]|-[1-9][0-9]+)?"
 """A file's name without ending: the key, and a number where other surroundings have taken it."""

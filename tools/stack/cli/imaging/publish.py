@@ -11,18 +11,16 @@ import click
 
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.imaging.common import IMAGES, file_path, insecure_option, layout, move_json, move_words, step
-from stack.model.errors import StackError
 
 if TYPE_CHECKING:
     from stack.images.reference import Reference
 
-SIGNERS = Path("validation/allowed_signers")
 _BOMS = ("*.cdx.json", "*.spdx.json")
 
 
 @click.command("publish")
 @click.argument("name", metavar="HOST/NAME:TAG")
-@click.option("--gate", required=True, help="What it has to have passed, by its name in validation/gates.toml.")
+@click.option("--gate", required=True, help="What it has to have passed, by its name among the gates.")
 @click.option(
     "--verdict", "verdicts", type=file_path, multiple=True, required=True, help="Of a validation inside it; repeatable."
 )
@@ -30,7 +28,19 @@ _BOMS = ("*.cdx.json", "*.spdx.json")
 @click.option(
     "--signers",
     type=file_path,
-    help=f"Whose verdicts count (OpenSSH's allowed_signers). Default: {SIGNERS} of the stack.",
+    help="Whose verdicts count (OpenSSH's allowed_signers); a file outside of the checkout. Default: allowed_signers in the user's "
+    "configuration folder of stack.",
+)
+@click.option(
+    "--gates",
+    "gates_file",
+    type=file_path,
+    help="The gates; a file outside of the checkout. Default: gates.toml, beside those.",
+)
+@click.option(
+    "--protected",
+    metavar="REMOTE/BRANCH",
+    help="Take signers and gates from this branch as it was fetched: what a pull request changes does not count.",
 )
 @click.option(
     "--image",
@@ -53,6 +63,8 @@ def command(
     verdicts: tuple[Path, ...],
     key: Path,
     signers: Path | None,
+    gates_file: Path | None,
+    protected: str | None,
     sources: tuple[str, ...],
     boms: tuple[Path, ...],
     moves: tuple[str, ...],
@@ -65,18 +77,15 @@ def command(
     signed; everything is read back and verified, and the tag comes last. A tag never changes. Credentials are those of `skopeo
     login`. Exit code 1 when the image may not be published.
     """
-    from stack.images import envelope, reference  # noqa: PLC0415
+    from stack.images import envelope, policy, reference  # noqa: PLC0415
     from stack.images import publish as publishing  # noqa: PLC0415
 
     options: Options = context.obj
     stack = options.load()
     images = [layout(one, stack.root) for one in sources or (None,)]
-    trusted = signers or stack.root / SIGNERS
-    if not trusted.is_file():
-        raise StackError(f"{trusted} is missing", "name with --signers the file that says whose verdicts count")
     beside = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
     try:
-        with _one(images) as image:
+        with _one(images) as image, policy.trusted(stack.root, gates_file, signers, protected) as trusted:
             asked = publishing.Asked(
                 reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(beside)), moves, tls
             )

@@ -92,7 +92,6 @@ def command(
     """
     from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.images import validating  # noqa: PLC0415
-    from stack.model import digest as digests  # noqa: PLC0415
     from stack.model.verdict import Outcome  # noqa: PLC0415
     from validation import gates, signing  # noqa: PLC0415
 
@@ -122,7 +121,7 @@ def command(
             if key is not None:
                 signing.sign(file, key)
             done.append((file, verdict))
-    judged = gates.judge(asked, digests.of(stack), [file for file, _ in done]) if asked is not None else None
+    judged = gates.judge(asked, gates.release(stack), [file for file, _ in done]) if asked is not None else None
     if as_json:
         print_json(_json(digest, done, judged))
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, json_option, print_json, progress
+from stack.cli.common import json_option, print_json, progress
 from stack.cli.verdict import print_cases
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def suite_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def look_ahead(
-    context: click.Context,
+    stack: "Stack",
     name: str,
     names: "Iterable[str]",
     *,
@@ -52,12 +52,12 @@ def look_ahead(
     """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `validation.suite.look_ahead`."""
     from validation import suite as suites  # noqa: PLC0415
 
-    stack = context.obj.load()
     suites.look_ahead(stack, suites.Asked(_target(stack, name, out), only, resume), names)
 
 
 def conclude(
     context: click.Context,
+    stack: "Stack",
     suite: "Suite",
     name: str,
     *,
@@ -70,14 +70,13 @@ def conclude(
 ) -> None:
     """Run a suite, show progress and the table of its cases, write the verdict, and exit: 1 where a case failed.
 
-    `after` is called with the verdict; what it returns is printed below the table.
+    `stack` is the one that the suite was made of, loaded once: the verdict names it. `after` is called with the verdict; what it
+    returns is printed below the table.
     """
     from stack.model import verdict as verdicts  # noqa: PLC0415
     from stack.model.verdict import Outcome  # noqa: PLC0415
     from validation import suite as suites  # noqa: PLC0415
 
-    options: Options = context.obj
-    stack = options.load()
     target = _target(stack, name, out)
     with progress() as tell:
         asked = suites.Asked(target, only, resume, tell)

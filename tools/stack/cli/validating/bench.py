@@ -61,11 +61,12 @@ def command(
     if (url is None) == (recipe is None):
         raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")
     options: Options = context.obj
+    stack = options.load()
     asked = start.Asked(url or "", model, tokenizer, weights, prompts, answers, runs, record, recipe)
-    look_ahead(context, "bench", start.names(asked), **common)
+    look_ahead(stack, "bench", start.names(asked), **common)
     with ExitStack() as held:
         with progress() as tell:
             if recipe is not None:
-                asked = replace(asked, url=held.enter_context(served(options, recipe, tell)).url, weights="tiny")
-            bench = start.begin(options.load(), options.cache, asked, tell)
-        conclude(context, bench.suite, "bench", subject=bench.subject, after=bench.after, **common)
+                asked = replace(asked, url=held.enter_context(served(options, stack, recipe, tell)).url, weights="tiny")
+            bench = start.begin(stack, options.cache, asked, tell)
+        conclude(context, stack, bench.suite, "bench", subject=bench.subject, after=bench.after, **common)

@@ -43,11 +43,10 @@ def command(
     from validation.kernels import Kernels  # noqa: PLC0415
 
     options: Options = context.obj
+    stack = options.load()
     with progress() as tell:
         trees: Source = "git" if source == "git" else "archive"
-        suite = Kernels(
-            options.load(), cache.root(options.cache), trees, python, compiling=compiling, emulate=emulate is not None
-        )
-        look_ahead(context, "kernels", suite.names(), **common)
+        suite = Kernels(stack, cache.root(options.cache), trees, python, compiling=compiling, emulate=emulate is not None)
+        look_ahead(stack, "kernels", suite.names(), **common)
         subject = suite.prepare(tell)
-    conclude(context, suite, "kernels", subject=subject, **common)
+    conclude(context, stack, suite, "kernels", subject=subject, **common)

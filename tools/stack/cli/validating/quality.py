@@ -13,6 +13,7 @@ from stack.cli.validating import conclude, suite_options
 from stack.cli.validating.served import servable, served
 
 if TYPE_CHECKING:
+    from stack.model.stack import Stack
     from stack.store.sources import Progress
     from validation.quality.suite import Recording, Server
 
@@ -80,10 +81,10 @@ def command(
     if url is not None and name is not None:
         recordings = [_recording(url, name, model)]
     elif recipe is not None:
-        recordings, weights = _recordings(options, recipe), "tiny"
-    read = read_text(text or texts.ALMANAC)
+        recordings, weights = _recordings(options, stack, recipe), "tiny"
+    read = read_text(text or texts.ALMANAC, piped=True)
     suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recordings, top, gpu=bool(machine.here().gpus))
-    conclude(context, suite, "quality", subject=Subject(recipe, Weights(weights) if weights else None), **common)
+    conclude(context, stack, suite, "quality", subject=Subject(recipe, Weights(weights) if weights else None), **common)
 
 
 def _recording(url: str, name: str, model: str | None) -> "Recording":
@@ -100,7 +101,7 @@ def _recording(url: str, name: str, model: str | None) -> "Recording":
     return Recording(name, lambda _: nullcontext(found))
 
 
-def _recordings(options: Options, recipe: str) -> "list[Recording]":
+def _recordings(options: Options, stack: "Stack", recipe: str) -> "list[Recording]":
     """Servers of a recipe: the reference, and those of the choices that a CPU can run.
 
     Raises:
@@ -115,7 +116,7 @@ def _recordings(options: Options, recipe: str) -> "list[Recording]":
         def opened(tell: "Progress | None") -> "Iterator[Server]":
             from validation import endpoint  # noqa: PLC0415
 
-            with served(options, recipe, tell, arguments) as running:
+            with served(options, stack, recipe, tell, arguments) as running:
                 found = endpoint.at(running.url)
                 yield found, found.model(None).name
 

@@ -75,4 +75,4 @@ def command(
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
         subject = Subject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
-        conclude(context, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)
+        conclude(context, stores.stack, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)

@@ -52,8 +52,10 @@ def servable(name: str) -> "Recipe":
 
 
 @contextmanager
-def served(options: Options, name: str, tell: "Progress | None", more: Sequence[str] = ()) -> "Iterator[Running]":
-    """A server by the recipe of that name, of the stack at hand, with `more` arguments, as long as the block runs.
+def served(
+    options: Options, stack: "Stack", name: str, tell: "Progress | None", more: Sequence[str] = ()
+) -> "Iterator[Running]":
+    """A server by the recipe of that name, of a stack, with `more` arguments, as long as the block runs.
 
     Raises:
         StackError: there is no such recipe, the CPU lacks what it needs, or the server does not start.
@@ -72,7 +74,7 @@ def served(options: Options, name: str, tell: "Progress | None", more: Sequence[
     with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
         work = Path(folder)
         kept = material.prepare(place.cache, say)
-        installed, model = kept.installed(wheel(options.load(), place, work)), kept.model(recipe.model)
+        installed, model = kept.installed(wheel(stack, place, work)), kept.model(recipe.model)
         try:
             with server.serving(
                 installed, model, (*recipe.arguments, *more), recipe.environment, work, LONGEST, say

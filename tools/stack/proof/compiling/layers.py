@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from stack.carry import apply
+from stack.carry import apply, links
 from stack.carry.bases import Stores
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
@@ -62,7 +62,7 @@ def has_units(stores: Stores, layers: Layers) -> bool:
 
 
 def _own(objects: Objects, base: CommitId, patches: tuple[Patch, ...]) -> list[Layer]:
-    commits = (base, *apply.chain(objects, base, patches))
+    commits = (base, *links.checked_chain(objects, base, patches))
     ids = [objects.tree_of(commit) for commit in commits]
     return [
         Layer(patch.ref, before, after, apply.touched(patch))

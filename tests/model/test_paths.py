@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from stack.store import paths
+from stack.model import paths
 
 
 @pytest.mark.parametrize(

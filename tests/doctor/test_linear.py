@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A log is read in time that is proportional to its length, whatever stands in it again and again."""
+
+import re
+import time
+from collections.abc import Iterator
+
+from stack.doctor import logs
+from validation.serve import reading
+
+LINE, LINES = 2**14, 8
+SECONDS = 20.0
+"""For all of them together; they take 1 s, and did not end in 100 s when gaps in patterns had no bound."""
+_GAP = re.compile(r"\(\?|\.\{|\[|\.\*|\.\+|\\[swd]|\|")
+MORE = ("attention backends found for x Reasons: {", "a: [", "cvt.e2m1x2", "Reasons: {a: [", "model='", "Killed a/", "a", "A.")
+
+
+def beginnings() -> Iterator[str]:
+    """The literal beginning of each pattern: a line of nothing else has the most places at which a search can begin."""
+    for words, pattern, _ in reading._TOLD:
+        yield from (words, literal(pattern.pattern))
+    for known in logs.known():
+        for alternative in known.pattern.pattern.split("|"):
+            yield literal(alternative)
+    yield from MORE
+
+
+def literal(pattern: str) -> str:
+    return re.sub(r"\\(.)", r"\1", _GAP.split(pattern)[0])
+
+
+def test_lines_that_begin_a_pattern_again_and_again() -> None:
+    asked = {one for one in beginnings() if one.strip()}
+    assert len(asked) > 60
+    began = time.process_time()
+    for one in sorted(asked):
+        line = (one * (LINE // len(one) + 1))[:LINE]
+        logs.of("\n".join([line] * LINES))
+        assert time.process_time() - began < SECONDS, one

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Symbolic links that patches bring: none may lead out of the tree, where a working tree or a build would follow it."""
+
+from collections.abc import Iterator, Sequence
+
+from stack.carry import apply
+from stack.model import paths
+from stack.model.errors import StackError
+from stack.model.ids import CommitId, TreeId
+from stack.model.patch import Patch
+from stack.store.objects import Objects
+
+_LINK = 0o120000
+
+
+def leaving(objects: Objects, tree: TreeId, patch: Patch) -> Iterator[str]:
+    """Name the links of a patch that leave the tree; `tree` has the patch applied."""
+    for file in apply.files(patch):
+        entry = objects.entry(tree, file.new) if file.new is not None else None
+        if file.new is None or entry is None or entry.mode != _LINK:
+            continue
+        name = file.new.encode("utf-8", "surrogateescape")
+        if fault := paths.link_fault(name, objects.read(entry.id)):
+            yield f"{file.new} is a link that {fault}"
+
+
+def checked_chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[CommitId, ...]:
+    """Apply patches as `apply.chain` does, for a tree that will be written out.
+
+    Raises:
+        DoesNotApply: a patch does not fit.
+        StackError: a patch brings a link that leaves the tree.
+
+    """
+    commits = apply.chain(objects, base, patches)
+    for patch, commit in zip(patches, commits, strict=True):
+        for problem in leaving(objects, objects.tree_of(commit), patch):
+            raise StackError(f"{patch.ref.path}: {problem}", "let the link point at something within the tree")
+    return commits

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refuse what a checkout may not hold: a `.stack` that came with it, and named pipes and devices in place of files."""
+
+import os
+from pathlib import Path
+
+from stack.model import files
+from stack.model.errors import StackError
+from stack.model.stack import FOLDER as SERIES
+from stack.model.switch import FOLDER
+from stack.store import git
+
+
+def check(root: Path) -> None:
+    """Refuse a stack's folder with a named pipe or a device among its series, or with a `.stack` that is not our own.
+
+    Our own is never in git, and holds nothing but files and folders: no link, either.
+
+    Raises:
+        StackError: the folder has one of them.
+
+    """
+    files.check_plain(root / SERIES)
+    folder = root / FOLDER
+    if not os.path.lexists(folder):
+        return
+    files.check_tree(folder)
+    # A hook of the checkout's own configuration must not run here.
+    listed = git.run(["-c", "core.fsmonitor=false", "ls-files", "-z", "--", f":(icase){FOLDER}"], cwd=root, accept=(0, 128))
+    if listed.returncode == 0 and listed.stdout:
+        first = os.fsdecode(listed.stdout.split(b"\0")[0])
+        raise StackError(
+            f"{root}: git tracks {first!r}, but {FOLDER} holds what stack writes for itself",
+            f"look at who committed it, then: git rm -r --cached {FOLDER}, and remove the folder",
+        )

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The identity of a checkout: a random id that is kept in the user's state folder, outside of the checkout.
+
+What stands in a checkout may come from somebody else. A journal there counts only if it names this id, which nobody who fills
+a checkout can know. The id belongs to the folder's path: a moved or copied checkout is another one.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+
+import platformdirs
+
+from stack.model import files
+from stack.model.errors import StackError
+
+
+def identity(root: Path) -> str | None:
+    """Return the id of the checkout in `root`; None where it has none yet.
+
+    Raises:
+        StackError: the state folder cannot be read.
+
+    """
+    place = _place(root)
+    try:
+        with files.opened(place.parent) as folder:
+            data = folder.read(place.name)
+        return None if data is None else str(json.loads(data)["id"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as failed:
+        raise StackError(f"{place} cannot be read ({failed})", "remove it: stack writes a new one") from failed
+
+
+def identify(root: Path) -> str:
+    """Return the id of the checkout in `root`, after making one if it has none.
+
+    Raises:
+        StackError: the state folder cannot be written.
+
+    """
+    known = identity(root)
+    if known is not None:
+        return known
+    place, made = _place(root), secrets.token_hex(16)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with files.opened(place.parent) as folder:
+            part = f".{place.name}.{os.getpid()}"
+            folder.write(part, json.dumps({"root": os.path.realpath(root), "id": made}).encode())
+            folder.move(part, folder, place.name)
+            folder.sync()
+    except OSError as failed:
+        raise StackError(
+            f"{place.parent} cannot be written ({failed.strerror})",
+            "check its rights, or name another folder in XDG_STATE_HOME",
+        ) from failed
+    return made
+
+
+def _place(root: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()
+    return platformdirs.user_state_path("stack") / "checkouts" / f"{name}.json"
