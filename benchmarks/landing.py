@@ -302,7 +302,7 @@ def _other_place(measure: "Measure", commit: CommitId, patch: Patch, chance: ran
     at = chance.choice(same or alike)
     data = b"".join([*old[:at], *group.added, *old[at:]])
     own = measure.own(commit, patch, group, data, tuple(filter(_is_telling, group.added)))
-    # The commit may have put the same lines there, too: then they are no part of the fork's own.
+    # The commit may have put the same lines there, too: then they are not the fork's own.
     return own if own is not None and not replace(measure, onto=commit).merge(own.patch) else None
 
 

@@ -134,7 +134,7 @@ def test_a_hunk_of_100_megabytes(ground: Ground) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fits", [True, False])
 def test_very_many_hunks(ground: Ground, fits: bool) -> None:
-    """12,500 at the end of a file of 200,000 lines, or 250,000 of which most are behind its end.
+    """12,500 at the end of a file of 200,000 lines, or 250,000, most of them behind its end.
 
     git's time for a hunk grows with the file: 50,000 that fit take 15 s of processor time.
     """

@@ -35,7 +35,7 @@ _REWRITTEN_LATE = "ignore:Module already imported so cannot be rewritten"
 def main() -> int:
     """Serve until standard input ends; in a fork, run pytest and give its exit status."""
     del sys.path[0]  # this script's own folder
-    # What a fork has started comes here when it has lost its parent, in whatever session it is.
+    # Processes that a fork leaves behind become children of this one, in any session, so it can kill them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
