@@ -14,6 +14,7 @@ from stack.model.stack import load
 from stack.proof import prove, trees
 from stack.proof.runner import Runner
 from stack.store import git
+from stack.store.results import AGAIN
 
 from ..store.making import Remote
 
@@ -37,11 +38,13 @@ def test_always():
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stack with two patches on a git upstream, and their proof; upstream takes the first one by v1.1, and both by v1.2.
 
-    On a branch of its own, v2.0 has a sum and v2.1 half of it, too, in other words.
+    On a branch of its own, v2.0 has a sum and v2.1 half of it, too, in other words. Its results are kept, also where this
+    project's own are measured again.
     """
+    monkeypatch.delenv(AGAIN, raising=False)
     remote = Remote(tmp_path / "remote")
     base = remote.commit({"up.py": b"ONE = 1\n", "tests/test_up.py": b"import up\n\ndef test_one():\n    assert up.ONE == 1\n"})
     remote.tag("v1.0")

@@ -9,6 +9,7 @@ Only packages that are compiled for CUDA, or drag its parts in, are stubbed, and
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -28,6 +29,9 @@ ABSENT = ("xgrammar",)
 
 # What upstream code keeps on disk goes to a folder of this process, not to the user's caches.
 CACHES = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "FLASHINFER_WORKSPACE_BASE", "TORCHINDUCTOR_CACHE_DIR")
+
+# vLLM's list of models.
+REGISTRY = "vllm.model_executor.models.registry"
 
 # Upstream test modules that call no CUDA, yet skip themselves on other platforms.
 AS_CUDA = ("test_use_trtllm_attention.py",)
@@ -125,6 +129,25 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
         platforms = importlib.import_module("vllm.platforms")
         monkeypatch.setattr(type(platforms.current_platform), "_enum", platforms.PlatformEnum.CUDA)
         return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported out of garbage collection.
+
+    vLLM's conftest unfreezes and collects after every test, which takes half a second with all that is imported.
+    """
+    gc.freeze()
+    vars(gc)["unfreeze"] = lambda: None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Let vLLM look at a model's class in this process.
+
+    It would start another one, which imports vLLM once more, to keep CUDA out of this one; there is no CUDA here.
+    """
+    if registry := sys.modules.get(REGISTRY):
+        vars(registry)["_run_in_subprocess"] = lambda inspect: inspect()
 
 
 @contextmanager
