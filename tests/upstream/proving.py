@@ -22,6 +22,8 @@ from stack.proof.runner import Runner
 from stack.store import cache, results
 
 ROOT = Path(__file__).parents[2]
+OURS = functools.cache(functools.partial(load, ROOT))
+"""This project's stack."""
 SHOWN = 6000
 """Characters of a run's output that a failure shows, from its end."""
 
@@ -31,7 +33,7 @@ class ProofFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """With all patches, without each, before each merge, and the upstream's own tests."""
-        proof = prove.load(self.path, load(ROOT))
+        proof = prove.load(self.path, OURS())
         yield WithPatches.from_parent(self, name="passes-with-all-patches", proof=proof)
         for ref in proof.refs():
             yield Without.from_parent(self, name=f"fails-without[{ref.file}]", proof=proof, ref=ref)
@@ -46,7 +48,7 @@ class Session:
 
     def __init__(self) -> None:
         self._exit = contextlib.ExitStack()
-        self.stores = self._exit.enter_context(Stores(load(ROOT), Place(cache.root())))
+        self.stores = self._exit.enter_context(Stores(OURS(), Place(cache.root())))
         self.runner = self._exit.enter_context(Runner(self.stores, again=results.again()))
 
     @functools.cache  # noqa: B019  (there is one in a process)

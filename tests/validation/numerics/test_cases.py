@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,37 @@ PROBLEMS: dict[str, Experts | Attention | Linear] = {
     "linear": Linear(5, 256, 300),
     **{f"linear, {form}": Linear(5, 256, 300, form) for form in ("mxfp4", "mxfp8", "nvfp4")},
 }
-TRUTHS = {name: problem.truth() for name, problem in PROBLEMS.items()}
+FAULTS = {
+    "experts": (
+        *("gate and up swapped", "activation not limited", "activation with alpha 1", "first bias missing"),
+        *("second bias missing", "nibbles swapped", "scales shifted by a block", "one scale a row", "one expert dropped"),
+        *("a block of the first weight doubled", "a block of the second weight doubled"),
+    ),
+    "attention": (
+        *("sink missing", "heads grouped the wrong way", "last key missing", "one page read for the next"),
+        *("window longer by one", "window shorter by one"),
+    ),
+    "linear": ("bias missing", "outputs shifted by one", "a block of the weight doubled"),
+}
+"""The wrong outputs of each kind of problem, by name: they are computed when a test asks."""
+OF_FORMAT = {
+    "attention, e4m3": ("scales of keys and values missing",),
+    "linear": ("last inputs missing",),
+    "linear, mxfp4": ("nibbles swapped", "scales shifted by a block", "one scale a row"),
+    "linear, mxfp8": ("scales shifted by a block", "one scale a row"),
+    "linear, nvfp4": ("nibbles swapped", "scales shifted by a block", "one scale a row"),
+}
+WRONG = [
+    (problem, fault)
+    for problem in PROBLEMS
+    for fault in ("zeros", "noise", *FAULTS[problem.partition(",")[0]], *OF_FORMAT.get(problem, ()))
+]
 SMALL = "a block"
+
+
+@cache
+def truth_of(problem: str) -> Truth:
+    return PROBLEMS[problem].truth()
 
 
 def wrong_outputs(truth: Truth) -> dict[str, np.ndarray]:
@@ -41,26 +71,28 @@ def wrong_outputs(truth: Truth) -> dict[str, np.ndarray]:
     return {"zeros": np.zeros_like(truth.reference), "noise": noise, **truth.mutants, **by_fault}
 
 
-WRONG = [(problem, mutant) for problem, truth in TRUTHS.items() for mutant in wrong_outputs(truth)]
-
-
 def case_of(problem: str, run: Callable[[Any], Any], bar: float = BFLOAT16_BAR) -> Case:
     return Case("kernels/test/case", Kernel("test", ("cpu",), lambda: "", run), PROBLEMS[problem], bar)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_kernel_that_rounds_its_output_passes(problem: str) -> None:
-    found = running.outcome(case_of(problem, lambda _: bfloat16(TRUTHS[problem].reference)))
+    found = running.outcome(case_of(problem, lambda _: bfloat16(truth_of(problem).reference)))
     assert (found["outcome"], found["why"]) == ("passed", "")
     assert found["margins"]["good"] > 2
     assert found["margins"]["nearest by rel_l2"] > 1
-    assert found["measured"]["wrong outputs rejected"] == len(wrong_outputs(TRUTHS[problem]))
+    assert found["measured"]["wrong outputs rejected"] == len(wrong_outputs(truth_of(problem)))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_each_wrong_output_is_tried(problem: str) -> None:
+    assert {fault for name, fault in WRONG if name == problem} == wrong_outputs(truth_of(problem)).keys()
 
 
 @pytest.mark.parametrize(("problem", "mutant"), WRONG)
 def test_a_kernel_with_this_fault_fails(problem: str, mutant: str) -> None:
     # As a kernel would have it: rounded, on top of the rounding that a good one does.
-    output = bfloat16(wrong_outputs(TRUTHS[problem])[mutant])
+    output = bfloat16(wrong_outputs(truth_of(problem))[mutant])
     found = running.outcome(case_of(problem, lambda _: output))
     assert found["outcome"] == "failed"
     assert "as far from the reference as allowed" in found["why"]
@@ -90,7 +122,7 @@ def test_a_kernel_that_writes_over_its_inputs_is_held_against_what_they_were(pro
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_bar_that_lets_a_wrong_output_through_fails_the_case(problem: str) -> None:
-    found = running.outcome(case_of(problem, lambda _: TRUTHS[problem].reference, bar=1.1))
+    found = running.outcome(case_of(problem, lambda _: truth_of(problem).reference, bar=1.1))
     assert found["outcome"] == "failed"
     assert "the bar proves nothing, it lets through: " in found["why"]
 
@@ -181,7 +213,7 @@ def test_what_cannot_run_here_is_not_run_with_the_reason() -> None:
 
 
 def test_of_several_gpus_a_case_needed_the_one_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    far: Kernel[Any] = Kernel("test", ("sm90", "sm121"), lambda: "", lambda _: TRUTHS["linear"].reference)
+    far: Kernel[Any] = Kernel("test", ("sm90", "sm121"), lambda: "", lambda _: truth_of("linear").reference)
     case = Case("kernels/test/far", far, PROBLEMS["linear"], 0.01)
     assert running.outcome(case)["needs"] == ["sm90", "sm121"]
     monkeypatch.setattr(running, "capability", lambda: "sm90")

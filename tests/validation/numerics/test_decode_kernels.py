@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,13 @@ from validation.numerics.linear import Linear
 ROOT = Path(__file__).parents[3]
 QUICK = 2
 """Faults of each header that are planted in the quick tests, too."""
-JUDGES_CODE = keeping.code(Path(planted.__file__))
 
 pytestmark = pytest.mark.slow
+
+
+@cache
+def judges_code() -> str:
+    return keeping.code(Path(planted.__file__))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +91,7 @@ def built(kernels: dict[str, bytes]) -> Machine:
 
 @pytest.mark.parametrize("judge", [*OF_EXPERTS, layer_judged, quantizer_judged])
 def test_the_kernels_are_right_as_they_are_carried(kernels: dict[str, bytes], judge: Judge, keep: Keep) -> None:
-    inputs = {"sources and compiler": building.plan(kernels).digest, "judge": judge.__name__, "code": JUDGES_CODE}
+    inputs = {"sources and compiler": building.plan(kernels).digest, "judge": judge.__name__, "code": judges_code()}
     assert keep(inputs, lambda: {"said": judge(built(kernels))})["said"] == ""
 
 
@@ -113,7 +118,7 @@ def faults() -> Iterator[object]:
 @pytest.mark.parametrize("fault", tuple(faults()))
 def test_a_fault_in_their_text_is_refused(kernels: dict[str, bytes], without_kernels: Path, fault: Fault, keep: Keep) -> None:
     plan = fault.planted(kernels)
-    found = keep({**fault.inputs(plan), "code": JUDGES_CODE}, lambda: {"said": fault.judged(plan, without_kernels)})
+    found = keep({**fault.inputs(plan), "code": judges_code()}, lambda: {"said": fault.judged(plan, without_kernels)})
     assert fault.says in found["said"][-1]
 
 
