@@ -18,6 +18,9 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "GLOO_SOCKET_IFNAME": "lo",
     "FLASHINFER_CUDA_ARCH_LIST": "12.1a",
+    # Proofs run beside each other, and sums are the same on every machine.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
     # vLLM sets these when it is imported, before torch is.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",

@@ -34,7 +34,7 @@ _OF_THE_MACHINE = re.compile("No space left on device|MemoryError|Cannot allocat
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _PASSED_ON = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TZ|LANG|LC_\w+|TERM|XDG_\w+|LD_LIBRARY_PATH|LD_PRELOAD|CC|CXX|CUDA_\w+"
-    r"|\w+_NUM_THREADS|OPENBLAS_\w+|MKL_\w+|SSL_CERT_\w+|STACK_CACHE|VALIDATION_\w+"
+    r"|OPENBLAS_CORETYPE|MKL_CBWR|SSL_CERT_\w+|STACK_CACHE|VALIDATION_\w+"
 )
 """Variables of the caller's environment that a proof sees. Others would change a result without being part of its key."""
 _INDIFFERENT = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TERM|XDG_\w+|SSL_CERT_\w+|STACK_CACHE")
