@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the longest kernel tests first, by the seconds that earlier runs measured.
+"""Start the longest kernel tests and proofs first, by the seconds that earlier runs measured.
 
 Processes that share the tests then end at nearly the same time. xdist hands tests out in their order with
 `--dist load --maxschedchunk 1`.
@@ -13,8 +13,8 @@ from stack.store import cache as places
 from stack.store import results
 from tests.keeping import KEPT
 
-MARKER = "kernels"
-_NAME = results.key({"seconds of": MARKER})
+MARKERS = ("kernels", "proofs")
+_NAME = results.key({"seconds of": " ".join(MARKERS)})
 
 
 class LongestFirst:
@@ -33,14 +33,14 @@ class LongestFirst:
         node.workerinput["seconds"] = self.known
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Put kernel tests first. One that was never measured may take long."""
-        marked = [item for item in items if item.get_closest_marker(MARKER)]
-        others = [item for item in items if not item.get_closest_marker(MARKER)]
+        """Put marked tests first. One that was never measured may take long."""
+        marked = [item for item in items if any(item.get_closest_marker(one) for one in MARKERS)]
+        others = [item for item in items if not any(item.get_closest_marker(one) for one in MARKERS)]
         items[:] = sorted(marked, key=lambda item: -self.known.get(item.nodeid, float("inf"))) + others
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up the seconds of a test's phases. They tell nothing if it failed, or took what was kept."""
-        if MARKER in report.keywords:
+        if any(one in report.keywords for one in MARKERS):
             self.measured[report.nodeid] = self.measured.get(report.nodeid, 0.0) + report.duration
             if not report.passed or (KEPT, True) in report.user_properties:
                 self.untold.add(report.nodeid)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernel tests start in the order of their seconds in earlier runs, in real runs of pytest with and without workers."""
+"""Kernel tests and proofs start in the order of their seconds in earlier runs, in real runs of pytest with and without workers."""
 
 import os
 import subprocess
@@ -19,6 +19,7 @@ from tests.longest_first import LongestFirst
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "kernels: of the test")
+    config.addinivalue_line("markers", "proofs: of the test")
     config.pluginmanager.register(LongestFirst(config))
 """
 TESTS = """
@@ -37,7 +38,7 @@ def test_kernel(name):
     time.sleep(0.2)
 
 
-@pytest.mark.kernels
+@pytest.mark.proofs
 def test_kept(record_property):
     record_property("kept", True)
 

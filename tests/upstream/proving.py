@@ -20,6 +20,7 @@ from stack.proof import environment, prove
 from stack.proof.prove import Proof
 from stack.proof.runner import Runner
 from stack.store import cache, results
+from tests.keeping import KEPT
 
 ROOT = Path(__file__).parents[2]
 OURS = functools.cache(functools.partial(load, ROOT))
@@ -79,11 +80,15 @@ class ProofItem(pytest.Item):
     def __init__(self, *, proof: Proof, **rest: object) -> None:
         super().__init__(**rest)  # type: ignore[arg-type]
         self.proof = proof
+        self.add_marker("proofs")
 
     def runtest(self) -> None:
         """Run the proof and judge, unless the result of a run with the same inputs is kept."""
         session = session_of(self.config)
+        before = session.runner.ran
         self.check(session.runner, session.python(self.path.parent / "requirements.txt"))
+        if session.runner.ran == before:
+            self.user_properties.append((KEPT, True))
 
     def check(self, runner: Runner, python: Path) -> None:
         """Run and judge."""
