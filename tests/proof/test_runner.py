@@ -315,6 +315,15 @@ def test_what_is_preloaded_is_imported_once_for_all_runs(root: Path, stores: Sto
     assert counted.read_text() == "x"
 
 
+def test_a_preload_that_never_ends_is_an_error_that_names_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytest_run, "_PRELOADING", 0.5)
+    write(root, preload="import time; time.sleep(600)\n")
+    with pytest.raises(StackError, match=r"preload\.py"):
+        run(root, tmp_path / "cache")
+
+
 @pytest.mark.parametrize("preload", ["raise ValueError('no')", "import sys; sys.exit(3)", "def"])
 def test_a_preload_that_fails_is_an_error_that_names_it(root: Path, tmp_path: Path, preload: str) -> None:
     write(root, preload=preload)

@@ -132,11 +132,10 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported out of garbage collection.
+    """Leave what was imported out of garbage collections.
 
-    vLLM's conftest unfreezes and collects after every test, which takes half a second with all that is imported.
+    What proofs are started from has frozen it; vLLM's conftest unfreezes it and collects after every test, half a second each.
     """
-    gc.freeze()
     vars(gc)["unfreeze"] = lambda: None
 
 

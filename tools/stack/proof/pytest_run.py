@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ MARK = "STACK_PROOF_TREE"
 """Set in the environment of a proof: the folder of the tree under test."""
 PRELOAD = "preload.py"
 """Beside proofs: what all of them import of other packages, imported once."""
+_PRELOADING = 900.0
+"""Seconds that a server may take to import what all proofs share; torch takes 5 to 60."""
 _ENDING = 10
 """Seconds that a server may take to end once its standard input is closed."""
 _ENDED = (0, 1)
@@ -178,6 +181,13 @@ class _Server:
         )
         self._broken = ""
         self._preload = preload
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], _PRELOADING)[0]:
+            self._process.terminate()
+            self.close()
+            raise StackError(
+                f"{preload or python}: did not end in {_PRELOADING:.0f} seconds", "mend it: nothing can be started from it"
+            )
         try:
             self._broken = str(self._answer().get("broken", ""))
         except EOFError:
