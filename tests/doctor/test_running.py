@@ -20,14 +20,15 @@ CASES = [
 ]
 
 
-def ask(manner: Manner, longest: float = 3.0) -> list[Finding]:
+def ask(manner: Manner, longest: float = 30.0) -> list[Finding]:
     with servers.serving(manner) as url:
         return [*running.look(url, None, SPARK, LIMIT, key=None, longest=longest)]
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_it_speaks(name: str, case: Case) -> None:
-    found = [one for one in ask(case.manner) if one.check == name]
+    longest = 3.0 if case.manner.late else 30.0
+    found = [one for one in ask(case.manner, longest) if one.check == name]
     fitting = [one for one in found if one.severity is case.severity and case.what in one.found.what]
     assert fitting, [(one.severity, one.found.what) for one in found]
     assert case.fix in fitting[0].found.fix
@@ -68,6 +69,12 @@ def test_a_server_that_hangs_is_asked_once() -> None:
 
     found = ask(Manner(chat=hang), longest=1)
     assert [one.severity.value for one in found[2:]] == ["wrong", *["could not tell"] * 3]
+
+
+def test_all_answers_together_take_no_longer_than_asked() -> None:
+    """Each answer comes in time, and all of them do not."""
+    (last,) = (one for one in ask(Manner(late=0.4), longest=1.2) if one.check == "repetition")
+    assert last.severity is not Severity.FINE
 
 
 def test_nobody_is_there() -> None:

@@ -2,6 +2,7 @@
 """Requests to an OpenAI-compatible server; whatever is wrong with an answer is said with the request and the answer."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from validation import wire
 
 LONGEST = 300.0
 """Seconds for an answer: the first one that wants log-probabilities takes a while on a CPU."""
+_LEAST = 0.01
+"""Seconds to wait where none are left: none at all would mean for ever, or be refused."""
 SHOWN = 1500
 """Characters of a request or an answer that a failure shows."""
 
@@ -84,14 +87,23 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Where a server is, and what it calls its model; seconds that an answer may take, and the key that it wants to see."""
+    """Where a server is, and what it calls its model; seconds that an answer may take, and the key that it wants to see.
+
+    `until` is when all answers have to be there, by time.monotonic().
+    """
 
     url: str
     model: str
     longest: float = LONGEST
     key: str | None = field(default=None, repr=False)
+    until: float = math.inf
     _last: threading.local = field(default_factory=threading.local, compare=False, repr=False)
     """What was exchanged last, by each thread."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the next answer may take."""
+        return max(min(self.longest, self.until - time.monotonic()), _LEAST)
 
     def get(self, path: str) -> Any:
         """The JSON of a page.
@@ -102,8 +114,8 @@ class Talk:
         """
         self._last.exchange = None
         try:
-            with wire.asked(self.url + path, None, self.longest, self.key) as answer:
-                data = wire.whole(answer, self.longest)
+            with wire.asked(self.url + path, None, self.patience, self.key) as answer:
+                data = wire.whole(answer, self.patience)
                 if answer.status_code != 200:
                     raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=_text(data))
                 return wire.parsed(data)
@@ -123,7 +135,7 @@ class Talk:
         nothing = Exchange(path, asked, [])
         try:
             with self._posted(path, asked) as answer:
-                value = wire.parsed(wire.whole(answer, self.longest))
+                value = wire.parsed(wire.whole(answer, self.patience))
         except wire.BROKEN as failed:
             raise nothing.wrong(f"no answer comes back: {wire.why(failed)}") from failed
         except ValueError as failed:
@@ -145,7 +157,7 @@ class Talk:
                 kind = answer.headers.get("content-type", "")
                 if not kind.startswith("text/event-stream"):
                     raise Exchange(path, asked, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
-                for event in _events(answer, self.longest):
+                for event in _events(answer, self.patience):
                     events.append(event)
                     times.append(time.monotonic())
         except (*wire.BROKEN, ValueError) as failed:
@@ -175,9 +187,9 @@ class Talk:
 
     @contextmanager
     def _posted(self, path: str, asked: Json) -> Iterator[requests.Response]:
-        with wire.asked(self.url + path, asked, self.longest, self.key) as answer:
+        with wire.asked(self.url + path, asked, self.patience, self.key) as answer:
             if answer.status_code != 200:
-                said = _text(wire.whole(answer, self.longest))
+                said = _text(wire.whole(answer, self.patience))
                 raise Exchange(path, asked, [{"error": said}]).wrong(f"it answers {answer.status_code}")
             yield answer
 

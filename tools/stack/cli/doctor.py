@@ -48,7 +48,7 @@ _SPEED_AT = 128
 @click.option("--url", help="A running server, such as http://127.0.0.1:8000; VLLM_API_KEY is shown to it where it is set.")
 @click.option("--model", help="Which of the server's models. Default: the only one.")
 @click.option("--recipe", "name", help="What should run, and where: `stack recipe list`.")
-@click.option("--timeout", type=Seconds(), default=120, show_default=True, help="Seconds for an answer of the server.")
+@click.option("--timeout", type=Seconds(), default=180, show_default=True, help="Seconds for all answers of the server.")
 @click.option("--verbose", "-v", is_flag=True, help="Show what is fine, too.")
 @json_option
 @click.pass_context

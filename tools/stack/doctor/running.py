@@ -18,8 +18,6 @@ from validation.serve.recipes import Recipe
 from validation.serve.talk import Exchange, Talk, Wrong
 
 CHAT = "/v1/chat/completions"
-LONGEST = 120.0
-"""Seconds for an answer: long ones take ten on a Spark, and the first may wait for kernels."""
 _HEALTH = 10.0
 _QUESTION = "What is the capital of France? Answer with its name only."
 _MARK = "ZEBRA"
@@ -58,22 +56,25 @@ def look(
         recipe: by which it was started.
         limit: tokens a second that the hardware's memory allows.
         key: that it wants to see.
-        longest: seconds for an answer.
+        longest: seconds for all answers together.
 
     """
-    subject = Subject(Talk(url, name or "", longest, key), recipe, limit)
+    until = time.monotonic() + longest
+    subject = Subject(Talk(url, name or "", longest, key, until), recipe, limit)
     silent = False
     for check in CHECKS:
-        if silent:
-            yield Finding(check.name, url, unknown("not asked: the server does not answer"))
+        if silent or time.monotonic() >= until:
+            why = "the server does not answer" if silent else f"the {longest:g} seconds of --timeout are over"
+            yield Finding(check.name, url, unknown(f"not asked: {why}"))
             continue
-        began = time.monotonic()
         said = _said(check, subject)
         yield from (Finding(check.name, url, one) for one in said)
         bad = any(one.severity in (Severity.WRONG, Severity.UNKNOWN) for one in said)
-        silent = bad and (check.name in ("health", "model") or time.monotonic() - began >= longest * 0.9)
+        silent = bad and (check.name in ("health", "model") or time.monotonic() >= until)
         if check.name == "model" and not silent and not subject.talk.model:
-            subject = replace(subject, talk=replace(subject.talk, model=_served(subject)[0]))
+            names = _served(subject)
+            silent = not names
+            subject = replace(subject, talk=replace(subject.talk, model=names[0] if names else ""))
 
 
 def _said(check: Check[Subject], subject: Subject) -> tuple[Found, ...]:
@@ -97,7 +98,7 @@ def _short(value: object) -> str:
 def _health(subject: Subject) -> Iterator[Found]:
     talk = subject.talk
     try:
-        with wire.asked(f"{talk.url}/health", None, min(_HEALTH, talk.longest), talk.key) as answer:
+        with wire.asked(f"{talk.url}/health", None, min(_HEALTH, talk.patience), talk.key) as answer:
             status = answer.status_code
     except wire.BROKEN as failed:
         yield wrong(f"nothing answers ({wire.why(failed)})", "start the server, or correct --url")
@@ -109,7 +110,12 @@ def _health(subject: Subject) -> Iterator[Found]:
 
 
 def _served(subject: Subject) -> list[str]:
-    return [str(one["id"]) for one in subject.talk.get("/v1/models")["data"]]
+    """The names of its models; none if it does not say them this time."""
+    try:
+        with subject.talk.taken():
+            return [str(one["id"]) for one in subject.talk.get("/v1/models")["data"]]
+    except Wrong:
+        return []
 
 
 def _model(subject: Subject) -> Iterator[Found]:
