@@ -106,13 +106,39 @@ class Options:
         return load(self.find_root(writes=writes))
 
     @contextlib.contextmanager
-    def place(self, source: str = "archive") -> "Iterator[Place]":
-        """Where trees come from and go; shows progress on a terminal as long as it is open."""
-        from stack.carry.bases import Place  # noqa: PLC0415
-        from stack.store import cache  # noqa: PLC0415
+    def place(self, source: str = "archive", *, kept: bool = False) -> "Iterator[Place]":
+        """Where trees come from and go; shows progress on a terminal as long as it is open.
 
-        with progress() as tell:
-            yield Place(cache.root(self.cache), "git" if source == "git" else "archive", tell)
+        Args:
+            source: `archive` or `git`.
+            kept: another command needs what this one writes into the cache.
+
+        Raises:
+            StackError: it has to be kept, and the cache cannot be written.
+
+        """
+        from stack.carry.bases import Place  # noqa: PLC0415
+
+        with progress() as tell, self.usable_cache(kept=kept) as home:
+            yield Place(home, "git" if source == "git" else "archive", tell)
+
+    @contextlib.contextmanager
+    def usable_cache(self, *, kept: bool = False) -> Iterator[Path]:
+        """Give the cache folder, or, unless it has to be kept, a temporary one that borrows from it where it cannot be written.
+
+        Raises:
+            StackError: it has to be kept, and the cache cannot be written.
+
+        """
+        from stack.store import borrowed, cache  # noqa: PLC0415
+
+        home = cache.root(self.cache)
+        if kept and (why := borrowed.unwritable(home)) is not None:
+            raise StackError(
+                f"the cache {home} {why}", "make room (`stack cache prune`), or name another folder in STACK_CACHE"
+            )
+        with borrowed.usable(home, lambda line: click.echo(f"stack: {line}", err=True)) as place:
+            yield place
 
 
 @contextlib.contextmanager

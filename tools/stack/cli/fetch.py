@@ -22,7 +22,7 @@ def command(options: Options, upstream: str | None, tags: tuple[str, ...], as_js
 
     stack = options.load()
     names = [upstream] if upstream else [pin.upstream for pin in stack.pins if pin.within is None]
-    with options.place(source) as place, Stores(stack, place) as stores:
+    with options.place(source, kept=True) as place, Stores(stack, place) as stores:
         trees = [stores.obtain(name, tag) for name in names for tag in (tags or (None,))]
     if as_json:
         fields = ("upstream", "tag", "version", "source", "commit", "tree", "names_commit")

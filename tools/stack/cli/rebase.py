@@ -116,7 +116,9 @@ def command(
     elif upstream is None or tag is None:
         raise click.UsageError("name an upstream and --onto TAG")
     loaded = (options if session is None else replace(options, root=session.root)).load(writes=not dry_run)
-    with options.place(source) as place, Stores(loaded, place) as stores:
+    # The next command of a workspace needs what this one has written.
+    kept = workspace is not None or going is not None
+    with options.place(source, kept=kept) as place, Stores(loaded, place) as stores:
         stopped = None
         if session is not None and going is not None:
             work, stopped = workspaces.proceed(going, stores, session, digest=digest.of(loaded), skip=skip is not None)

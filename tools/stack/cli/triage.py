@@ -63,15 +63,14 @@ def command(
     repository is only read. Exit code 1 when a patch needs a person.
     """
     from stack.carry import triage  # noqa: PLC0415
-    from stack.store import cache  # noqa: PLC0415
 
     options: Options = context.obj
     span = triage.Range(base, onto, through_names(through))
     known = _known(resolutions) if resolutions is not None else None
     if output is not None:
         triage.require_empty(output)
-    place = cache.root(options.cache)
-    found = triage.triage(repo, span, patches, cache=place, independent=independent, resolutions=known)
+    with options.usable_cache() as home:
+        found = triage.triage(repo, span, patches, cache=home, independent=independent, resolutions=known)
     if output is not None:
         triage.write(output, found)
     if as_json:
