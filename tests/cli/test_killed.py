@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from stack.carry import resolutions, worktree
 from stack.model import switch
 
 from ..carry.test_workspace import RESOLUTIONS, STOPS, Work
+from ..carry.test_worktree import user_git
 from ..carry.world import World
 
 # Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
@@ -41,8 +43,8 @@ def files():
     }
 
 def switched(found):
-    # Resolutions come before the switch, and `undo` leaves them.
-    return {path: data for path, data in found.items() if not path.startswith("stacks/resolutions/")}
+    # A rebase writes resolutions before the switch, and `undo` leaves them.
+    return {path: data for path, data in found.items() if order["args"][0] != "rebase" or not path.startswith("stacks/resolutions/")}
 
 def counted(limit):
     calls = 0
@@ -167,6 +169,28 @@ def test_resolutions_are_whole_and_stay(world: World, tmp_path: Path) -> None:
     work.resolve(RESOLUTIONS[STOPS[-1]])
     assert len(list((world.root / "stacks/resolutions").iterdir())) == len(STOPS) - 1
     killed(world, work.folder, ("rebase", "--continue", str(work.folder)))
+
+
+@pytest.mark.slow
+def test_a_refresh(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    with world.stores() as stores:
+        worktree.checkout(stores, "gamma", folder)
+    user_git(folder, "reset", "-q", "--hard", "HEAD^")
+    # Nowhere is the working tree made anew: a refresh that was killed, or taken back, can be done again from it.
+    killed(world, tmp_path / "none", ("refresh", "gamma", str(folder)), moments=40)
+
+
+@pytest.mark.slow
+def test_resolutions_that_are_dropped(world: World, tmp_path: Path) -> None:
+    work = Work(world, tmp_path / "workspace").start()
+    for patch in STOPS:
+        work.resolve(RESOLUTIONS[patch])
+        work.proceed()
+    work.finish()
+    keys = resolutions.standing(world.root).named
+    assert len(keys) == len(STOPS)
+    killed(world, tmp_path / "none", ("resolutions", "drop", *keys), moments=40)
 
 
 @pytest.mark.slow

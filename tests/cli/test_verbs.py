@@ -127,6 +127,8 @@ def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> Non
     done = parsed(stack("refresh", "gamma", folder, "--json"))
     assert keys(done) == "upstream written kept changed added dropped"
     assert done["dropped"] == ["two/gamma/fix-limit.patch"]
+    assert stack("undo").code == 0
+    assert parsed(stack("refresh", "gamma", folder, "--json")) == done
     assert stack("refresh", "gamma", folder).out == "2 kept, 0 changed, 0 added, 0 dropped\n"
     assert stack("checkout", "alpha", tmp_path / "alpha").out.endswith("`stack refresh` writes them back\n")
 

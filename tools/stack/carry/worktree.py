@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.carry import links, notes
@@ -56,12 +56,16 @@ class Refreshed:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What a working tree was made from. `patches`: the files by path, as their SHA-256."""
+    """What a working tree was made from, or written back to: the patches' files by path, as their SHA-256.
+
+    `before`: what they were before the last refresh. They are that again if it was killed before it switched, or taken back.
+    """
 
     upstream: str
     source: Source
     base: CommitId
     patches: Mapping[str, str]
+    before: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
     if record.source != stores.place.source:
         raise StackError(f"{folder} was checked out with --source {record.source}", "refresh it with the same --source")
     _check_settled(folder)
-    _check_unchanged(stores.stack, upstream, record.patches)
+    _check_unchanged(stores.stack, record)
     base = record.base
     if base != stores.base(upstream):
         raise StackError(f"{folder} stands on another pin of {upstream}", "check it out anew and move your commits there")
@@ -187,7 +191,7 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
 
 
 def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> None:
-    """Switch the stack to what `refresh` found, and note in the working tree that it is what the stack has now.
+    """Switch the stack to what `refresh` found, and note in the working tree before that it is what the stack will have.
 
     Raises:
         StackError: the stack has changed meanwhile, or cannot be written.
@@ -195,9 +199,9 @@ def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> N
     """
     file = _record_file(folder)
     record = _read_record(file)
-    switch.apply(stack.root, found.files, title=title, expected=found.expected)
     written = {ref.path: hashlib.sha256(found.files[f"{FOLDER}/{ref.path}"] or b"").hexdigest() for ref in found.patches}
-    _write_record(file, replace(record, patches=written))
+    _write_record(file, replace(record, patches=written, before=_files(stack, record.upstream)))
+    switch.apply(stack.root, found.files, title=title, expected=found.expected)
 
 
 def with_trailers(message: str, added: Mapping[str, str]) -> str:
@@ -247,11 +251,13 @@ def _read_record(file: Path) -> _Record:
 
 def _taken(table: document.Table) -> _Record:
     patches = table.table("patches")
+    before = table.optional_table("before")
     return _Record(
         upstream=table.text("upstream", pattern=UPSTREAM),
         source=notes.source(table),
         base=CommitId(table.text("base", pattern=OBJECT)),
         patches={path: patches.text(path) for path in patches},
+        before={} if before is None else {path: before.text(path) for path in before},
     )
 
 
@@ -279,13 +285,20 @@ def _check_settled(folder: Path) -> None:
         )
 
 
-def _check_unchanged(stack: Stack, upstream: str, then: Mapping[str, str]) -> None:
-    now = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
-    for path in sorted(then.keys() | now.keys()):
-        if then.get(path) != now.get(path):
+def _check_unchanged(stack: Stack, record: _Record) -> None:
+    now = _files(stack, record.upstream)
+    if now == record.before:
+        return
+    for path in sorted(record.patches.keys() | now.keys()):
+        if record.patches.get(path) != now.get(path):
             raise StackError(
                 f"{FOLDER}/{path} has changed in the stack since the checkout", "check out anew and move your commits there"
             )
+
+
+def _files(stack: Stack, upstream: str) -> dict[str, str]:
+    """Hash the files of an upstream's patches, as a record has them."""
+    return {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
 
 
 def _commits(objects: Objects, folder: Path, base: CommitId) -> list[_Commit]:
