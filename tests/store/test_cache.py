@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
+import fcntl
 import os
 import select
 import subprocess
@@ -83,6 +85,18 @@ def test_locks_of_different_paths_do_not_meet(tmp_path: Path) -> None:
         with cache.lock(tmp_path / "y", lambda: pytest.fail("waited")):
             pass
         other.kill()
+
+
+def test_a_file_system_without_locks_is_an_error_that_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with (
+        pytest.raises(StackError, match=r"x cannot be locked \(No locks available\): .*STACK_CACHE"),
+        cache.lock(tmp_path / "x"),
+    ):
+        pass
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:

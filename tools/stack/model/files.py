@@ -2,6 +2,7 @@
 """Read and write files of a folder that somebody else may have filled: never through a link, a named pipe or a device."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
@@ -188,3 +189,20 @@ def check_tree(folder: Path) -> None:
         mode = path.lstat().st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise NotPlain(path, "a link" if stat.S_ISLNK(mode) else "not a regular file")
+
+
+def lock_if_free(descriptor: int, place: Path) -> bool:
+    """Lock a file unless another process has; whether it is locked. The system frees it when all that have it open end.
+
+    Raises:
+        StackError: the file system of `place` knows no locks.
+
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        remedy = "move the stack, or the cache by STACK_CACHE, to a local file system"
+        raise StackError(f"{place} cannot be locked ({error.strerror})", remedy) from error
+    return True

@@ -286,15 +286,10 @@ def _open_lock(own: Folder, flags: int) -> int | None:
 
 def _acquire(descriptor: int, root: Path) -> None:
     patience = time.monotonic() + _WAIT
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as held:
-            if time.monotonic() > patience:
-                raise StackError(f"another stack command is at work on {root}", "wait until it has ended") from held
-            time.sleep(0.05)
-        else:
-            return
+    while not files.lock_if_free(descriptor, root):
+        if time.monotonic() > patience:
+            raise StackError(f"another stack command is at work on {root}", "wait until it has ended")
+        time.sleep(0.05)
 
 
 def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[str, object]) -> None:

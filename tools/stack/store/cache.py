@@ -2,7 +2,6 @@
 """Where downloaded and imported sources live, and the lock that keeps two processes apart."""
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -15,6 +14,7 @@ from typing import IO
 
 import platformdirs
 
+from stack.model import files
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 
@@ -94,11 +94,11 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]
     """
     handle = _lock_file(path)
     try:
-        if not _taken(handle):
+        if not files.lock_if_free(handle, path):
             if waiting is not None:
                 waiting()
             # Asked for again and again: Ctrl-C that comes just before a call that blocks would wait for the lock, too.
-            while not _taken(handle):
+            while not files.lock_if_free(handle, path):
                 time.sleep(0.05)
         os.utime(handle)  # what has not been used for long is what a full disk loses first
         yield handle
@@ -116,7 +116,7 @@ def lock_if_free(path: Path) -> Iterator[bool]:
     """
     handle = _lock_file(path)
     try:
-        yield _taken(handle)
+        yield files.lock_if_free(handle, path)
     finally:
         os.close(handle)
 
@@ -128,14 +128,6 @@ def _lock_file(path: Path) -> int:
         return os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise unwritable(place, error) from error
-
-
-def _taken(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 @contextmanager
