@@ -40,10 +40,15 @@ class State(IntEnum):
 
 
 class Region(NamedTuple):
-    """Both sides of one conflict."""
+    """Both sides of one conflict; `start`: the number of lines of ours before it."""
 
+    start: int
     ours: list[bytes]
     theirs: list[bytes]
+
+    def touches(self, place: int, count: int) -> bool:
+        """Whether some lines of ours are in the conflict or right beside it."""
+        return place <= self.start + len(self.ours) and place + count >= self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class Marked:
         into: Sequence[list[bytes]] = sides
         for line in split(data):
             if line.startswith(b"<<<<<<< ") and into is sides:
-                regions.append(Region([], []))
+                regions.append(Region(len(sides[0]), [], []))
                 into = (regions[-1].ours, sides[0])
             elif line.rstrip(b"\r\n") == b"=======" and regions and into[0] is regions[-1].ours:
                 into = (regions[-1].theirs, sides[1])
@@ -102,21 +107,21 @@ class Presence:
         sure = self._brought_by(doubted, step) if doubted else set()
         return [State.PRESENT if group in sure else state for group, state in zip(groups, states, strict=True)]
 
-    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Step, State]]]:
+    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Touch, State]]]:
         """The states of groups in the versions of their files after a step, where one changed their lines; in one merge."""
-        asked: dict[Group, list[tuple[Step, State | Triple | None]]] = {}
-        for group in groups:
-            mode = group.new.mode if group.new is not None else FILES[0]
-            asked[group] = [
-                (touch.step, self._asked_of(group, Entry(mode, touch.blob) if touch.blob is not None else None))
-                for touch in self._touching(group)
-                if touch.step > step
-            ]
-        merge_files(self.objects, self.merges, [one for row in asked.values() for _, one in row if isinstance(one, Triple)])
-        return {
-            group: [(after, State.UNSURE if one is None else self._told(group, one)) for after, one in row]
-            for group, row in asked.items()
-        }
+        touches = {group: [touch for touch in self._touching(group) if touch.step > step] for group in groups}
+        states = iter(self.versions([(group, touch.blob) for group, row in touches.items() for touch in row]))
+        return {group: [(touch, next(states)) for touch in row] for group, row in touches.items()}
+
+    def versions(self, asked: Sequence[tuple[Group, str | None]]) -> list[State]:
+        """The state of each group in a version of its file, by the blob; in one merge."""
+        entries = [
+            (group, Entry(group.new.mode if group.new is not None else FILES[0], blob) if blob is not None else None)
+            for group, blob in asked
+        ]
+        known = [(group, self._asked_of(group, entry)) for group, entry in entries]
+        merge_files(self.objects, self.merges, [one for _, one in known if isinstance(one, Triple)])
+        return [State.UNSURE if one is None else self._told(group, one) for group, one in known]
 
     def _touching(self, group: Group) -> list[Touch]:
         """The steps that changed a line of a group; all of its file where its lines are too common to be found."""
@@ -243,7 +248,10 @@ def _has(group: Group, marked: Marked, old: Sequence[bytes], have: Sequence[byte
     assert group.hunk is not None
     if stands(group.hunk, old, have):
         return True
-    return _is_pure(group) and not any(region.theirs for region in marked.regions) and bool(_Text.of(have).places(group.added))
+    if not _is_pure(group) or any(region.theirs for region in marked.regions):
+        return False
+    places, count = _Text.of(have).places(group.added), len(group.added)
+    return any(region.touches(place, count) for place in places for region in marked.regions)
 
 
 def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
