@@ -561,7 +561,8 @@ def test_a_part_taken_back_is_not_settled_by_the_rework_of_its_like(upstream: Up
 def test_an_indentation_that_was_taken_back_is_carried_on(upstream: Upstream) -> None:
     """Both versions have the same lines but for their blanks: the lines have not moved."""
     base, mine = (
-        ["def act(a):", "    if a:", "        start(a)", *[f"{blanks}stop_{n}(a)" for n in range(3)]] for blanks in (" " * 8, " " * 4)
+        ["def act(a):", "    if a:", "        start(a)", *[f"{blanks}stop_{n}(a)" for n in range(3)]]
+        for blanks in (" " * 8, " " * 4)
     )
     _base(upstream, {"a.py": [*LONG, *base]})
     both = {"a.py": [*_with(20, GUARD), *mine]}

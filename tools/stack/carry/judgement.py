@@ -85,10 +85,11 @@ def judge(
     before, ours, after = trees
     groups = residue.groups(objects, before, after)
     presence = Presence(objects, merges, index, before)
-    then = [max(column) for column in zip(*(presence.after(groups, step) for step in found.steps), strict=True)]
+    *right_after, now = presence.states(groups, [*(objects.tree_of(step.commit) for step in found.steps), ours])
+    sure = [presence.sure(groups, states, step) for step, states in zip(found.steps, right_after, strict=True)]
+    then = [max(column) for column in zip(*sure, strict=True)]
     if max(then, default=State.ABSENT) < State.REWORDED:
         return None
-    now = presence.states(groups, ours)
     had = [group for group, *pair in zip(groups, then, now, strict=True) if State.REWORDED <= pair[0] > pair[1]]
     fate = _Fate(objects, index, files, found, presence, presence.since(had, found.last))
     judged = Judgement(found, tuple(fate.of(*three) for three in zip(groups, then, now, strict=True)))
@@ -208,4 +209,3 @@ class _Fate:
         have = {history.hashed(line) for line in self._end(group).split(b"\n")}
         told = moved.told(group)
         return sum((number in have) == (side > 0) for side, number in told) / len(told) if told else 1.0
-
