@@ -572,3 +572,39 @@ def test_an_indentation_that_was_taken_back_is_carried_on(upstream: Upstream) ->
     carried = _carried(upstream, patch)
     assert carried.outcome is Outcome.PARTLY_LANDED
     assert _changed(carried.residue) == [*[f"-        stop_{n}(a)" for n in range(3)], *[f"+    stop_{n}(a)" for n in range(3)]]
+
+
+def test_a_removal_of_lines_that_only_partly_landed_is_named(upstream: Upstream) -> None:
+    """Upstream had most lines of one group, in other words, and took them out again: the commit that did is told."""
+    mine = [f"value_40 = mine({n})" for n in range(5)]
+    theirs = [*mine[:4], "value_40 = theirs(4)"]
+    rest = _with(60, FUNCTION)
+    patch = upstream.fork("Both", {"a.py": [*LONG[:40], *mine, *LONG[41:]], "b.py": rest})
+    upstream.commit("Both", {"a.py": [*LONG[:40], *theirs, *LONG[41:]], "b.py": rest})
+    by = upstream.commit("Compute again", {"a.py": LONG})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert any(by[:12] in said for said in carried.evidence)
+    assert _changed(carried.residue) == ["-value_40 = compute(40)", *[f"+{line}" for line in mine]]
+
+
+def test_a_line_more_in_place_of_others_needs_a_person(upstream: Upstream) -> None:
+    """Both replace a line; which of the new lines go together, a person knows."""
+    mine = [f"value_40 = mine({n})" for n in range(5)]
+    patch = upstream.fork("Mine", {"a.py": [*LONG[:40], *mine, *LONG[41:]], "b.py": _with(60, GUARD)})
+    upstream.commit("Most of it", {"a.py": [*LONG[:40], *mine[:4], *LONG[41:]], "b.py": _with(60, GUARD)})
+    carried = _carried(upstream, patch)
+    assert (carried.outcome, carried.needs_person) == (Outcome.PARTLY_LANDED, True)
+    assert f"+{mine[4]}" in _changed(carried.residue)
+
+
+def test_a_binary_that_landed_and_was_made_anew_was_not_taken_back(upstream: Upstream) -> None:
+    (upstream.folder / "data.bin").write_bytes(b"\0 base")
+    _base(upstream, {"c.py": LONG})
+    (upstream.folder / "data.bin").write_bytes(b"\0 mine")
+    patch = upstream.fork("Mine", {"a.py": _with(60, GUARD)})
+    (upstream.folder / "data.bin").write_bytes(b"\0 mine")
+    upstream.commit("Mine", {"a.py": _with(60, GUARD)})
+    (upstream.folder / "data.bin").write_bytes(b"\0 third")
+    upstream.commit("Data anew", {"b.py": LONG[1:]})
+    assert _is_landed(_carried(upstream, patch))

@@ -17,7 +17,6 @@ from stack.carry.anchoring import Text, stands
 from stack.carry.history import Index, Step, Touch
 from stack.carry.merge import FileMerges, Triple, merge, merge_files
 from stack.carry.residue import Group, only, patched, split
-from stack.carry.structure import layout
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, Entry, Objects
 
@@ -245,6 +244,8 @@ class Presence:
         marked = Marked.read(self.objects.read(merged.id))
         if not marked.regions or marked.ours != have:
             return State.UNSURE  # a part of it merges cleanly
+        from stack.carry.structure import layout  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
+
         if layout.same(group.path, marked.ours, marked.theirs) or self._has(group, marked, ours):
             return State.PRESENT
         if _is_pure(group) and marked.extends(group.added):
