@@ -10,6 +10,7 @@ commits written, and this engine is checked to end in the tree of `git rebase`.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -51,7 +52,10 @@ def main() -> int:
         print(
             f"{len(patches)} patches ({size} KiB) from {options.repo}, {options.base} -> {options.onto}, {options.runs} runs in turn"
         )
-        _table(_measure(bare, Path(folder), base, onto, patches, options.runs))
+        seconds, cpu = _measure(bare, Path(folder), base, onto, patches, options.runs)
+        _table(seconds)
+        print("the same in seconds of the CPU, for a machine that others use, too:")
+        _table(cpu)
     return 0
 
 
@@ -155,7 +159,9 @@ class Ways:
         span = ["--repo", self.bare, "--base", self.base, "--onto", self.onto]
         start = time.perf_counter()
         done = subprocess.run(
-            [stack, "--cache", self.cache, "triage", *span, "--json", *self.files], stdout=subprocess.PIPE, check=False
+            [stack, "--cache", self.cache, "triage", *map(str, span), "--json", *self.files],
+            stdout=subprocess.PIPE,
+            check=False,
         )
         took = time.perf_counter() - start
         return str(json.loads(done.stdout)["patches"][-1]["tree"]), took
@@ -182,8 +188,8 @@ class Ways:
 
 def _measure(
     bare: Path, folder: Path, base: CommitId, onto: CommitId, patches: Sequence[Patch], runs: int
-) -> dict[str, list[float]]:
-    """Seconds of every run, by way. One warm-up each; all ways have to end in the same tree."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds of every run by the clock, and of the CPU with all processes, by way. One warm-up each; all ways have to end in the same tree."""
     ways = Ways(bare, folder, base, onto, patches)
     print(f"what the range changed, indexed once: {ways.index():.1f} s")
     named: dict[str, Callable[[], tuple[str, float]]] = {
@@ -194,18 +200,21 @@ def _measure(
         "git am -3": ways.am,
     }
     seconds: dict[str, list[float]] = {name: [] for name in named}
+    cpu: dict[str, list[float]] = {name: [] for name in named}
     for run in range(runs + 1):
         trees: dict[str, str] = {}
         for name, way in named.items():
             apply.files.cache_clear()  # every way reads its patches anew
+            before = os.times()
             trees[name], took = way()
             if run:
                 seconds[name].append(took)
+                cpu[name].append(sum(os.times()[:4]) - sum(before[:4]))
         if len({tree for name, tree in trees.items() if name != "git am -3"}) > 1:
             raise SystemExit(f"stack and git rebase end in different trees: {trees}")
         if trees["git am -3"] != trees["stack"] and not run:
             print("note: git am -3 ends in another tree than the others")
-    return seconds
+    return seconds, cpu
 
 
 def _table(seconds: dict[str, list[float]]) -> None:

@@ -350,7 +350,8 @@ def _extended(index: Index, objects: Objects, onto: CommitId, tip: CommitId) -> 
     for unit, file in enumerate(
         diffs(residue.difference(objects, objects.tree_of(onto), objects.tree_of(tip), context=0)), base
     ):
-        row = (file.path, index.steps, file.old_id, file.new_id, file.new_mode)
+        ids = (file.old_id if file.old else None, file.new_id if file.new else None)
+        row = (file.path, index.steps, *ids, file.new_mode if file.new else None)
         more.database.execute("insert into files values (?, ?, ?, ?, ?)", row)
         more.database.execute("insert into units values (?, ?, ?)", (unit, index.steps, file.path))
         counted = Counter(history.lines(file))

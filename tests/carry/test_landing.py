@@ -491,3 +491,120 @@ def test_a_call_that_upstream_added_elsewhere_in_the_definition_is_told(upstream
     row = _row(upstream, patch)
     assert not row.carried.needs_person
     assert any(by[:12] in said and "a.py:4" in said for said in row.carried.evidence) is same
+
+
+@pytest.mark.parametrize("far", [2, 6], ids=["as git sees it, the lines around it moved", "it moved"])
+def test_what_moved_inside_of_its_file_since_was_not_taken_back(upstream: Upstream, far: int) -> None:
+    """Git merges the patch once more, without a conflict, and its lines stand there twice."""
+    patch = upstream.fork("Guard", {"a.py": _with(60, GUARD)})
+    upstream.commit("Guard", {"a.py": _with(60, GUARD)})
+    upstream.commit("Move", {"a.py": _with(60 + far, GUARD)})
+    assert _is_landed(_carried(upstream, patch))
+
+
+SIGNATURE = [*LONG[:60], "def run(", "    query,", *[f"    plan_{n}," for n in range(8)], "):", *LONG[60:]]
+
+
+def _signature(above: list[str], below: list[str]) -> list[str]:
+    return _with(70, below, _with(62, above, SIGNATURE))
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "landed"),
+    [
+        ([], ["    *,", "    scale: Optional[Tensor] = None,", "    zero: Optional[Tensor] = None,"], True),
+        ([], ["    *,", "    scale: Optional[Tensor] = None,"], False),
+        ([], ["    # no scale: Optional[Tensor], no zero: Optional[Tensor]"], False),
+        ([], ['    error="scale: Optional[Tensor], zero: Optional[Tensor]",'], False),
+        ([], [], False),
+    ],
+    ids=["elsewhere in other words", "a part of it", "a comment on it", "a text about it", "taken back"],
+)
+def test_what_was_written_anew_elsewhere_in_its_file(
+    upstream: Upstream, above: list[str], below: list[str], landed: bool
+) -> None:
+    mine = ["    scale: Optional[Tensor],", "    zero: Optional[Tensor],"]
+    _base(upstream, {"a.py": SIGNATURE})
+    patch = upstream.fork("Scale", {"a.py": _signature(mine, []), "b.py": _with(60, GUARD)})
+    upstream.commit("Scale", {"a.py": _signature(mine, []), "b.py": _with(60, GUARD)})
+    by = upstream.commit("Order", {"a.py": _signature(above, below)})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is (Outcome.LANDED if landed else Outcome.PARTLY_LANDED)
+    assert any(by[:12] in said for said in carried.evidence)
+
+
+def test_common_words_are_not_what_was_written_anew(upstream: Upstream) -> None:
+    """None of the words is the patch's own: the other new line of the file only looks like it."""
+    _base(upstream, {"a.py": [*LONG, "clear(cache)"]})
+    patch = upstream.fork("Clear", {"a.py": [*_with(60, ["clear(cache)"]), "clear(cache)"], "b.py": _with(60, GUARD)})
+    upstream.commit("Clear", {"a.py": [*_with(60, ["clear(cache)"]), "clear(cache)"], "b.py": _with(60, GUARD)})
+    upstream.commit("Clear at the top", {"a.py": ["cache = clear(cache)", *LONG, "clear(cache)"]})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert _changed(carried.residue) == ["+clear(cache)"]
+
+
+def test_a_part_taken_back_is_not_settled_by_the_rework_of_its_like(upstream: Upstream) -> None:
+    """The commit that takes one guard back did not change the other, which an earlier one did."""
+    both = {"a.py": _with(20, GUARD, _with(60, GUARD))}
+    reworked = _with(60, [*GUARD[:2], "    log(1)", *GUARD[2:]])
+    patch = upstream.fork("Guard twice", dict(both))
+    upstream.commit("Guard twice", dict(both))
+    upstream.commit("Rework the second", {"a.py": _with(20, GUARD, reworked)})
+    by = upstream.commit("Do not guard the first", {"a.py": reworked})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert any(by[:12] in said for said in carried.evidence)
+    assert _changed(carried.residue) == [f"+{line}" for line in GUARD]
+
+
+def test_an_indentation_that_was_taken_back_is_carried_on(upstream: Upstream) -> None:
+    """Both versions have the same lines but for their blanks: the lines have not moved."""
+    base, mine = (
+        ["def act(a):", "    if a:", "        start(a)", *[f"{blanks}stop_{n}(a)" for n in range(3)]]
+        for blanks in (" " * 8, " " * 4)
+    )
+    _base(upstream, {"a.py": [*LONG, *base]})
+    both = {"a.py": [*_with(20, GUARD), *mine]}
+    patch = upstream.fork("Stop always", dict(both))
+    upstream.commit("Stop always", dict(both))
+    upstream.commit("Stop sometimes", {"a.py": [*_with(20, GUARD), *base]})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert _changed(carried.residue) == [*[f"-        stop_{n}(a)" for n in range(3)], *[f"+    stop_{n}(a)" for n in range(3)]]
+
+
+def test_a_removal_of_lines_that_only_partly_landed_is_named(upstream: Upstream) -> None:
+    """Upstream had most lines of one group, in other words, and took them out again: the commit that did is told."""
+    mine = [f"value_40 = mine({n})" for n in range(5)]
+    theirs = [*mine[:4], "value_40 = theirs(4)"]
+    rest = _with(60, FUNCTION)
+    patch = upstream.fork("Both", {"a.py": [*LONG[:40], *mine, *LONG[41:]], "b.py": rest})
+    upstream.commit("Both", {"a.py": [*LONG[:40], *theirs, *LONG[41:]], "b.py": rest})
+    by = upstream.commit("Compute again", {"a.py": LONG})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert any(by[:12] in said for said in carried.evidence)
+    assert _changed(carried.residue) == ["-value_40 = compute(40)", *[f"+{line}" for line in mine]]
+
+
+def test_a_line_more_in_place_of_others_needs_a_person(upstream: Upstream) -> None:
+    """Both replace a line; which of the new lines go together, a person knows."""
+    mine = [f"value_40 = mine({n})" for n in range(5)]
+    patch = upstream.fork("Mine", {"a.py": [*LONG[:40], *mine, *LONG[41:]], "b.py": _with(60, GUARD)})
+    upstream.commit("Most of it", {"a.py": [*LONG[:40], *mine[:4], *LONG[41:]], "b.py": _with(60, GUARD)})
+    carried = _carried(upstream, patch)
+    assert (carried.outcome, carried.needs_person) == (Outcome.PARTLY_LANDED, True)
+    assert f"+{mine[4]}" in _changed(carried.residue)
+
+
+def test_a_binary_that_landed_and_was_made_anew_was_not_taken_back(upstream: Upstream) -> None:
+    (upstream.folder / "data.bin").write_bytes(b"\0 base")
+    _base(upstream, {"c.py": LONG})
+    (upstream.folder / "data.bin").write_bytes(b"\0 mine")
+    patch = upstream.fork("Mine", {"a.py": _with(60, GUARD)})
+    (upstream.folder / "data.bin").write_bytes(b"\0 mine")
+    upstream.commit("Mine", {"a.py": _with(60, GUARD)})
+    (upstream.folder / "data.bin").write_bytes(b"\0 third")
+    upstream.commit("Data anew", {"b.py": LONG[1:]})
+    assert _is_landed(_carried(upstream, patch))

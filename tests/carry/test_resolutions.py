@@ -232,15 +232,15 @@ def test_markers_are_no_resolution() -> None:
 def test_a_heading_underlined_with_many_signs() -> None:
     assert recorded(person=PERSON.replace(b"5, FIVE", b"5\n=======\n" + b"=" * 300))
     ruled = [data.replace(b"one\n", b"one\n" + b"=" * 300 + b"\n") for data in (BASE, OURS, THEIRS, PERSON)]
-    assert refused(*ruled) == "it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs"
+    assert refused(*ruled) == "it is binary, larger than 512 KiB, or has a ruler of 200 signs"
 
 
 @pytest.mark.parametrize("side", range(4))
-@pytest.mark.parametrize("spoil", [b"\0", b"\xff\n", b"\xe4\n", b"x" * (1 << 19)], ids=["NUL", "ff", "latin", "large"])
+@pytest.mark.parametrize("spoil", [b"\0", "\U0010fee4\n".encode(), b"x" * (1 << 19)], ids=["NUL", "private", "large"])
 def test_no_text(tmp_path: Path, side: int, spoil: bytes) -> None:
     four = [BASE, OURS, THEIRS, PERSON]
     four[side] = spoil + four[side]
-    assert refused(*four) == "it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs"
+    assert refused(*four) == "it is binary, larger than 512 KiB, or has a ruler of 200 signs"
     if side < 3:
         assert kept(tmp_path, *recorded()).apply("a.py", *four[:3]) is None
 
@@ -264,6 +264,8 @@ ODD: Mapping[str, Callable[[bytes], bytes]] = {
     "nothing around": lambda data: data[data.index(b"four\n") + 5 : data.index(b"\nsix") + 1],
     "blanks": lambda data: data.replace(b"FIVE", b"").replace(b"5", b" \t"),
     "one line": lambda data: data[data.index(b"four\n") + 5 : data.index(b"\nsix")],
+    "Latin-1": lambda data: data.replace(b"four", b"f\xf6ur\xff").replace(b"FIVE", b"F\xcfVE").replace(b"5", b"\xb5"),
+    "UTF-8 cut in two": lambda data: data.replace(b"four", "f\u00f6ur".encode()[:2]).replace(b"FIVE", b"\xc3"),
     "form feed": lambda data: data.replace(b"four", b"\x0cfour\x85".decode("latin-1").encode()),
 }
 
@@ -274,6 +276,14 @@ def test_odd_files(tmp_path: Path, odd: str) -> None:
     applied = kept(tmp_path, *recorded(base, ours, theirs, person)).apply("a.py", base, ours, theirs)
     assert applied is not None
     assert applied.data == person
+
+
+def test_bytes_that_are_not_utf_8_are_kept_and_seen() -> None:
+    base, ours, theirs, person = map(ODD["Latin-1"], (BASE, OURS, THEIRS, PERSON))
+    [one] = recorded(base, ours, theirs, person)
+    assert "F\\U0010fecfVE" in dump(one)
+    other = theirs.replace(b"F\xcfVE", b"F\xceVE")
+    assert recorded(base, ours, other, person)[0].key != one.key
 
 
 def test_only_some_versions_end_without_a_line_end() -> None:

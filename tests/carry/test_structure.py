@@ -154,6 +154,8 @@ def test_arguments_and_parameters() -> None:
         "def f(a, *, b=1, c=2, d=3, **k):\n    return a\n",
         "parameter list",
     )
+    by_name, both = "def f(a, *, c=2): 0\n", "def f(a, b=1, *, c=2): 0\n"
+    check("def f(a, *, z=0): 0\n", by_name.replace("*,", "*, z=0,"), both.replace("c=2", "z=0"), both.replace("*,", "*, z=0,"))
 
 
 def test_members_of_classes_and_enums() -> None:
@@ -163,6 +165,12 @@ def test_members_of_classes_and_enums() -> None:
         "class A(Enum):\n    X = 1\n    Z = 3\n",
         "class A(Enum):\n    X = 1\n    Y = 2\n    Z = 3\n",
         "both sides add to the body of class A at line 4: Y; Z",
+    )
+    check(
+        "class A(Enum):\n    X = auto()\n",
+        "class A(Enum):\n    X = auto()\n    Y = 16\n",
+        "class A(Enum):\n    X = auto()\n    Z = 17\n",
+        "class A(Enum):\n    X = auto()\n    Y = 16\n    Z = 17\n",
     )
     check(
         "class A:\n    def f(self):\n        pass\n",
@@ -328,6 +336,8 @@ DOUBTS = {
     "a tuple": ("x = (1, 2)\n", "x = (1, 2, 3)\n", "x = (1, 2, 4)\n"),
     "parameters without default": ("def f(a):\n    pass\n", "def f(a, b):\n    pass\n", "def f(a, c):\n    pass\n"),
     "a parameter before ours": ("def f(a=1, b=2): 0\n", "def f(a=1, c=3, b=2): 0\n", "def f(a=1, d=4, b=2): 0\n"),
+    "parameters by position": ("def f(a, b=1): 0\n", "def f(a, b=1, c=2): 0\n", "def f(a, b=1, d=3): 0\n"),
+    "parameters by position only": ("def f(a=1, /): 0\n", "def f(a=1, b=2, /): 0\n", "def f(a=1, c=3, /): 0\n"),
     "statements of a function": ("def f():\n    a()\n", "def f():\n    a()\n    b()\n", "def f():\n    a()\n    c()\n"),
     "calls of a module": ("a()\n", "a()\nb()\n", "a()\nc()\n"),
     "assignments of a function": (
@@ -373,6 +383,21 @@ DOUBTS = {
         "class A(IntEnum):\n    X = auto()\n",
         "class A(IntEnum):\n    X = auto()\n    Y = auto()\n",
         "class A(IntEnum):\n    X = auto()\n    Z = auto()\n",
+    ),
+    "the next value of an enum": (
+        "class A(Enum):\n    X = auto()\n",
+        "class A(Enum):\n    X = auto()\n    Y = auto()\n",
+        "class A(Enum):\n    X = auto()\n    Z = auto()\n",
+    ),
+    "numbers before a next value": (
+        "class A(Enum):\n    X = 1\n    W = auto()\n",
+        "class A(Enum):\n    X = 1\n    Y = 2\n    W = auto()\n",
+        "class A(Enum):\n    X = 1\n    Z = 5\n    W = auto()\n",
+    ),
+    "the next value after another's number": (
+        "class A(enum.Flag):\n    X = enum.auto()\n",
+        "class A(enum.Flag):\n    X = enum.auto()\n    Y = 16\n",
+        "class A(enum.Flag):\n    X = enum.auto()\n    Z = enum.auto()\n",
     ),
     "fields without default": (DATACLASS, DATACLASS + "    b: int = 1\n", DATACLASS + "    c: int\n"),
     "fields of a C structure": (

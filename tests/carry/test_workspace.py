@@ -42,12 +42,13 @@ class Work:
     done: Rebase | None = None
     stops: list[str] = field(default_factory=list)
 
-    def start(self) -> "Work":
+    def start(self, clone: Path | None = None) -> "Work":
         with self.world.stores(self.source) as stores:
             found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
             assert conclude(found) is Conclusion.CONFLICT
             now = digest.of(stores.stack)
-            self.session = workspace.start(self.folder, stores, found, allow_mismatch=False, allow_drift=False, digest=now)
+            allowed = {"allow_mismatch": False, "allow_drift": False}
+            self.session = workspace.start(self.folder, stores, found, **allowed, digest=now, clone=clone)
         return self
 
     def resolve(self, files: Files) -> None:
@@ -310,6 +311,38 @@ def test_what_rerere_has_recorded_is_taken_over(
         user_git(again.folder, "add", "gamma/main.py")
         again.proceed()
         assert kept_resolutions(world) == kept
+
+
+def test_rerere_is_shared_with_a_clone_of_the_users_both_ways(world: World, tmp_path: Path, home: Path) -> None:
+    """Its records resolve the conflict here, and it gets those that are made here; the user has rerere in that clone only."""
+    clone = tmp_path / "clone"
+    user_git(tmp_path, "init", "-q", "clone")
+    user_git(clone, "config", "rerere.enabled", "true")
+    first = Work(world, tmp_path / "first").start(clone)
+    first.resolve(RESOLUTIONS[HOOK])
+    first.proceed()
+    workspace.finish(first.folder)
+    assert list((clone / ".git/rr-cache").glob("*/postimage"))
+    kept = kept_resolutions(world)
+    assert resolutions.drop(world.root, [Path(path).stem for path in kept])
+    again = Work(world, tmp_path / "again").start(clone)
+    [content] = RESOLUTIONS[HOOK].values()
+    assert (again.folder / "gamma/main.py").read_bytes() == content
+    workspace.finish(again.folder)
+    assert list((clone / ".git/rr-cache").glob("*/postimage"))
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"), [(False, "is not a git repository"), (True, "has no rerere: turn it on: git -C")], ids=["none", "off"]
+)
+def test_a_clone_without_rerere(world: World, tmp_path: Path, home: Path, made: bool, problem: str) -> None:
+    clone = tmp_path / "clone"
+    if made:
+        user_git(tmp_path, "init", "-q", "clone")
+    with pytest.raises(StackError, match=problem):
+        Work(world, tmp_path / "first").start(clone)
+    assert not (tmp_path / "first").exists()
+    assert not (clone / ".git/rr-cache").exists()
 
 
 @pytest.mark.parametrize("style", ["merge", "zdiff3", None])

@@ -387,14 +387,6 @@ def _elsewhere(folder: Path) -> None:
     user_git(folder, "commit", "-q", "-m", "x")
 
 
-def _latin(folder: Path) -> None:
-    """Git itself makes UTF-8 of it where it can; other tools do not."""
-    head = user_git(folder, "cat-file", "commit", "HEAD").encode().replace(b"Why it", b"Gr\xf6\xdfer")
-    user_git(
-        folder, "reset", "-q", "--hard", user_git(folder, "hash-object", "-t", "commit", "-w", "--stdin", stdin=head + b"\n")
-    )
-
-
 REFUSED = {
     "uncommitted": (_uncommitted, "has 1 uncommitted change(s), first gamma/main.py: commit, stash or remove them"),
     "staged": (_staged, "has 1 uncommitted change(s), first new"),
@@ -418,7 +410,6 @@ REFUSED = {
         lambda folder: user_git(folder, "commit", "-q", "--allow-empty", "-m", "New", *TRAILER),
         "changes nothing: drop it",
     ),
-    "not UTF-8": (_latin, "is not UTF-8"),
     "a line that ends the message": (
         lambda folder: commit(folder, "new", b"x\n", "-m", "New\n\nAbove\n\n---\n\nBelow\n\nStack-Series: two"),
         "would lose a part of its message: in a patch file its line '---' ends the message",
@@ -428,6 +419,24 @@ REFUSED = {
         "would lose a part of its message",
     ),
 }
+
+
+@pytest.mark.parametrize("stated", [b"", b"encoding of-nobody\n", b"encoding utf-8\n"])
+def test_a_message_that_is_not_utf_8_is_read_as_git_am_reads_it(world: World, folder: Path, stated: bytes) -> None:
+    """Git itself makes UTF-8 of it where it can; other tools do not."""
+    head = user_git(folder, "cat-file", "commit", "HEAD").encode()
+    head = (
+        head.replace(b"\n\n", b"\n" + stated + b"\n", 1)
+        .replace(b"Why it", b"Gr\xf6\xdfer: why it")
+        .replace(b"author ", b"author J\xf6", 1)
+    )
+    new = user_git(folder, "hash-object", "-t", "commit", "-w", "--stdin", stdin=head + b"\n")
+    user_git(folder, "reset", "-q", "--hard", new)
+    found = refresh(world, folder)
+    assert names(found.changed) == [LIMIT]
+    patch = next(one for one in world.load().order("gamma") if one.ref.path == LIMIT)
+    assert "Gr\u00f6\u00dfer: why it" in patch.message
+    assert patch.author.name.startswith("J\u00f6")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@
 A patch has landed if each of its groups was in place after the steps that brought it, and upstream has not taken any back since.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from stack.carry import history, landing, residue
-from stack.carry.history import Index, Line, Step
+from stack.carry import history, landing, moved, residue
+from stack.carry.history import Index, Line, Step, Touch
 from stack.carry.landing import FEW, Found
 from stack.carry.merge import FileMerges
 from stack.carry.presence import Presence, State
@@ -85,12 +85,13 @@ def judge(
     before, ours, after = trees
     groups = residue.groups(objects, before, after)
     presence = Presence(objects, merges, index, before)
-    then = [max(column) for column in zip(*(presence.after(groups, step) for step in found.steps), strict=True)]
+    *right_after, now = presence.states(groups, [*(objects.tree_of(step.commit) for step in found.steps), ours])
+    sure = [presence.sure(groups, states, step) for step, states in zip(found.steps, right_after, strict=True)]
+    then = [max(column) for column in zip(*sure, strict=True)]
     if max(then, default=State.ABSENT) < State.REWORDED:
         return None
-    now = presence.states(groups, ours)
     had = [group for group, *pair in zip(groups, then, now, strict=True) if State.REWORDED <= pair[0] > pair[1]]
-    fate = _Fate(objects, index, files, found, presence.since(had, found.last))
+    fate = _Fate(objects, index, files, found, presence, presence.since(had, found.last))
     judged = Judgement(found, tuple(fate.of(*three) for three in zip(groups, then, now, strict=True)))
     judged = replace(judged, parts=tuple(fate.settled(part, judged.having(Fate.REWORKED)) for part in judged.parts))
     return replace(judged, found=replace(found, score=1.0, missing=frozenset())) if judged.landed else judged
@@ -104,7 +105,8 @@ class _Fate:
     index: Index
     files: Sequence[FileDiff]
     found: Found
-    since: Mapping[Group, Sequence[tuple[Step, State]]]
+    presence: Presence
+    since: Mapping[Group, Sequence[tuple[Touch, State]]]
     """The states of groups that were in place once, version by version."""
 
     def of(self, group: Group, then: State, now: State) -> Part:
@@ -120,24 +122,29 @@ class _Fate:
         """A part taken back by a step that changed others of the same patch is reworked with them."""
         if part.fate is not Fate.TAKEN_BACK:
             return part
-        steps = self._undoing(part.group) | ({part.by.number} if part.by is not None else set())
-        is_reworked = any(steps & self._undoing(one.group) for one in reworked)
+        steps = {part.by, *(step for step, _ in self._departures(part.group))}
+        last = [(one.group, was) for one in reworked for step, was in self._departures(one.group) if step in steps]
+        # A step has lines of another group, too, if both have the same lines.
+        is_reworked = State.PRESENT in self.presence.versions(last)
         return replace(part, fate=Fate.REWORKED) if is_reworked else part
 
-    def _undoing(self, group: Group) -> set[int]:
-        """The numbers of the later steps that undid any line of a group."""
-        undone = {(-side, number) for side, number in _told(group)}
-        return {
-            held.step
-            for places in self.index.holders(undone).values()
-            for held in places
-            if held.path == group.path and held.step > self.found.last.number
-        }
+    def _departures(self, group: Group) -> Iterator[tuple[Step, str | None]]:
+        """The steps after which a group was not in place though it was after the last that had its lines, and the file before."""
+        was = State.PRESENT
+        for touch, state in self.since.get(group, ()):
+            if was is State.PRESENT and state is not State.PRESENT:
+                yield touch.step, touch.was
+            was = state
 
     def _absent(self, group: Group, then: State) -> Part:
         if then < State.REWORDED:
             return Part(group, Fate.LACKING, State.ABSENT)
-        by = self._removal(group) or landing.reversal(self.index, self.files, self.found.last)
+        by = self._removal(group)
+        if by is None and then is State.PRESENT:
+            step = self._rewriting(group)
+            if step is not None or self._is_still_there(group):
+                return Part(group, Fate.REWORKED, State.ABSENT, step)
+        by = by or landing.reversal(self.index, self.files, self.found.last)
         if by is not None and then is State.PRESENT and self._is_moved(group, by):
             return Part(group, Fate.REWORKED, State.ABSENT, by)
         return Part(group, Fate.TAKEN_BACK, State.ABSENT, by)
@@ -145,35 +152,60 @@ class _Fate:
     def _reworked(self, group: Group, now: State) -> Part:
         """A group that was in place and is in conflict now: taken back if it was absent in between, or else changed again."""
         by = self._removal(group)
-        if by is None and group.hunk is not None and len(_told(group)) < FEW and self._shown(group) < 0.5:
+        if by is None and group.hunk is not None and len(moved.told(group)) < FEW and self._shown(group) < 0.5:
             # Too few lines are left to recognise a rework.
             by = landing.reversal(self.index, self.files, self.found.last)
         return Part(group, Fate.REWORKED if by is None else Fate.TAKEN_BACK, now, by)
 
     def _removal(self, group: Group) -> Step | None:
-        """The first step after which a group was absent, and was not in place again since."""
+        """The first step that removed a group, if it was not in place again since."""
         found: Step | None = None
-        for step, state in self.since.get(group, ()):
+        for touch, state in self.since.get(group, ()):
             if state is State.PRESENT:
                 found = None
-            elif state is State.ABSENT:
-                found = found or step
+            elif state is State.ABSENT and found is None and not self._keeps(group, touch) and not self._rewrites(group, touch):
+                found = touch.step
         return found
 
+    def _rewriting(self, group: Group) -> Step | None:
+        """The first step that wrote a group anew, elsewhere in its file."""
+        steps = self.since.get(group, ())
+        return next((touch.step for touch, state in steps if state is State.ABSENT and self._rewrites(group, touch)), None)
+
+    def _keeps(self, group: Group, touch: Touch) -> bool:
+        return moved.keeps(group, self._common(group), self._read(touch.was), self._read(touch.blob))
+
+    def _rewrites(self, group: Group, touch: Touch) -> bool:
+        old = self._read(group.old.id if group.old is not None else None)
+        return moved.rewrites(group, old, self._read(touch.was), self._read(touch.blob))
+
+    def _is_still_there(self, group: Group) -> bool:
+        """Whether a file has a group's lines as often as right after the landing, though not where the group puts them."""
+        landed = [touch.blob for touch in self.index.touching(group.path) if touch.step <= self.found.last]
+        return moved.keeps(group, self._common(group), self._read(landed[-1]), self._end(group)) if landed else False
+
+    def _common(self, group: Group) -> set[Line]:
+        """The lines of a group that many steps have."""
+        lines = set(moved.told(group))
+        return lines - self.index.holders(lines).keys()
+
+    def _end(self, group: Group) -> bytes:
+        """A group's file at the end of the way; nothing where it is gone."""
+        touches = self.index.touching(self.index.name(group.path))
+        return self._read(touches[-1].blob if touches else group.old.id if group.old is not None else None)
+
+    def _read(self, blob: str | None) -> bytes:
+        return self.objects.read(blob) if blob is not None else b""
+
     def _is_moved(self, group: Group, by: Step) -> bool:
-        """Whether the step that removed a group's lines put all of them somewhere else."""
-        held = self.index.holders({line for line in _told(group) if line[0] > 0})
-        return bool(held) and all(any(one.step == by.number for one in places) for places in held.values())
+        """Whether the step that removed a group's lines put all of them into other files."""
+        held = self.index.holders({line for line in moved.told(group) if line[0] > 0})
+        return bool(held) and all(
+            any(one.step == by.number and one.path != group.path for one in places) for places in held.values()
+        )
 
     def _shown(self, group: Group) -> float:
         """The share of a group's lines that the end of the way shows: added ones that are there, removed ones that are not."""
-        touches = self.index.touching(self.index.name(group.path))
-        blob = touches[-1].blob if touches else group.old.id if group.old is not None else None
-        have = {history.hashed(line) for line in self.objects.read(blob).split(b"\n")} if blob is not None else set()
-        told = _told(group)
+        have = {history.hashed(line) for line in self._end(group).split(b"\n")}
+        told = moved.told(group)
         return sum((number in have) == (side > 0) for side, number in told) / len(told) if told else 1.0
-
-
-def _told(group: Group) -> list[Line]:
-    """The telling lines of a group."""
-    return [line for raw in (group.hunk.lines if group.hunk is not None else ()) if (line := history.telling(raw)) is not None]

@@ -29,7 +29,7 @@ _KIND = re.compile(r"CONFLICT \(([^)]+)\)")
 _LEFT = re.compile(r"\.? +Version .* left in tree( at .*)?\.$")
 # Where two things cannot have the same name, git gives one of them a name with its side's commit id.
 _SIDE = re.compile(r"~[0-9a-f]{40}(_\d+)?$")
-_MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: .*)?\r?$")
+_MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: [^\n]*)?\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +285,13 @@ def conflict_lines(data: bytes) -> list[tuple[int, int]]:
     Where our side of a conflict is empty, both numbers are the line after which the other side wanted to insert.
     """
     found: list[tuple[int, int]] = []
-    line = first = 0
+    line = first = done = 0
     side = ""
-    for text in data.split(b"\n"):
-        marker = _MARKER.match(text)
-        kind = marker[1][:1] if marker else b""
+    for marker in _MARKER.finditer(data):
+        kind = marker[1][:1]
+        if side in ("", "ours"):
+            line += data.count(b"\n", done, marker.start())
+        done = marker.end() + 1
         if kind == b"<" and side == "":
             side, first = "ours", line + 1
         elif kind in (b"|", b"=") and side == "ours":

@@ -6,22 +6,23 @@ by itself. A group that merges without a conflict and changes the tree is not th
 group in conflict is there only if the tree has its exact lines beside unique lines of the old file, or differs in layout only.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from stack.carry import history
+from stack.carry.anchoring import Text, stands
 from stack.carry.history import Index, Step, Touch
 from stack.carry.merge import FileMerges, Triple, merge, merge_files
 from stack.carry.residue import Group, only, patched, split
-from stack.carry.structure import layout
-from stack.model.diff import Hunk
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, Entry, Objects
 
-_ANCHOR = 12
-"""Lines beside a group that may be needed to find a place that is there only once."""
+_CONFLICT = re.compile(
+    rb"^<{7} [^\n]*\n(?P<ours>(?:.*?\n)??)={7}\r?\n(?P<theirs>(?:.*?\n)??)>{7} [^\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
 
 
 class State(IntEnum):
@@ -40,10 +41,15 @@ class State(IntEnum):
 
 
 class Region(NamedTuple):
-    """Both sides of one conflict."""
+    """Both sides of one conflict; `start`: the number of lines of ours before it."""
 
+    start: int
     ours: list[bytes]
     theirs: list[bytes]
+
+    def touches(self, place: int, count: int) -> bool:
+        """Whether some lines of ours are in the conflict or right beside it."""
+        return place <= self.start + len(self.ours) and place + count >= self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +65,17 @@ class Marked:
         """Read a merged file."""
         regions: list[Region] = []
         sides: tuple[list[bytes], list[bytes]] = ([], [])
-        into: Sequence[list[bytes]] = sides
-        for line in split(data):
-            if line.startswith(b"<<<<<<< ") and into is sides:
-                regions.append(Region([], []))
-                into = (regions[-1].ours, sides[0])
-            elif line.rstrip(b"\r\n") == b"=======" and regions and into[0] is regions[-1].ours:
-                into = (regions[-1].theirs, sides[1])
-            elif line.startswith(b">>>>>>> ") and regions and into[0] is regions[-1].theirs:
-                into = sides
-            else:
-                for side in into:
-                    side.append(line)
+        done = lines = 0
+        for found in _CONFLICT.finditer(data):
+            between, ours, theirs = data[done : found.start()], found["ours"], found["theirs"]
+            lines += between.count(b"\n")
+            regions.append(Region(lines, split(ours), split(theirs)))
+            for side, text in zip(sides, (ours, theirs), strict=True):
+                side.extend((between, text))
+            lines += ours.count(b"\n")
+            done = found.end()
+        for side in sides:
+            side.append(data[done:])
         return cls(tuple(regions), b"".join(sides[0]), b"".join(sides[1]))
 
     def extends(self, added: Collection[bytes]) -> bool:
@@ -87,36 +92,41 @@ class Presence:
     merges: FileMerges
     index: Index
     before: TreeId
+    texts: dict[str, Text] = field(default_factory=dict)
 
-    def states(self, groups: Sequence[Group], tree: TreeId) -> list[State]:
-        """The state of each group in a tree."""
-        whole = self._whole_files(groups, tree)
-        asked = [State.PRESENT if group.path in whole else self._asked(group, tree) for group in groups]
-        merge_files(self.objects, self.merges, [one for one in asked if isinstance(one, Triple)])
-        return [self._state(group, tree, one) for group, one in zip(groups, asked, strict=True)]
+    def states(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> list[list[State]]:
+        """The states of the groups in each of some trees; in two calls of git."""
+        whole = self._whole_files(groups, trees)
+        asked = [
+            [State.PRESENT if (tree, group.path) in whole else self._asked(group, tree) for group in groups] for tree in trees
+        ]
+        merge_files(self.objects, self.merges, [one for row in asked for one in row if isinstance(one, Triple)])
+        return [
+            [self._state(group, tree, one) for group, one in zip(groups, row, strict=True)]
+            for tree, row in zip(trees, asked, strict=True)
+        ]
 
-    def after(self, groups: Sequence[Group], step: Step) -> list[State]:
-        """The state of each group right after a step."""
-        states = self.states(groups, self.objects.tree_of(step.commit))
+    def sure(self, groups: Sequence[Group], states: Sequence[State], step: Step) -> list[State]:
+        """The states of the groups right after a step, with what the step itself brought."""
         doubted = [group for group, state in zip(groups, states, strict=True) if State.ABSENT < state < State.PRESENT]
-        sure = self._brought_by(doubted, step) if doubted else set()
-        return [State.PRESENT if group in sure else state for group, state in zip(groups, states, strict=True)]
+        brought = self._brought_by(doubted, step) if doubted else set()
+        return [State.PRESENT if group in brought else state for group, state in zip(groups, states, strict=True)]
 
-    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Step, State]]]:
+    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Touch, State]]]:
         """The states of groups in the versions of their files after a step, where one changed their lines; in one merge."""
-        asked: dict[Group, list[tuple[Step, State | Triple | None]]] = {}
-        for group in groups:
-            mode = group.new.mode if group.new is not None else FILES[0]
-            asked[group] = [
-                (touch.step, self._asked_of(group, Entry(mode, touch.blob) if touch.blob is not None else None))
-                for touch in self._touching(group)
-                if touch.step > step
-            ]
-        merge_files(self.objects, self.merges, [one for row in asked.values() for _, one in row if isinstance(one, Triple)])
-        return {
-            group: [(after, State.UNSURE if one is None else self._told(group, one)) for after, one in row]
-            for group, row in asked.items()
-        }
+        touches = {group: [touch for touch in self._touching(group) if touch.step > step] for group in groups}
+        states = iter(self.versions([(group, touch.blob) for group, row in touches.items() for touch in row]))
+        return {group: [(touch, next(states)) for touch in row] for group, row in touches.items()}
+
+    def versions(self, asked: Sequence[tuple[Group, str | None]]) -> list[State]:
+        """The state of each group in a version of its file, by the blob; in one merge."""
+        entries = [
+            (group, Entry(group.new.mode if group.new is not None else FILES[0], blob) if blob is not None else None)
+            for group, blob in asked
+        ]
+        known = [(group, self._asked_of(group, entry)) for group, entry in entries]
+        merge_files(self.objects, self.merges, [one for _, one in known if isinstance(one, Triple)])
+        return [State.UNSURE if one is None else self._told(group, one) for group, one in known]
 
     def _touching(self, group: Group) -> list[Touch]:
         """The steps that changed a line of a group; all of its file where its lines are too common to be found."""
@@ -128,19 +138,29 @@ class Presence:
         steps = {one.step for places in held.values() for one in places if one.path == group.path}
         return [touch for touch in touches if touch.step.number in steps]
 
-    def _whole_files(self, groups: Sequence[Group], tree: TreeId) -> set[str]:
-        """Find the files whose groups are all in place: one merge of the whole file shows it.
+    def _whole_files(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> set[tuple[TreeId, str]]:
+        """Find the files of some trees in which all groups are in place: one merge of the whole file shows it.
 
         Groups that stand close to each other can conflict when each is merged alone.
         """
-        triples: dict[str, Triple] = {}
-        for group in groups:
-            have = self.objects.entry(tree, group.path)
-            if group.old is not None and group.new is not None and have is not None and have.mode in FILES:
-                triples[group.path] = Triple(group.old, have, group.new)
-        merge_files(self.objects, self.merges, triples.values())
-        done = {path: self.merges[triple] for path, triple in triples.items()}
-        return {path for path, one in done.items() if not one.conflicts and one.entry == triples[path].ours}
+        asked: dict[tuple[TreeId, str], Triple] = {}
+        whole: set[tuple[TreeId, str]] = set()
+        for path, group in {group.path: group for group in groups}.items():
+            for tree in trees:
+                have = self.objects.entry(tree, path)
+                if have is not None and have == group.new:
+                    whole.add((tree, path))
+                elif (
+                    group.old is not None
+                    and group.new is not None
+                    and have is not None
+                    and have != group.old
+                    and have.mode in FILES
+                ):
+                    asked[tree, path] = Triple(group.old, have, group.new)
+        merge_files(self.objects, self.merges, asked.values())
+        done = {place: self.merges[triple] for place, triple in asked.items()}
+        return whole | {place for place, one in done.items() if not one.conflicts and one.entry == asked[place].ours}
 
     def _brought_by(self, groups: Sequence[Group], step: Step) -> set[Group]:
         """Find the groups that the step itself brought: merged into its parent, they are in place after the step.
@@ -224,26 +244,37 @@ class Presence:
         marked = Marked.read(self.objects.read(merged.id))
         if not marked.regions or marked.ours != have:
             return State.UNSURE  # a part of it merges cleanly
-        old = self.objects.read(group.old.id) if group.old is not None else b""
-        if layout.same(group.path, marked.ours, marked.theirs) or _has(group, marked, split(old), split(have)):
+        from stack.carry.structure import layout  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
+
+        if layout.same(group.path, marked.ours, marked.theirs) or self._has(group, marked, ours):
             return State.PRESENT
         if _is_pure(group) and marked.extends(group.added):
             return State.SHORT
         differing = sum(len(region.theirs) for region in marked.regions)
         return State.REWORDED if 2 * differing <= len(group.added) else State.UNSURE
 
+    def _has(self, group: Group, marked: Marked, ours: Entry) -> bool:
+        """Whether a file has all lines of a group that is in conflict there, at their place or between others at it."""
+        assert group.hunk is not None
+        have = self._text(ours)
+        if stands(group.hunk, self._text(group.old), have):
+            return True
+        if not _is_pure(group) or any(region.theirs for region in marked.regions):
+            return False
+        places, count = have.places(group.added), len(group.added)
+        return any(region.touches(place, count) for place in places for region in marked.regions)
+
+    def _text(self, entry: Entry | None) -> Text:
+        if entry is None:
+            return Text.of(b"")
+        if entry.id not in self.texts:
+            self.texts[entry.id] = Text.of(self.objects.read(entry.id))
+        return self.texts[entry.id]
+
 
 def _is_pure(group: Group) -> bool:
     """Whether a group only adds lines."""
     return group.hunk is not None and group.hunk.old_count == 0
-
-
-def _has(group: Group, marked: Marked, old: Sequence[bytes], have: Sequence[bytes]) -> bool:
-    """Whether a file has all lines of a group that is in conflict there, at their place or between others at it."""
-    assert group.hunk is not None
-    if stands(group.hunk, old, have):
-        return True
-    return _is_pure(group) and not any(region.theirs for region in marked.regions) and bool(_Text.of(have).places(group.added))
 
 
 def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
@@ -253,70 +284,3 @@ def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
     if old is not None and new is not None and old.id == new.id and have is not None:
         return State.PRESENT if have.mode == new.mode else State.ABSENT
     return State.ABSENT if have == old else State.UNSURE
-
-
-def stands(hunk: Hunk, old: Sequence[bytes], have: Sequence[bytes]) -> bool:
-    """Whether a file has the lines of a hunk without context beside lines that both files have exactly once.
-
-    The hunk and the lines beside it may be indented otherwise, if all of them are so alike.
-    """
-    start = hunk.old_start - (1 if hunk.old_count else 0)
-    end = start + hunk.old_count
-    was, now = _Text.of(old), _Text.of(have)
-    gone, new = old[start:end], [line[1:] + b"\n" for line in hunk.lines if line[:1] == b"+"]
-    if not new and len(now.places(gone)) >= len(was.places(gone)):
-        return False
-    above, below = old[max(0, start - _ANCHOR) : start], old[end : end + _ANCHOR]
-    return _beside(above, new, gone, was, now, below=False) or _beside(below, new, gone, was, now, below=True)
-
-
-def _beside(
-    side: Sequence[bytes], new: Sequence[bytes], gone: Sequence[bytes], was: "_Text", now: "_Text", *, below: bool
-) -> bool:
-    """Whether the lines of a hunk follow those above it, or precede those below it, at a place that is there once."""
-    for count in range(1, len(side) + 1):
-        anchor = side[:count] if below else side[len(side) - count :]
-        if not any(history.telling(b"+" + line) for line in anchor) or len(was.places(anchor)) != 1:
-            continue
-        places = now.places(anchor)
-        if len(places) != 1:
-            return False
-        have = now.lines
-        first = places[0] - len(new) if below else places[0] + count
-        low, high = (first, places[0] + count) if below else (places[0], first + len(new))
-        wanted = [*new, *anchor] if below else [*anchor, *new]
-        if low < 0 or _flush(have[low:high]) != _flush(wanted):
-            return False
-        rest = have[low - len(gone) : low] if below else have[high : high + len(gone)]
-        return not gone or _flush(rest) != _flush(gone)
-    return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """A file's lines, and where each stands without its indentation."""
-
-    lines: Sequence[bytes]
-    at: Mapping[bytes, Sequence[int]]
-
-    @classmethod
-    def of(cls, lines: Sequence[bytes]) -> "_Text":
-        at: dict[bytes, list[int]] = {}
-        for place, line in enumerate(lines):
-            at.setdefault(line.strip(), []).append(place)
-        return cls(lines, at)
-
-    def places(self, block: Sequence[bytes]) -> list[int]:
-        """Where a block of lines stands, indented in any way as a whole."""
-        wanted, size = _flush(block), len(block)
-        first = min(range(size), key=lambda number: len(self.at.get(block[number].strip(), ())))
-        starts = [place - first for place in self.at.get(block[first].strip(), ())]
-        return [start for start in starts if start >= 0 and _flush(self.lines[start : start + size]) == wanted]
-
-
-def _flush(lines: Sequence[bytes]) -> list[bytes]:
-    """Lines without the indentation that all of them share, and without a last line end."""
-    inked = [line for line in lines if line.strip()]
-    margin = min((line[: len(line) - len(line.lstrip(b" \t"))] for line in inked), key=len, default=b"")
-    shared = len(margin) if all(line.startswith(margin) for line in inked) else 0
-    return [line[shared:].rstrip(b"\n") if line.strip() else line.rstrip(b"\n") for line in lines]

@@ -67,7 +67,7 @@ def _beside(objects: Objects, merged: TreeId, used: Sequence[Resolution]) -> dic
         changed = applied(text, [one for one in asked if one.path == path]) if text is not None else None
         if entry is None or changed is None:
             return None
-        found[path] = Entry(entry.mode, objects.write_blob(changed.encode()))
+        found[path] = Entry(entry.mode, objects.write_blob(hunks.encoded(changed)))
     return found
 
 

@@ -52,14 +52,24 @@ class Session:
     """Why the last resolution, or a part of it, is not kept for the next carry."""
 
 
-def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, allow_drift: bool, digest: str) -> Session:
-    """Make the working tree and stop at the first conflict.
+def start(
+    folder: Path,
+    stores: Stores,
+    work: Rebase,
+    *,
+    allow_mismatch: bool,
+    allow_drift: bool,
+    digest: str,
+    clone: Path | None = None,
+) -> Session:
+    """Make the working tree and stop at the first conflict; it shares what git's rerere records with `clone`.
 
     Raises:
         StackError: the folder is not empty, there is no conflict, or the pins would be refused in the end: then nobody should
-            resolve conflicts first.
+            resolve conflicts first. Or the clone has no rerere.
 
     """
+    shared = _rerere_of(clone) if clone is not None else None
     if work.unmet and not allow_mismatch:
         raise StackError(
             work.unmet[0].sentence(work.pins().get(work.unmet[0].needs)),
@@ -67,7 +77,7 @@ def start(folder: Path, stores: Stores, work: Rebase, *, allow_mismatch: bool, a
         )
     check_empty(folder)
     place = (stores.stack.root.resolve(), work.request, stores.place.source, allow_mismatch, allow_drift, digest)
-    return _stop(folder, stores, work, Session(*place, upstream="", patch="", rung=""))
+    return _stop(folder, stores, work, Session(*place, upstream="", patch="", rung=""), shared)
 
 
 def load(folder: Path) -> Session:
@@ -152,7 +162,7 @@ def finish(folder: Path) -> None:
     shutil.rmtree(folder.resolve())
 
 
-def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Session:
+def _stop(folder: Path, stores: Stores, work: Rebase, session: Session, shared: Path | None = None) -> Session:
     """Show the next conflict: the new base with the patches so far, and the patch picked onto it with diff3 markers."""
     if not work.open:
         raise StackError("no patch needs a person", "run the rebase without --workspace")
@@ -173,20 +183,47 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session) -> Sessi
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
     # The same three-way merge that found the conflict; 1: it stopped there.
-    _share_rerere(folder, objects.repository)
+    _share_rerere(folder, objects.repository, shared)
     settings = [*_IDENTITY, *NO_ATTRIBUTES, *_own_settings(folder)]
     git.run([*settings, "cherry-pick", source], cwd=folder, accept=(0, 1))
     return now
 
 
-def _share_rerere(folder: Path, store: Path) -> None:
-    """Where the user has rerere, let it know what it recorded in earlier working trees, and keep what it records in this one."""
-    asked = ["config", "--type=bool", "--get", "rerere.enabled"]
-    enabled = git.run(asked, cwd=folder, user_config=True, accept=(0, 1, 128)).stdout.strip() == b"true"
+def _share_rerere(folder: Path, store: Path, shared: Path | None) -> None:
+    """Where the user has rerere, let it know what it recorded in earlier working trees, and keep what it records in this one.
+
+    `shared` is the folder of records of the user's own clone.
+    """
     place = folder / ".git/rr-cache"
-    if enabled and not place.exists():
+    if shared is not None:
+        git.run(["config", "rerere.enabled", "true"], cwd=folder)
+        place.symlink_to(shared)
+    elif _has_rerere(folder) and not place.exists():
         (store / "rr-cache").mkdir(exist_ok=True)
         place.symlink_to((store / "rr-cache").resolve())
+
+
+def _has_rerere(folder: Path) -> bool:
+    asked = ["config", "--type=bool", "--get", "rerere.enabled"]
+    return git.run(asked, cwd=folder, user_config=True, accept=(0, 1, 128)).stdout.strip() == b"true"
+
+
+def _rerere_of(clone: Path) -> Path:
+    """The folder in which a clone keeps what rerere has recorded.
+
+    Raises:
+        StackError: it is not a repository, or rerere is off there.
+
+    """
+    asked = ["rev-parse", "--path-format=absolute", "--git-path", "rr-cache"]
+    found = git.run(asked, cwd=clone, accept=(0, 128)) if clone.is_dir() else None
+    if found is None or found.returncode:
+        raise StackError(f"{clone} is not a git repository", "name your clone of the upstream")
+    place = Path(found.stdout.decode("utf-8", "surrogateescape").rstrip("\n"))
+    if not place.is_dir() and not _has_rerere(clone):
+        raise StackError(f"{clone} has no rerere", f"turn it on: git -C {clone} config rerere.enabled true")
+    place.mkdir(exist_ok=True)
+    return place.resolve()
 
 
 def _own_settings(folder: Path) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from stack.carry import links, notes
 from stack.carry.bases import Stores
 from stack.carry.export import export
-from stack.model import document, series, switch
+from stack.model import document, mail, series, switch
 from stack.model.errors import StackError
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.model.patch import ends_message, parse, trailers
@@ -317,12 +317,9 @@ def _commits(objects: Objects, folder: Path, base: CommitId) -> list[_Commit]:
 def _read(objects: Objects, commit: CommitId) -> _Commit:
     head, _, message = objects.read(commit).partition(b"\n\n")
     fields = dict(line.split(b" ", 1) for line in reversed(head.splitlines()) if not line.startswith(b" "))
-    encoding = fields.get(b"encoding", b"utf-8").decode("ascii", "replace")  # of i18n.commitEncoding
-    try:
-        author = _IDENTITY.match(fields[b"author"].decode(encoding))
-        text = message.decode(encoding)
-    except (UnicodeDecodeError, LookupError) as bad:
-        raise StackError(f"the message or author of {commit[:12]} is not UTF-8", "reword it: git rebase -i") from bad
+    charset = fields.get(b"encoding", b"utf-8").decode("ascii", "replace")  # of i18n.commitEncoding
+    author = _IDENTITY.match(mail.decoded(fields[b"author"], charset))
+    text = mail.decoded(message, charset)
     if author is None or not text.strip():
         raise StackError(f"{commit[:12]} has no readable author or no message", "amend it: git rebase -i")
     return _Commit(

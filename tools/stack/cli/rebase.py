@@ -61,6 +61,13 @@ if TYPE_CHECKING:
 @click.option(
     "--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Resolve conflicts in a working tree, one by one."
 )
+@click.option(
+    "--rerere",
+    "clone",
+    type=click.Path(path_type=Path),
+    metavar="CLONE",
+    help="With --workspace: share what git's rerere has recorded with a clone of yours, both ways.",
+)
 @click.option("--continue", "go_on", type=click.Path(path_type=Path), metavar="DIR", help="Go on after resolving in DIR.")
 @click.option(
     "--skip", type=click.Path(path_type=Path), metavar="DIR", help="Leave out the patch that DIR stopped at, and go on."
@@ -84,6 +91,7 @@ def command(
     dry_run: bool,
     form: str,
     workspace: Path | None,
+    clone: Path | None,
     go_on: Path | None,
     skip: Path | None,
     abort: Path | None,
@@ -130,7 +138,7 @@ def command(
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
-            stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.of(loaded))
+            stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.of(loaded), clone=clone)
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             workspaces.finish(going)
         folder = workspace or going
@@ -186,6 +194,8 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
             _only(context, option)
     if context.params["python"] is not None and not context.params["prove"]:
         raise click.UsageError("--python goes with --prove")
+    if context.params["clone"] is not None and context.params["workspace"] is None:
+        raise click.UsageError("--rerere goes with --workspace")
     if context.params["workspace"] is not None and context.params["dry_run"]:
         raise click.UsageError("--dry-run writes nothing, --workspace does: choose one")
     if context.params["form"] == "range-diff" and context.params["as_json"]:

@@ -46,8 +46,13 @@ class Mail:
     wrapping: Wrapping
 
     def decoded(self, message: bytes) -> str:
-        """A part of the text as characters. As in git, a line that is not of the stated charset is taken for Latin-1."""
-        return "\n".join(_decoded(line, self.charset) for line in message.split(b"\n"))
+        """A part of the text as characters."""
+        return decoded(message, self.charset)
+
+
+def decoded(message: bytes, charset: str | None) -> str:
+    """Read a message. As in git, a line that is neither of the stated charset nor UTF-8 is taken for Latin-1."""
+    return "\n".join(_decoded(line, charset) for line in message.split(b"\n"))
 
 
 def split(file: bytes) -> tuple[bytes, ...]:

@@ -3,6 +3,7 @@
 
 import hashlib
 import itertools
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ _MARKER = 200
 _MARKS = [sign * _MARKER for sign in (b"<", b"|", b"=", b">")]
 # Git writes a last line without an end as if it had one. Here such a line is told apart, as git's own comparison does.
 _NO_END = b"\x01no end of line\x01"
+
+
+_KEPT = {0xDC00 + byte: 0x10FE00 + byte for byte in range(128, 256)}
+"""Python's signs for bytes that are not UTF-8, as characters of the last private plane."""
+_AS_BYTES = {character: sign for sign, character in _KEPT.items()}
+_STRANGE = re.compile("[\U0010fe80-\U0010feff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ def merges(base: bytes, ours: bytes, theirs: bytes) -> Iterator[Merge]:
 
 
 def _is_mergeable(*versions: bytes) -> bool:
-    """Whether all versions are UTF-8 text, none too large, and nothing in them looks like a marker."""
+    """Whether all versions are text, none too large, and nothing in them looks like a marker."""
     return not any(text(data) is None or _NO_END in data or any(mark in data for mark in _MARKS) for data in versions)
 
 
@@ -80,7 +87,7 @@ def _ended(data: bytes) -> bytes:
 
 
 def merge_as_trees(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
-    """Merge as `git merge-tree` and `git cherry-pick` do; None for what is no UTF-8 text, too large, or looks like markers."""
+    """Merge as `git merge-tree` and `git cherry-pick` do; None for what is binary, too large, or looks like markers."""
     if not _is_mergeable(base, ours, theirs):
         return None
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
@@ -97,7 +104,7 @@ def merge_as_trees(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
-    """Merge with `git merge-file`; None for what is no UTF-8 text, too large, or looks like markers."""
+    """Merge with `git merge-file`; None for what is binary, too large, or looks like markers."""
     three = (ours, base, theirs)
     if not _is_mergeable(*three):
         return None
@@ -113,13 +120,20 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
 
 
 def text(data: bytes) -> str | None:
-    """A file's text; None where it is none, or too large."""
+    """Read a file's text; None if it is binary or too large.
+
+    A byte that is not UTF-8 becomes a private character, so that `encoded` gives the same bytes and TOML can hold the text. None,
+    too, if the file has such characters itself.
+    """
     if len(data) > _LARGEST or b"\0" in data:
         return None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
+    found = data.decode("utf-8", "surrogateescape")
+    return found.translate(_KEPT) if _STRANGE.search(found) is None else None
+
+
+def encoded(text: str) -> bytes:
+    """Turn text that `text` read into the bytes of the file."""
+    return text.translate(_AS_BYTES).encode("utf-8", "surrogateescape")
 
 
 def lines(data: str) -> tuple[str, ...]:
@@ -132,7 +146,7 @@ def _read(data: bytes) -> Merge:
     shared: list[list[str]] = [[]]
     versions: list[list[list[str]]] = []
     into = shared[0]
-    for line in lines(data.decode("utf-8")):
+    for line in lines(data.decode("utf-8", "surrogateescape").translate(_KEPT)):
         mark = next((number for number, sign in enumerate(_MARKS) if line.startswith(sign.decode())), None)
         if mark is None:
             into.append(line.removesuffix(f"{_NO_END.decode()}\n"))

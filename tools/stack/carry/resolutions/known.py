@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.carry.resolutions.file import NAME, Resolution, parse
-from stack.carry.resolutions.hunks import Hunk, Merge, merges
+from stack.carry.resolutions.hunks import Hunk, Merge, encoded, merges
 from stack.model import document
 from stack.model.errors import StackError
 
@@ -95,7 +95,7 @@ class Resolutions:
         offered = [one for hunk in merged.hunks if hunk not in self._by_hunk for one in self.get(hunk.key)]
         whole = len(used) == len(merged.hunks)
         return Applied(
-            merged.joined([one.resolved for one in used]).encode() if whole else None,
+            encoded(merged.joined([one.resolved for one in used])) if whole else None,
             tuple(dict.fromkeys(used)),
             tuple(dict.fromkeys(sorted(offered, key=lambda one: one.path != path))),
         )

@@ -37,7 +37,7 @@ def record(
     text = hunks.text(resolved)
     ways = list(hunks.merges(base, ours, theirs))
     if not ways or text is None:
-        raise NotRecorded("it is no UTF-8 text, larger than 512 KiB, or has a ruler of 200 signs")
+        raise NotRecorded("it is binary, larger than 512 KiB, or has a ruler of 200 signs")
     place = _Place(path, upstream, patch, rung)
     refused: list[NotRecorded] = []
     for merge in ways:

@@ -17,6 +17,7 @@ from stack.carry.structure.items import Group, Item, Source, Step, align, equal,
 
 _PLAIN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
 _IMPORTS = (ast.Import, ast.ImportFrom)
+_BY_POSITION = {"parameter", "positional"}
 _KIND_CHANGING = {"staticmethod", "classmethod", "property", "overload", "abstractmethod", "contextmanager", "dataclass"}
 
 
@@ -356,16 +357,21 @@ def _decorator_role(node: ast.AST) -> str:
 
 
 def _parameters(result: Group, additions: _Additions) -> bool:
-    """Whether calls by position mean what they meant: what theirs adds has a default and stands behind all that ours has."""
+    """Whether calls by position mean what they meant.
+
+    Each side calls its own new parameter by position, so only one of them may add such. It has a default and stands last.
+    """
     new = tokens(result.items, additions.new)
     own = set(new[1])
     if any(len(item.nodes) < 2 for item in [*additions.mine, *additions.new]):
         return False
+    if all(any(item.kind in _BY_POSITION for item in side) for side in (additions.mine, additions.new)):
+        return False
     added = False
     for item, token in zip(result.items, new[0], strict=True):
         if token in own:
-            added = added or item.kind in ("parameter", "positional")
-        elif added and item.kind in ("parameter", "positional"):
+            added = added or item.kind in _BY_POSITION
+        elif added and item.kind in _BY_POSITION:
             return False
     return True
 
@@ -453,10 +459,9 @@ def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
     values = Counter(ast.dump(one.value) for item in members if isinstance(one := item.nodes[0], ast.Assign))
     if "enum" in traits or "flag" in traits:
         have = Counter(ast.dump(one.value) for item in result.items if isinstance(one := item.nodes[0], ast.Assign))
-        if any(have[value] > 1 and not _is_auto(value) for value in values):
+        if any(have[value] > 1 for value in values):
             return False
-        # Numbers that others may know: of an int enum they have to be written down.
-        if ("intenum" in traits or "intflag" in traits) and any(_is_auto(value) for value in values):
+        if additions.mine and _numbered_behind(result, {item.ident for item in members}):
             return False
     if "dataclass" in traits or "define" in traits or "namedtuple" in traits or "struct" in traits:
         both = all(any(isinstance(item.nodes[0], ast.AnnAssign) for item in side) for side in (additions.mine, additions.new))
@@ -464,9 +469,11 @@ def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
     return True
 
 
-def _is_auto(value: str) -> bool:
-    """Whether a dumped value is what gives enum members the next number."""
-    return "'auto'" in value
+def _numbered_behind(result: Group, added: Collection[str]) -> bool:
+    """Whether the first added member of an enum, or one behind it, gets its number from its place: by `auto()`."""
+    idents = [item.ident for item in result.items]
+    first = next((place for place, ident in enumerate(idents) if ident in added), len(idents))
+    return any("'auto'" in ident for ident in idents[first:])
 
 
 def _appended_fields(result: Group, additions: _Additions) -> bool:
