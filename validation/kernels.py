@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from stack.carry import effects
 from stack.carry.bases import Place, Stores
 from stack.model import verdict as verdicts
 from stack.model.errors import StackError
@@ -88,10 +89,11 @@ class Kernels:
         """Make what the suite runs in; returns what is validated: versions of the packages with the kernels.
 
         Raises:
-            StackError: it cannot be made, or does not run.
+            StackError: it cannot be made, does not run, or a patch states another result than it has.
 
         """
         with self._stores(tell) as stores:
+            effects.check(stores)
             (versions,) = _asked(self._process(stores), "versions")
         return Subject(versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}))
 

@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +76,23 @@ def test_require(stack: Stack, good: Path) -> None:
     )
     assert stack("verdict", "require", "--gate", "gpu", good).refused().startswith("unknown gate 'gpu'")
     assert "not as it was written" in stack("verdict", "show", good).refused()
+
+
+def test_require_asks_the_sources(stack: Stack, good: Path, world: World) -> None:
+    """A verdict of this digest is of no use to a stack whose patches only claim to result in the same files."""
+    world.edit("stacks/one/gamma/tool-flag.patch", "+flag", "+flog")
+    line = stack("verdict", "require", "--gate", "cpu", good).refused()
+    assert "the last of them stacks/one/gamma/tool-flag.patch, state 100644" in line
+    world.edit("stacks/one/gamma/tool-flag.patch", "+flog", "+flag")
+    world.edit("stacks/one/gamma/tool-flag.patch", "Why it is needed.", "Why.")
+    assert stack("verdict", "require", "--gate", "cpu", good).code == 0
+
+
+def test_require_without_sources(stack: Stack, good: Path, world: World) -> None:
+    shutil.rmtree(world.cache / "upstreams")
+    shutil.rmtree(world.cache / "archives")
+    shutil.rmtree(world.index)
+    assert stack("verdict", "require", "--gate", "cpu", good).refused()
 
 
 def test_diff(stack: Stack, good: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import json_option, print_json, print_table
+from stack.cli.common import Options, json_option, print_json, print_table, source_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -207,18 +207,28 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Each verdict has to be signed by one of these (OpenSSH's allowed_signers).",
 )
+@source_option
 @json_option
 @click.pass_context
-def require(context: click.Context, files: tuple[Path, ...], gate: str, signers: Path | None, as_json: bool) -> None:
+def require(
+    context: click.Context, files: tuple[Path, ...], gate: str, signers: Path | None, source: str, as_json: bool
+) -> None:
     """Say whether FILES, together, are enough for a release of this very stack.
 
     Exit code 1 when they are not: a case failed, was not run or is missing; a verdict is of another stack, of a run that did
     not come to its end, was edited by hand, or is not signed as asked; its pins, versions, machine or date are not those of a
     validation of this stack; or what a case has measured does not pass the bar that this validation has for it.
+
+    The pinned sources have to be at hand: a patch that states another result than it has is refused.
     """
+    from stack.carry import effects  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
     from validation import gates  # noqa: PLC0415
 
-    stack = context.obj.load()
+    options: Options = context.obj
+    stack = options.load()
+    with options.place(source) as place, Stores(stack, place) as stores:
+        effects.check(stores)
     found = gates.judge(gates.load(stack.root / gates.FILE, gate), gates.release(stack), files, signers)
     if as_json:
         print_json(_judgement_json(found))
