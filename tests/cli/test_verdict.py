@@ -66,7 +66,7 @@ def test_require(stack: Stack, good: Path) -> None:
     assert ran.out.splitlines()[-1] == "gate cpu: passed"
     assert "no signature was checked" in ran.out
     found = parsed(stack("verdict", "require", "--gate", "cpu", "--json", good))
-    assert keys(found) == "gate passed signed problems cases"
+    assert keys(found) == "gate passed signed problems cases verdicts"
     assert keys(found["cases"][0]) == "names needs weights least passed missed"
     good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
     ran = stack("verdict", "require", "--gate", "cpu", good)

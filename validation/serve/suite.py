@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.carry import effects
 from stack.carry.bases import Stores
 from stack.model import digest
 from stack.model.errors import StackError
@@ -71,8 +70,6 @@ def cases(job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> Iterator[Case]:
         StackError: what servers and checks need cannot be had.
 
     """
-    if plan.url is None:
-        effects.check(stores)
     suite = _Suite(job, stores, wheel, plan)
     for recipe in plan.recipes:
         yield from suite.recipe(recipe)

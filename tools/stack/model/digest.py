@@ -28,6 +28,17 @@ def of(stack: Stack) -> Sha256:
     return _hash(content)
 
 
+def of_pins(stack: Stack, upstream: str) -> Sha256:
+    """Hash the pins of an upstream and of those that it vendors.
+
+    Raises:
+        StackError: there is no such upstream.
+
+    """
+    pin = stack.pins.get(upstream)
+    return _hash({one.upstream: _pin(one) for one in (pin, *stack.pins.vendored_in(upstream))})
+
+
 def exact(stack: Stack) -> Sha256:
     """Hash all that a stack says in `pins.toml`, in the order of its series, and in the bytes of its patches.
 
