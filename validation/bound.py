@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each case depends on: parts of the carried trees, and the validation's own files that judge it.
+"""The inputs of each case: parts of the carried trees, and the validation's own files that judge it.
 
 A case of a verdict names these inputs. It counts for a stack at hand as long as they are the same there, whatever else changed.
 """

@@ -19,7 +19,7 @@ from stack.model.stack import Stack
 PIN = "(pin)"
 """The entry of an input for the pins of an upstream and of those that it vendors: in brackets, as no file of a tree is named."""
 CODE = "validation code"
-"""What the validation's own files are called among inputs; no upstream's name has a blank."""
+"""The name of the validation's own files among inputs; no upstream's name has a blank."""
 Selection = tuple[str, ...] | None
 """Paths and patterns (* for any text) of files in a tree, or `PIN` for all that no patch changes. None: the whole tree. Empty: nothing."""
 
