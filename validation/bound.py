@@ -103,7 +103,8 @@ def code(stack: Stack, name: str) -> Input:
     """Describe the validation's own files that judge a case."""
     files = {**_code(_judges(name)), **_data(name)}
     if name.startswith(_COMPILES):
-        files["(compiles)"] = _hash(repr([(one.name, one.compiles) for one in stack.series]).encode())
+        expected = [one.compiles for one in stack.series if one.name == name.split("/")[2]]
+        files["(compiles)"] = _hash(repr(expected).encode())
     if name.startswith("serve/series/"):
         files |= _series(stack, name.split("/")[2])
     return inputs.of_code(files)

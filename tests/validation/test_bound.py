@@ -21,7 +21,7 @@ MARLIN = "vllm/model_executor/layers/fused_moe/marlin.py"
 HEADER = "include/flashinfer/mxfp4/experts.cuh"
 FORMATS, EMULATED = "kernels/formats/e4m3-decode/torch", "kernels/moe/mxfp4-decode-emulated/m=1"
 VLLMS, OURS = "kernels/moe/marlin/m=1", "kernels/moe/mxfp4-decode/m=1"
-COMPILED = "kernels/compile/gating/gate-kernels"
+COMPILED = "kernels/compile/cache/read-caches"
 SERVED, OTHER, SERIES = "serve/cpu-fp32/starts", "serve/cpu-mxfp4/starts", "serve/series/gating/proved"
 SPEED, QUALITY = "bench/pp512", "quality/mxfp4"
 SERVERS = {SERVED, OTHER, SERIES, SPEED, QUALITY}
@@ -103,6 +103,10 @@ def test_what_a_series_expects_of_a_compiler(tmp_path: Path, made: Verdict) -> N
     write(tmp_path / "now", {"stacks/cache/series.toml": wanted})
     assert fallen(now, made) == {}
     assert fallen(stacks.load(tmp_path / "now"), made).keys() == {COMPILED}
+    write(tmp_path / "now", {"stacks/cache/series.toml": CACHE})
+    line = 'file     = "vllm/gate-kernels.patch"\n'
+    write(tmp_path / "now", {"stacks/gating/series.toml": GATING.replace(line, f'{line}compiles = [{{ unit = "x/*" }}]\n')})
+    assert fallen(stacks.load(tmp_path / "now"), made) == {}
 
 
 def edited(folder: Path, path: str, old: str, new: str) -> None:
