@@ -13,7 +13,7 @@ from stack.model import digest
 from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
-from validation import gates
+from validation import bound, gates
 from validation.gates import Judgement
 from validation.suite import Asked, Job, NothingToRun, Subject, run
 
@@ -108,6 +108,17 @@ def test_what_is_carried_is_judged_like_all_else(earlier: tuple[Path, Verdict], 
     for label, count in ((made.stack[:8], 0), ("0" * 8, 1)):
         versions = {**made.versions, "vllm": f"1.0.0+sm121.g{label}"}
         assert len(judged(now, file(tmp_path, "label.json", replace(made, versions=versions))).problems) == count
+
+
+def test_not_even_an_own_verdict_may_name_other_inputs(earlier: tuple[Path, Verdict], tmp_path: Path) -> None:
+    """Its case would count for the stack whose inputs it names."""
+    _, made = earlier
+    stack = stacks.load(tmp_path / "made")
+    other = bound.of(stack_with(tmp_path / "other", vllm=of(MARLIN)), answered())
+    listed = {one.digest: one for one in other.values()}
+    cases = (made.cases[0], replace(made.cases[1], inputs={kind: one.digest for kind, one in other.items()}))
+    forged = file(tmp_path, "forged.json", replace(made, cases=cases, inputs={**made.inputs, **listed}))
+    assert f"{CHAT} was not run: its verdict counts no more" in judged(stack, forged, text=GATE + SERVES).problems[0]
 
 
 class Suite:

@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from stack.carry import effects
 from stack.carry.bases import Stores
 from stack.model import digest
 from stack.model.errors import StackError
@@ -38,7 +37,6 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
     more = extras.wheels(target, stores.place.cache, stores.tell)
     files = contents.installed([*wheels, *more], target, lambda done, total: told("reading wheels", done, total))
     files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
-    effects.check(stores)
     files[numerics.EMULATED] = emulation.library(stores).read_bytes()
     files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
     about = {
