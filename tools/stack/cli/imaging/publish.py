@@ -86,12 +86,12 @@ def command(
 
     options: Options = context.obj
     stack = options.load()
-    with options.place(source) as place, Stores(stack, place) as stores:
-        effects.check(stores)
     images = [layout(one, stack.root) for one in sources or (None,)]
     beside = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
     try:
         with _one(images) as image, policy.trusted(stack.root, gates_file, signers, protected) as trusted:
+            with options.place(source) as place, Stores(stack, place) as stores:
+                effects.check(stores)
             asked = publishing.Asked(
                 reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(beside)), moves, tls
             )
