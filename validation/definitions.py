@@ -51,6 +51,10 @@ class Definitions:
     named: Mapping[str, Definition]
     beginning: Mapping[str, Definition]
 
+    def has(self, name: str) -> bool:
+        """Whether the validation defines a case of this name."""
+        return name in self.named or any(name.startswith(start) for start in self.beginning)
+
     def problems(self, case: Case) -> Iterator[str]:
         """Say what is wrong with a case that passed."""
         definition = self.named.get(case.name) or next(

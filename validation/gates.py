@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -19,7 +20,8 @@ from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Pinned, Verdict, Weights
-from validation import definitions, identity, machine, signing
+from validation import bound, definitions, identity, machine, signing
+from validation.bound import Fallen
 from validation.definitions import Definitions
 
 FILE = Path("validation/gates.toml")
@@ -67,7 +69,8 @@ class Release:
     """The stack that verdicts have to be of, with everything that a verdict can be compared with.
 
     `packages` maps the name of each upstream's package to its pinned version. `versions` are the tool's own and the validation's, and
-    `cases` what it defines: None where verdicts of an earlier validation are judged again, which were judged by those then.
+    `cases` what it defines: None where verdicts of an earlier validation are judged again, which were judged by those then. `carried`
+    is the stack itself, where verdicts of other stacks count as far as the inputs of their cases are the same.
     """
 
     stack: Sha256
@@ -75,6 +78,7 @@ class Release:
     packages: Mapping[str, str]
     versions: Mapping[str, str] | None
     cases: Definitions | None
+    carried: Stack | None = None
 
 
 def release(carried: Stack) -> Release:
@@ -85,7 +89,7 @@ def release(carried: Stack) -> Release:
 
     """
     versions = MappingProxyType({"stack": __version__, "validation": machine.code()})
-    return replace(released(carried), versions=versions, cases=definitions.of(carried))
+    return replace(released(carried), versions=versions, cases=definitions.of(carried), carried=carried)
 
 
 def released(carried: Stack) -> Release:
@@ -110,13 +114,27 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A verdict beside the stack at hand: the names of its cases that ran and count, and why the others fell out, by name."""
+
+    file: Path
+    stack: Sha256
+    counts: tuple[str, ...]
+    fallen: Mapping[str, Fallen]
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether verdicts are enough: `problems` says in a sentence each why not. `signed`: signatures were asked for."""
+    """Whether verdicts are enough: `problems` says in a sentence each why not. `signed`: signatures were asked for.
+
+    `standing` says of each verdict that was admitted which of its cases count.
+    """
 
     gate: Gate
     counts: tuple[Count, ...]
     problems: tuple[str, ...]
     signed: bool
+    standing: tuple[Standing, ...] = ()
 
 
 def load(file: Path, name: str) -> Gate:
@@ -167,13 +185,16 @@ def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | N
     """
     problems: list[str] = []
     verdicts: list[Verdict] = []
+    standing: list[Standing] = []
     for file in files:
         try:
-            one = _admitted(file, release, signers)
+            whole = _admitted(file, signers)
+            found, one = stand(release, whole, file)
         except StackError as refused:
             problems.append(str(refused))
         else:
             verdicts.append(one)
+            standing.append(found)
             said = (*_strange(gate, release, one), *_contradictions(gate, release, one))
             problems += [f"{file}: {problem}" for problem in said]
     counts = tuple(_count(wanted, verdicts) for wanted in gate.wanted)
@@ -184,14 +205,67 @@ def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | N
         for count in counts
         if not count.enough
     ]
-    return Judgement(gate, counts, tuple(problems), signers is not None)
+    return Judgement(gate, counts, tuple(problems), signers is not None, tuple(standing))
 
 
-def _admitted(file: Path, release: Release, signers: Path | None) -> Verdict:
+def stand(release: Release, one: Verdict, file: Path) -> tuple[Standing, Verdict]:
+    """Judge which cases of a verdict count for a release by their inputs; the others become cases that were not run.
+
+    Raises:
+        StackError: it is of another stack, and no case of it counts.
+
+    """
+    ran = [case for case in one.cases if case.outcome is not Outcome.NOT_RUN]
+    falls: dict[str, Fallen] = {}
+    if release.carried is not None:
+        own = _is_own(release, one)
+        judged = {case.name: bound.fallen(release.carried, case, one.inputs) for case in ran if case.inputs or not own}
+        falls = {name: fall for name, fall in judged.items() if fall is not None}
+    counts = tuple(case.name for case in ran if case.name not in falls)
+    if one.stack != release.stack and (release.carried is None or not counts):
+        why = f", and no case of it counts here ({next(iter(falls.values()))})" if falls and one.inputs else ""
+        raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {release.stack[:12]}{why}", "validate this one")
+    left = (_without(case, falls, release) if case.name in falls else case for case in one.cases)
+    cases = tuple(case for case in left if case is not None)
+    return Standing(file, one.stack, counts, MappingProxyType(falls)), replace(one, cases=cases)
+
+
+def passed(release: Release, files: Sequence[Path], start: str) -> frozenset[str]:
+    """Name the cases that passed in verdicts and count for a release; a file that is no verdict, or counts for nothing, has none.
+
+    Only names that begin with `start` are looked at.
+    """
+    found: set[str] = set()
+    for file in files:
+        with suppress(StackError):
+            _, one = stand(release, _admitted(file, None), file)
+            found |= {
+                case.name
+                for case in one.cases
+                if case.name.startswith(start)
+                and case.outcome is Outcome.PASSED
+                and (release.cases is None or not any(release.cases.problems(case)))
+            }
+    return frozenset(found)
+
+
+def _without(case: Case, falls: Mapping[str, Fallen], release: Release) -> Case | None:
+    """A case that fell out, as one that was not run; None where this validation does not define it any more."""
+    if release.cases is not None and not release.cases.has(case.name):
+        return None
+    why = f"its verdict counts no more ({falls[case.name]})"
+    return Case(case.name, Outcome.NOT_RUN, why, case.needs)
+
+
+def _is_own(release: Release, one: Verdict) -> bool:
+    """Whether a verdict is of this very stack, by this very validation."""
+    versions = (release.versions or {}).items()
+    return one.stack == release.stack and all(one.versions.get(name) == wanted for name, wanted in versions)
+
+
+def _admitted(file: Path, signers: Path | None) -> Verdict:
     data = verdict.bytes_of(file)
     one = verdict.read(data, str(file))
-    if one.stack != release.stack:
-        raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {release.stack[:12]}", "validate this one")
     if not one.whole:
         raise StackError(f"{file} is of a run that did not come to its end", "finish it with --resume")
     if signers is not None:
@@ -201,8 +275,12 @@ def _admitted(file: Path, release: Release, signers: Path | None) -> Verdict:
 
 def _strange(gate: Gate, release: Release, one: Verdict) -> Iterator[str]:
     """Where a verdict's pins, versions, machine or date are not those of a validation of this release for this gate."""
-    yield from _other_pins(release, one)
-    yield from _other_versions(release, one)
+    # Of a verdict of another stack, or by another validation, what counts is what each case depends on.
+    is_carried = release.carried is not None and any(case.inputs for case in one.cases) and not _is_own(release, one)
+    if not is_carried:
+        yield from _other_pins(release, one)
+        yield from _other_versions(release, one)
+    yield from _other_packages(release, one, is_carried=is_carried)
     lacking = gate.has - _has(one)
     if lacking:
         yield f"its machine has no {' and no '.join(sorted(lacking))}, which the gate {gate.name} is for"
@@ -231,15 +309,19 @@ def _other_versions(release: Release, one: Verdict) -> Iterator[str]:
     for name, wanted in (release.versions or {}).items():
         if one.versions.get(name) != wanted:
             yield f"it was made by {name} {one.versions.get(name, 'unknown')}, here is {wanted}: validate again"
+
+
+def _other_packages(release: Release, one: Verdict, *, is_carried: bool) -> Iterator[str]:
+    """Compare what was installed with the pins; of a verdict of another stack, with that stack's digest alone."""
     # A GPU's kernels come out of the installed packages. Elsewhere these are a release's, over which the stack is laid.
     installed = any(_gpus(case) for case in one.cases if case.suite == "kernels" and case.outcome is Outcome.PASSED)
     for package, version in release.packages.items():
         found = one.versions.get(package, "")
         label = identity.label(found)
-        if found and found.partition("+")[0] != version:
+        if found and found.partition("+")[0] != version and not is_carried:
             yield f"{package} was {found}, this stack pins {version}"
-        elif (installed or "+" in found) and (label is None or not release.stack.startswith(label)):
-            yield f"{package} was {found or 'not named'}, which is not of this stack ({release.stack[:8]})"
+        elif (installed or "+" in found) and (label is None or not one.stack.startswith(label)):
+            yield f"{package} was {found or 'not named'}, which is not of this stack ({one.stack[:8]})"
 
 
 def _has(one: Verdict) -> frozenset[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
+from stack.carry import effects
 from stack.carry.bases import Place, Stores
 from stack.model import verdict as verdicts
 from stack.model.errors import StackError
@@ -29,7 +30,7 @@ from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
 from stack.store.sources import Progress, Source
-from validation import answers, emulation, machine
+from validation import answers, bound, emulation, machine
 from validation.numerics import EMULATED, KINDS, ON_CPU, OPERATORS
 from validation.numerics.emulated import building
 from validation.numerics.sm120_on_sm90 import LIBRARY
@@ -88,10 +89,11 @@ class Kernels:
         """Make what the suite runs in; returns what is validated: versions of the packages with the kernels.
 
         Raises:
-            StackError: it cannot be made, or does not run.
+            StackError: it cannot be made, does not run, or a patch states another result than it has.
 
         """
         with self._stores(tell) as stores:
+            effects.check(stores)
             (versions,) = _asked(self._process(stores), "versions")
         return Subject(versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}))
 
@@ -308,7 +310,10 @@ def compiled(name: str, report: Report | StackError, seconds: float) -> Case:
     for one in results:
         measured |= {"unit": one.unit, "peak GB": round(one.peak / 1e9, 2), **one.named}
     outcome = Outcome.FAILED if problems else Outcome.PASSED
-    return Case(name, outcome, "; ".join(problems), ("cpu",), MappingProxyType(measured), seconds=seconds)
+    read = {path for one in results for path in one.sources}
+    # What does not compile tells no files: the whole tree counts.
+    used = bound.compiled(sorted(read)) if read and not problems else {}
+    return Case(name, outcome, "; ".join(problems), ("cpu",), MappingProxyType(measured), seconds=seconds, used=used)
 
 
 def _checked(stores: Stores, asked: Asked) -> Report | StackError:

@@ -20,20 +20,25 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Machine, Outcome, Pinned, Verdict, Weights, load, write
 from stack.store import cache as places
 from stack.store.sources import Progress
-from validation import machine
+from validation import bound, machine
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a suite is asked for. `known` are the cases of an earlier run that need not run again, by name."""
+    """What a suite is asked for. `known` are the cases of an earlier run that need not run again, by name.
+
+    `standing` are the names of cases that need not run either, since other verdicts have them.
+    """
 
     only: tuple[str, ...] = ()
     known: Mapping[str, Case] = field(default_factory=lambda: MappingProxyType({}))
     tell: Progress | None = None
+    standing: frozenset[str] = frozenset()
 
     def wants(self, name: str) -> bool:
         """Whether a case has to run: it is asked for, and its outcome is not known."""
-        return name not in self.known and (not self.only or any(fnmatchcase(name, glob) for glob in self.only))
+        done = name in self.known or name in self.standing
+        return not done and (not self.only or any(fnmatchcase(name, glob) for glob in self.only))
 
     def step(self, name: str, done: int, total: int | None) -> None:
         """Show progress: of the step so named, `done` of `total` (None: nobody knows)."""
@@ -58,14 +63,19 @@ class Subject:
 Suite = Callable[[Job], Iterable[Case]]
 
 
+class NothingToRun(StackError):
+    """Every case that is asked for stands by a verdict at hand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Where the verdict goes, and which cases: all, or those whose names match one of `only`."""
+    """Where the verdict goes, and which cases: all, or those whose names match one of `only`; none of `standing`."""
 
     out: Path
     only: tuple[str, ...] = ()
     resume: bool = False
     tell: Progress | None = None
+    standing: frozenset[str] = frozenset()
 
 
 def begun(carried: Stack, subject: Subject) -> Verdict:
@@ -90,26 +100,39 @@ def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict
     """Run a suite; the verdict is written after each case, so that what is killed can be resumed.
 
     Raises:
+        NothingToRun: verdicts at hand have all cases already.
         StackError: no case matches, the suite hands a case back twice, the verdict cannot be written, or what is to be resumed is
             of another stack, machine or subject; or the stack was changed meanwhile, which leaves the verdict without its end.
 
     """
     verdict = begun(carried, subject)
-    known = _known(verdict, asked.out) if asked.resume else {}
+    before = _before(verdict, asked.out) if asked.resume else verdict
+    verdict = replace(verdict, inputs=before.inputs)
+    known = {case.name: case for case in before.cases if case.outcome is not Outcome.NOT_RUN}
     cases = dict(known)
     look_at(asked.out)
-    for case in suite(Job(asked.only, MappingProxyType(known), asked.tell)):
+    for case in suite(Job(asked.only, MappingProxyType(known), asked.tell, asked.standing)):
         if case.name in cases:
             raise StackError(f"the case {case.name} ran twice", "this is a defect of the suite, please report it")
-        cases[case.name] = case
+        verdict, cases[case.name] = _bound(carried, verdict, case)
         verdict = replace(verdict, cases=tuple(cases.values()))
         places.put(asked.out, write(verdict))
     if not cases:
-        raise _without_cases(asked)
+        raise NothingToRun("no case has fallen out") if asked.standing else _without_cases(asked)
     _check_unchanged(carried, asked.out)
     verdict = replace(verdict, cases=tuple(cases.values()), whole=True)
     places.put(asked.out, write(verdict))
     return verdict
+
+
+def _bound(carried: Stack, verdict: Verdict, case: Case) -> tuple[Verdict, Case]:
+    """Name the inputs of a case that has run, and list them in its verdict."""
+    if case.outcome is Outcome.NOT_RUN:
+        return verdict, case
+    found = bound.of(carried, case)
+    listed = {one.digest: one for one in found.values()}
+    named = MappingProxyType({kind: one.digest for kind, one in found.items()})
+    return replace(verdict, inputs=MappingProxyType({**verdict.inputs, **listed})), replace(case, inputs=named)
 
 
 def _check_unchanged(carried: Stack, out: Path) -> None:
@@ -184,18 +207,18 @@ def look_at(out: Path, what: str = "verdict") -> None:
         raise StackError(f"{out} is no file, but something else", "name a file with --out")
 
 
-def _known(now: Verdict, out: Path) -> dict[str, Case]:
-    """The finished cases of an earlier run of the same stack, machine, versions and subject; what was not run is tried again.
+def _before(now: Verdict, out: Path) -> Verdict:
+    """An earlier run of the same stack, machine, versions and subject; one without cases where there is none.
 
     Raises:
         StackError: the earlier run is of another: beginning anew would replace what it has found.
 
     """
     if not out.exists():
-        return {}
+        return now
     before = load(out)
     _refuse(_other(before, now), out)
-    return {case.name: case for case in before.cases if case.outcome is not Outcome.NOT_RUN}
+    return before
 
 
 def _refuse(other: str, out: Path) -> None:
@@ -215,7 +238,7 @@ def _other(before: Verdict, now: Verdict) -> str:
     if differing:
         was, here = (getattr(one.machine, differing) for one in (before, now))
         return f"it is of a machine with other {differing} ({was}, here {here})"
-    differing = _differing(replace(before, made=now.made, cases=now.cases, whole=now.whole), now)
+    differing = _differing(replace(before, made=now.made, cases=now.cases, whole=now.whole, inputs=now.inputs), now)
     return f"it is of other {differing}" if differing == "gates" else f"it is of another {differing}" if differing else ""
 
 

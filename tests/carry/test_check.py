@@ -158,12 +158,12 @@ def test_drift_stops_a_rebase_until_it_is_allowed(world: World, scratch: Scratch
         assert conclude(done) is Conclusion.DRIFT
         assert world.files() == before
         allowed = {"allow_mismatch": False, "allow_drift": False}
-        workspace.start(tmp_path / "work", stores, done, **allowed, digest=digest.of(stores.stack))
+        workspace.start(tmp_path / "work", stores, done, **allowed, digest=digest.exact(stores.stack))
     (tmp_path / "work/gamma/rely.py").write_text("pack = None\n")
     user_git(tmp_path / "work", "add", "gamma/rely.py")
     session = workspace.load(tmp_path / "work")
     with world.stores() as stores:
-        mended, _ = workspace.proceed(tmp_path / "work", stores, session, digest=digest.of(stores.stack))
+        mended, _ = workspace.proceed(tmp_path / "work", stores, session, digest=digest.exact(stores.stack))
         assert conclude(mended) is Conclusion.SWITCHED
         assert check(stores) == ()
     assert "+pack = None" in world.read("stacks/two/gamma/rely.patch")

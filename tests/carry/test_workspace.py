@@ -46,7 +46,7 @@ class Work:
         with self.world.stores(self.source) as stores:
             found = rebase.rebase(stores, Request("gamma", "v2.2", with_required=True))
             assert conclude(found) is Conclusion.CONFLICT
-            now = digest.of(stores.stack)
+            now = digest.exact(stores.stack)
             allowed = {"allow_mismatch": False, "allow_drift": False}
             self.session = workspace.start(self.folder, stores, found, **allowed, digest=now, clone=clone)
         return self
@@ -60,7 +60,7 @@ class Work:
         session = workspace.load(self.folder)
         self.stops.append(session.patch)
         with self.world.stores(session.source) as stores:
-            now = digest.of(stores.stack)
+            now = digest.exact(stores.stack)
             self.done, self.session = workspace.proceed(self.folder, stores, session, digest=now, skip=skip)
         return self.done
 
@@ -577,7 +577,7 @@ def test_of_a_partly_landed_patch_only_the_rest_is_resolved(world: World, tmp_pa
         found = rebase.rebase(stores, Request("gamma", "v2.3", with_required=True))
         [(_, row)] = found.open
         assert (row.outcome, row.patch.ref.file) == (Outcome.PARTLY_LANDED, "gamma/both.patch")
-        now = digest.of(stores.stack)
+        now = digest.exact(stores.stack)
         workspace.start(tmp_path / "work", stores, found, allow_mismatch=False, allow_drift=False, digest=now)
     text = (tmp_path / "work/gamma/tool.py").read_text()
     assert text.count("<<<<<<<") == 1

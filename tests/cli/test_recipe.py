@@ -29,7 +29,7 @@ def test_show(stack: Stack) -> None:
     shown = {line.split("  ")[0].strip(): line for line in said}
     assert "MoE TRITON, attention FLASH_ATTN, CUDA graphs on" in shown["has to run"]
     assert "NVIDIA H200, dummy weights, stack " in shown["proven by"]
-    assert "241.9 tok/s after 2048 tokens (validation/verdicts/h200-kernels.json" in shown["speed"]
+    assert "241.9 tok/s after 2048 tokens (validation/verdicts/archive/h200-kernels.json" in shown["speed"]
     json = parsed(stack("recipe", "show", "--json", "gpt-oss-120b-h200", "--model", "/models/one"))
     assert keys(json) == "name title model hardware backends speeds proven variables commands"
     assert json["commands"][0]["arguments"][:3] == ["vllm", "serve", "/models/one"]

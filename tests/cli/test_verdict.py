@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def test_require(stack: Stack, good: Path) -> None:
     assert ran.out.splitlines()[-1] == "gate cpu: passed"
     assert "no signature was checked" in ran.out
     found = parsed(stack("verdict", "require", "--gate", "cpu", "--json", good))
-    assert keys(found) == "gate passed signed problems cases"
+    assert keys(found) == "gate passed signed problems cases verdicts"
     assert keys(found["cases"][0]) == "names needs weights least passed missed"
     good.write_bytes(good.read_bytes().replace(b"0.003", b"0.002"))
     ran = stack("verdict", "require", "--gate", "cpu", good)
@@ -75,6 +76,30 @@ def test_require(stack: Stack, good: Path) -> None:
     )
     assert stack("verdict", "require", "--gate", "gpu", good).refused().startswith("unknown gate 'gpu'")
     assert "not as it was written" in stack("verdict", "show", good).refused()
+
+
+def test_require_asks_the_sources(stack: Stack, good: Path, world: World) -> None:
+    """A verdict of this digest is of no use to a stack whose patches only claim to result in the same files."""
+    world.edit("stacks/one/gamma/tool-flag.patch", "+flag", "+flog")
+    line = stack("verdict", "require", "--gate", "cpu", good).refused()
+    assert "the last of them stacks/one/gamma/tool-flag.patch, state 100644" in line
+    world.edit("stacks/one/gamma/tool-flag.patch", "+flog", "+flag")
+    world.edit("stacks/one/gamma/tool-flag.patch", "Why it is needed.", "Why.")
+    assert stack("verdict", "require", "--gate", "cpu", good).code == 0
+
+
+@pytest.mark.parametrize("words", [("kernels", "--no-compile"), ("serve", "--recipe", "cpu-fp32")])
+def test_a_suite_asks_the_sources(stack: Stack, world: World, words: tuple[str, ...]) -> None:
+    world.edit("stacks/one/gamma/tool-flag.patch", "+flag", "+flog")
+    line = stack("validate", *words).refused()
+    assert "the last of them stacks/one/gamma/tool-flag.patch, state 100644" in line
+
+
+def test_require_without_sources(stack: Stack, good: Path, world: World) -> None:
+    shutil.rmtree(world.cache / "upstreams")
+    shutil.rmtree(world.cache / "archives")
+    shutil.rmtree(world.index)
+    assert stack("verdict", "require", "--gate", "cpu", good).refused()
 
 
 def test_diff(stack: Stack, good: Path, tmp_path: Path) -> None:

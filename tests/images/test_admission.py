@@ -13,7 +13,7 @@ from stack.images.publish import NotAdmittedError
 from stack.images.reference import Reference
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from validation import gates, signing
+from validation import bound, gates, signing
 
 from .. import system
 from ..validation.making import ONE, TWO, answered, exact, failed
@@ -93,6 +93,23 @@ def test_a_verdict_of_another_stack_is_refused(offline: World) -> None:
         "is of the stack" in one
         for one in refusal(offline, offline.written(replace(other, image=made, gates=gates_of(offline))))
     )
+
+
+def test_not_even_a_case_whose_inputs_are_the_same_counts_for_another_stacks_image(offline: World) -> None:
+    """At other gates it would; the image would be one of which both stacks are said."""
+    made = offline.image()
+    cases, listed = [], {}
+    for case in world.GOOD:
+        found = bound.of(offline.stack, case)
+        listed |= {one.digest: one for one in found.values()}
+        cases.append(replace(case, inputs={kind: one.digest for kind, one in found.items()}))
+    own = replace(offline_verdict(offline, *cases), image=made, gates=gates_of(offline), inputs=listed)
+    other = replace(own, stack=Sha256("e" * 64))
+    [standing] = gates.judge(
+        gates.load(offline.policy.gates, "cpu"), gates.release(offline.stack), [offline.written(other)]
+    ).standing
+    assert len(standing.counts) == len(cases)
+    assert any(one.startswith("v.json: it is of the stack eeeeeeeeeeee") for one in refusal(offline, offline.written(other)))
 
 
 @pytest.mark.parametrize("label", [labels.STACK, labels.PINS, labels.BASE_DIGEST])

@@ -31,7 +31,7 @@ def test_a_tag_is_pinned_to_its_digest_and_taken_back(
     assert (world.root / "pins.toml").read_text() == f'{before}\n[base]\nimage = "{name}"\ntag = "13.0"\ndigest = "{made}"\n'
     assert json.loads(stack("pins", "show", "--json").out)["base"] == {"image": name, "tag": "13.0", "digest": made}
     assert f"base image {name}:13.0 {made}" in stack("pins", "show").out
-    assert digest.of(world.load()) != own
+    assert digest.of(world.load()) == own
     again = json.loads(stack("pins", "set", "base", f"docker://{name}:13.0", "--json").out)
     assert again == {"set": True, "base": {"image": name, "tag": "13.0", "digest": made}, "unmet": []}
     assert stack("undo").code == 0

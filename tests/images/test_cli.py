@@ -14,6 +14,7 @@ import pytest
 from stack.cli import main
 from stack.images import image, labels, layout
 
+from ..model.making import FILES, write
 from ..validation.making import VERSIONS
 from . import making
 from .world import World
@@ -125,6 +126,18 @@ def test_wrong_usage_is_one_line(offline: World, run: Run, args: tuple[str, ...]
     assert code == 2
     assert out == ""
     assert line in err
+    assert err.count("\n") == 1
+
+
+def test_what_the_patches_state_is_compared_with_the_sources(offline: World, run: Run) -> None:
+    """Here with sources that nobody has, in one line; nothing is published by what patches claim alone."""
+    write(offline.root, FILES)
+    offline.verdict(offline.image())
+    policy = offline.policy
+    given = ("--gates", policy.gates, "--signers", policy.signers, "--key", offline.root / "release.pem")
+    code, out, err = run("publish", f"{offline.host}/x:1", "--gate", "cpu", *given, "--verdict", offline.root / "v.json")
+    assert (code, out) == (2, "")
+    assert "no source archive of vllm 1.0.0" in err
     assert err.count("\n") == 1
 
 

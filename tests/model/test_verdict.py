@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from stack.model import verdict
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
+from stack.model.inputs import CODE, Input
 from stack.model.verdict import LIMIT, Case, Gpu, Machine, Outcome, Pinned, Verdict, Weights, as_json, load, read, write
 
 from .making import refusal
@@ -253,3 +254,48 @@ def test_a_verdict_of_an_image_names_it_and_the_gates_of_its_time() -> None:
 def test_an_odd_image_or_gate_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(StackError, match=r"image|gates"):
         write(replace(VERDICT, **change))
+
+
+BY_PATH = Input("vllm", ("csrc/*", "vllm/one.py"), {"(pin)": "c" * 64, "vllm/a file.py": f"100644 {'d' * 40}"})
+BY_CODE = Input(CODE, None, {"validation/kernels.py": "e" * 64})
+BOUND = replace(
+    VERDICT,
+    cases=(replace(ONE, inputs={"vllm": BY_PATH.digest, CODE: BY_CODE.digest}), *VERDICT.cases[1:]),
+    inputs={one.digest: one for one in (BY_PATH, BY_CODE)},
+)
+
+
+def test_inputs_are_read_as_they_were_written() -> None:
+    assert read(write(BOUND), "v.json") == BOUND
+    assert "inputs" not in json.loads(write(VERDICT))
+
+
+def test_an_inputs_digest_covers_all_of_it() -> None:
+    others = (
+        replace(BY_PATH, of="flashinfer"),
+        replace(BY_PATH, files=None),
+        replace(BY_PATH, files=()),
+        replace(BY_PATH, content={**BY_PATH.content, "x": "y"}),
+        replace(BY_PATH, content={"(pin)": "c" * 64}),
+    )
+    assert len({BY_PATH.digest, *(one.digest for one in others)}) == 6
+    assert replace(BY_PATH, files=("vllm/one.py", "csrc/*")).digest == BY_PATH.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda one: one["inputs"][BY_PATH.digest]["content"].update({"vllm/a file.py": "removed"}), "is not the digest of this input"),
+        (lambda one: one["inputs"].pop(BY_PATH.digest), "names an input of vllm that is not listed"),
+        (lambda one: one["cases"][0]["inputs"].update(vllm=BY_CODE.digest), "names an input of vllm that is not listed"),
+        (lambda one: one["cases"][0]["inputs"].update({"a b": BY_CODE.digest}), "is no kind of input"),
+        (lambda one: one["cases"][0]["inputs"].update(vllm="x"), "64 hexadecimal digits"),
+        (lambda one: one["inputs"][BY_PATH.digest].update(more=1), "unknown key"),
+        (lambda one: one["inputs"][BY_PATH.digest]["content"].update({"a\x1b": "removed"}), "is no path"),
+    ],
+)  # fmt: skip
+def test_odd_inputs_are_refused(tmp_path: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
+    content = as_json(BOUND)
+    change(content)
+    data = json.dumps(content | {"digest": verdict._digest(content)}).encode()
+    assert said in refusal(tmp_path, read, data, "v.json")

@@ -84,3 +84,11 @@ def test_a_renamed_or_missing_file_changes_the_digest(root: Path) -> None:
     before = digest([one], root)
     one.rename(other)
     assert len({before, digest([other], root), digest([one], root), digest([one, other], root)}) == 4
+
+
+def test_files_that_are_left_out_are_not_followed(root: Path) -> None:
+    places = (root / "proofs", root)
+    found = closure([root / "proofs/test_it.py"], places, [root / "proofs/helper.py", root / "shared/deep/low.py"])
+    names = {path.relative_to(root.resolve()).as_posix() for path in found}
+    left = {"proofs/helper.py", "proofs/late.py", "shared/deep/low.py"} | {name for name in NEEDED if "/near/" in name}
+    assert names == NEEDED - left

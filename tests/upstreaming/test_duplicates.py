@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.carry.apply import files
 from stack.carry.residue import difference
 from stack.model import stack as stacks
 from stack.model.diff import parse
 from stack.model.ids import TreeId
+from stack.model.patch import files
 from stack.store import git
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
 from stack.upstreaming import duplicates

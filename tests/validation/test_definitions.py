@@ -23,7 +23,7 @@ from validation.suite import Job
 from .making import SPARK
 
 ROOT = Path(__file__).parents[2]
-KEPT = sorted((ROOT / "validation/verdicts").glob("*.json"))
+KEPT = sorted((ROOT / "validation/verdicts").rglob("*.json"))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,10 +78,16 @@ def test_it_says_what_is_in_it(stack: Stack, world: World, published: Path, tmp_
     loaded = world.load()
     assert said["digest"] == digest.of(loaded)
     assert said["base"] == {"file": base.name, "sha256": hashlib.sha256(base.read_bytes()).hexdigest()}
-    assert [(one["series"], one["file"], one["sha256"]) for one in said["patches"]] == [
-        (ref.series, ref.file, hashlib.sha256(patch.raw).hexdigest()) for ref, patch in loaded.patches.items()
+    patched = {name: found[name] for name in ("gamma/main.py", "gamma/tool.py")}
+    assert [(one["path"], one["mode"], one["blob"]) for one in said["files"] if one["upstream"] == "gamma"] == [
+        (name, "100644", hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()) for name, data in patched.items()
     ]
-    assert said["pins"]["gamma"]["tag"] == "v2.0"
+    assert {one["path"] for one in said["files"] if one["upstream"] == "alpha"} == {
+        "alpha/core.py",
+        "alpha/extra.py",
+        "3rd/beta/include/b.h",
+    }
+    assert loaded.pins.get("gamma").commit == said["pins"]["gamma"]["commit"]
     assert set(said["edited"]) >= {
         "gamma/main.py is patched",
         "gamma/tool.py is patched",
@@ -93,6 +100,41 @@ def test_it_says_what_is_in_it(stack: Stack, world: World, published: Path, tmp_
     build = statement["predicate"]["buildDefinition"]
     assert build["internalParameters"]["digest"] == said["digest"]
     assert {"name": base.name, "digest": {"sha256": said["base"]["sha256"]}} in build["resolvedDependencies"]
+    patches = {one["name"]: one for one in build["resolvedDependencies"] if one["name"].endswith(".patch")}
+    assert list(patches) == list(GAMMA_PATCHES)
+    raw = (world.root / "stacks/one/gamma/hook-main.patch").read_bytes()
+    hooked = patches["one/gamma/hook-main.patch"]
+    assert (hooked["digest"], hooked["annotations"]) == ({"sha256": hashlib.sha256(raw).hexdigest()}, {"subject": "Hook main"})
+
+
+def test_stacks_of_the_same_effect_have_the_same_wheels(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
+    """Other words, other names and another order of patches: the digest stays, and so does every byte."""
+    assert stack("build", "wheels", "gamma", X86, "--out", tmp_path / "one").code == 0
+    before = digest.of(world.load())
+    world.edit("stacks/one/gamma/hook-main.patch", "Why it is needed.", "Why it is really needed.")
+    world.edit("stacks/one/series.toml", 'why = "It is needed."', 'why = "For another reason."')
+    one, other = (world.root / f"stacks/one/gamma/{name}.patch" for name in ("hook-main", "tool-flag"))
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)  # the order is that of the names in series.toml
+    shutil.rmtree(world.cache / "wheels/built")  # made anew
+    assert digest.of(world.load()) == before
+    assert stack("build", "wheels", "gamma", X86, "--out", tmp_path / "two").code == 0
+    [left], [right] = ((tmp_path / name).glob("*.whl") for name in ("one", "two"))
+    assert left.read_bytes() == right.read_bytes()
+    statements = [json.loads(path.with_name(f"{path.name}.intoto.json").read_bytes()) for path in (left, right)]
+    assert statements[0]["subject"] == statements[1]["subject"]
+
+
+def test_a_patch_that_states_what_it_does_not_result_in_makes_no_wheel(
+    stack: Stack, world: World, published: Path, tmp_path: Path
+) -> None:
+    before = digest.of(world.load())
+    world.edit("stacks/one/gamma/tool-flag.patch", "+flag", "+flog")
+    assert digest.of(world.load()) == before
+    line = stack("build", "wheels", "gamma", X86, "--out", tmp_path / "out").refused()
+    assert "gamma/tool.py: the patches, the last of them stacks/one/gamma/tool-flag.patch, state 100644" in line
+    assert not [*tmp_path.glob("out/*.whl")]
 
 
 def test_another_package_keeps_the_name_and_its_edits_are_told(

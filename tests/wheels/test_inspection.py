@@ -46,7 +46,7 @@ def test_a_wheel(stack: Stack, world: World, made: Path) -> None:
     ran = stack("wheel", "inspect", made)
     assert ran.code == 0
     assert f"stack   {digest.of(world.load())}\n" in ran.out
-    assert "patch   one: Hook main (gamma, " in ran.out
+    assert "file    gamma: gamma/main.py (100644 " in ran.out
     assert "edited  gamma/main.py is patched\n" in ran.out
     assert ran.out.endswith("files are what they should be\n")
     said = json.loads(stack("wheel", "inspect", made, "--json").out)
@@ -193,11 +193,18 @@ def test_a_torn_directory(tmp_path: Path) -> None:
     assert found > 300
 
 
-@pytest.mark.parametrize("said", [{"pins": {"x": 1}}, {"patches": [1]}, {"patches": ["x"]}])
+@pytest.mark.parametrize("said", [{"pins": {"x": 1}}, {"files": [1]}, {"files": ["x"]}, {"files": 1}])
 def test_descriptions_with_odd_parts(stack: Stack, tmp_path: Path, said: dict[str, object]) -> None:
-    text = json.dumps({"pins": {}, "base": {}, "patches": [], "edited": [], "left_out": []} | said).encode()
+    text = json.dumps({"pins": {}, "base": {}, "files": [], "edited": [], "left_out": []} | said).encode()
     path = wheel(tmp_path, PUBLISHED | {"gamma_pkg-2.0.dist-info/x_stack.json": text})
     assert "does not describe itself" in stack("wheel", "inspect", path).refused()
+
+
+def test_a_wheel_of_the_first_format_is_read(stack: Stack, tmp_path: Path) -> None:
+    """It lists the patches."""
+    text = json.dumps({"digest": "ab", "pins": {}, "base": {}, "patches": [{}], "edited": [], "left_out": []}).encode()
+    path = wheel(tmp_path, PUBLISHED | {"gamma_pkg-2.0.dist-info/x_stack.json": text})
+    assert "stack   ab\n" in stack("wheel", "inspect", path).out
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,8 @@ _ENDING = 10.0
 _EACH = 3 * 10**9
 """Bytes that a case takes at most, but for those with large weights, of which one runs at a time."""
 _PR_SET_PDEATHSIG = 1
+WATCHED = ("vllm", "flashinfer")
+"""The packages whose imported modules a case tells: patches change them."""
 
 Json = dict[str, Any]
 
@@ -196,7 +199,19 @@ def _apart(context: Any, case: AnyCase) -> Json:
 def _child(name: str, answer: Connection) -> None:
     _when_parent_ends(signal.SIGKILL)
     (case,) = named(name)
-    answer.send_bytes(json.dumps(outcome(case), allow_nan=False).encode())
+    answer.send_bytes(json.dumps({**outcome(case), "imports": imported(WATCHED)}, allow_nan=False).encode())
+
+
+def imported(packages: Sequence[str]) -> list[str]:
+    """List the modules of some packages that this process has imported, by the paths where they install."""
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    found = set()
+    for package in packages:
+        top = files.get(package)
+        folder = Path(top).parents[1] if top else None
+        mine = [Path(file) for name, file in files.items() if file and (name == package or name.startswith(f"{package}."))]
+        found |= {file.relative_to(folder).as_posix() for file in mine if folder is not None and file.is_relative_to(folder)}
+    return sorted(found)
 
 
 def attach() -> None:

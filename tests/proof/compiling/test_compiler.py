@@ -70,5 +70,17 @@ def test_ccache_is_used_where_it_is_on_path(unit: Unit, tmp_path: Path, monkeypa
     script(tmp_path / "bin/ccache", f'#!/bin/sh\necho ccache "$CCACHE_BASEDIR" >> {tmp_path}/said\nexec "$@"\n')
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     compiled(unit, nvcc)
-    line = f"nvcc -O3 -c {unit.source} -o {tmp_path}/built.o -isystem {tmp_path}/headers/include"
+    line = f"nvcc -O3 -MD -MF {tmp_path}/built.d -c {unit.source} -o {tmp_path}/built.o -isystem {tmp_path}/headers/include"
     assert (tmp_path / "said").read_text().splitlines() == [line, f"ccache {tmp_path.parent}", line]
+
+
+def test_the_files_that_it_read_are_told(unit: Unit, tmp_path: Path) -> None:
+    """By a real compiler; of one that writes no dependency file nothing is known."""
+    silent = script(tmp_path / "nvcc", "#!/bin/sh\n")
+    assert compiled(unit, silent).sources == frozenset()
+    (unit.source.parent / "deep").mkdir()
+    (unit.source.parent / "deep/b.h").write_text("#pragma once\n")
+    unit.source.write_text('#include "deep/b.h"\n#include "deep/../deep/b.h"\nint one;\n')
+    real = script(tmp_path / "nvcc", '#!/bin/sh\nexec g++ -x c++ "$@"\n')
+    found = {path for path in compiled(unit, real).sources if path.is_relative_to(tmp_path)}
+    assert found == {unit.source, unit.source.parent / "deep/b.h"}

@@ -30,7 +30,7 @@ def published(name: str) -> dict[int, float]:
 def measured(server: str) -> dict[int, float]:
     """How fast one of the servers of a kept verdict decoded."""
     start = f"bench/{server}/decode/"
-    cases = verdict.load(ROOT / "validation/verdicts/h200-kernels.json").cases
+    cases = verdict.load(ROOT / "validation/verdicts/archive/h200-kernels.json").cases
     found = {case.name.removeprefix(start): case.measured["tok/s"] for case in cases if case.name.startswith(start)}
     return {int(context): float(rate) for context, rate in found.items()}
 

@@ -10,7 +10,6 @@ change is merged from it. Where it does not, the patch's lines have to stand in 
 number is a guess.
 """
 
-import functools
 import re
 import tempfile
 from collections import Counter
@@ -21,10 +20,10 @@ from pathlib import Path
 from stack.carry import attributes
 from stack.carry.mergetree import merge_trees
 from stack.model import paths as names
-from stack.model.diff import DiffError, FileDiff, Hunk, parse, substituted
+from stack.model.diff import FileDiff, Hunk, substituted
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
-from stack.model.patch import Patch
+from stack.model.patch import Patch, files
 from stack.store import git
 from stack.store.objects import EMPTY_TREE, FILES, FOLDER, SUBMODULE, Entry, Identity, Objects
 
@@ -278,20 +277,6 @@ def touched(patch: Patch) -> tuple[str, ...]:
         ):
             raise StackError(f"{patch.ref.path} changes {path[:200]!r}, which is outside of the tree", "refuse this patch")
     return tuple(sorted(paths))
-
-
-@functools.lru_cache(maxsize=1024)
-def files(patch: Patch) -> tuple[FileDiff, ...]:
-    """The files that a patch changes.
-
-    Raises:
-        StackError: its diff cannot be read.
-
-    """
-    try:
-        return parse(patch.diff)
-    except DiffError as bad:
-        raise StackError(f"{patch.ref.path} holds a diff that cannot be read ({bad})", "export it with git again") from bad
 
 
 def _taken(objects: Objects, tree: TreeId, path: str) -> bool:

@@ -19,6 +19,7 @@ from stack.carry.way import Way
 from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
+from stack.model.patch import files as files_of
 from stack.store import git
 from stack.store.objects import FILES, Entry, Objects
 
@@ -407,7 +408,7 @@ class _Climb:
         path = patch.ref.path
         if path not in self.found:
             pulls = landing.recorded(patch) | self.aids.pulls.get(path, frozenset())
-            self.found[path] = landing.search(self.aids.index, apply.files(patch), pulls, objects=self.objects)
+            self.found[path] = landing.search(self.aids.index, files_of(patch), pulls, objects=self.objects)
         return self.found[path]
 
     def _brought(self, number: int, patch: Patch, trees: _Trees) -> Judgement | None:
@@ -417,7 +418,7 @@ class _Climb:
         """
         if self.aids is None or self.aids.index is None or self.way is None:
             return None
-        files = apply.files(patch)
+        files = files_of(patch)
         found = self._search(patch)
         other: set[int] = set()
         for _ in range(_SIBLINGS):
@@ -535,7 +536,7 @@ def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[Co
 def _same_copies(objects: Objects, patch: Patch, was: CommitId, now: CommitId) -> bool:
     """Whether both bases have the same files where the patch copies some: its diff names only what differs from them."""
     trees = objects.tree_of(was), objects.tree_of(now)
-    copied = [file.old for file in apply.files(patch) if file.copied and file.old is not None]
+    copied = [file.old for file in files_of(patch) if file.copied and file.old is not None]
     return all(objects.entry(trees[0], path) == objects.entry(trees[1], path) for path in copied)
 
 

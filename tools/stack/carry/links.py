@@ -8,6 +8,7 @@ from stack.model import paths
 from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
+from stack.model.patch import files as files_of
 from stack.store.objects import Objects
 
 _LINK = 0o120000
@@ -15,7 +16,7 @@ _LINK = 0o120000
 
 def leaving(objects: Objects, tree: TreeId, patch: Patch) -> Iterator[str]:
     """Name the links of a patch that leave the tree; `tree` has the patch applied."""
-    for file in apply.files(patch):
+    for file in files_of(patch):
         entry = objects.entry(tree, file.new) if file.new is not None else None
         if file.new is None or entry is None or entry.mode != _LINK:
             continue

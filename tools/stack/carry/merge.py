@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from stack.carry import apply, attributes
+from stack.carry import attributes
 from stack.carry.mergetree import Merging, Result, merge_trees
 from stack.carry.outcome import Conflict
 from stack.model.diff import Hunk, smaller, substituted
 from stack.model.ids import TreeId
 from stack.model.patch import Patch
+from stack.model.patch import files as files_of
 from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Difference, Entry, Objects
 
 APART = "upstream's .gitattributes say that its lines cannot be merged (-merge): make it anew"
@@ -107,7 +108,7 @@ def edits(patches: Iterable[Patch]) -> Edits:
     return {
         (file.old_id, file.new_id): file.hunks
         for patch in patches
-        for file in apply.files(patch)
+        for file in files_of(patch)
         if file.old_id and file.new_id and file.hunks
     }
 

@@ -129,7 +129,7 @@ def command(
     with options.place(source, kept=kept) as place, Stores(loaded, place) as stores:
         stopped = None
         if session is not None and going is not None:
-            work, stopped = workspaces.proceed(going, stores, session, digest=digest.of(loaded), skip=skip is not None)
+            work, stopped = workspaces.proceed(going, stores, session, digest=digest.exact(loaded), skip=skip is not None)
         else:
             assert upstream is not None
             assert tag is not None
@@ -138,7 +138,7 @@ def command(
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
-            stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.of(loaded), clone=clone)
+            stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.exact(loaded), clone=clone)
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             workspaces.finish(going)
         folder = workspace or going

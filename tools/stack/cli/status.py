@@ -11,9 +11,9 @@ from stack.cli.common import Options, json_option, print_json, print_table
 @click.pass_obj
 def command(options: Options, as_json: bool) -> None:
     """Show pins, series, patches and their states. Needs no network."""
-    from stack.carry.apply import files  # noqa: PLC0415
     from stack.model import digest  # noqa: PLC0415
     from stack.model.diff import counts  # noqa: PLC0415
+    from stack.model.patch import files  # noqa: PLC0415
 
     stack = options.load()
     sizes = {ref: counts(files(patch)) for ref, patch in stack.patches.items()}

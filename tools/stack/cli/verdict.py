@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import json_option, print_json, print_table
+from stack.cli.common import Options, json_option, print_json, print_table, source_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from stack.model.verdict import Case, Verdict
     from validation.differing import Difference
-    from validation.gates import Judgement
+    from validation.gates import Judgement, Standing
 
 COLOURS = {"passed": "green", "failed": "bold red", "not-run": "yellow"}
 _ALIKE = 3
@@ -207,24 +207,46 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Each verdict has to be signed by one of these (OpenSSH's allowed_signers).",
 )
+@click.option("--cases", "each", is_flag=True, help="Show for each case which verdict counts.")
+@source_option
 @json_option
 @click.pass_context
-def require(context: click.Context, files: tuple[Path, ...], gate: str, signers: Path | None, as_json: bool) -> None:
+def require(
+    context: click.Context,
+    files: tuple[Path, ...],
+    gate: str,
+    signers: Path | None,
+    each: bool,
+    source: str,
+    as_json: bool,
+) -> None:
     """Say whether FILES, together, are enough for a release of this very stack.
 
     Exit code 1 when they are not: a case failed, was not run or is missing; a verdict is of another stack, of a run that did
     not come to its end, was edited by hand, or is not signed as asked; its pins, versions, machine or date are not those of a
     validation of this stack; or what a case has measured does not pass the bar that this validation has for it.
+
+    A case of an earlier stack counts if its inputs are the same here: the files that it depends on, and the validation's code that
+    judged it. The others fell out, and the output says by which input; `stack validate … --stale` runs them.
+
+    The pinned sources have to be at hand: a patch that states another result than it has is refused.
     """
+    from stack.carry import effects  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
     from validation import gates  # noqa: PLC0415
 
-    stack = context.obj.load()
+    options: Options = context.obj
+    stack = options.load()
+    with options.place(source) as place, Stores(stack, place) as stores:
+        effects.check(stores)
     found = gates.judge(gates.load(stack.root / gates.FILE, gate), gates.release(stack), files, signers)
     if as_json:
         print_json(_judgement_json(found))
     else:
         for problem in found.problems:
             click.echo(problem)
+        for one in found.standing:
+            _print_standing(one, each=each)
         for count in found.counts:
             if count.missed:
                 click.echo(f"{count.wanted.names}: goals of speed that were missed, which fails no gate: {count.missed}")
@@ -232,6 +254,19 @@ def require(context: click.Context, files: tuple[Path, ...], gate: str, signers:
             click.echo("no signature was checked: anyone may have written these verdicts (see --signers)")
         click.echo(f"gate {gate}: {'not passed' if found.problems else 'passed'}")
     context.exit(1 if found.problems else 0)
+
+
+def _print_standing(one: "Standing", *, each: bool) -> None:
+    """Say of a verdict how many cases count, and how many fell out by which input."""
+    if one.fallen:
+        click.echo(f"{one.file}: {len(one.counts)} of {len(one.counts) + len(one.fallen)} cases count")
+    reasons = [str(fall) for fall in one.fallen.values()]
+    for reason in dict.fromkeys(reasons):
+        click.echo(f"  fell out by {reason}: {reasons.count(reason)}")
+    if each and (one.counts or one.fallen):
+        counted = [(name, "counts", "") for name in one.counts]
+        fallen = [(name, "fell out", str(fall)) for name, fall in one.fallen.items()]
+        print_table((str(one.file), "", ""), [*counted, *fallen], colour={"fell out": "yellow"}.get)
 
 
 def _judgement_json(found: "Judgement") -> dict[str, object]:
@@ -250,5 +285,14 @@ def _judgement_json(found: "Judgement") -> dict[str, object]:
                 "missed": one.missed,
             }
             for one in found.counts
+        ],
+        "verdicts": [
+            {
+                "file": str(one.file),
+                "stack": one.stack,
+                "counts": list(one.counts),
+                "fallen": [{"name": name, "input": fall.input, "why": fall.why} for name, fall in one.fallen.items()],
+            }
+            for one in found.standing
         ],
     }

@@ -74,10 +74,9 @@ def _print(report: "Report") -> None:
         _say(f"made    by {said.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
         for name, pin in said.get("pins", {}).items():
             _say(f"pin     {name} {pin.get('tag') or ''} {pin.get('commit')}".replace("  ", " "))
-        for patch in said.get("patches", []):
-            _say(
-                f"patch   {patch.get('series')}: {patch.get('subject')} ({patch.get('upstream')}, {str(patch.get('sha256'))[:12]})"
-            )
+        for file in said.get("files", []):
+            blob = f"{file.get('mode')} {str(file.get('blob'))[:12]}" if file.get("blob") else "removed"
+            _say(f"file    {file.get('upstream')}: {file.get('path')} ({blob})")
         for line in said.get("edited", []):
             _say(f"edited  {line}")
         for line in said.get("left_out", []):

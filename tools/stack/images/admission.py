@@ -41,6 +41,9 @@ def verdict_problems(image: Image, release: Release, gate: Gate, files: Sequence
             continue
         verdicts.append((file, one))
         yield from (f"{file}: {problem}" for problem in _unbound(one, image, gate))
+        # At other gates an earlier stack's cases may count. An image holds one stack.
+        if release.carried is not None and one.stack != release.stack:
+            yield f"{file}: it is of the stack {one.stack[:12]}, this one is {release.stack[:12]}"
     for platform in image.platforms:
         own = [file for file, one in verdicts if one.image == platform.digest]
         for problem in gates.judge(gate, release, own, signers).problems:

@@ -3,12 +3,15 @@
 
 import binascii
 import email.utils
+import functools
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 
 from stack.model import document, mail
+from stack.model.diff import DiffError, FileDiff
+from stack.model.diff import parse as parse_diff
 from stack.model.errors import StackError
 from stack.model.mail import Mail, Wrapping
 from stack.model.series import PatchRef
@@ -113,6 +116,20 @@ def parse(raw: bytes, ref: PatchRef, *, name: str) -> Patch:
         wrapping=None if stands_as_it_is else letter.wrapping,
         lead=b"" if stands_as_it_is else rest[: start.start()],
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def files(patch: Patch) -> tuple[FileDiff, ...]:
+    """The files that a patch changes.
+
+    Raises:
+        StackError: its diff cannot be read.
+
+    """
+    try:
+        return parse_diff(patch.diff)
+    except DiffError as bad:
+        raise StackError(f"{patch.ref.path} holds a diff that cannot be read ({bad})", "export it with git again") from bad
 
 
 def parse_all(raw: bytes, ref: PatchRef, *, name: str) -> tuple[Patch, ...]:

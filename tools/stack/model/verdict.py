@@ -21,7 +21,8 @@ from typing import Any
 from stack.model import files
 from stack.model.document import Table
 from stack.model.errors import StackError
-from stack.model.ids import Sha256
+from stack.model.ids import UPSTREAM, Sha256
+from stack.model.inputs import CODE, Input, Selection
 
 SCHEMA = 1
 LIMIT = 16 * 1024 * 1024
@@ -66,6 +67,9 @@ class Case:
     `why` says what failed or why it did not run, and is empty where it passed. `needs` is what a machine must have for it
     (`cpu`, `avx512_bf16`, `sm90`, `sm121`, …): all of it, but of several GPUs one. `bar` is the bound that decided, in the unit of
     what was measured; `margins` say how far away the good result and the nearest wrong one were.
+
+    `inputs` are the digests of what it depends on, by kind: an upstream, or the validation's code. Its verdict lists them.
+    `used` is not written: the files of upstreams that were watched while it ran, by upstream.
     """
 
     name: str
@@ -76,6 +80,8 @@ class Case:
     bar: float | None = None
     margins: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     seconds: float = 0.0
+    inputs: Mapping[str, Sha256] = field(default_factory=lambda: MappingProxyType({}))
+    used: Mapping[str, Selection] = field(default_factory=lambda: MappingProxyType({}), compare=False)
 
     @property
     def suite(self) -> str:
@@ -120,7 +126,8 @@ class Verdict:
     """One validation on one machine. `whole` is false until its last case is in: a run that was killed decides nothing.
 
     Of a validation inside an image, `image` is the digest of its manifest (of this platform, not of an index), and `gates` are the
-    digests of the gates as they were then, by name: one that is weakened later does not let the image out.
+    digests of the gates as they were then, by name: one that is weakened later does not let the image out. `inputs` are those of
+    its cases, by digest.
     """
 
     stack: Sha256
@@ -134,6 +141,7 @@ class Verdict:
     whole: bool = True
     image: str | None = None
     gates: Mapping[str, Sha256] = field(default_factory=lambda: MappingProxyType({}))
+    inputs: Mapping[Sha256, Input] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def write(verdict: Verdict) -> bytes:
@@ -208,10 +216,12 @@ def read(data: bytes, where: str) -> Verdict:
         cases=tuple(case(one) for one in table.tables("cases")),
         image=table.optional_text("image", pattern=_IMAGE, meaning="a digest: sha256: and 64 hexadecimal digits"),
         gates=_gates(table.optional_table("gates")),
+        inputs=_inputs(table.optional_table("inputs")),
     )
     stack.finish()
     table.finish()
     _check_once(verdict.cases, where)
+    _check_inputs(verdict, where)
     return verdict
 
 
@@ -251,6 +261,7 @@ def case(table: Table) -> Case:
         bar=table.number("bar") if table.given("bar") else None,
         margins=_numbers(table.table("margins")),
         seconds=table.number("seconds"),
+        inputs=_case_inputs(table.optional_table("inputs")),
     )
     table.finish()
     if any(not re.fullmatch(_NEEDS, need) for need in one.needs):
@@ -267,6 +278,8 @@ def case_json(one: Case) -> dict[str, Any]:
 
     What would steer a terminal, such as the colours of a log, becomes question marks; a number that is none becomes its name.
     """
+    # Left out where a case names none, as earlier ones do.
+    inputs = {"inputs": dict(one.inputs)} if one.inputs else {}
     return {
         "name": one.name,
         "outcome": one.outcome.value,
@@ -276,6 +289,7 @@ def case_json(one: Case) -> dict[str, Any]:
         "bar": one.bar,
         "margins": dict(one.margins),
         "seconds": round(one.seconds, 3),
+        **inputs,
     }
 
 
@@ -290,6 +304,7 @@ def _content(verdict: Verdict) -> dict[str, Any]:
     # Left out where they say nothing: a stack that does not know them reads every other verdict.
     image: dict[str, Any] = {"image": verdict.image} if verdict.image is not None else {}
     gates: dict[str, Any] = {"gates": dict(verdict.gates)} if verdict.gates else {}
+    inputs: dict[str, Any] = {"inputs": {name: _input_json(one) for name, one in verdict.inputs.items()}}
     return {
         "schema": SCHEMA,
         "stack": {
@@ -317,6 +332,7 @@ def _content(verdict: Verdict) -> dict[str, Any]:
         "cases": [case_json(one) for one in verdict.cases],
         **image,
         **gates,
+        **(inputs if verdict.inputs else {}),
     }
 
 
@@ -386,6 +402,55 @@ def _gates(table: Table | None) -> Mapping[str, Sha256]:
     return MappingProxyType(
         {name: Sha256(table.text(name, pattern=_SHA256, meaning="64 hexadecimal digits")) for name in table}
     )
+
+
+def _input_json(one: Input) -> dict[str, Any]:
+    return {"of": one.of, "files": None if one.files is None else list(one.files), "content": dict(one.content)}
+
+
+def _inputs(table: Table | None) -> Mapping[Sha256, Input]:
+    found: dict[Sha256, Input] = {}
+    for name in table or ():
+        assert table is not None
+        one = table.table(name)
+        files = one.texts("files") if one.given("files") else None
+        content = one.table("content")
+        kept = Input(
+            _kind(one, one.text("of")), files, MappingProxyType({_path(content, key): _line(content, key) for key in content})
+        )
+        one.finish()
+        if kept.digest != name:
+            raise table.error(repr(name[:12]), "is not the digest of this input", "validate again; verdicts are not edited")
+        found[kept.digest] = kept
+    return MappingProxyType(found)
+
+
+def _case_inputs(table: Table | None) -> Mapping[str, Sha256]:
+    named = (
+        {_kind(table, key): Sha256(table.text(key, pattern=_SHA256, meaning="64 hexadecimal digits")) for key in table}
+        if table
+        else {}
+    )
+    return MappingProxyType(named)
+
+
+def _kind(table: Table, name: str) -> str:
+    if name != CODE and not re.fullmatch(UPSTREAM, name):
+        raise table.error(f"{name!r:.60}", "is no kind of input", f"name an upstream, or {CODE}")
+    return name
+
+
+def _path(table: Table, name: str) -> str:
+    if not re.fullmatch(_LINE, name):
+        raise table.error(f"{name!r:.60}", "is no path", "a path is one line")
+    return name
+
+
+def _check_inputs(verdict: Verdict, where: str) -> None:
+    for case in verdict.cases:
+        for kind, name in case.inputs.items():
+            if name not in verdict.inputs or verdict.inputs[name].of != kind:
+                raise StackError(f"{where}: {case.name} names an input of {kind} that is not listed", "validate again")
 
 
 def _weights(table: Table) -> Weights | None:

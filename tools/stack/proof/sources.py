@@ -9,7 +9,7 @@ from pathlib import Path
 _COMPILED = "__pycache__"
 
 
-def closure(modules: Iterable[Path], roots: Sequence[Path]) -> tuple[Path, ...]:
+def closure(modules: Iterable[Path], roots: Sequence[Path], without: Iterable[Path] = ()) -> tuple[Path, ...]:
     """Find the modules and every file below `roots` that they import, directly or through others.
 
     An import of a package counts the files of other kinds below its folder, too, since its modules may read them: C++ sources,
@@ -20,17 +20,19 @@ def closure(modules: Iterable[Path], roots: Sequence[Path]) -> tuple[Path, ...]:
         modules: the files to start from.
         roots: folders where absolute imports are looked up, in this order. Everything else (the standard library, installed
             packages) is outside and not followed.
+        without: files that do not count, and are not followed either.
 
     Returns:
         The files, sorted.
 
     """
     found: set[Path] = set()
+    left_out = {path.resolve() for path in without}
     waiting = [module.resolve() for module in modules]
     places = [root.resolve() for root in roots]
     while waiting:
         file = waiting.pop()
-        if file in found:
+        if file in found or file in left_out:
             continue
         found.add(file)
         if file.suffix == ".py":

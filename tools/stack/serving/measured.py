@@ -70,7 +70,7 @@ def _decodes(one: Baseline) -> Iterator[Measured]:
 
 
 def _verdicts(recipe: Recipe, machine: Profile, lies: Layout) -> Iterator[Measured]:
-    for file in sorted((_KEPT / "verdicts").glob("*.json")):
+    for file in sorted((_KEPT / "verdicts").rglob("*.json")):
         found = verdict.load(file)
         if machine.gpu is None or tuple(gpu.name for gpu in found.machine.gpus) != (machine.gpu,) * lies.nodes:
             continue

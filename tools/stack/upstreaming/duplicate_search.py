@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stack.carry import apply
 from stack.model.errors import StackError
+from stack.model.patch import files as files_of
 from stack.model.series import Series
 from stack.store.objects import Objects
 from stack.upstreaming import beside, duplicates
@@ -125,7 +125,7 @@ class Searcher:
     def _scored(self, proposal: Proposal, objects: Objects, read: Sequence[Hit]) -> Iterable[Alike]:
         if not read:
             return
-        ours = [file for part in proposal.parts for file in apply.files(part.patch)]
+        ours = [file for part in proposal.parts for file in files_of(part.patch)]
         diffs = [self._diff(one.number) or b"" for one in read]
         for hit, overlap in zip(read, duplicates.overlaps(objects, objects.tree_of(proposal.base), ours, diffs), strict=True):
             yield Alike(

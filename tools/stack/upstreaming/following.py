@@ -4,12 +4,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stack.carry import apply
 from stack.carry.bases import Stores
 from stack.model import series as model
 from stack.model import stack as stacks
 from stack.model import switch
 from stack.model.ids import CommitId
+from stack.model.patch import files as files_of
 from stack.model.series import PatchRef, Series, State
 from stack.model.stack import Stack
 from stack.upstreaming import duplicates, recorded
@@ -131,7 +131,7 @@ def _share(
 ) -> float | None:
     """How much of our patches is in what was merged: reviewers have things changed."""
     diff = client.diff(repository, number)
-    files = [file for ref in refs for file in apply.files(stores.stack.patches[ref])]
+    files = [file for ref in refs for file in files_of(stores.stack.patches[ref])]
     if diff is None or not files:
         return None
     objects = stores.objects(upstream)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stack.carry import apply
+from stack.model.patch import files as files_of
 from stack.model.series import Series
 from stack.upstreaming.proposal import Proposal
 
@@ -66,13 +66,13 @@ def _names(texts: Iterable[str]) -> Iterator[str]:
 
 def _code(proposal: Proposal) -> frozenset[str]:
     """Every word of the changed lines and those around them."""
-    lines = (line for part in proposal.parts for file in apply.files(part.patch) for hunk in file.hunks for line in hunk.lines)
+    lines = (line for part in proposal.parts for file in files_of(part.patch) for hunk in file.hunks for line in hunk.lines)
     return frozenset(word for line in lines for word in re.findall(r"\w+", line[1:].decode("utf-8", "replace")))
 
 
 def _stems(proposal: Proposal) -> Iterator[str]:
     """The names of the files that it changes, tests last."""
-    paths = [file.path for part in proposal.parts for file in apply.files(part.patch)]
+    paths = [file.path for part in proposal.parts for file in files_of(part.patch)]
     for path in sorted(paths, key=lambda path: "test" in path):
         stem = path.rpartition("/")[2].partition(".")[0]
         if "_" in stem.strip("_"):

@@ -9,6 +9,7 @@ from enum import StrEnum
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from stack.carry import effects
 from stack.carry.bases import Stores
 from stack.model import digest
 from stack.model.errors import StackError
@@ -75,7 +76,8 @@ def decide(stores: Stores, asked: Asked) -> tuple[Decision, ...]:
     """How each wheel is made.
 
     Raises:
-        StackError: no such upstream, the mode that was asked for cannot be right, or an option fits nothing.
+        StackError: no such upstream, the mode that was asked for cannot be right, an option fits nothing, or a patch states another
+            result than it has: the wheel's name would be that of other files.
 
     """
     stack = stores.stack
@@ -90,6 +92,7 @@ def decide(stores: Stores, asked: Asked) -> tuple[Decision, ...]:
         if name in source.RECIPES:
             raise StackError(f"--from {package}: {name} is built from its sources", "leave it out")
     decided = tuple(_decision(stores, stack.pins.get(name), asked) for name in names)
+    effects.check(stores, names)
     _check_options(stores, asked, decided)
     return decided
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stack import __version__
-from stack.model import digest
+from stack.model import digest, effect
 from stack.model.ids import Sha256
 from stack.model.patch import Patch
 from stack.model.stack import Stack
 
-FORMAT = 1
+FORMAT = 2
 _NAMESPACE = uuid.UUID("a9f4c1a2-54a5-4d0e-8f0b-0a0d6f3f2b71")
 """Of the serial numbers of bills of materials: the same content has the same one."""
 _STATEMENT = "https://in-toto.io/Statement/v1"
@@ -46,8 +46,10 @@ def file_name(stack: Stack) -> str:
 
 
 def description(stack: Stack, made: Made) -> dict[str, Any]:
-    """The stack that a wheel is of: digest, pins, all patches, what it was made of and with."""
-    titles = {ref: one.title for one in stack.series for ref in one.patches}
+    """Describe the stack that a wheel is of: digest, pins, the files that its patches change, what it was made of and with.
+
+    Names and messages of patches are in the statement beside the wheel: stacks of the same digest have the same wheels.
+    """
     return {
         "format": FORMAT,
         "digest": digest.of(stack),
@@ -55,17 +57,11 @@ def description(stack: Stack, made: Made) -> dict[str, Any]:
         "version": made.version,
         "mode": made.mode,
         "base": {"file": made.base, "sha256": made.base_sha256},
-        "pins": {pin.upstream: {"tag": pin.tag, "commit": pin.commit, "tree": pin.tree} for pin in stack.pins},
-        "patches": [
-            {
-                "series": ref.series,
-                "title": titles[ref],
-                "upstream": ref.upstream,
-                "file": ref.file,
-                "subject": patch.subject,
-                "sha256": _hash(patch),
-            }
-            for ref, patch in stack.patches.items()
+        "pins": {pin.upstream: {"commit": pin.commit, "tree": pin.tree} for pin in stack.pins},
+        "files": [
+            {"upstream": name, "path": path, "mode": mode, "blob": blob}
+            for name, one in effect.of(stack).items()
+            for path, mode, blob in effect.listed(one)
         ],
         "edited": list(made.edited),
         "left_out": list(made.left_out),
@@ -74,11 +70,10 @@ def description(stack: Stack, made: Made) -> dict[str, Any]:
 
 
 def bill_of_materials(stack: Stack, made: Made) -> bytes:
-    """A CycloneDX 1.6 document: the wheel, what it was made of, and the patches in it. The same every time."""
-    from cyclonedx.model import HashAlgorithm, HashType, Property, XsUri  # noqa: PLC0415  (a fifth of a second)
+    """Write a CycloneDX 1.6 document: the wheel, what it was made of, and the changed files. The same every time."""
+    from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415  (a fifth of a second)
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415
-    from cyclonedx.model.component import Component, ComponentType, Diff, PatchClassification, Pedigree  # noqa: PLC0415
-    from cyclonedx.model.component import Patch as Change  # noqa: PLC0415
+    from cyclonedx.model.component import Component, ComponentType, Pedigree  # noqa: PLC0415
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415
     from packageurl import PackageURL  # noqa: PLC0415
 
@@ -89,17 +84,18 @@ def bill_of_materials(stack: Stack, made: Made) -> bytes:
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=made.base_sha256)],
         bom_ref=f"sha256:{made.base_sha256}",
     )
-    own = [ref for ref in stack.patches if ref.upstream == made.upstream]
-    diffs = [Diff(url=XsUri(f"stacks/{ref.path}")) for ref in own]
-    pedigree = Pedigree(ancestors=[base], patches=[Change(type=PatchClassification.UNOFFICIAL, diff=diff) for diff in diffs])
+    own = effect.of(stack).get(made.upstream)
+    changed = effect.listed(own) if own is not None else ()
     wheel = Component(
         name=made.name,
         version=made.version,
         type=ComponentType.LIBRARY,
         purl=url,
         bom_ref=str(url),
-        pedigree=pedigree,
-        properties=[Property(name=f"stack:sha256:{ref.path}", value=_hash(stack.patches[ref])) for ref in own],
+        pedigree=Pedigree(ancestors=[base]),
+        properties=[
+            Property(name=f"stack:file:{path}", value=f"{mode} {blob}" if blob else "gone") for path, mode, blob in changed
+        ],
     )
     serial = uuid.uuid5(_NAMESPACE, json.dumps(description(stack, made), sort_keys=True))
     bom = Bom(metadata=BomMetaData(component=wheel), serial_number=serial)
@@ -118,10 +114,11 @@ def provenance(stack: Stack, made: Made, filename: str, sha256: Sha256) -> bytes
     for pin in stack.pins:
         found: dict[str, Any] = {"name": pin.upstream, "digest": {"gitCommit": pin.commit}}
         dependencies.append(found | ({"uri": f"git+{pin.git}"} if pin.git else {}))
+    held = {made.upstream, *(pin.upstream for pin in stack.pins.vendored_in(made.upstream))}
     dependencies += [
-        {"name": ref.path, "digest": {"sha256": _hash(patch)}}
+        {"name": ref.path, "digest": {"sha256": _hash(patch)}, "annotations": {"subject": patch.subject}}
         for ref, patch in stack.patches.items()
-        if ref.upstream == made.upstream
+        if ref.upstream in held
     ]
     return encoded(
         {

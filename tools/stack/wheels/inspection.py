@@ -79,11 +79,13 @@ def _described(name: str, data: bytes) -> dict[str, Any]:
         said = json.loads(data)
     except (ValueError, RecursionError) as bad:
         raise StackError(f"{name} describes itself in no JSON ({bad})", "it was not made by `stack build wheels`") from bad
-    shape = (("pins", dict), ("base", dict), ("patches", list), ("edited", list), ("left_out", list))
+    # Of the first format, which listed patches in place of the files that they change, wheels are still about.
+    parts = "files" if isinstance(said, dict) and "files" in said else "patches"
+    shape = (("pins", dict), ("base", dict), (parts, list), ("edited", list), ("left_out", list))
     if (
         not isinstance(said, dict)
         or not all(isinstance(said.get(key), kind) for key, kind in shape)
-        or not all(isinstance(one, dict) for one in (*said["pins"].values(), *said["patches"]))
+        or not all(isinstance(one, dict) for one in (*said["pins"].values(), *said[parts]))
     ):
         raise StackError(f"{name} does not describe itself", "it was not made by `stack build wheels`")
     return said

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stack.cli.common import Options, json_option, print_json
+from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.imaging.common import IMAGES, file_path, insecure_option, layout, move_json, move_words, step
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ _BOMS = ("*.cdx.json", "*.spdx.json")
 )
 @click.option("--move", "moves", metavar="TAG", multiple=True, help="Point this moving tag at it, too; repeatable.")
 @insecure_option
+@source_option
 @json_option
 @click.pass_context
 def command(
@@ -69,6 +70,7 @@ def command(
     boms: tuple[Path, ...],
     moves: tuple[str, ...],
     tls: bool,
+    source: str,
     as_json: bool,
 ) -> None:
     """Publish an image that has passed GATE: by verdicts of this very image and stack, signed by those who may.
@@ -77,6 +79,8 @@ def command(
     signed; everything is read back and verified, and the tag comes last. A tag never changes. Credentials are those of `skopeo
     login`. Exit code 1 when the image may not be published.
     """
+    from stack.carry import effects  # noqa: PLC0415
+    from stack.carry.bases import Stores  # noqa: PLC0415
     from stack.images import envelope, policy, reference  # noqa: PLC0415
     from stack.images import publish as publishing  # noqa: PLC0415
 
@@ -86,6 +90,8 @@ def command(
     beside = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
     try:
         with _one(images) as image, policy.trusted(stack.root, gates_file, signers, protected) as trusted:
+            with options.place(source) as place, Stores(stack, place) as stores:
+                effects.check(stores)
             asked = publishing.Asked(
                 reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(beside)), moves, tls
             )

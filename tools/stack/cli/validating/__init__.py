@@ -18,12 +18,21 @@ if TYPE_CHECKING:
 FOLDER = Path(".stack/verdicts")
 """Where verdicts go unless --out says otherwise, below the stack."""
 
+_KEPT = (FOLDER, Path("validation/verdicts"))
+"""Where --stale looks for verdicts, below the stack."""
+
 _OPTIONS = (
     click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times."),
     click.option(
         "--resume",
         is_flag=True,
         help="Keep what an earlier run of the same stack on this machine has finished; run the rest. A verdict of another is refused.",
+    ),
+    click.option(
+        "--stale",
+        is_flag=True,
+        help="Run only what has fallen out: no case that passed in a verdict at hand (.stack/verdicts, validation/verdicts) and whose "
+        "inputs are still the same. The verdict goes to VERB-DIGEST.json.",
     ),
     click.option(
         "--out", type=click.Path(path_type=Path, dir_okay=False), help=f"The verdict's file. Default: {FOLDER}/VERB.json."
@@ -33,7 +42,7 @@ _OPTIONS = (
 
 
 def suite_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that every suite takes: `only`, `resume`, `out`, `as_json`."""
+    """The options that every suite takes: `only`, `resume`, `stale`, `out`, `as_json`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -46,13 +55,14 @@ def look_ahead(
     *,
     only: tuple[str, ...],
     resume: bool,
+    stale: bool,
     out: Path | None,
     as_json: bool,  # noqa: ARG001 (one of the options of every suite)
 ) -> None:
     """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `validation.suite.look_ahead`."""
     from validation import suite as suites  # noqa: PLC0415
 
-    suites.look_ahead(stack, suites.Asked(_target(stack, name, out), only, resume), names)
+    suites.look_ahead(stack, suites.Asked(_target(stack, name, out, stale=stale), only, resume), names)
 
 
 def conclude(
@@ -63,6 +73,7 @@ def conclude(
     *,
     only: tuple[str, ...],
     resume: bool,
+    stale: bool,
     out: Path | None,
     as_json: bool,
     subject: "Subject | None" = None,
@@ -77,10 +88,18 @@ def conclude(
     from stack.model.verdict import Outcome  # noqa: PLC0415
     from validation import suite as suites  # noqa: PLC0415
 
-    target = _target(stack, name, out)
-    with progress() as tell:
-        asked = suites.Asked(target, only, resume, tell)
-        verdict = suites.run(stack, suite, subject or suites.Subject(), asked)
+    target = _target(stack, name, out, stale=stale)
+    standing = _standing(stack, name, target) if stale else frozenset()
+    try:
+        with progress() as tell:
+            asked = suites.Asked(target, only, resume, tell, standing)
+            verdict = suites.run(stack, suite, subject or suites.Subject(), asked)
+    except suites.NothingToRun:
+        if as_json:
+            print_json({"stale": 0, "standing": sorted(standing)})
+        else:
+            click.echo(f"nothing has fallen out: {len(standing)} cases stand")
+        context.exit(0)
     said = after(verdict) if after is not None else ""
     if as_json:
         print_json(verdicts.as_json(verdict))
@@ -90,6 +109,17 @@ def conclude(
     context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
 
 
-def _target(stack: "Stack", name: str, out: Path | None) -> Path:
-    """Where a suite's verdict goes."""
-    return out or stack.root / FOLDER / f"{name}.json"
+def _standing(stack: "Stack", name: str, target: Path) -> "frozenset[str]":
+    """Name the cases of a suite that passed in a verdict at hand and whose inputs are still the same."""
+    from validation import gates  # noqa: PLC0415
+
+    files = [file for place in _KEPT for file in sorted((stack.root / place).glob("*.json")) if file != target]
+    return gates.passed(gates.release(stack), files, f"{name}/")
+
+
+def _target(stack: "Stack", name: str, out: Path | None, *, stale: bool) -> Path:
+    """Where a suite's verdict goes; of a stale one, beside those whose cases stand."""
+    from stack.model import digest  # noqa: PLC0415
+
+    mark = f"-{digest.of(stack)[:12]}" if stale else ""
+    return out or stack.root / FOLDER / f"{name}{mark}.json"

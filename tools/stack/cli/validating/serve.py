@@ -36,6 +36,7 @@ def command(
     no_prove: bool,
     only: tuple[str, ...],
     resume: bool,
+    stale: bool,
     out: Path | None,
     as_json: bool,
     source: str,
@@ -47,6 +48,7 @@ def command(
     (0.5 GB), in the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. Of a server with other
     weights (--recipe gpt-oss --url URL) only what holds for all of them is asked.
     """
+    from stack.carry import effects  # noqa: PLC0415
     from stack.carry.bases import Place, Stores  # noqa: PLC0415
     from stack.model.verdict import Weights  # noqa: PLC0415
     from stack.store import cache  # noqa: PLC0415
@@ -70,9 +72,21 @@ def command(
     loaded = Weights(weights) if weights else Weights.TINY
     place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
+        effects.check(stores)
 
         def cases(job: Job) -> "Iterator[Case]":
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
         subject = Subject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
-        conclude(context, stores.stack, cases, "serve", only=only, resume=resume, out=out, as_json=as_json, subject=subject)
+        conclude(
+            context,
+            stores.stack,
+            cases,
+            "serve",
+            only=only,
+            resume=resume,
+            stale=stale,
+            out=out,
+            as_json=as_json,
+            subject=subject,
+        )

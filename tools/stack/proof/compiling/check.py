@@ -55,7 +55,7 @@ class Asked:
 class Result:
     """A unit and what came of it: seconds, peak memory in bytes, how often each named instruction is there, and all of them.
 
-    `kernels`: what each takes.
+    `kernels`: what each takes. `sources`: the files of the tree that it was compiled from, where it compiles.
     """
 
     unit: str
@@ -68,6 +68,7 @@ class Result:
     named: Mapping[str, int] = field(default_factory=dict)
     instructions: Mapping[str, int] = field(default_factory=dict)
     kernels: tuple[Kernel, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,9 @@ def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path, architectu
     state = State.FAILS if run.error else State.LACKS if lacking else State.COMPILES
     problem = f"no {' and no '.join(lacking)} in its code for {architecture}" if state is State.LACKS else run.error
     text = kept.text if kept is not None else None
-    return Result(unit.name, one.patches, state, problem, text, run.seconds, run.peak, named, found, kernels)
+    read = {path.relative_to(tree).as_posix() for path in (*run.sources, unit.source) if path.is_relative_to(tree)}
+    sources = tuple(sorted(read)) if not run.error else ()
+    return Result(unit.name, one.patches, state, problem, text, run.seconds, run.peak, named, found, kernels, sources)
 
 
 def cut(source: Path, kept: Instantiation, cache: Path) -> Path:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.model.errors import StackError
@@ -35,11 +35,15 @@ _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a compiler: `error` is its own first one, empty where it compiled; `peak` is in bytes, of its largest process."""
+    """One run of a compiler: `error` is its own first one, empty where it compiled; `peak` is in bytes, of its largest process.
+
+    `sources`: the files that it read, by its dependency file.
+    """
 
     error: str
     seconds: float
     peak: int
+    sources: frozenset[Path] = frozenset()
 
 
 def compile_unit(unit: Unit, source: Path, built: Path, toolkit: Toolkit, tree: Path) -> Run:
@@ -48,8 +52,10 @@ def compile_unit(unit: Unit, source: Path, built: Path, toolkit: Toolkit, tree: 
     `source` is the unit's, or what is left of it with one instantiation.
     """
     ccache = shutil.which("ccache")
-    arguments = [*unit.flags, *_beside(unit, source), "-c", str(source), "-o", str(built)]
-    return _run([*([ccache] if ccache else []), *_program(unit, toolkit), *arguments], toolkit, tree)
+    rule = built.with_suffix(".d")
+    arguments = [*unit.flags, *_beside(unit, source), "-MD", "-MF", str(rule), "-c", str(source), "-o", str(built)]
+    run = _run([*([ccache] if ccache else []), *_program(unit, toolkit), *arguments], toolkit, tree)
+    return run if run.error else replace(run, sources=_prerequisites(rule))
 
 
 def dependencies(unit: Unit, toolkit: Toolkit, tree: Path) -> tuple[frozenset[Path], str]:
@@ -59,8 +65,16 @@ def dependencies(unit: Unit, toolkit: Toolkit, tree: Path) -> tuple[frozenset[Pa
         run = _run([*_program(unit, toolkit), *unit.flags, "-M", str(unit.source), "-o", str(rule)], toolkit, tree)
         if run.error:
             return frozenset(), run.error
-        names = rule.read_text().replace("\\\n", " ").partition(" : ")[2] or rule.read_text().partition(":")[2]
-        return frozenset(Path(os.path.normpath(name)) for name in names.split()), ""
+        return _prerequisites(rule), ""
+
+
+def _prerequisites(rule: Path) -> frozenset[Path]:
+    """Read the files that a compiler's dependency file names; none where it wrote no such file."""
+    if not rule.is_file():
+        return frozenset()
+    text = rule.read_text()
+    names = text.replace("\\\n", " ").partition(" : ")[2] or text.replace("\\\n", " ").partition(":")[2]
+    return frozenset(Path(os.path.normpath(name)) for name in names.split())
 
 
 def _program(unit: Unit, toolkit: Toolkit) -> list[str]:
