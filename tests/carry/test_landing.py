@@ -608,3 +608,27 @@ def test_a_binary_that_landed_and_was_made_anew_was_not_taken_back(upstream: Ups
     (upstream.folder / "data.bin").write_bytes(b"\0 third")
     upstream.commit("Data anew", {"b.py": LONG[1:]})
     assert _is_landed(_carried(upstream, patch))
+
+
+def test_what_goes_with_the_rework_of_another_part_was_not_taken_back(upstream: Upstream) -> None:
+    """A parameter became one by name, so the calls that gave it by position lost it in the same commit."""
+    mine = ["    scale: Optional[Tensor],", "    zero: Optional[Tensor],"]
+    calls = ["    the_scale(None),", "    the_zero(None),"]
+    _base(upstream, {"a.py": SIGNATURE})
+    patch = upstream.fork("Scale", {"a.py": _signature(mine, []), "b.py": _with(60, calls)})
+    upstream.commit("Scale", {"a.py": _signature(mine, []), "b.py": _with(60, calls)})
+    by_name = ["    *,", *[line.replace(",", " = None,") for line in mine]]
+    by = upstream.commit("By name", {"a.py": _signature([], by_name), "b.py": LONG})
+    carried = _carried(upstream, patch)
+    assert _is_landed(carried)
+    assert by[:12] in carried.evidence[0]
+
+
+def test_lines_of_which_few_stay_were_taken_back(upstream: Upstream) -> None:
+    both = {"a.py": _with(60, GUARD), "b.py": _with(60, FUNCTION)}
+    patch = upstream.fork("Guard", dict(both))
+    upstream.commit("Guard", dict(both))
+    upstream.commit("Trigger early", {"a.py": _with(20, GUARD[1:2])})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert _changed(carried.residue) == [f"+{line}" for line in GUARD]
