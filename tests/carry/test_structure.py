@@ -430,6 +430,11 @@ DOUBTS = {
         "x = [\n    1,\n    2,\n    3,\n]\n",
         "x = [\n    1,\n    2,\n    1,\n]\n",
     ),
+    "an exported name that is there": (
+        "__all__ = [\n    'a',\n    'b',\n]\n",
+        "__all__ = [\n    'a',\n    'b',\n    'c',\n]\n",
+        "__all__ = [\n    'a',\n    'b',\n    'a',\n]\n",
+    ),
     "two decorators of one name": ("def f(): 0\n", "@lru_cache(1)\ndef f(): 0\n", "@lru_cache(2)\ndef f(): 0\n"),
     "a decorator that makes another thing": ("def f(): 0\n", "@cache\ndef f(): 0\n", "@property\ndef f(): 0\n"),
     "a comment removed": ("x = [\n    1,  # one\n]\n", "x = [\n    1,  # one\n    2,\n]\n", "x = [\n    1,\n    3,\n]\n"),
