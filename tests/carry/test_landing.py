@@ -632,3 +632,16 @@ def test_lines_of_which_few_stay_were_taken_back(upstream: Upstream) -> None:
     carried = _carried(upstream, patch)
     assert carried.outcome is Outcome.PARTLY_LANDED
     assert _changed(carried.residue) == [f"+{line}" for line in GUARD]
+
+
+def test_a_call_that_the_definition_had_before_is_not_told(upstream: Upstream) -> None:
+    """The patch calls it once more on purpose; upstream added the call to another definition."""
+    steps = [f"    step_{n}(a)" for n in range(12)]
+    waits = _with(2, ["    wait()"], steps)
+    one, other = ["def one(a):", *waits], ["def other(a):", *steps]
+    _base(upstream, {"a.py": [*one, *other]})
+    patch = upstream.fork("Wait twice", {"a.py": [*_with(11, ["    wait()"], one), *other]})
+    upstream.commit("Wait in the other", {"a.py": [*one, "def other(a):", *waits]})
+    row = _row(upstream, patch)
+    assert row.carried.commit is not None
+    assert not any("has a line that it adds" in said for said in row.carried.evidence)
