@@ -645,3 +645,22 @@ def test_a_call_that_the_definition_had_before_is_not_told(upstream: Upstream) -
     row = _row(upstream, patch)
     assert row.carried.commit is not None
     assert not any("has a line that it adds" in said for said in row.carried.evidence)
+
+
+def test_a_call_outside_of_any_definition_is_not_told(upstream: Upstream) -> None:
+    head = ["def one(a):", "    step(a)", ""]
+    _base(upstream, {"a.py": [*head, *LONG]})
+    patch = upstream.fork("Wait late", {"a.py": [*head, *_with(60, ["wait()"])]})
+    upstream.commit("Wait early", {"a.py": [*head, *_with(20, ["wait()"])]})
+    assert not any("has a line that it adds" in said for said in _carried(upstream, patch).evidence)
+
+
+def test_a_mode_that_upstream_lacks_is_carried_on(upstream: Upstream) -> None:
+    (upstream.folder / "a.py").chmod(0o755)
+    patch = upstream.fork("Guard, and run it", {"a.py": _with(60, GUARD)})
+    upstream.commit("Guard", {"a.py": _with(60, GUARD)})
+    row = _row(upstream, patch)
+    assert row.carried.outcome is Outcome.PARTLY_LANDED
+    assert row.exported is not None
+    assert b"new mode 100755" in row.exported
+    assert not _changed(row.exported)

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from stack.carry.structure import Structured, resolve
+from stack.carry.structure import Structured, layout, resolve
 
 
 def merged(base: str, ours: str, theirs: str, path: str = "a.py") -> Structured | None:
@@ -577,3 +577,8 @@ def test_in_doubt_it_stays_a_conflict_in_cpp(name: str) -> None:
     base, ours, theirs = CPP_DOUBTS[name]
     assert merged(base, ours, theirs, "a.cuh") is None
     assert merged(base, theirs, ours, "a.cuh") is None
+
+
+def test_another_comment_is_more_than_layout() -> None:
+    assert layout.same("a.py", b"x = f(1, 2)  # see ab\n", b"x = f(\n    1,\n    2,\n)  # see ab\n")
+    assert not layout.same("a.py", b"x = f(1, 2)  # see ab\n", b"x = f(\n    1,\n    2,\n)  # see a b\n")
