@@ -13,7 +13,8 @@ range, held against upstream as it was just before it. What is most like a chang
 
 `--own 30` changes landed patches so that a part of each is the fork's own, in five ways: a line of its own beside an added one,
 another last word, added lines at another place of the file, added lines of Python with another indentation, and a group of lines
-that a later commit takes back. A part is lost if nobody is told to look and the carried patch does not have it.
+that a later commit takes back. A part is lost if nobody is told to look and the carried patch does not have it. Another
+indentation that leaves the same syntax tree, as inside of brackets, is none: it is not drawn.
 """
 
 import argparse

@@ -608,3 +608,59 @@ def test_a_binary_that_landed_and_was_made_anew_was_not_taken_back(upstream: Ups
     (upstream.folder / "data.bin").write_bytes(b"\0 third")
     upstream.commit("Data anew", {"b.py": LONG[1:]})
     assert _is_landed(_carried(upstream, patch))
+
+
+def test_what_goes_with_the_rework_of_another_part_was_not_taken_back(upstream: Upstream) -> None:
+    """A parameter became one by name, so the calls that gave it by position lost it in the same commit."""
+    mine = ["    scale: Optional[Tensor],", "    zero: Optional[Tensor],"]
+    calls = ["    the_scale(None),", "    the_zero(None),"]
+    _base(upstream, {"a.py": SIGNATURE})
+    patch = upstream.fork("Scale", {"a.py": _signature(mine, []), "b.py": _with(60, calls)})
+    upstream.commit("Scale", {"a.py": _signature(mine, []), "b.py": _with(60, calls)})
+    by_name = ["    *,", *[line.replace(",", " = None,") for line in mine]]
+    by = upstream.commit("By name", {"a.py": _signature([], by_name), "b.py": LONG})
+    carried = _carried(upstream, patch)
+    assert _is_landed(carried)
+    assert by[:12] in carried.evidence[0]
+
+
+def test_lines_of_which_few_stay_were_taken_back(upstream: Upstream) -> None:
+    both = {"a.py": _with(60, GUARD), "b.py": _with(60, FUNCTION)}
+    patch = upstream.fork("Guard", dict(both))
+    upstream.commit("Guard", dict(both))
+    upstream.commit("Trigger early", {"a.py": _with(20, GUARD[1:2])})
+    carried = _carried(upstream, patch)
+    assert carried.outcome is Outcome.PARTLY_LANDED
+    assert _changed(carried.residue) == [f"+{line}" for line in GUARD]
+
+
+def test_a_call_that_the_definition_had_before_is_not_told(upstream: Upstream) -> None:
+    """The patch calls it once more on purpose; upstream added the call to another definition."""
+    steps = [f"    step_{n}(a)" for n in range(12)]
+    waits = _with(2, ["    wait()"], steps)
+    one, other = ["def one(a):", *waits], ["def other(a):", *steps]
+    _base(upstream, {"a.py": [*one, *other]})
+    patch = upstream.fork("Wait twice", {"a.py": [*_with(11, ["    wait()"], one), *other]})
+    upstream.commit("Wait in the other", {"a.py": [*one, "def other(a):", *waits]})
+    row = _row(upstream, patch)
+    assert row.carried.commit is not None
+    assert not any("has a line that it adds" in said for said in row.carried.evidence)
+
+
+def test_a_call_outside_of_any_definition_is_not_told(upstream: Upstream) -> None:
+    head = ["def one(a):", "    step(a)", ""]
+    _base(upstream, {"a.py": [*head, *LONG]})
+    patch = upstream.fork("Wait late", {"a.py": [*head, *_with(60, ["wait()"])]})
+    upstream.commit("Wait early", {"a.py": [*head, *_with(20, ["wait()"])]})
+    assert not any("has a line that it adds" in said for said in _carried(upstream, patch).evidence)
+
+
+def test_a_mode_that_upstream_lacks_is_carried_on(upstream: Upstream) -> None:
+    (upstream.folder / "a.py").chmod(0o755)
+    patch = upstream.fork("Guard, and run it", {"a.py": _with(60, GUARD)})
+    upstream.commit("Guard", {"a.py": _with(60, GUARD)})
+    row = _row(upstream, patch)
+    assert row.carried.outcome is Outcome.PARTLY_LANDED
+    assert row.exported is not None
+    assert b"new mode 100755" in row.exported
+    assert not _changed(row.exported)

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from stack.carry.structure import Structured, resolve
+from stack.carry.structure import Structured, layout, resolve
 
 
 def merged(base: str, ours: str, theirs: str, path: str = "a.py") -> Structured | None:
@@ -430,6 +430,11 @@ DOUBTS = {
         "x = [\n    1,\n    2,\n    3,\n]\n",
         "x = [\n    1,\n    2,\n    1,\n]\n",
     ),
+    "an exported name that is there": (
+        "__all__ = [\n    'a',\n    'b',\n]\n",
+        "__all__ = [\n    'a',\n    'b',\n    'c',\n]\n",
+        "__all__ = [\n    'a',\n    'b',\n    'a',\n]\n",
+    ),
     "two decorators of one name": ("def f(): 0\n", "@lru_cache(1)\ndef f(): 0\n", "@lru_cache(2)\ndef f(): 0\n"),
     "a decorator that makes another thing": ("def f(): 0\n", "@cache\ndef f(): 0\n", "@property\ndef f(): 0\n"),
     "a comment removed": ("x = [\n    1,  # one\n]\n", "x = [\n    1,  # one\n    2,\n]\n", "x = [\n    1,\n    3,\n]\n"),
@@ -572,3 +577,8 @@ def test_in_doubt_it_stays_a_conflict_in_cpp(name: str) -> None:
     base, ours, theirs = CPP_DOUBTS[name]
     assert merged(base, ours, theirs, "a.cuh") is None
     assert merged(base, theirs, ours, "a.cuh") is None
+
+
+def test_another_comment_is_more_than_layout() -> None:
+    assert layout.same("a.py", b"x = f(1, 2)  # see ab\n", b"x = f(\n    1,\n    2,\n)  # see ab\n")
+    assert not layout.same("a.py", b"x = f(1, 2)  # see ab\n", b"x = f(\n    1,\n    2,\n)  # see a b\n")

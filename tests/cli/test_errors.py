@@ -41,6 +41,7 @@ REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
         (("rebase", "gamma"), "name an upstream and --onto TAG: see `stack rebase --help`"),
         (("rebase", "--onto", "v1"), "name an upstream and --onto TAG: see `stack rebase --help`"),
         (("rebase", "gamma", "--on", "v1"), "No such option '--on'"),
+        (("rebase", "gamma", "--onto", "v2.2", "--rerere", "."), "--rerere goes with --workspace"),
         (("rebase", "gamma", "--onto", "v2.1", "--format", "x"), "Invalid value for '--format': 'x' is not one of"),
         (("rebase", "--continue", "none"), "none is not the working tree of a rebase: start one: stack rebase"),
         (("rebase", "--abort", "none"), "none is not the working tree of a rebase: start one: stack rebase"),

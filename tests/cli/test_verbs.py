@@ -282,6 +282,17 @@ def test_no_workspace_for_pins_that_would_be_refused_in_the_end(stack: Stack, tm
     assert not (tmp_path / "work").exists()
 
 
+def test_a_workspace_shares_rerere_with_a_clone(stack: Stack, tmp_path: Path) -> None:
+    clone, folder = tmp_path / "clone", tmp_path / "work"
+    user_git(tmp_path, "init", "-q", "clone")
+    asked = (*CONFLICT, "--workspace", folder, "--rerere", clone)
+    refused = f"{clone} has no rerere: turn it on: git -C {clone} config rerere.enabled true"
+    assert stack(*asked).refused() == refused
+    user_git(clone, "config", "rerere.enabled", "true")
+    assert stack(*asked).code == 1
+    assert (folder / ".git/rr-cache").resolve() == clone / ".git/rr-cache"
+
+
 def test_check(stack: Stack, world: World) -> None:
     ran = stack("check")
     assert (ran.code, ran.out) == (0, "in order: what 6 patches rely on is there\n")

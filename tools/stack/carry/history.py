@@ -28,7 +28,8 @@ from stack.store.objects import Objects
 
 _FORMAT = 5
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
-_NO_WORD = bytes(set(range(256)) - _WORD)
+NO_WORD = bytes(set(range(256)) - _WORD)
+"""All bytes that no ASCII word has."""
 _SPACE = b" \t\n\r\f\v"
 _SHORTEST = 3
 COMMON = 0.02
@@ -337,7 +338,7 @@ def lines(file: FileDiff) -> Iterator[Line]:
 def telling(line: bytes) -> Line | None:
     """A line of a hunk as it is looked for; None where it is context or tells nothing."""
     side = _SIDES.get(line[:1])
-    return (side, hashed(line[1:])) if side is not None and len(line.translate(None, _NO_WORD)) >= _SHORTEST else None
+    return (side, hashed(line[1:])) if side is not None and len(line.translate(None, NO_WORD)) >= _SHORTEST else None
 
 
 def hashed(line: bytes) -> int:

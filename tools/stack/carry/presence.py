@@ -78,6 +78,13 @@ class Marked:
             side.append(data[done:])
         return cls(tuple(regions), b"".join(sides[0]), b"".join(sides[1]))
 
+    @property
+    def is_reworded(self) -> bool:
+        """Whether the sides of the conflicts differ in more than blanks and signs."""
+        ours = b"".join(line for region in self.regions for line in region.ours)
+        theirs = b"".join(line for region in self.regions for line in region.theirs)
+        return ours.translate(None, history.NO_WORD) != theirs.translate(None, history.NO_WORD)
+
     def extends(self, added: Collection[bytes]) -> bool:
         """Whether theirs only adds some of these lines to what ours has already."""
         fresh = [region for region in self.regions if region.theirs]
@@ -244,9 +251,7 @@ class Presence:
         marked = Marked.read(self.objects.read(merged.id))
         if not marked.regions or marked.ours != have:
             return State.UNSURE  # a part of it merges cleanly
-        from stack.carry.structure import layout  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
-
-        if layout.same(group.path, marked.ours, marked.theirs) or self._has(group, marked, ours):
+        if self._has(group, marked, ours) or (not marked.is_reworded and _is_layout(group.path, marked)):
             return State.PRESENT
         if _is_pure(group) and marked.extends(group.added):
             return State.SHORT
@@ -270,6 +275,13 @@ class Presence:
         if entry.id not in self.texts:
             self.texts[entry.id] = Text.of(self.objects.read(entry.id))
         return self.texts[entry.id]
+
+
+def _is_layout(path: str, marked: Marked) -> bool:
+    """Whether both sides of the conflicts are the same program."""
+    from stack.carry.structure import layout  # noqa: PLC0415  (a twentieth of a second that few conflicts need)
+
+    return layout.same(path, marked.ours, marked.theirs)
 
 
 def _is_pure(group: Group) -> bool:
