@@ -80,6 +80,9 @@ def test_gh_itself_knows_the_keyring(config: Path, home: Path) -> None:
     assert credentials.token("git.example.org") is None
     gh.write_text("#!/nowhere\n")
     assert credentials.token("github.com") is None
+    # What a gh that failed has printed is no token.
+    gh.write_text("#!/bin/sh\necho gho_stale\nexit 1\n")
+    assert credentials.token("github.com") is None
 
 
 @pytest.mark.parametrize("text", ["github.com: [", "\x00", "!!python/object/apply:os.system ['true']", "{" * 5000, "\udcff"])

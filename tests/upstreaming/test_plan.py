@@ -186,9 +186,12 @@ def test_a_conflict_needs_a_person_and_what_stands_on_it_says_so(small: Fork) ->
     assert run(small, "--onto", "v1.2", "--no-tests").return_value == 1
 
 
-@pytest.mark.parametrize("state", ["declined", "inappropriate"])
-def test_what_upstream_did_not_want_is_set_aside_with_all_that_needs_it(small: Fork, state: str) -> None:
-    small.edit("stacks/one/series.toml", 'state = "pending"', f'state = "{state}"\nreason = "No."')
+@pytest.mark.parametrize(
+    "state",
+    ['"merged"\npull = "https://example.org/up/pull/7"', '"declined"\nreason = "No."', '"inappropriate"\nreason = "No."'],
+)
+def test_what_upstream_has_or_did_not_want_is_set_aside_with_all_that_needs_it(small: Fork, state: str) -> None:
+    small.edit("stacks/one/series.toml", 'state = "pending"', f"state = {state}")
     plan = planned(small)
     assert plan.proposals == ()
     reasons = {one.ref.path: one.reason for one in plan.aside}

@@ -300,6 +300,43 @@ def test_a_key_that_is_none_is_one_line(toml: Path) -> None:
         signing.sign(toml, toml)
 
 
+WHOLE_GATE = """\
+[cpu]
+has = ["cpu", "avx512_bf16"]
+[[cpu.cases]]
+names = "kernels/*"
+least = 2
+needs = "cpu"
+weights = ["real"]
+[[cpu.cases]]
+names = "bench/*"
+least = 1
+missed = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "weaker"),
+    [
+        ('["cpu", "avx512_bf16"]', '["cpu"]'),
+        ("kernels/*", "*"),
+        ("least = 2", "least = 1"),
+        ('needs = "cpu"\n', ""),
+        ('needs = "cpu"', 'needs = "sm90"'),
+        ('weights = ["real"]\n', ""),
+        ('["real"]', '["real", "tiny"]'),
+        ("missed = true", "missed = false"),
+        ("[cpu]", "[gpu]"),
+    ],
+)
+def test_a_gate_that_asks_for_something_else_has_another_digest(tmp_path: Path, asked: str, weaker: str) -> None:
+    assert asked in WHOLE_GATE
+    (strong, weak) = (tmp_path / "strong.toml", tmp_path / "weak.toml")
+    strong.write_text(WHOLE_GATE)
+    weak.write_text(WHOLE_GATE.replace("cpu", "gpu") if asked == "[cpu]" else WHOLE_GATE.replace(asked, weaker, 1))
+    assert set(gates.digests(strong).values()).isdisjoint(gates.digests(weak).values())
+
+
 def test_a_gates_digest_is_of_what_it_asks_for(toml: Path) -> None:
     before = gates.digest(gates.load(toml, "cpu"))
     toml.write_text("# a comment\n" + toml.read_text())
