@@ -106,7 +106,7 @@ def test_an_installed_package(stack: Stack, made: Path, tmp_path: Path) -> None:
     ask = ("wheel", "inspect", "gamma-pkg", "--python", python)
     ran = stack(*ask, "--against", made)
     assert ran.code == 0, ran.out
-    assert "patch   one: Hook main" in ran.out
+    assert "edited  gamma/main.py is patched\n" in ran.out
     [main] = home.glob("lib/*/site-packages/gamma/main.py")
     was = main.read_bytes()
     main.write_bytes(b"another\n")

@@ -40,8 +40,13 @@ def usable(home: Path, tell: Callable[[str], None]) -> Iterator[Path]:
 
 
 def unwritable(home: Path) -> str | None:
-    """Say why nothing can be written into a folder, or into the nearest that exists above it; None if it can."""
+    """Say why nothing can be written into a folder, or into the nearest that exists above it; None if it can.
+
+    A file in its place is an error of whoever writes.
+    """
     there = next(one for one in (home, *home.parents) if one.exists())
+    if not there.is_dir():
+        return None
     system = os.statvfs(there)
     if system.f_flag & os.ST_RDONLY:
         return "is on a read-only file system"
