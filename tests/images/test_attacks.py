@@ -2,16 +2,20 @@
 """Somebody who sits between publisher and registry, or who may write there, too."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stack.images import attached, envelope, image, moving, skopeo, verify
+from stack.images import attached, envelope, image, moving, skopeo, statement, verify
 from stack.images.reference import Reference
+from stack.images.verify import Claims
+from stack.model import verdict
 from stack.model.errors import StackError
+from stack.model.ids import Sha256
 from validation import gates
 
 from .proxy import Between, standing
@@ -196,3 +200,66 @@ def test_what_others_attach_stays_and_counts_for_nothing(world: World) -> None:
     assert report.claims.foreign == 1
     assert not world.publish(f"{name}:1.0", world.root / "v.json").new
     assert len(attached.fetch(found)) == len(mine) + 1
+
+
+Stated = tuple[str, dict[str, Any]]
+"""A type of predicate, and a predicate."""
+
+
+def provenance(said: Claims, **changed: Any) -> list[Stated]:
+    (one,) = said.of(statement.PROVENANCE)
+    return [(statement.PROVENANCE, {**one.predicate, "buildDefinition": {**one.predicate["buildDefinition"], **changed}})]
+
+
+def summary(said: Claims, **changed: Any) -> list[Stated]:
+    (one,) = said.of(statement.SUMMARY)
+    return [(statement.SUMMARY, {**one.predicate, **changed})]
+
+
+def with_verdict(said: Claims, **changed: Any) -> list[Stated]:
+    """A verdict that is another than what was judged, and a summary that names it."""
+    (one,) = said.of(statement.VERDICT)
+    as_json = verdict.as_json(replace(verdict.read(json.dumps(one.predicate).encode(), "it"), **changed))
+    digest = str(as_json["digest"])
+    named = [{"uri": statement.VERDICT, "digest": {"sha256": digest}}]
+    return [(statement.VERDICT, as_json), *summary(said, inputAttestations=named)]
+
+
+OTHER = "b" * 64
+UNTRUE: dict[str, tuple[Callable[[Claims], list[Stated]], str]] = {
+    "another kind of build": (lambda said: provenance(said, buildType="urn:other"), "it is of another kind of build"),
+    "a build of another stack": (
+        lambda said: provenance(said, externalParameters={"stack": OTHER, "platforms": []}),
+        "provenance: it is of another stack",
+    ),
+    "a build of other pins": (lambda said: provenance(said, resolvedDependencies=[]), "its provenance names other pins"),
+    "a gate that failed": (lambda said: summary(said, verificationResult="FAILED"), "its summary says that it was not passed"),
+    "a gate that another stack passed": (lambda said: summary(said, stack_digest=OTHER), "its summary is of another stack"),
+    "a gate without verdicts": (lambda said: summary(said, inputAttestations=[]), "its summary names no verdict"),
+    "a verdict that is not there": (
+        lambda said: summary(said, inputAttestations=[{"uri": statement.VERDICT, "digest": {"sha256": OTHER}}]),
+        "is not there",
+    ),
+    "a verdict under another gate": (lambda said: with_verdict(said, gates={"cpu": Sha256(OTHER)}), "made under another gate"),
+    "a verdict of another image": (lambda said: with_verdict(said, image=f"sha256:{OTHER}"), f"and the image sha256:{OTHER}"),
+    "a verdict of another stack": (lambda said: with_verdict(said, stack=Sha256(OTHER)), f"is of the stack {OTHER}"),
+}
+
+
+@pytest.mark.parametrize("what", UNTRUE)
+def test_what_the_right_key_has_signed_has_to_be_true(world: World, what: str) -> None:
+    """Each stands beside true statements, under the key that counts."""
+    change, refused = UNTRUE[what]
+    name = f"untrue-{what.replace(' ', '-')}:1.0"
+    world.publish(name, world.verdict(world.image()))
+    found = image.read(world.name(name))
+    said = verify.claims(found, key(world))
+    assert verify.verify(world.name(name), world.stack, key(world)).holds
+    signed = [
+        world.signer.sign(statement.make(found, world.name(name).shown, kind, predicate)) for kind, predicate in change(said)
+    ]
+    attached.attach(found, Reference(found.reference.place), signed)
+    problems = verify.verify(world.name(name), world.stack, key(world)).problems
+    assert any(refused in one for one in problems), problems
+    # That it was published asks for no stack, so it cannot compare the pins.
+    assert verify.published(world.name(name), key(world)).holds is (what == "a build of other pins")
