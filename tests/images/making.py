@@ -75,11 +75,11 @@ def image(folder: Path, labels: Mapping[str, str], files: Mapping[str, bytes] | 
     return str(made["digest"])
 
 
-def multi(folder: Path, labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """A layout with an index of two platforms' images; returns its digest, and theirs."""
+def multi(folder: Path, labels: Mapping[str, str], *, second: Mapping[str, str] | None = None) -> tuple[str, tuple[str, ...]]:
+    """A layout with an index of two platforms' images; returns its digest, and theirs. `second`: other labels of the second."""
     made = [
-        {**manifest(folder, labels, {"arch": name.encode()}, name), "platform": {"os": "linux", "architecture": name}}
-        for name in ("amd64", "arm64")
+        {**manifest(folder, said, {"arch": name.encode()}, name), "platform": {"os": "linux", "architecture": name}}
+        for name, said in (("amd64", labels), ("arm64", labels if second is None else second))
     ]
     data = layout.encode({"schemaVersion": 2, "mediaType": layout.INDEX, "manifests": made})
     whole = layout.put(folder, data, layout.INDEX)

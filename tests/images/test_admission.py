@@ -42,6 +42,14 @@ def test_a_verdict_of_another_image_counts_for_nothing(offline: World) -> None:
     assert "linux/amd64: kernels/*: 0 passed, 2 are needed" in said
 
 
+def test_the_labels_of_each_platform_count(offline: World) -> None:
+    ours = labels.of(offline.stack)
+    _, platforms = making.multi(offline.layout, ours, second={**ours, labels.STACK: "b" * 64})
+    said = refusal(offline, *(offline.verdict(one, f"{place}.json") for place, one in enumerate(platforms)))
+    (other,) = (one for one in said if "its label" in one)
+    assert other.startswith(f"linux/arm64: its label {labels.STACK} is '{'b' * 64}'")
+
+
 def test_a_verdict_without_an_image_counts_for_nothing(offline: World) -> None:
     offline.image()
     assert "it is of no image" in refusal(offline, offline.verdict(None))[0]

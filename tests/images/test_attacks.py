@@ -170,6 +170,23 @@ def test_attestations_that_were_moved_from_another_image_are_found(world: World)
     assert absent(world, "moved:latest")
 
 
+def test_a_rollback_to_what_was_never_published_does_not_move_the_tag(world: World) -> None:
+    first = world.image()
+    world.publish("back:1.0", world.verdict(first), moves=("latest",))
+    place, now = Reference(world.name("back").place), world.name("back:latest")
+    moving.put(place, first, f"latest{moving.BEFORE}")
+    with pytest.raises(StackError, match="was nowhere else before"):
+        moving.rollback(now, key(world))
+    _, evil = other(world, "back")
+    moving.put(place, evil, f"latest{moving.BEFORE}")
+    with pytest.raises(StackError, match="is not what was published"):
+        moving.rollback(now, key(world))
+    assert moving.digest_of(now) == first
+    # The tag that it was published under stands where it is.
+    (move,) = moving.promote(world.name("back:1.0"), ["1.0"], key(world))
+    assert (move.before, move.after) == (first, first)
+
+
 def test_a_gate_that_is_weakened_after_publishing_is_found(world: World) -> None:
     world.publish("weakened:1.0", world.verdict(world.image()))
     (world.root / gates.FILE).write_text(GATES.replace("least = 2", "least = 1", 1))
