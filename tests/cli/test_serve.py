@@ -247,7 +247,7 @@ def test_a_node_without_an_api_is_not_asked(fake: Fake, begin: Begin) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--model", "/nonexistent"], "/nonexistent has no config.json: name the folder of a checkpoint with --model"),
+        (["--model", "{here}/no"], "{here}/no has no config.json: name the folder of a checkpoint with --model"),
         (["--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines, and VLLM_API_KEY is not set"),
         (["--host", "::"], ":: can be reached from other machines"),
         (["--host", "192.0.2.1.invalid"], "192.0.2.1.invalid can be reached from other machines"),
@@ -256,12 +256,15 @@ def test_a_node_without_an_api_is_not_asked(fake: Fake, begin: Begin) -> None:
         (["--set", "A"], "'A' sets no variable: write NAME=VALUE"),
         (["--set", "A=b"], "recipe cpu-fp32 has no variable A: it has none"),
         (["--image", "oci:x"], "--image has its own packages: leave --python out"),
-        (["--log", "/nonexistent/log"], "/nonexistent/log cannot be written (No such file or directory)"),
+        (["--log", "{here}/no/log"], "{here}/no/log cannot be written (No such file or directory)"),
         *((["--timeout", given], f"Invalid value for '--timeout': {said}") for given, said in SECONDS),
     ],
 )
-def test_what_is_refused_before_anything_starts(fake: Fake, stack: Stack, arguments: list[str], problem: str) -> None:
-    assert stack("serve", "cpu-fp32", *fake.options, *arguments).refused().startswith(problem)
+def test_what_is_refused_before_anything_starts(
+    fake: Fake, stack: Stack, tmp_path: Path, arguments: list[str], problem: str
+) -> None:
+    given, said = [one.format(here=tmp_path) for one in arguments], problem.format(here=tmp_path)
+    assert stack("serve", "cpu-fp32", *fake.options, *given).refused().startswith(said)
     assert not (fake.folder / "arguments").exists()
 
 
