@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-# What a shell starts in its background ignores Ctrl-C, and so does all that it starts: here it is pressed by tests.
+# What a shell starts in its background ignores Ctrl-C, what nohup starts ignores the end of a terminal, and so does all that they
+# start: here both come from tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # BLAS with one thread a process, as the suite has it: with more of them than processors they wait for each other. It is read when
 # numpy is imported, which the first tests do.
