@@ -128,6 +128,10 @@ FORMS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "cases[1].why is 'a \\u202e b'",
     ),
     "half a surrogate pair": (lambda content: content["machine"].update(cpu="\ud800"), "machine.cpu is '\\ud800'"),
+    "a GPU among a CPU's flags": (
+        lambda content: content["machine"].update(flags=["sm3", "sm121"]),
+        "machine.flags has sm121, which no CPU has",
+    ),
     "steering flag": (lambda content: content["machine"].update(flags=["\x1b[2J"]), "machine.flags has '\\x1b[2J'"),
     "steering pin": (
         lambda content: content["stack"]["pins"].update({"\x1b": content["stack"]["pins"]["vllm"]}),

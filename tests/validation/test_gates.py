@@ -160,6 +160,14 @@ def test_another_stack_does_not_count(toml: Path) -> None:
     assert len(found) == 3  # and nothing of it counts
 
 
+def test_another_gpu_is_not_the_one_that_a_gate_is_for(toml: Path) -> None:
+    hopper = replace(SPARK, gpus=(replace(SPARK.gpus[0], capability="9.0"),))
+    assert problems(toml, verdict(*SPARKS, machine=SPARK, weights=Weights.DUMMY), gate="sm121") == ()
+    said = problems(toml, verdict(*SPARKS, machine=hopper, weights=Weights.DUMMY), gate="sm121")
+    assert any("its machine has no sm121, which the gate sm121 is for" in one for one in said), said
+    assert any("kernels/far passed without the sm121 that it needs" in one for one in said), said
+
+
 def test_a_run_without_an_end_does_not_count(toml: Path) -> None:
     assert "did not come to its end" in problems(toml, verdict(*GOOD, whole=False))[0]
 

@@ -368,10 +368,16 @@ def _machine(table: Table) -> Machine:
     return machine
 
 
+_GPU_WORD = re.compile(r"sm\d{2,}")
+"""How `needs` names a GPU. A CPU of ARM may have `sm3` and `sm4`."""
+
+
 def _flags(table: Table) -> tuple[str, ...]:
     flags = table.texts("flags")
     if odd := next((flag for flag in flags if not re.fullmatch(_LINE, flag)), None):
         raise table.error("flags", f"has {odd!r:.60}", "they are words")
+    if gpu := next((flag for flag in flags if _GPU_WORD.fullmatch(flag)), None):
+        raise table.error("flags", f"has {gpu}, which no CPU has", "a GPU is listed among the gpus")
     return flags
 
 
