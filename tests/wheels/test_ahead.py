@@ -21,6 +21,7 @@ from stack.store import cache as places
 from stack.wheels import ahead, metadata
 
 from ..proof.compiling import small
+from . import editing
 
 Build = Callable[..., Result]
 
@@ -147,7 +148,7 @@ def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tm
     assert "no series names one: name an interpreter: --python FILE" in str(unproved)
     assert not (tmp_path / "out").exists()
     [patch] = root.glob("stacks/copies/flashinfer/name-it-twice.patch")
-    patch.write_text(patch.read_text().replace("+namespace upstream = up;", "+namespace upstream = down;"))
+    editing.edit(patch, "+namespace upstream = up;", "+namespace upstream = down;")
     refused = str(build("--aot", "copy", "--out", tmp_path).exception)
     assert "copy/copy_kernels.cu does not compile: " in refused and "must be a namespace name" in refused
     module = ahead.Module("odd", (), ("-shared", "-lodd"))

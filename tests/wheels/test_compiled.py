@@ -18,7 +18,7 @@ from stack.cli import cli
 from stack.store import cache as places
 
 from ..store.making import Remote
-from . import small
+from . import editing, small
 
 SOURCE = ("--source", "git", "--device", "empty")
 Build = Callable[..., Result]
@@ -56,9 +56,7 @@ def build(root: Path, cache: Path) -> Build:
 
 def edit(root: Path, old: str, new: str) -> None:
     [patch] = root.glob("stacks/adding/vllm/*.patch")
-    text = patch.read_text()
-    assert text.count(old) == 1
-    patch.write_text(text.replace(old, new))
+    editing.edit(patch, old, new)
 
 
 def log(cache: Path) -> str:
