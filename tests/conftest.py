@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# What a shell starts in its background ignores Ctrl-C, what nohup starts ignores the end of a terminal, and so does all that they
-# start: here both come from tests.
+# A background job of a shell ignores SIGINT, and a program under nohup ignores SIGHUP. Their children inherit that. Tests send both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -231,7 +231,7 @@ def stand(release: Release, one: Verdict, file: Path) -> tuple[Standing, Verdict
 
 
 def passed(release: Release, files: Sequence[Path], start: str) -> frozenset[str]:
-    """Name the cases that passed in verdicts and count for a release; a file that is no verdict, or counts for nothing, has none.
+    """Name the cases that passed in verdicts and count for a release; files that are not verdicts, or do not count, are skipped.
 
     Only names that begin with `start` are looked at.
     """

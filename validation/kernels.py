@@ -311,7 +311,7 @@ def compiled(name: str, report: Report | StackError, seconds: float) -> Case:
         measured |= {"unit": one.unit, "peak GB": round(one.peak / 1e9, 2), **one.named}
     outcome = Outcome.FAILED if problems else Outcome.PASSED
     read = {path for one in results for path in one.sources}
-    # What does not compile tells no files: the whole tree counts.
+    # If something does not compile, its files are unknown: the whole tree counts.
     used = bound.compiled(sorted(read)) if read and not problems else {}
     return Case(name, outcome, "; ".join(problems), ("cpu",), MappingProxyType(measured), seconds=seconds, used=used)
 

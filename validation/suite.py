@@ -25,7 +25,7 @@ from validation import bound, machine
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a suite is asked for. `known` are the cases of an earlier run that need not run again, by name.
+    """The request to a suite. `known` are the cases of an earlier run that need not run again, by name.
 
     `standing` are the names of cases that need not run either, since other verdicts have them.
     """
@@ -64,7 +64,7 @@ Suite = Callable[[Job], Iterable[Case]]
 
 
 class NothingToRun(StackError):
-    """Every case that is asked for stands by a verdict at hand."""
+    """A verdict at hand already covers every requested case."""
 
 
 @dataclass(frozen=True, slots=True)

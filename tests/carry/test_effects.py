@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What patches state of their effect, against git's own trees; and that an untrue statement is found."""
+"""Compare the effect that patches state with git's own trees; an untrue statement is found."""
 
 import re
 

@@ -575,7 +575,7 @@ def test_an_indentation_that_was_taken_back_is_carried_on(upstream: Upstream) ->
 
 
 def test_a_removal_of_lines_that_only_partly_landed_is_named(upstream: Upstream) -> None:
-    """Upstream had most lines of one group, in other words, and took them out again: the commit that did is told."""
+    """Upstream had most lines of one group, in other words, and took them out again: that commit is named."""
     mine = [f"value_40 = mine({n})" for n in range(5)]
     theirs = [*mine[:4], "value_40 = theirs(4)"]
     rest = _with(60, FUNCTION)

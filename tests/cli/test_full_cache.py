@@ -19,7 +19,7 @@ def content(folder: Path) -> dict[Path, bytes]:
 
 @pytest.fixture(params=["warm", "cold"])
 def cache(request: pytest.FixtureRequest, stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch) -> dict[Path, bytes]:
-    """What is in the cache, on a file system that is full by our measure."""
+    """The content of the cache, on a file system that counts as full."""
     if request.param == "warm":
         assert stack("rebase", "gamma", "--onto", "v2.2", "--with-required", "--dry-run").code == 1
     monkeypatch.setattr(borrowed, "_LEAST", 1 << 62)

@@ -104,7 +104,7 @@ def test_a_verdict_of_another_stack_is_refused(offline: World) -> None:
 
 
 def test_not_even_a_case_whose_inputs_are_the_same_counts_for_another_stacks_image(offline: World) -> None:
-    """At other gates it would; the image would be one of which both stacks are said."""
+    """At other gates it would count. An image holds one stack."""
     made = offline.image()
     cases, listed = [], {}
     for case in world.GOOD:

@@ -126,7 +126,7 @@ TWO = GATING + '\n[[patch]]\nupstream = "vllm"\nfile     = "vllm/more.patch"\n'
     ("first", "second"),
     [
         (patch().replace(b"2" * 40, b"4" * 40), patch(line="more").replace(b"1" * 40, b"4" * 40)),  # in two steps
-        (patch(), patch(line="x").replace(b"one.py", b"two.py").replace(b"2" * 40, b"1" * 40)),  # and a change that is none
+        (patch(), patch(line="x").replace(b"one.py", b"two.py").replace(b"2" * 40, b"1" * 40)),  # and one without a change
     ],
 )
 def test_stays_where_the_files_come_out_alike(tmp_path: Path, first: bytes, second: bytes) -> None:

@@ -80,7 +80,7 @@ def test_gh_itself_knows_the_keyring(config: Path, home: Path) -> None:
     assert credentials.token("git.example.org") is None
     gh.write_text("#!/nowhere\n")
     assert credentials.token("github.com") is None
-    # What a gh that failed has printed is no token.
+    # The output of a gh that failed is no token.
     gh.write_text("#!/bin/sh\necho gho_stale\nexit 1\n")
     assert credentials.token("github.com") is None
 

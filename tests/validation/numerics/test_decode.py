@@ -35,7 +35,7 @@ COARSER = [
     ("linear", "each half of the inputs rounded"),
     ("without a bias", "each half of the inputs rounded"),
 ]
-"""What a kernel may round once more than needed, by name: it is computed when a test asks."""
+"""Roundings that a kernel does not need, by name; each is computed when a test asks."""
 
 
 @cache

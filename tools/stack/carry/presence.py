@@ -48,7 +48,7 @@ class Region(NamedTuple):
     theirs: list[bytes]
 
     def touches(self, place: int, count: int) -> bool:
-        """Whether some lines of ours are in the conflict or right beside it."""
+        """Whether some lines of ours are in the conflict, or adjacent to it."""
         return place <= self.start + len(self.ours) and place + count >= self.start
 
 

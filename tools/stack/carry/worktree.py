@@ -56,7 +56,7 @@ class Refreshed:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What a working tree was made from, or written back to: the patches' files by path, as their SHA-256.
+    """The patches that a working tree was made from, or written back to: each file by path, as its SHA-256.
 
     `before`: what they were before the last refresh. They are that again if it was killed before it switched, or taken back.
     """

@@ -68,6 +68,6 @@ def changed(before: Input, now: Input) -> Iterator[str]:
 
 
 def shown(names: Sequence[str]) -> str:
-    """Shorten a list of changed entries to one that a line can hold."""
+    """Name the first two of the changed entries, and count the others."""
     first = ", ".join(names[:2])
     return first if len(names) <= 2 else f"{first} and {len(names) - 2} more"
