@@ -157,3 +157,25 @@ def test_a_change_of_what_the_judges_import_is_another_code(tmp_path: Path, monk
             file.write("\n")
         found.append(keeping.code(copied))
     assert len(set(found)) == 4
+
+
+def test_without_a_code_the_module_of_the_test_counts(keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("STACK_AGAIN", raising=False)
+    measured, hashed = [], []
+
+    def measure() -> dict[str, object]:
+        measured.append(1)
+        return {}
+
+    def changed(*files: Path) -> str:
+        hashed.append(files)
+        return "another"
+
+    keep({"of": "it"}, measure)
+    keep({"of": "it"}, measure)
+    assert len(measured) == 1
+    monkeypatch.setattr(keeping, "code", changed)
+    keep({"of": "it"}, measure)
+    assert len(measured) == 2
+    assert hashed == [(Path(__file__),)]
