@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.carry import engine
 from stack.carry.apply import apply, commit
 from stack.carry.export import export
 from stack.carry.mergetree import merge_trees
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.patch import Patch, parse
 from stack.model.series import PatchRef

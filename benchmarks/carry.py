@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from stack.carry import apply, drifting, engine, history
+from stack.carry import apply, engine, history
+from stack.carry.drift import blame
 from stack.carry.export import export
 from stack.carry.ladder import Rung
 from stack.carry.merge import merge
@@ -150,7 +151,7 @@ class Ways:
         with Objects(self.bare) as objects, closing(history.index(objects, self.base, self.rungs, self.cache)) as index:
             aids = engine.Aids(index, Resolutions({}))
             carried = engine.carry(objects, self.base, self.onto, self.patches, aids=aids)
-            carried = drifting.judged(objects, carried, index)
+            carried = blame.judged(objects, carried, index)
             return objects.tree_of(carried.tip), time.perf_counter() - start
 
     def triage(self) -> tuple[str, float]:

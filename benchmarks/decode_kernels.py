@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the decode kernels are beside Marlin, triton_kernels, cuBLAS and FlashInfer's for SM90, in one run on one GPU from SM80 on.
 
-    PYTHONPATH=tools:. python benchmarks/decode_kernels.py [--quick] [--json FILE]
+    PYTHONPATH=tools python benchmarks/decode_kernels.py [--quick] [--json FILE]
 
 Every figure is the median of many replays of a CUDA graph that holds many layers back to back, each with weights of its own, so that
 nothing comes from the cache (no goal is judged by a graph that reads less than eight times an H200's L2); shares are of the bandwidth of a
@@ -13,7 +13,7 @@ Goals are those of docs/decode-kernels.md. Exit code 1 where one is missed or a 
 
 import sys
 
-from validation.decoding.__main__ import main
+from stack.validation.decoding.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import Compiles
 from stack.model.stack import load
 from stack.proof.compiling import check

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
 
-    PYTHONPATH=tools:. python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
+    PYTHONPATH=tools python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]                # on a machine with a GPU of that architecture
 
 What is measured may be named: a kind of kernels; `experts` or `dense`; a number of tokens, or `all` experts at once. `whole` leaves out each of
@@ -25,14 +25,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from stack.carry.bases import Place, Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.proof.compiling import jobs
 from stack.proof.compiling.toolkit import Toolkit, find
 from stack.store import cache
-from validation.kernels import carried_kernels
-from validation.numerics.emulated.building import HEADERS
+from stack.validation.kernels import carried_kernels
+from stack.validation.numerics.emulated.building import HEADERS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = Path(__file__).parent / "decode_variants"

@@ -31,7 +31,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.carry import engine, history, landing, residue
+from stack.base.errors import StackError
+from stack.carry import engine, history, landing, unmerged_remainder
 from stack.carry.apply import apply, files
 from stack.carry.engine import Aids
 from stack.carry.export import export
@@ -39,9 +40,8 @@ from stack.carry.history import Index
 from stack.carry.ladder import Rung
 from stack.carry.merge import merge
 from stack.carry.outcome import Outcome
-from stack.carry.residue import Group
+from stack.carry.unmerged_remainder import Group
 from stack.model.diff import parse as diffs
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch, parse
 from stack.model.series import PatchRef
@@ -242,12 +242,12 @@ class Chosen:
         gone = [line for line in hunk.lines if line[:1] == b"-"]
         own = replace(hunk, lines=(*gone, *(b"+" + line.rstrip(b"\n") for line in added)))
         hunks = [own, *(one.hunk for one in self.others if one.hunk is not None)]
-        return residue.patched(b"".join(self.old), sorted(hunks, key=lambda one: one.old_start))
+        return unmerged_remainder.patched(b"".join(self.old), sorted(hunks, key=lambda one: one.old_start))
 
 
 def _added(measure: "Measure", patch: Patch, chance: random.Random, suffixes: tuple[str, ...] = ()) -> Chosen | None:
     """A group of a patch that adds lines, by chance."""
-    every = residue.groups(measure.objects, *measure.change(patch))
+    every = unmerged_remainder.groups(measure.objects, *measure.change(patch))
     groups = [
         group
         for group in every
@@ -259,7 +259,7 @@ def _added(measure: "Measure", patch: Patch, chance: random.Random, suffixes: tu
         return None
     group = chance.choice(groups)
     others = tuple(one for one in every if one.path == group.path and one != group)
-    return Chosen(group, others, residue.split(measure.objects.read(group.old.id) if group.old is not None else b""))
+    return Chosen(group, others, unmerged_remainder.split(measure.objects.read(group.old.id) if group.old is not None else b""))
 
 
 def _is_telling(line: bytes) -> bool:
@@ -329,11 +329,11 @@ def _partial_revert(measure: "Measure", commit: CommitId, patch: Patch, chance: 
     """A commit on the new base takes one group of several back."""
     objects = measure.objects
     before, after = measure.change(patch)
-    groups = residue.groups(objects, before, after)
+    groups = unmerged_remainder.groups(objects, before, after)
     found = _added(measure, patch, chance)
     if found is None or len(groups) < 2:
         return None
-    rest = residue.only(objects, before, [group for group in groups if group != found.group])
+    rest = unmerged_remainder.only(objects, before, [group for group in groups if group != found.group])
     ours = objects.tree_of(measure.onto)
     reverted = merge(objects, {}, after, ours, rest)
     if reverted.conflicts or reverted.tree == ours:
@@ -349,7 +349,7 @@ def _extended(index: Index, objects: Objects, onto: CommitId, tip: CommitId) -> 
     base = more.database.execute("select max(number) from units").fetchone()[0] + 1
     more.database.execute("insert into steps values (?, ?, ?, null, null)", (index.steps, tip, "Take a part back"))
     for unit, file in enumerate(
-        diffs(residue.difference(objects, objects.tree_of(onto), objects.tree_of(tip), context=0)), base
+        diffs(unmerged_remainder.difference(objects, objects.tree_of(onto), objects.tree_of(tip), context=0)), base
     ):
         ids = (file.old_id if file.old else None, file.new_id if file.new else None)
         row = (file.path, index.steps, *ids, file.new_mode if file.new else None)
@@ -410,7 +410,7 @@ class Measure:
         """A patch with another content of one file."""
         assert group.new is not None
         _, after = self.change(patch)
-        others = residue.only(self.objects, *self._without(patch, group))
+        others = unmerged_remainder.only(self.objects, *self._without(patch, group))
         entry = Entry(group.new.mode, self.objects.write_blob(data))
         tree = self.objects.replaced(others, {group.path: entry})
         if tree == after:
@@ -424,7 +424,7 @@ class Measure:
     def _without(self, patch: Patch, group: Group) -> tuple[TreeId, list[Group]]:
         """The groups of a patch in other files than the file of `group`, with the tree before it."""
         before, after = self.change(patch)
-        return before, [one for one in residue.groups(self.objects, before, after) if one.path != group.path]
+        return before, [one for one in unmerged_remainder.groups(self.objects, before, after) if one.path != group.path]
 
     def loses(self, own: Own) -> tuple[str, bool]:
         """The outcome of a patch, and whether the fork's own lines are gone without a word."""

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.proof import trees
 from stack.store import cache

@@ -18,8 +18,8 @@ DEVELOPMENT = "requirements/dev.txt"
 LISTS = (
     "tests/upstream/requirements.txt",
     "examples/fork-v0.17.1/tests/requirements.txt",
-    "validation/requirements.txt",
-    "validation/bench/requirements.txt",
+    "tools/stack/validation/requirements.txt",
+    "tools/stack/validation/bench/requirements.txt",
     "tools/stack/images/requirements.txt",
 )
 """The lock of a list is the file `requirements.lock` in the same folder."""

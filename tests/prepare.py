@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stack.carry.bases import Place, Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
-from stack.proof import environment, proving
+from stack.proof import environment, series_proofs
 from stack.proof.compiling import toolkit
 from stack.store import cache
-from validation.bench import benchy
-from validation.serve import material
+from stack.validation.bench import benchy
+from stack.validation.serve import fixture_cache
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / "tests/upstream/requirements.txt"
@@ -33,7 +33,7 @@ def sources(stores: Stores) -> None:
         if pin.within is None:
             tell(f"sources of {pin.upstream} {pin.tag}")
             stores.obtain(pin.upstream)
-    for proof in proving.proofs(stores, ()):
+    for proof in series_proofs.proofs(stores, ()):
         for release in dict.fromkeys(one.fails_on for one in proof.merged):
             tell(f"sources of {proof.upstream} {release}")
             stores.obtain(proof.upstream, release)
@@ -48,7 +48,7 @@ def steps(target: str, stores: Stores, home: Path) -> Iterator[Step]:
         case "kernels":
             yield lambda: toolkit.find(home, tell=tell)
         case "images":
-            yield lambda: material.prepare(home, tell)
+            yield lambda: fixture_cache.prepare(home, tell)
             yield lambda: benchy.python(home, tell)
 
 

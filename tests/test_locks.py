@@ -15,7 +15,7 @@ from stack.proof.requirements import SUFFIX, unpinned
 
 ROOT = Path(__file__).parents[1]
 DEVELOPMENT = "requirements/dev.txt"
-PACKED = "validation/pack/requirements-sm90.txt"
+PACKED = "tools/stack/validation/pack/requirements-sm90.txt"
 """Written by hand, for one Python and one machine."""
 LINE = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+( ; [^;#]+?)?( --hash=sha256:[0-9a-f]{64})+")
 PYTHONS = ("3.11", "3.12", "3.13")

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import decode_variants
-from stack.carry.bases import Place, Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.proof.compiling import toolkit
 from stack.store import cache as places
+from stack.validation.kernels import carried_kernels
 from tests import keeping
 from tests.keeping import Keep, Measured
-from validation.kernels import carried_kernels
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(decode_variants.SOURCES.iterdir())

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.carry import apply, engine
 from stack.carry.apply import DoesNotApply, Misfit
 from stack.carry.export import Diffs, export
 from stack.carry.outcome import Outcome
-from stack.model.errors import StackError
 from stack.model.patch import Patch
 from stack.store.objects import Entry, Identity, Objects
 

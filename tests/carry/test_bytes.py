@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import triage
 from stack.carry.outcome import Outcome
 from stack.carry.triage import Range
-from stack.model.errors import StackError
 from stack.store import git
 
 WINDOWS = b"".join(b"line %d\r\n" % number for number in range(1, 21))

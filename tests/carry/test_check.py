@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import workspace
 from stack.carry.check import check
 from stack.carry.drift.named import named
@@ -12,10 +13,9 @@ from stack.carry.forecast import NIGHTLY, forecast
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
 from stack.model import digest, document, series
-from stack.model.errors import StackError
 from stack.store.sources import Source
 
-from ..store.making import Remote
+from ..store.factories import Remote
 from .test_worktree import user_git
 from .trees import FILE, Scratch
 from .world import GAMMA, World

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.carry import effects
 from stack.model import digest, effect
 from stack.model.effect import Content, Effect
-from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.store.objects import Objects
 

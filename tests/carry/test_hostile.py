@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import worktree
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model import checkout, stack, switch
-from stack.model.errors import StackError
 from stack.store import git
 from stack.store.sources import obtain
 
-from ..store.making import Remote
+from ..store.factories import Remote
 
 
 def small_stack(root: Path, remote: Remote, commit: str) -> Path:

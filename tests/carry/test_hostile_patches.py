@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import triage
 from stack.carry.outcome import Outcome
 from stack.carry.triage import Range, Row
-from stack.model.errors import StackError
 from stack.store import git
 
 ZERO = "0" * 40

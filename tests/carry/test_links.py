@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import lint, worktree
-from stack.model.errors import StackError
 from stack.store import git
 
 from .world import World

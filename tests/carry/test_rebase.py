@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import lint, rebase
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.model import switch
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.store.sources import Source
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.carry.resolutions import (
     Beside,
     NotRecorded,
@@ -29,7 +30,6 @@ from stack.carry.resolutions import (
 )
 from stack.carry.resolutions.hunks import Hunk, merge
 from stack.model import switch
-from stack.model.errors import StackError
 from stack.store import git
 
 BASE = b"one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stack.base.errors import StackError
 from stack.carry import triage
 from stack.carry.outcome import Outcome
 from stack.carry.triage import Range
 from stack.cli import cli
-from stack.model.errors import StackError
 from stack.store import git
 
 BODY = [f"value_{number} = compute({number})" for number in range(60)]

@@ -4,7 +4,7 @@
 import pytest
 
 from stack.carry import verify
-from stack.carry.bases import Place
+from stack.carry.upstream_stores import Place
 from stack.carry.verify import Check
 from stack.model.pins import Pin
 from stack.store import git

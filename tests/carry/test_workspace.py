@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import lint, rebase, resolutions, workspace
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.carry.workspace import Session
 from stack.model import digest, switch
-from stack.model.errors import StackError
 from stack.store.sources import Source
 
 from .test_worktree import DAMAGED, user_git

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.carry import lint, worktree
 from stack.carry.worktree import Refreshed
 from stack.model import switch
-from stack.model.errors import StackError
 
 from .world import ALPHA_PATCHES, GAMMA_PATCHES, World, numbered
 

@@ -21,14 +21,14 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.store import archive, git, indexes
 from stack.store.objects import Objects
 from stack.store.sources import Source
 
-from ..store.making import Remote, sdist, sha256
+from ..store.factories import Remote, sdist, sha256
 from .trees import FILE, Scratch
 
 Files = dict[str, bytes]

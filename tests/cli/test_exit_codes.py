@@ -13,7 +13,7 @@ from stack.cli import cli
 from stack.store import git
 
 from ..carry.world import World
-from ..validation.making import ONE, exact, failed, file, of
+from ..validation.factories import ONE, exact, failed, file, of
 from .conftest import Stack
 
 HOOK = "stacks/one/gamma/hook-main.patch"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.serve import recipes
+from stack.deploy import recipes
 
 from .conftest import Stack
 from .test_verbs import keys, parsed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack serve` against a server that says what real ones have said (tests/validation/serve/logs), and with a real one."""
+"""`stack serve` against a server that says what real ones have said (tests/deploy/logs), and with a real one."""
 
 import json
 import os
@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 
 from stack.cli.serve import _ended_politely
-from validation.serve import recipes
+from stack.deploy import recipes
 
 from ..validation.serve.test_server import gone_pids
 from .conftest import SCRIPT, Ran, Stack
 from .test_doctor import SECONDS
 
 ROOT = Path(__file__).parents[2]
-LOGS = ROOT / "tests/validation/serve/logs"
+LOGS = ROOT / "tests/deploy/logs"
 READY = "MoE CPU · linear not named · attention not named · KV float32 · graphs off (enforce_eager is set) · 4096 tokens · ready in "
 
 

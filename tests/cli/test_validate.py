@@ -16,8 +16,8 @@ from stack.model import verdict as verdicts
 from stack.model.ids import Sha256
 from stack.model.verdict import load
 from stack.store import cache
-from validation.bench import benchy
-from validation.suite import Subject, begun
+from stack.validation.bench import benchy
+from stack.validation.suite import Subject, begun
 
 from ..carry.world import World
 from ..validation.bench.server import Behaviour, serving, tokenizer

@@ -17,7 +17,7 @@ import pytest
 from stack.model.verdict import load
 
 from ..carry.world import World
-from ..validation.making import ONE, exact, failed, file, not_run, of, passed, verdict
+from ..validation.factories import ONE, exact, failed, file, not_run, of, passed, verdict
 from .conftest import Stack
 from .test_verbs import keys, parsed
 
@@ -134,7 +134,7 @@ import sys
 from pathlib import Path
 from stack.model import stack
 from stack.model.verdict import Case, Outcome
-from validation.suite import Asked, Subject, run
+from stack.validation.suite import Asked, Subject, run
 def suite(job):
     for number in range(1000000):
         yield Case(f"kernels/{number}", Outcome.PASSED, measured={"text": "x" * 20000})

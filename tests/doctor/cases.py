@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from stack.carry.drift.settings import Unknown
+from stack.deploy import recipes
 from stack.doctor import logs, script, scripts
 from stack.doctor.facts import VOCABULARY, Facts, Package, Ptxas, Python, Torch
 from stack.doctor.finding import Severity
 from stack.doctor.jit import Module, State
 from stack.doctor.rules import Target
 from stack.model.verdict import Gpu, Machine
-from validation.serve import recipes
 
 WRONG, NOTE, UNKNOWN = Severity.WRONG, Severity.NOTE, Severity.UNKNOWN
 
@@ -461,7 +461,7 @@ SCRIPTS: Mapping[str, Cases] = {
 }
 
 # Logs: of real servers, and made from vLLM's format strings where this machine's cannot say such lines.
-LOGS = Path(__file__).parents[1] / "validation/serve/logs"
+LOGS = Path(__file__).parents[1] / "deploy/logs"
 PINNED = "0.32.0"
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
+from stack.deploy import checkpoints
 from stack.doctor import logs, script
-from stack.model.errors import StackError
-from validation import checkpoints
 
 _POURED = 64 * 2**20
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.doctor import logs
-from stack.model.errors import StackError
 
 from .cases import LOGS, info, said
 

@@ -5,8 +5,8 @@ import re
 import time
 from collections.abc import Iterator
 
+from stack.deploy import vllm_log
 from stack.doctor import logs
-from validation.serve import reading
 
 LINE, LINES = 2**14, 8
 SECONDS = 20.0
@@ -17,7 +17,7 @@ MORE = ("attention backends found for x Reasons: {", "a: [", "cvt.e2m1x2", "Reas
 
 def beginnings() -> Iterator[str]:
     """The literal beginning of each pattern: a line of nothing else has the most places at which a search can begin."""
-    for words, pattern, _ in reading._TOLD:
+    for words, pattern, _ in vllm_log._TOLD:
         yield from (words, literal(pattern.pattern))
     for known in logs.known():
         for alternative in known.pattern.pattern.split("|"):

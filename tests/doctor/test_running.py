@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from stack.deploy import recipes
 from stack.doctor import running
 from stack.doctor.finding import Finding, Severity
 from stack.doctor.loops import loop
-from validation.serve import recipes
 
 from . import servers
 from .servers import Case, Manner

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.doctor import logs, script, shell
 from stack.doctor.finding import run
 from stack.doctor.scripts import CHECKS, Subject, look
-from stack.model.errors import StackError
 
 PIECES = st.sampled_from(
     (

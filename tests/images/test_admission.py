@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.images import image, labels, layers, layout, skopeo, statement
 from stack.images.publish import NotAdmittedError
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from validation import bound, gates, signing
+from stack.validation import bound, gates, signing
 
 from .. import system
-from ..validation.making import ONE, TWO, answered, exact, failed
-from . import making, world
+from ..validation.factories import ONE, TWO, answered, exact, failed
+from . import factories, world
 from .world import GATES, World
 
 
@@ -44,7 +44,7 @@ def test_a_verdict_of_another_image_counts_for_nothing(offline: World) -> None:
 
 def test_the_labels_of_each_platform_count(offline: World) -> None:
     ours = labels.of(offline.stack)
-    _, platforms = making.multi(offline.layout, ours, second={**ours, labels.STACK: "b" * 64})
+    _, platforms = factories.multi(offline.layout, ours, second={**ours, labels.STACK: "b" * 64})
     said = refusal(offline, *(offline.verdict(one, f"{place}.json") for place, one in enumerate(platforms)))
     (other,) = (one for one in said if "its label" in one)
     assert other.startswith(f"linux/arm64: its label {labels.STACK} is '{'b' * 64}'")
@@ -142,7 +142,7 @@ def test_a_layer_that_writes_outside_the_image_is_refused(offline: World, name: 
 
 
 def test_a_hard_link_out_of_the_image_is_refused(offline: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "layer", lambda files: making.linked("usr/x", "../../etc/passwd"))
+    monkeypatch.setattr(factories, "layer", lambda files: factories.linked("usr/x", "../../etc/passwd"))
     made = offline.image()
     with pytest.raises(StackError, match="writes outside the image"):
         offline.publish("x:1.0", offline.verdict(made))

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from stack.images import attached, envelope, image, moving, skopeo, statement, verify
+from stack.base.errors import StackError
+from stack.images import attached, envelope, floating_tags, image, skopeo, statement, verify
 from stack.images.reference import Reference
 from stack.images.verify import Claims
 from stack.model import verdict
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
-from validation import gates
+from stack.validation import gates
 
 from .proxy import Between, standing
 from .registry import Registry, environment
@@ -46,7 +46,7 @@ def other(world: World, name: str) -> tuple[Reference, str]:
 
 
 def absent(world: World, name: str) -> bool:
-    return moving.digest_of(world.name(name)) is None
+    return floating_tags.digest_of(world.name(name)) is None
 
 
 def test_somebody_between_who_does_nothing_changes_nothing(
@@ -73,7 +73,7 @@ def test_a_tag_that_is_pointed_elsewhere_between_push_and_tag_is_found(
         pytest.raises(StackError, match="tags never change"),
     ):
         there.publish("early:1.0", world.verdict(made))
-    assert moving.digest_of(world.name("early:1.0")) == evil_digest  # theirs: it was not ours to overwrite
+    assert floating_tags.digest_of(world.name("early:1.0")) == evil_digest  # theirs: it was not ours to overwrite
     assert not verify.verify(world.name("early:1.0"), world.stack, key(world)).holds
 
 
@@ -98,7 +98,7 @@ def test_a_registry_that_hides_what_it_has_is_not_taken_at_its_word(
     world.publish("hidden:1.0", world.verdict(world.image()))
     with attacked(world, registry, monkeypatch, Between(deaf=True)) as there:
         with pytest.raises(StackError, match="skopeo failed") as found:
-            moving.digest_of(there.name("hidden:1.0"))
+            floating_tags.digest_of(there.name("hidden:1.0"))
         assert not isinstance(found.value, skopeo.Absent)
         assert absent(there, "hidden:2.0")
 
@@ -166,7 +166,7 @@ def test_attestations_that_were_moved_from_another_image_are_found(world: World)
     assert any(one.startswith("subject: one is of") for one in report.problems)
     # Neither does it move a tag, nor is it taken for published before.
     with pytest.raises(StackError, match="subject"):
-        moving.promote(world.name("moved:2.0"), ["latest"], key(world))
+        floating_tags.promote(world.name("moved:2.0"), ["latest"], key(world))
     assert absent(world, "moved:latest")
 
 
@@ -174,16 +174,16 @@ def test_a_rollback_to_what_was_never_published_does_not_move_the_tag(world: Wor
     first = world.image()
     world.publish("back:1.0", world.verdict(first), moves=("latest",))
     place, now = Reference(world.name("back").place), world.name("back:latest")
-    moving.put(place, first, f"latest{moving.BEFORE}")
+    floating_tags.put(place, first, f"latest{floating_tags.BEFORE}")
     with pytest.raises(StackError, match="was nowhere else before"):
-        moving.rollback(now, key(world))
+        floating_tags.rollback(now, key(world))
     _, evil = other(world, "back")
-    moving.put(place, evil, f"latest{moving.BEFORE}")
+    floating_tags.put(place, evil, f"latest{floating_tags.BEFORE}")
     with pytest.raises(StackError, match="is not what was published"):
-        moving.rollback(now, key(world))
-    assert moving.digest_of(now) == first
+        floating_tags.rollback(now, key(world))
+    assert floating_tags.digest_of(now) == first
     # The tag that it was published under stands where it is.
-    (move,) = moving.promote(world.name("back:1.0"), ["1.0"], key(world))
+    (move,) = floating_tags.promote(world.name("back:1.0"), ["1.0"], key(world))
     assert (move.before, move.after) == (first, first)
 
 

@@ -11,7 +11,7 @@ from stack.model import digest
 
 from ..carry.world import World, home, template, world
 from ..cli.conftest import Stack, stack
-from . import making
+from . import factories
 from .registry import Registry, free_port
 
 __all__ = ["home", "stack", "template", "world"]
@@ -21,7 +21,7 @@ __all__ = ["home", "stack", "template", "world"]
 def test_a_tag_is_pinned_to_its_digest_and_taken_back(
     stack: Stack, world: World, registry: Registry, tmp_path: Path, platforms: int
 ) -> None:
-    made = making.image(tmp_path / "image", {}) if platforms == 1 else making.multi(tmp_path / "image", {})[0]
+    made = factories.image(tmp_path / "image", {}) if platforms == 1 else factories.multi(tmp_path / "image", {})[0]
     name = f"{registry.host}/bases/cuda{platforms}"
     skopeo.copy(f"oci:{tmp_path / 'image'}", f"{name}:13.0", all_=True)
     before, own = (world.root / "pins.toml").read_text(), digest.of(world.load())

@@ -22,7 +22,7 @@ from .. import system
 from ..carry.world import GAMMA_PATCHES, World, home, template, world
 from ..cli.conftest import Stack, stack
 from ..wheels.conftest import PUBLISHED
-from ..wheels.making import offer, wheel
+from ..wheels.factories import offer, wheel
 from . import bases
 
 __all__ = ["home", "stack", "template", "world"]

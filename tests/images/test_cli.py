@@ -14,9 +14,9 @@ import pytest
 from stack.cli import main
 from stack.images import image, labels, layout
 
-from ..model.making import FILES, write
-from ..validation.making import VERSIONS
-from . import making
+from ..model.factories import FILES, write
+from ..validation.factories import VERSIONS
+from . import factories
 from .world import World
 
 Run = Callable[..., tuple[int, str, str]]
@@ -168,7 +168,7 @@ def test_images_of_two_platforms_become_one_index(world: World, run: Run, docker
     name, made = f"{world.host}/both{'-docker' if docker else ''}", {}
     for architecture in ("arm64", "amd64"):
         folder = world.root / architecture
-        one = making.manifest(folder, labels.of(world.stack), {"arch": architecture.encode()}, architecture, docker)
+        one = factories.manifest(folder, labels.of(world.stack), {"arch": architecture.encode()}, architecture, docker)
         layout.finish(folder, {"built": one})
         made[architecture] = world.verdict(one["digest"], f"{architecture}.json", versions=VERSIONS | {"machine": architecture})
     both = ("--image", f"oci:{world.root / 'arm64'}", "--image", f"oci:{world.root / 'amd64'}")

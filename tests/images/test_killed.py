@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.images import envelope, moving, verify
+from stack.images import envelope, floating_tags, verify
 
 from .proxy import Between, standing
 from .registry import Registry, environment
@@ -82,15 +82,15 @@ def test_killed_at_any_write_no_tag_lacks_its_attestations(
         assert publisher.returncode == -signal.SIGKILL, said
         killed.append(killer.killed.rpartition("/")[2])
         # The release's tag comes last but one: it is there only where the moving one is all that is missing.
-        assert moving.digest_of(world.name(f"{name}:latest")) is None
-        if moving.digest_of(world.name(f"{name}:1.0")) is not None:
+        assert floating_tags.digest_of(world.name(f"{name}:latest")) is None
+        if floating_tags.digest_of(world.name(f"{name}:1.0")) is not None:
             assert killed[-1] == "latest"
             assert verify.verify(world.name(f"{name}:1.0"), world.stack, key).holds
         world.publish(f"{name}:1.0", world.root / "v.json", moves=("latest",))
         report = verify.verify(world.name(f"{name}:1.0"), world.stack, key)
         assert report.holds, report.problems
         assert not (world.layout.parent / ".read-back").exists()
-        assert moving.digest_of(world.name(f"{name}:latest")) == report.image.digest == digest
+        assert floating_tags.digest_of(world.name(f"{name}:latest")) == report.image.digest == digest
     assert publisher.returncode == 0
     if kind == "/manifests/":  # the image, what is attested, their index and its tag
         assert killed[-2:] == ["1.0", "latest"]

@@ -5,12 +5,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.images import image, layers, layout
 from stack.images.image import Platform
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 
-from . import making
+from . import factories
 
 BELOW = PurePosixPath("/usr/share")
 FILE = "usr/share/pins.toml"
@@ -19,7 +19,7 @@ BYTES = bytes(range(256)) * 40
 
 
 def made(folder: Path, files: dict[str, bytes]) -> Platform:
-    making.image(folder, {}, files)
+    factories.image(folder, {}, files)
     (platform,) = image.read(Reference(str(folder), layout=True)).platforms
     return platform
 
@@ -43,8 +43,8 @@ def test_files_below_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = making.layer
-    monkeypatch.setattr(making, "layer", lambda files: whole(files)[:5000])
+    whole = factories.layer
+    monkeypatch.setattr(factories, "layer", lambda files: whole(files)[:5000])
     platform = made(tmp_path, {FILE: BYTES})
     (said,) = refusals(tmp_path, platform)
     assert said.startswith("the layer DIGEST is no whole archive (")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.images import policy
-from stack.model.errors import StackError
 from stack.store import git
 
-from ..validation.making import CPU_GATE
+from ..validation.factories import CPU_GATE
 
 WEAK = CPU_GATE.replace("least = 2", "least = 1")
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.org")

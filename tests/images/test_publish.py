@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.images import attached, envelope, image, labels, layout, pulling, skopeo, statement, verify
 from stack.images.envelope import Signer
 from stack.images.publish import NotAdmittedError, publish
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 
-from ..validation.making import VERSIONS
-from . import making, newer
+from ..validation.factories import VERSIONS
+from . import factories, newer
 from .world import World
 
 KINDS = (statement.PROVENANCE, statement.SUMMARY, statement.CYCLONEDX, statement.VERDICT)
@@ -72,7 +72,7 @@ def test_referrers_are_listed_by_the_tag_schema(world: World) -> None:
 
 
 def test_an_index_is_published_when_each_platform_has_passed(world: World) -> None:
-    whole, platforms = making.multi(world.layout, labels.of(world.stack))
+    whole, platforms = factories.multi(world.layout, labels.of(world.stack))
     first, second = (
         world.verdict(one, f"{place}.json", versions=VERSIONS | {"place": str(place)}) for place, one in enumerate(platforms)
     )
@@ -89,7 +89,7 @@ def test_an_index_is_published_when_each_platform_has_passed(world: World) -> No
 
 
 def test_dockers_manifests_keep_their_digest(world: World, tmp_path: Path) -> None:
-    digest = making.image(world.layout, labels.of(world.stack), {"a": b"docker"}, docker=True)
+    digest = factories.image(world.layout, labels.of(world.stack), {"a": b"docker"}, docker=True)
     world.publish("docker:1.0", world.verdict(digest))
     saved = pulling.save(world.name("docker:1.0"), tmp_path / "saved")
     report = verify.verify(saved, world.stack, key(world))

@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reference]:
 def model(tmp_path: Path) -> Path:
     """The folder of a model, which everybody may read."""
     folder = tmp_path / "model"
-    shutil.copytree(ROOT / "tests/validation/serve/logs", folder)
+    shutil.copytree(ROOT / "tests/deploy/logs", folder)
     (folder / "config.json").write_text("{}")
     for one in (tmp_path, folder):
         one.chmod(0o755)

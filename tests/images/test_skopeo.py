@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.images import layout, reference, skopeo
-from stack.model.errors import StackError
 from tests import system
-from tests.images import making
+from tests.images import factories
 from tests.images.registry import Registry, environment, free_port
 
 
 def test_a_copy_keeps_its_digest_and_comes_back(registry: Registry, tmp_path: Path) -> None:
-    made = making.image(tmp_path / "image", {"a": "b"})
+    made = factories.image(tmp_path / "image", {"a": "b"})
     name, written = f"{registry.host}/some/copied", tmp_path / "digest"
     skopeo.copy(f"oci:{tmp_path / 'image'}", f"{name}@{made}", digest_file=written)
     assert written.read_text() == made
@@ -27,7 +27,7 @@ def test_a_copy_keeps_its_digest_and_comes_back(registry: Registry, tmp_path: Pa
 
 
 def test_an_index_is_copied_with_all_its_images(registry: Registry, tmp_path: Path) -> None:
-    made, platforms = making.multi(tmp_path / "image", {})
+    made, platforms = factories.multi(tmp_path / "image", {})
     name = f"{registry.host}/index"
     skopeo.copy(f"oci:{tmp_path / 'image'}", f"{name}:both", all_=True)
     assert skopeo.digest(skopeo.raw(f"{name}:both")) == made
@@ -38,7 +38,7 @@ def test_an_index_is_copied_with_all_its_images(registry: Registry, tmp_path: Pa
 def test_absent_is_told_from_refused_and_from_out_of_reach(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    making.image(tmp_path / "image", {})
+    factories.image(tmp_path / "image", {})
     skopeo.copy(f"oci:{tmp_path / 'image'}", f"{registry.host}/there:1")
     for name in ("there:2", "there:unauthorized", "never:1", f"there@sha256:{'0' * 64}"):
         with pytest.raises(skopeo.Absent, match="does not exist"):
@@ -58,7 +58,7 @@ def test_absent_is_told_from_refused_and_from_out_of_reach(
 
 
 def test_without_tls_verification_only_when_asked(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = making.image(tmp_path / "image", {})
+    made = factories.image(tmp_path / "image", {})
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)
     skopeo.copy(f"oci:{tmp_path / 'image'}", f"{registry.host}/loose:1", tls=False)
     assert skopeo.digest(skopeo.raw(f"{registry.host}/loose:1", tls=False)) == made
@@ -68,7 +68,7 @@ def test_without_tls_verification_only_when_asked(registry: Registry, tmp_path: 
 @pytest.mark.images
 def test_a_layout_is_read_without_a_registry(tmp_path: Path) -> None:
     system.demand("skopeo")
-    made = making.image(tmp_path / "image", {})
+    made = factories.image(tmp_path / "image", {})
     assert skopeo.digest(skopeo.raw(f"oci:{tmp_path / 'image'}")) == made
     with pytest.raises(skopeo.Absent):
         skopeo.raw(f"oci:{tmp_path / 'image'}:other")

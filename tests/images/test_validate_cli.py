@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.cli import main
 from stack.images import image, layout
 from stack.images.reference import Reference
 from stack.model import verdict as verdicts
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
 
-from . import making
+from . import factories
 from .world import World
 
 
@@ -72,5 +72,5 @@ def test_the_entry_point(tmp_path: Path) -> None:
 
 def made(folder: Path, entry: object) -> Reference:
     """An image with an entry point."""
-    layout.finish(folder, {"latest": making.manifest(folder, {}, {}, entry=entry)})
+    layout.finish(folder, {"latest": factories.manifest(folder, {}, {}, entry=entry)})
     return Reference(str(folder), layout=True)

@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
+from stack.deploy import recipes
 from stack.images import base as bases_
+from stack.images import container_env, image, reference, skopeo
 from stack.images import engine as engines
-from stack.images import image, inside, reference, skopeo
 from stack.images.reference import Reference
 from stack.model import digest
 from stack.model import stack as stacks
 from stack.model import verdict as verdicts
 from stack.store import cache
-from validation.model import said
-from validation.serve import checks, material, prompts, recipes, server
-from validation.serve.talk import Talk
+from stack.validation.model import expected_replies
+from stack.validation.serve import checks, fixture_cache, prompts, server
+from stack.validation.serve.client import Talk
 
 from .. import system
 from ..cli.conftest import SCRIPT
@@ -125,19 +126,19 @@ def test_from_the_stack_to_a_completion(
     verify = ["image", "verify", f"{name}@{digest_}", "--gate", "served", "--key"]
     run(*verify, root / "release.pub.pem")
     run(*verify, root / "other.pub.pem", code=1)
-    assert completion(reference.parse(f"{name}@{digest_}"), tmp_path) == said.content(prompts.LETTERS)
+    assert completion(reference.parse(f"{name}@{digest_}"), tmp_path) == expected_replies.content(prompts.LETTERS)
 
 
 def completion(published: Reference, place: Path) -> Any:
     """What a server in a container of an image, pulled by its digest, answers to a chat."""
     recipe = recipes.load(RECIPE)
-    model = material.prepare(cache.root(), lambda _: None).model(recipe.model)
+    model = fixture_cache.prepare(cache.root(), lambda _: None).model(recipe.model)
     (platform,) = image.read(published).platforms
     for name in ("work", "home"):
         (place / name).mkdir(mode=0o755)
     engine = engines.found()
     container = engine.create(engine.pull(str(published), None), "stack-published", home=place / "home")
-    served = inside.Inside(engine, container, platform.entry)
+    served = container_env.Inside(engine, container, platform.entry)
     with server.serving(served, model, recipe.arguments, recipe.environment, place / "work", 900) as running:
         body = prompts.echo(prompts.LETTERS).body
         asked = Talk(running.url, running.model).ask(checks.CHAT, **body, temperature=0, max_tokens=64)

@@ -14,11 +14,11 @@ from stack.images.reference import Reference
 from stack.model import verdict
 from stack.model.stack import Stack, load
 from stack.model.verdict import Case, Verdict
-from validation import gates, signing
+from stack.validation import gates, signing
 
-from ..model.making import FILES, write
-from ..validation.making import CHAT, CPU, CPU_GATE, ONE, TWO, answered, exact, of
-from . import making
+from ..model.factories import FILES, write
+from ..validation.factories import CHAT, CPU, CPU_GATE, ONE, TWO, answered, exact, of
+from . import factories
 
 GATES = f"""\
 {CPU_GATE}[spark]
@@ -64,7 +64,7 @@ class World:
 
     def image(self, files: Mapping[str, bytes] | None = None, **said: str) -> str:
         """An image of the stack in the layout; its digest."""
-        return making.image(self.layout, {**labels.of(self.stack), **said}, files)
+        return factories.image(self.layout, {**labels.of(self.stack), **said}, files)
 
     def verdict(self, image: str | None, name: str = "v.json", **fields: Any) -> Path:
         """A verdict of an image that passes, signed by a maintainer."""

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from .making import FILES, git, write
+from .factories import FILES, git, write
 
 
 @pytest.fixture

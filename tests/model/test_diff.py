@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stack.model import diff
 from stack.model.diff import FileDiff, Hunk
 
-from .making import git
+from .factories import git
 
 Tree = Mapping[str, tuple[int, bytes]]
 """Mode and bytes of every file of a tree."""

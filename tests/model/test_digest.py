@@ -8,7 +8,7 @@ import pytest
 
 from stack.model import digest, stack
 
-from .making import CACHE, FILES, GATING, PINS, SHA256, TREE, patch, refusal, write
+from .factories import CACHE, FILES, GATING, PINS, SHA256, TREE, patch, refusal, write
 
 Files = Mapping[str, bytes | str | None]
 

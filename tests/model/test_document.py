@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.model import document
 from stack.model.document import Table, find_cycle
-from stack.model.errors import StackError
 
-from .making import refusal
+from .factories import refusal
 
 Reader = Callable[[Table], object]
 

@@ -8,7 +8,7 @@ from stack.model.effect import Content, Effect
 from stack.model.patch import parse
 from stack.model.series import PatchRef
 
-from .making import patch
+from .factories import patch
 
 EDIT = patch()[patch().index(b"diff --git") :].decode()
 MOVE = "diff --git a/one.py b/two.py\nsimilarity index 100%\nrename from one.py\nrename to two.py\n"

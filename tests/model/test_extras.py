@@ -7,7 +7,7 @@ import pytest
 from stack.model import extras, pins
 from stack.model.pins import Archive, Pins
 
-from .making import PINS, refusal
+from .factories import PINS, refusal
 
 PROJECT = """\
 [project.optional-dependencies]

@@ -11,13 +11,13 @@ from stack.model import mail, patch
 from stack.model.mail import Wrapping
 from stack.model.series import PatchRef
 
-from . import making
-from .making import git
+from . import factories
+from .factories import git
 
 REF = PatchRef("gating", "vllm", "vllm/gate-kernels.patch")
 ENCODINGS = ["7bit", "8bit", "binary", "base64", "quoted-printable"]
 ODD = b"+Gr\xfc\xdfe = \t \r\n+\xff=\r\n+" + b"long " * 40 + b"\n+.\n+From here \n"
-GOOD = making.patch()
+GOOD = factories.patch()
 COUNTED = GOOD.replace(b"@@ -1 +1 @@\n-old\n+new\n", b"@@ -1 +1,5 @@\n-old\n" + ODD)
 
 
@@ -124,8 +124,8 @@ def test_an_attached_patch(repository: Path, option: str) -> None:
 
 
 def test_a_mailbox_is_split_as_git_splits_it(repository: Path) -> None:
-    quoting = making.patch("Quote", head="").replace(b"Because.", b"From here on, at 10:00:00 in 2026: it\nFrom nothing")
-    box = b"\n".join([GOOD, making.patch("Two"), quoting])
+    quoting = factories.patch("Quote", head="").replace(b"Because.", b"From here on, at 10:00:00 in 2026: it\nFrom nothing")
+    box = b"\n".join([GOOD, factories.patch("Two"), quoting])
     folder = repository / "split"
     folder.mkdir()
     git("mailsplit", f"-o{folder}", cwd=repository, data=box)

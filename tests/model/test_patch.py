@@ -11,11 +11,11 @@ from stack.model import patch
 from stack.model.patch import Author, Patch
 from stack.model.series import PatchRef
 
-from . import making
-from .making import git, refusal
+from . import factories
+from .factories import git, refusal
 
 REF = PatchRef("gating", "vllm", "vllm/gate-kernels.patch")
-GOOD = making.patch()
+GOOD = factories.patch()
 
 
 def parse(raw: bytes) -> Patch:
@@ -63,7 +63,7 @@ EXPORT = "export it with `git format-patch`"
         (without(b" Jan"), f"x.patch has no readable date ('Mon, 5 2026 10:00:00 +0100'): {EXPORT}"),
         *(
             (
-                making.patch(head=f"Content-Transfer-Encoding: {how}\n").replace(b"Because.", b"Why"),
+                factories.patch(head=f"Content-Transfer-Encoding: {how}\n").replace(b"Because.", b"Why"),
                 f"x.patch is not in {ENCODED}: {EXPORT}",
             )
             for how in ("x-secret", "base64")
@@ -77,7 +77,7 @@ def test_refused(tmp_path: Path, raw: bytes, line: str) -> None:
 
 
 def test_several_patches_in_one_file_of_the_stack(tmp_path: Path) -> None:
-    (tmp_path / "x.patch").write_bytes(GOOD + b"\n" + making.patch("Two"))
+    (tmp_path / "x.patch").write_bytes(GOOD + b"\n" + factories.patch("Two"))
     line = refusal(tmp_path, patch.read, tmp_path / "x.patch", REF)
     assert line == "x.patch holds 2 patches: make a file of each (`git mailsplit`), and list them in series.toml"
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.model import pins
-from stack.model.errors import StackError
 from stack.model.ids import Sha256, TreeId
 from stack.model.pins import Archive, Base, Pin, Pins, Within
 
-from .making import PINS, SHA256, TREE, refusal
+from .factories import PINS, SHA256, TREE, refusal
 
 
 def test_loads(tmp_path: Path) -> None:

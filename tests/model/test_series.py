@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stack.model import series
 from stack.model.series import Compiles, Landed, PatchRef, Pulled, Series, State
 
-from .making import CACHE, GATING, refusal, write
+from .factories import CACHE, GATING, refusal, write
 
 
 def load(root: Path, text: str) -> Series:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model import stack, switch
-from stack.model.errors import StackError
 from stack.model.series import PatchRef
 
-from .making import CACHE, FILES, GATING, PINS, patch, refusal, write
+from .factories import CACHE, FILES, GATING, PINS, patch, refusal, write
 
 GATE = PatchRef("gating", "vllm", "vllm/gate-kernels.patch")
 READ = PatchRef("cache", "flashinfer", "flashinfer/read-caches.patch")

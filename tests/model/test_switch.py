@@ -11,15 +11,15 @@ import pytest
 
 from stack.model import stack, switch
 
-from . import killing
-from .making import FILES, git, refusal, snapshot, write
+from . import crash_injection
+from .factories import FILES, git, refusal, snapshot, write
 
 STATE = switch.FOLDER
 
 
 def run(place: Path, what: str, *args: object) -> dict[str, Any]:
-    """Run a function of `killing` on `place`, whose folder `root` is the stack."""
-    command = [sys.executable, "-W", "error", str(Path(killing.__file__)), what, str(place), *map(str, args)]
+    """Run a function of `crash_injection` on `place`, whose folder `root` is the stack."""
+    command = [sys.executable, "-W", "error", str(Path(crash_injection.__file__)), what, str(place), *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {**json.loads(done.stdout), "said": done.stderr}

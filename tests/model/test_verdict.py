@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.model import verdict
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.inputs import CODE, Input
 from stack.model.verdict import LIMIT, Case, Gpu, Machine, Outcome, Pinned, Verdict, Weights, as_json, load, read, write
 
-from .making import refusal
+from .factories import refusal
 
 MACHINE = Machine(
     "Linux 6.11",
@@ -261,7 +261,7 @@ def test_an_odd_image_or_gate_is_refused(change: dict[str, Any]) -> None:
 
 
 BY_PATH = Input("vllm", ("csrc/*", "vllm/one.py"), {"(pin)": "c" * 64, "vllm/a file.py": f"100644 {'d' * 40}"})
-BY_CODE = Input(CODE, None, {"validation/kernels.py": "e" * 64})
+BY_CODE = Input(CODE, None, {"tools/stack/validation/kernels.py": "e" * 64})
 BOUND = replace(
     VERDICT,
     cases=(replace(ONE, inputs={"vllm": BY_PATH.digest, CODE: BY_CODE.digest}), *VERDICT.cases[1:]),

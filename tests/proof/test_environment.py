@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import environment
 from stack.store import git
 from stack.store.objects import EMPTY_TREE, Entry, Objects

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import requirements
 
 LOCK = """\

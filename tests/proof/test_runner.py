@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.ids import TreeId
 from stack.model.stack import load
-from stack.proof import interpreters, prove, pytest_run
+from stack.proof import interpreters, proof_module, pytest_run
 from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.objects import Entry
 
-from .test_prove import PYTHON, root, stores
+from .test_proof_module import PYTHON, root, stores
 
 __all__ = ["root", "stores"]
 
@@ -33,11 +33,11 @@ WAITED = 60
 def run(root: Path, cache: Path, python: Path = PYTHON, *, again: bool = False, tests: tuple[str, ...] = ()) -> Run:
     """One command's run of the proof on the patched tree."""
     with Stores(load(root), Place(cache, "git")) as opened, Runner(opened, again=again) as runner:
-        return runner.run(the_proof(root), python, prove.tree(opened, "up"), tests)
+        return runner.run(the_proof(root), python, proof_module.tree(opened, "up"), tests)
 
 
-def the_proof(root: Path) -> prove.Proof:
-    return prove.load(root / "proofs/test_up_proof.py", load(root))
+def the_proof(root: Path) -> proof_module.Proof:
+    return proof_module.load(root / "proofs/test_up_proof.py", load(root))
 
 
 def write(root: Path, **files: str) -> None:
@@ -144,7 +144,7 @@ def test_a_change_of_anything_else_does_not(prepared: Callable[[], Run], root: P
 def test_another_tree_or_other_tests_are_another_run(root: Path, stores: Stores) -> None:
     proof = the_proof(root)
     bare = stores.objects("up").tree_of(stores.base("up"))
-    asked = [(prove.tree(stores, "up"), ()), (bare, ()), (bare, ("test_always",)), (bare, ("test_sum",))]
+    asked = [(proof_module.tree(stores, "up"), ()), (bare, ()), (bare, ("test_always",)), (bare, ("test_sum",))]
     for earlier in (False, True):
         with Runner(stores) as runner:
             assert [runner.run(proof, PYTHON, tree, tests).cached for tree, tests in asked] == [earlier] * 4
@@ -287,7 +287,7 @@ def test_finds_nothing():
 
 
 def test_a_run_finds_nothing_that_another_one_left(root: Path, stores: Stores, tmp_path: Path) -> None:
-    proof, tree = the_proof(root), prove.tree(stores, "up")
+    proof, tree = the_proof(root), proof_module.tree(stores, "up")
     started = tmp_path / "started"
     write(root, preload="import json\n")
     with Runner(stores) as runner:
@@ -308,7 +308,9 @@ def test_what_is_preloaded_is_imported_once_for_all_runs(root: Path, stores: Sto
     append(root / "proofs/test_up_proof.py", "\ndef test_set():\n    import os\n    assert os.environ['SET'] == '1'\n")
     bare = stores.objects("up").tree_of(stores.base("up"))
     with Runner(stores) as runner:
-        assert [runner.run(the_proof(root), PYTHON, tree, ("test_set",)).good for tree in (bare, prove.tree(stores, "up"))] == [
+        assert [
+            runner.run(the_proof(root), PYTHON, tree, ("test_set",)).good for tree in (bare, proof_module.tree(stores, "up"))
+        ] == [
             True,
             True,
         ]
@@ -393,7 +395,7 @@ def test_a_folder_that_was_left_half_way_is_made_anew(root: Path, tmp_path: Path
 def test_two_commands_at_a_time_have_folders_of_their_own(root: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     with Stores(load(root), Place(cache, "git")) as opened, Runner(opened) as one, Runner(opened) as other:
-        tree: TreeId = prove.tree(opened, "up")
+        tree: TreeId = proof_module.tree(opened, "up")
         bare = opened.objects("up").tree_of(opened.base("up"))
         assert one.run(the_proof(root), PYTHON, tree).good
         assert other.run(the_proof(root), PYTHON, bare, ("test_always",)).good

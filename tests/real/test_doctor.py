@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from stack.deploy import recipes
 from stack.serving import command
-from validation.serve import recipes
 
 from ..cli.conftest import SCRIPT
 

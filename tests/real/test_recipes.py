@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
 from stack.carry.drift import check_settings
 from stack.carry.drift.choices import check_values, declared
 from stack.carry.drift.tree import Files
+from stack.carry.upstream_stores import Place, Stores
 from stack.cli.validating.served import wheel
+from stack.deploy import recipes, removed_settings
 from stack.model.ids import CommitId
 from stack.model.stack import load
 from stack.serving.checking import check, given
 from stack.serving.command import command
 from stack.store import cache
-from validation import gone, packages
-from validation.serve import material, recipes
+from stack.validation import python_env
+from stack.validation.serve import fixture_cache
 
 ROOT = Path(__file__).parents[2]
 WRONG = {
@@ -56,7 +57,7 @@ def unknown(stores: Stores, settings: list[str], commit: CommitId | None = None)
     return [one.name for one in (*settled, *values.values())]
 
 
-def names(one: gone.Gone) -> list[str]:
+def names(one: removed_settings.Gone) -> list[str]:
     """The names that a pattern stands for."""
     meant = {
         "VLLM_USE_FLASHINFER_MOE_MXFP4_*": ["VLLM_USE_FLASHINFER_MOE_MXFP4_BF16"],
@@ -66,14 +67,14 @@ def names(one: gone.Gone) -> list[str]:
 
 
 def test_what_is_gone_is_gone_and_what_does_the_same_is_there(stores: Stores) -> None:
-    asked = [name for one in gone.known() for name in names(one)]
+    asked = [name for one in removed_settings.known() for name in names(one)]
     assert sorted(unknown(stores, asked)) == sorted(asked)
-    assert unknown(stores, [argument for one in gone.known() for argument in one.by]) == []
+    assert unknown(stores, [argument for one in removed_settings.known() for argument in one.by]) == []
 
 
 def test_what_was_there_was_there_before(stores: Stores) -> None:
     """vLLM 0.17.1, on which the early forks stood, declares what is said to be gone since a later release, and nothing else of it."""
-    asked = [(name, one.since is None) for one in gone.known() for name in names(one)]
+    asked = [(name, one.since is None) for one in removed_settings.known() for name in names(one)]
     found = unknown(stores, [name for name, _ in asked], stores.obtain("vllm", "v0.17.1").commit)
     assert sorted(found) == sorted(name for name, never in asked if never)
 
@@ -138,8 +139,10 @@ def test_the_patched_vllm_parses_every_command(stores: Stores, tmp_path: Path) -
             revision = made.arguments[made.arguments.index("--revision") + 1] if published else None
             expected.append([recipe.name, revision, nodes, nodes, rank, rank > 0])
     wrong = [("no flag", ("serve", "m", "--nnodez", "2")), ("no value", ("serve", "m", "--moe-backend", "marlim"))]
-    kept = material.prepare(cache.root(), lambda _: None)
-    done = packages.run(kept.installed(wheel(stores.stack, stores.place, tmp_path)), PARSE, given=json.dumps([*asked, *wrong]))
+    kept = fixture_cache.prepare(cache.root(), lambda _: None)
+    done = python_env.run(
+        kept.installed(wheel(stores.stack, stores.place, tmp_path)), PARSE, given=json.dumps([*asked, *wrong])
+    )
     assert done.returncode == 0, done.stderr
     taken, choices = json.loads(done.stdout.splitlines()[-1])
     assert taken == [*expected, ["no flag"], ["no value"]]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stack.carry.bases import Place, Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.ids import CommitId
 from stack.model.stack import load
 from stack.serving import layout, traffic

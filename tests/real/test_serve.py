@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from stack.deploy import recipes
 from stack.model import verdict as verdicts
 from stack.model.stack import load
 from stack.model.verdict import Outcome, Verdict
-from validation import machine
-from validation.serve import checks, recipes, suite
+from stack.validation import machine
+from stack.validation.serve import checks, suite
 
 from ..cli.conftest import SCRIPT
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from validation.model import said
-from validation.serve import checks, prompts
-from validation.serve.talk import Talk
+from stack.validation.model import expected_replies
+from stack.validation.serve import checks, prompts
+from stack.validation.serve.client import Talk
 
 from ..cli.conftest import SCRIPT
 
@@ -38,7 +38,7 @@ def test_a_recipe_s_server_says_what_runs_and_answers(tmp_path: Path) -> None:
         assert line.endswith(f" · http://127.0.0.1:{port}\n")
         body = prompts.echo(prompts.LETTERS).body
         answer = Talk(f"http://127.0.0.1:{port}", "tiny").ask(checks.CHAT, **body, temperature=0, max_tokens=64)
-        assert answer.part("choices", 0, "message", "content") == said.content(prompts.LETTERS)
+        assert answer.part("choices", 0, "message", "content") == expected_replies.content(prompts.LETTERS)
         assert _with(port)
     finally:
         serving.send_signal(signal.SIGTERM)

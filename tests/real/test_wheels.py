@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
-from stack.proof import proving
+from stack.proof import series_proofs
 from stack.store import cache, registry
 from stack.wheels import comparison
 
@@ -117,7 +117,7 @@ def test_flashinfer_from_its_sources(tmp_path: Path) -> None:
 def test_targets_of_vllm_for_no_device(tmp_path: Path) -> None:
     """The two smallest of the real CMake targets, compiled and linked against the proofs' torch."""
     with Stores(load(ROOT), Place(cache.root())) as stores:
-        python = proving.interpreter(stores, proving.proofs(stores, ())[0])
+        python = series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0])
     options = ("--mode", "source", "--device", "empty", "--target", "spinloop", "--target", "fs_io_C", "--python", python)
     said = json.loads(stack("build", "wheels", "vllm", *options, "--out", tmp_path, "--json"))
     names = {Path(one["file"]).relative_to(tmp_path).as_posix() for one in said["libraries"]}
@@ -143,7 +143,7 @@ def test_flashinfer_finds_what_was_compiled_ahead(tmp_path: Path) -> None:
     said = json.loads(stack("build", "wheels", "flashinfer", "--aot", "silu_and_mul", "--out", tmp_path / "dist", "--json"))
     whole, modules = (Path(one["file"]) for one in said["wheels"])
     with Stores(load(ROOT), Place(cache.root())) as stores:
-        proofs = proving.interpreter(stores, proving.proofs(stores, ())[0])
+        proofs = series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0])
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     [site] = (tmp_path / "venv").glob("lib/python*/site-packages")
     [torch] = proofs.parents[1].glob("lib/python*/site-packages")

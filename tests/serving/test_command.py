@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import checkpoints, recipes
 from stack.serving.command import Command, command, pairs
-from validation import checkpoints
-from validation.serve import recipes
 
 NODES = {
     "NODE_RANK": "0",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import recipes
 from stack.serving.command import command
 from stack.serving.compose import Kind, compose
-from validation.serve import recipes
 
 from ..images import newer
 

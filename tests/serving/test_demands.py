@@ -5,10 +5,10 @@ import socket
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import recipes
 from stack.model.verdict import Gpu, Machine
 from stack.serving import demands
-from validation.serve import recipes
 
 SPARK, H200, TINY = (recipes.load(name) for name in ("gpt-oss-120b-spark", "gpt-oss-120b-h200", "cpu-mxfp4"))
 GB10 = Gpu("NVIDIA GB10", "12.1", None, "580.95")

@@ -8,13 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import hardware, recipes
 from stack.serving import plot, roofline
 from stack.serving.measured import Measured
 from stack.serving.roofline import Roofline
 from stack.serving.traffic import COMPONENTS
-from validation import hardware
-from validation.serve import recipes
 
 
 @pytest.fixture(scope="module")

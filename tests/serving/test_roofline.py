@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import checkpoints, hardware, recipes
+from stack.deploy.recipes import Backends, Hardware, Recipe
 from stack.serving import formats, layout, roofline, traffic
 from stack.serving.formats import BF16, MXFP4, QUANTIZED
 from stack.serving.roofline import Roofline
-from validation import checkpoints, hardware
-from validation.pack import recipes as pack
-from validation.serve import recipes
-from validation.serve.recipes import Backends, Hardware, Recipe
+from stack.validation.pack import recipes as pack
 
 SPARK = hardware.load("spark")
 H200 = hardware.load("h200")

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from stack.deploy import vllm_log
+from stack.deploy.vllm_log import Mismatch
 from stack.serving import summary
 from stack.serving.start import Up
-from validation.packages import Process
-from validation.serve import reading
-from validation.serve.reading import Mismatch
+from stack.validation.python_env import Process
 
-LOGS = Path(__file__).parents[1] / "validation/serve/logs"
+LOGS = Path(__file__).parents[1] / "deploy/logs"
 
 
 def up(name: str) -> Up:
-    told = reading.read((LOGS / f"{name}.log").read_bytes().decode())
+    told = vllm_log.read((LOGS / f"{name}.log").read_bytes().decode())
     return Up(told, (), "http://127.0.0.1:8000", "gpt-oss", 61.6, int)
 
 
@@ -46,7 +46,7 @@ def test_linear_kernels_of_other_kinds() -> None:
             "Selected CutlassFP8ScaledMMLinearKernel for Fp8LinearMethod",
         )
     )
-    told = reading.read(text)
+    told = vllm_log.read(text)
     line = summary.line(Up(told, (), None, None, 1, int))
     assert "linear Marlin mixed-precision, CutlassFP8ScaledMM Fp8LinearMethod" in line
     assert line.endswith("no API on this node")

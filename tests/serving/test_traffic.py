@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stack.deploy import checkpoints
+from stack.deploy.checkpoints import Shape
 from stack.serving import formats, layout, traffic
 from stack.serving.formats import BF16, MXFP4, QUANTIZED, Format
 from stack.serving.layout import ROUNDING, Layout
-from validation import checkpoints
-from validation.checkpoints import Shape
 
 SHAPE = checkpoints.load("gpt-oss-120b").shape
 RELEASED = layout.rounding("MARLIN", released=True)

@@ -10,7 +10,7 @@ import pytest
 from stack.store import repository
 from stack.store.indexes import Settings, parse
 
-from .making import Server, serving
+from .factories import Server, serving
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.model import paths
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.store import archive, git, repository
 from stack.store.archive import ArchiveError, Limits, Release, import_archive, tree_id
 
-from .making import TIME, TOP, bare, blob, listing, member, pax, sdist, sha256, strays
-from .making import archive as raw
+from .factories import TIME, TOP, bare, blob, listing, member, pax, sdist, sha256, strays
+from .factories import archive as raw
 
 RELEASE = Release("pkg", "1.0", "pkg-1.0.tar.gz")
 REF = "refs/stack/archive/v1.0"

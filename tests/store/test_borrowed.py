@@ -9,7 +9,7 @@ import pytest
 
 from stack.store import borrowed, git
 
-from .making import Remote
+from .factories import Remote
 
 
 @pytest.fixture

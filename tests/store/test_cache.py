@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import cache
 
 

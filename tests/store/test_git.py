@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import git
 
-from .making import bare
+from .factories import bare
 
 
 def test_the_users_configuration_does_not_reach_into_results(home: Path, tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from stack.model.errors import StackError
-from stack.store import bounded, registry
-from stack.store.bounded import Bounded
+from stack.base import bounded, bounded_http
+from stack.base.bounded import Bounded
+from stack.base.errors import StackError
+from stack.store import registry
 from stack.store.indexes import Settings, parse
 from stack.store.registry import Candidate, download, find
-from validation import wire
 
-from .making import Server
+from .factories import Server
 
 Handling = Callable[[BaseHTTPRequestHandler], None]
 PATIENT = 20.0
@@ -132,8 +132,8 @@ def test_a_download_that_is_slow_but_steady_comes(server: Server, using: Setting
 def test_a_server_that_is_asked_has_its_seconds_in_all(server: Server, handling: Handling) -> None:
     server.answers["/v1/models"] = handling
     began = time.monotonic()
-    with pytest.raises(wire.BROKEN), wire.asked(f"{server.url}/v1/models", None, 1.0) as answer:
-        wire.whole(answer, 1.0)
+    with pytest.raises(bounded_http.BROKEN), bounded_http.asked(f"{server.url}/v1/models", None, 1.0) as answer:
+        bounded_http.whole(answer, 1.0)
     assert time.monotonic() - began < PATIENT
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pypi_simple
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
 from stack.store import indexes
-from stack.store.addresses import redacted
 from stack.store.indexes import Index, Settings, parse, settings
 
 A, B, C = ("https://a.test/simple/", "https://b.test/simple/", "https://c.test/simple/")

@@ -10,7 +10,7 @@ import pytest
 
 from stack.store import git
 
-from .making import Remote, run_python, sdist, sha256
+from .factories import Remote, run_python, sdist, sha256
 
 # Runs `obtain` in forked children that die by SIGKILL: after a number of calls inside the store's code, or after some time;
 # with or without the git that they had started. Then runs it again in the same cache and looks at what is left.
@@ -19,7 +19,7 @@ import json, shutil, sys, time
 from pathlib import Path
 from stack.model.pins import Archive, Pin, Within
 from stack.store import cache, git, registry, remote, repository, sources
-from tests.store import killing
+from tests.store import crash_injection
 
 sys.executable = "/a/python/without/pip"  # pip's start is not what is measured
 order = json.loads(sys.argv[1])
@@ -52,17 +52,17 @@ started = afresh()
 order["tree"] = obtain().tree
 whole = time.monotonic() - started
 afresh()
-total = killing.counted(obtain, CODE)
+total = crash_injection.counted(obtain, CODE)
 check("undisturbed")
 kills = 0
 for number in range(order["calls"]):
     limit = 1 + number * (total - 1) // (order["calls"] - 1)
     afresh()
-    kills += killing.at_call(obtain, CODE, limit)
+    kills += crash_injection.at_call(obtain, CODE, limit)
     check(f"call {limit} of {total}")
 for number in range(order["times"]):
     afresh()
-    killing.at_time(obtain, whole * (number + 0.5) / order["times"], together=number % 2 == 1)
+    crash_injection.at_time(obtain, whole * (number + 0.5) / order["times"], together=number % 2 == 1)
     check(f"time {number} of {order['times']}")
 print(json.dumps({"kills": kills, "calls": total}))
 """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import TreeId
 from stack.store import git, objects
 from stack.store.objects import EMPTY_TREE, FOLDER, Entry, Objects

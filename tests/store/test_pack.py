@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import git, pack
 from stack.store.objects import FILES, Entry, Identity, Objects, blob_id
 

@@ -14,13 +14,13 @@ import pytest
 import trustme
 from packaging.version import Version
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 from stack.store import registry
 from stack.store.indexes import Settings, parse
 from stack.store.registry import Candidate, download, find, versions
 
-from .making import Answer, Server, run_python, sdist, serving, sha256
+from .factories import Answer, Server, run_python, sdist, serving, sha256
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.pins import Pin, Within
 from stack.store import git, remote, repository
 
-from .making import Remote, blob, listing, strays
+from .factories import Remote, blob, listing, strays
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import cache, git, repository
 from stack.store.objects import Objects
 
-from .making import strays
+from .factories import strays
 
 
 def commit_in(repo: Path, name: str = "refs/stack/x") -> str:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import Sha256, TreeId
 from stack.model.pins import Archive, Pin, Within
 from stack.store import archive, cache, git, indexes, sources
 from stack.store.sources import SourceTree, known_tags, obtain, version_of
 
-from .making import Remote, Server, listing, run_python, sdist, sha256, strays
+from .factories import Remote, Server, listing, run_python, sdist, sha256, strays
 
 STATED = b"5df63a720"
 FILES = {"pkg/a.py": b"a\n", "pkg/_version.py": b"__version__ = version = '1.0'\n__commit_id__ = commit_id = 'g%s'\n" % STATED}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stack.store.tar import ArchiveError, GzipReader, Limits, Member, members
 
-from .making import TIME, header, member, padded, pax
+from .factories import TIME, header, member, padded, pax
 
 END = b"\0" * 1024
 

@@ -8,7 +8,7 @@ import support
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from validation.numerics.emulated import Machine, building
+from stack.validation.numerics.emulated import Machine, building
 
 with support.quiet():
     import flashinfer

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import PatchRef
 from stack.model.stack import load
-from stack.proof import environment, prove
-from stack.proof.prove import Proof
+from stack.proof import environment, proof_module
+from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
 from stack.store import cache, results
 from tests.keeping import KEPT
@@ -34,7 +34,7 @@ class ProofFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """With all patches, without each, before each merge, and the upstream's own tests."""
-        proof = prove.load(self.path, OURS())
+        proof = proof_module.load(self.path, OURS())
         yield WithPatches.from_parent(self, name="passes-with-all-patches", proof=proof)
         for ref in proof.refs():
             yield Without.from_parent(self, name=f"fails-without[{ref.file}]", proof=proof, ref=ref)
@@ -108,7 +108,7 @@ class WithPatches(ProofItem):
 
     def check(self, runner: Runner, python: Path) -> None:
         """Run it on the patched tree."""
-        run = runner.run(self.proof, python, prove.tree(runner.stores, self.proof.upstream))
+        run = runner.run(self.proof, python, proof_module.tree(runner.stores, self.proof.upstream))
         assert run.good and not run.skipped, run.output[-SHOWN:]
 
 
@@ -122,7 +122,7 @@ class Without(ProofItem):
     def check(self, runner: Runner, python: Path) -> None:
         """Run its tests on the tree without it and what stands on it; all of them have to run: a broken import is no failure."""
         tests = self.proof.proves[self.ref.file]
-        run = runner.run(self.proof, python, prove.tree_without(runner.stores, self.ref), tests)
+        run = runner.run(self.proof, python, proof_module.tree_without(runner.stores, self.ref), tests)
         assert set(run.failed) & set(tests), f"no test of {self.ref.file} fails without it:\n{run.output[-SHOWN:]}"
         assert {*run.passed, *run.failed} >= set(tests), f"not all tests ran:\n{run.output[-SHOWN:]}"
 
@@ -151,7 +151,7 @@ class UpstreamsOwn(ProofItem):
         """Run them on the bare tree and on the patched one."""
         stores, upstream = runner.stores, self.proof.upstream
         before = runner.run_upstream(self.proof, python, stores.objects(upstream).tree_of(stores.base(upstream)))
-        after = runner.run_upstream(self.proof, python, prove.tree(stores, upstream))
+        after = runner.run_upstream(self.proof, python, proof_module.tree(stores, upstream))
         assert before.good, f"on the bare tree:\n{before.output[-SHOWN:]}"
         assert after.good, f"on the patched tree:\n{after.output[-SHOWN:]}"
         assert sorted(after.passed) == sorted(before.passed)

@@ -10,11 +10,11 @@ import pytest
 import support
 import torch
 
-from validation.numerics.blocks import MXFP4, Rounding, quantize
-from validation.numerics.emulated import Machine, from_bfloat16_bits
-from validation.numerics.judging import judge
-from validation.numerics.kernels import emulated
-from validation.numerics.linear import Linear
+from stack.validation.numerics.blocks import MXFP4, Rounding, quantize
+from stack.validation.numerics.emulated import Machine, from_bfloat16_bits
+from stack.validation.numerics.judging import judge
+from stack.validation.numerics.kernels import emulated
+from stack.validation.numerics.linear import Linear
 
 with support.quiet():
     from flashinfer import gemm

@@ -13,10 +13,10 @@ import pytest
 import support
 import torch
 
-from validation.numerics.emulated import Machine
-from validation.numerics.experts import Experts
-from validation.numerics.judging import judge
-from validation.numerics.kernels import emulated
+from stack.validation.numerics.emulated import Machine
+from stack.validation.numerics.experts import Experts
+from stack.validation.numerics.judging import judge
+from stack.validation.numerics.kernels import emulated
 
 with support.quiet():
     from flashinfer import fused_moe

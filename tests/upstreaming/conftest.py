@@ -11,8 +11,8 @@ from ..carry.world import home, isolate
 from . import contract
 from . import forge as forges
 from .contract import Contract
+from .fake_github import Hub, Repo, serving
 from .forge import Forge
-from .hub import Hub, Repo, serving
 from .world import Contributor, contributor, fill
 
 __all__ = ["home"]

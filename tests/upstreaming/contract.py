@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import environment
 from stack.store import cache
 

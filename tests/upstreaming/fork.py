@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.store import git
 
-from ..store.making import Remote
+from ..store.factories import Remote
 
 Files = Mapping[str, bytes]
 

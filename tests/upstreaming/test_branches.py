@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.pins import Pin, Within
 from stack.store import git, remote, repository
@@ -20,7 +20,7 @@ from stack.upstreaming.proposal import Proposal
 from tests.carry import trees
 from tests.carry.trees import FILE, PROPERTY, Scratch, patch_of
 from tests.carry.world import numbered
-from tests.store.making import Remote, listing
+from tests.store.factories import Remote, listing
 
 from .world import BASE, patch_between, proposal, worded
 

@@ -15,7 +15,7 @@ from stack.upstreaming.evidence import Evidence, Measured, Row
 from stack.upstreaming.linting import described
 from stack.upstreaming.markdown import cell, escaped, unwrapped
 
-from .linting.making import SIGNED, VLLM, patch, proposal, said
+from .linting.factories import SIGNED, VLLM, patch, proposal, said
 
 TEMPLATE = """\
 <!-- a comment with a

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.upstreaming import duplicate_search
 from stack.upstreaming.duplicate_search import Search, Searcher
 from stack.upstreaming.forge import Repository
@@ -15,7 +15,7 @@ from stack.upstreaming.proposal import Part, Proposal
 
 from ..carry.world import World, template, world
 from .conftest import UP
-from .hub import Answer, Hub
+from .fake_github import Answer, Hub
 
 __all__ = ["template", "world"]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stack.carry.residue import difference
+from stack.carry.unmerged_remainder import difference
 from stack.model import stack as stacks
 from stack.model.diff import parse
 from stack.model.ids import TreeId

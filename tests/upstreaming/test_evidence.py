@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model import digest, verdict
 from stack.model import stack as stacks
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Machine, Outcome, Pinned, Verdict
-from stack.proof.proving import Result, State
+from stack.proof.series_proofs import Result, State
 from stack.upstreaming import evidence
-from tests.model.making import GATING, PINS, patch, write
+from tests.model.factories import GATING, PINS, patch, write
 
-from .linting import making
+from .linting import factories
 
-MINE = making.proposal(making.patch())
+MINE = factories.proposal(factories.patch())
 PASSED, FAILED, NOT_RUN = (Result(State.PASSES), Result(State.FAILS, "test_a failed"), Result(State.NOT_RUN, "no torch"))
 
 
@@ -116,7 +116,7 @@ def test_proofs_are_recorded_as_they_ended(carried: Stack, result: Result, prove
 def test_a_record_counts_for_the_same_change_on_the_same_base_only(carried: Stack) -> None:
     evidence.record(carried, [replace(MINE, proof=PASSED)])
     recorded = evidence.verdicts(carried)
-    changed = making.proposal(making.patch(diff=making.DIFF.replace("+b", "+c")))
+    changed = factories.proposal(factories.patch(diff=factories.DIFF.replace("+b", "+c")))
     for other in (
         changed,
         replace(MINE, base=CommitId("2" * 40)),

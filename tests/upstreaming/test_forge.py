@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.upstreaming import forge
 from stack.upstreaming.forge import Repository
 

@@ -5,7 +5,7 @@ from stack.upstreaming.forge import Checks, Fork, Pull, PullState, Repository, R
 from stack.upstreaming.github import GitHub
 
 from .conftest import MINE, UP
-from .hub import Answer, Hub
+from .fake_github import Answer, Hub
 
 UPSTREAM = Repository("github.com", "up", "gamma")
 FORK = Repository("github.com", "me", "gamma")

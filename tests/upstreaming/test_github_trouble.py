@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.upstreaming import connection, github
 from stack.upstreaming.forge import Repository
 from stack.upstreaming.github import DroppedError, GitHub
 
 from .conftest import MINE, READER, TOKEN, UP
-from .hub import Answer, Handler, Hub, serving
+from .fake_github import Answer, Handler, Hub, serving
 
 UPSTREAM = Repository("github.com", "up", "gamma")
 FORK = Repository("github.com", "me", "gamma")

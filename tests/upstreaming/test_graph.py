@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack.upstreaming import graph
-from stack.upstreaming.searching import smallest
+from stack.upstreaming.minimize import smallest
 
 Needs = dict[int, set[int]]
 

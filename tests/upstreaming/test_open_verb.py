@@ -17,7 +17,7 @@ from tests.cli.conftest import SCRIPT, Ran
 from ..carry.world import isolate
 from . import forge as forges
 from .conftest import READER, TOKEN
-from .hub import Handler, Hub, Repo, Request
+from .fake_github import Handler, Hub, Repo, Request
 from .terminal import Answer, answered
 from .test_push_verb import PUSH, run
 from .world import Contributor, contributor

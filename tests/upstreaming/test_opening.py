@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model import switch
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, State
 from stack.model.stack import load
-from stack.upstreaming import opening, pushed
+from stack.upstreaming import opening, pushed_refs
 from stack.upstreaming.forge import PullState, Repository
 from stack.upstreaming.github import GitHub
 from stack.upstreaming.opening import Head
 from stack.upstreaming.proposal import Part, Proposal
-from stack.upstreaming.pushed import Pushed
+from stack.upstreaming.pushed_refs import Pushed
 
 from .conftest import MINE, READER, TOKEN, UP
-from .hub import Answer, Handler, Hub, Repo
+from .fake_github import Answer, Handler, Hub, Repo
 from .world import Contributor, proposal
 
 UPSTREAM = Repository("github.com", "up", "gamma")
@@ -188,5 +188,5 @@ def test_what_was_pushed_is_known(me: Contributor) -> None:
         patch = next(patch for ref, patch in stores.stack.patches.items() if ref.file == "up/hook.patch")
     one = proposal(me.base(), "hook", patch)
     [row] = me.push(one)
-    found = opening.head(one, row.branch.tip, pushed.everything(me.store), UPSTREAM)
+    found = opening.head(one, row.branch.tip, pushed_refs.everything(me.store), UPSTREAM)
     assert found == Head(Repository("github.com", "me", "up"), "pr/up/one-hook", row.branch.tip)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import git
 from stack.upstreaming.person import Person, configured
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from stack.base.errors import StackError
 from stack.carry.outcome import Outcome
 from stack.cli import cli
-from stack.model.errors import StackError
-from stack.proof.proving import State
+from stack.proof.series_proofs import State
 from stack.store import git
 from stack.upstreaming.plan import Wanted, plans
 from stack.upstreaming.proposal import Plan, Proposal

@@ -3,7 +3,7 @@
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store.sources import Source
 from stack.upstreaming.plan import Wanted, plans
 from stack.upstreaming.proposal import Plan

@@ -7,7 +7,7 @@ import pytest
 
 from stack.model.stack import load
 
-from .hub import Hub, Repo
+from .fake_github import Hub, Repo
 from .test_push_verb import PUSH, run
 from .world import Contributor
 

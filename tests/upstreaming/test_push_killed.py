@@ -13,7 +13,7 @@ import pytest
 
 from stack.store import cache
 from tests.cli.conftest import SCRIPT
-from tests.store.making import run_python
+from tests.store.factories import run_python
 
 from ..carry.world import numbered
 from .forge import Request
@@ -27,8 +27,8 @@ from pathlib import Path
 from stack.store import cache, git, repository
 from tests.upstreaming.forge import Forge
 from tests.upstreaming.world import Contributor
-from tests.store import killing
-from tests.store.making import strays
+from tests.store import crash_injection
+from tests.store.factories import strays
 
 order = json.loads(sys.argv[1])
 place = Path(order["place"])
@@ -65,7 +65,7 @@ push(same)
 whole = time.monotonic() - whole
 once = me.branches()
 afresh()
-total = killing.counted(lambda: push(same), CODE)
+total = crash_injection.counted(lambda: push(same), CODE)
 afresh()
 push(same), push(changed)
 heads = {name: tip for name, tip in me.branches().items() if "/heads/" in name}
@@ -74,14 +74,14 @@ evenly = [1 + number * (total - 1) // (order["calls"] - 1) for number in range(o
 # When it has arrived, and is not written down yet: the last calls.
 for number, limit in enumerate([*evenly, *(total - 4 * number for number in range(1, order["calls"]))]):
     afresh()
-    kills += killing.at_call(lambda: push(same), CODE, limit)
+    kills += crash_injection.at_call(lambda: push(same), CODE, limit)
     if number % 2:
         check(f"call {limit} of {total}", same, once)
     else:
         check(f"call {limit} of {total}, changed", changed, heads)
 for number in range(order["times"]):
     afresh()
-    killing.at_time(lambda: push(same), whole * (number + 0.5) / order["times"], together=number % 2 == 1)
+    crash_injection.at_time(lambda: push(same), whole * (number + 0.5) / order["times"], together=number % 2 == 1)
     check(f"time {number} of {order['times']}", *((same, once) if number % 3 else (changed, heads)))
 print(json.dumps({"kills": kills, "calls": total}))
 """

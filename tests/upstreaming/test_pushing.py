@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import cache, git
 from stack.store.objects import Objects
-from stack.upstreaming import pushed, versions
+from stack.upstreaming import pushed_refs, versions
 from stack.upstreaming.branches import build
 from stack.upstreaming.person import Person
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.pushing import Row, State
 
 from ..carry.world import Files, numbered
-from ..store.making import blob, strays
+from ..store.factories import blob, strays
 from .forge import Request
 from .world import BASE, Contributor, patch_between, proposal
 
@@ -66,7 +66,7 @@ class TestStates:
         assert git.text(["diff", "--name-only", one.base, row.branch.tip], cwd=me.mine) == "a.py"
         assert git.text(["log", "--format=%s", row.branch.tip], cwd=me.mine) == "Do hook\nsecond\nfirst"
         assert git.text(["show", f"{row.branch.tip}:a.py"], cwd=me.mine).encode() + b"\n" == HOOK["a.py"]
-        assert [(one.fork, one.branch, one.commit) for one in pushed.everything(me.store)] == [
+        assert [(one.fork, one.branch, one.commit) for one in pushed_refs.everything(me.store)] == [
             (me.forge.address("me/up"), "pr/up/one-hook", row.branch.tip)
         ]
         assert strays(me.store) == []
@@ -173,7 +173,7 @@ class TestStates:
         assert (row.state, row.tag) == (State.NEW, None)
         [row] = me.push(made("hook", OTHER))
         assert (row.state, row.before) == (State.UPDATED, first.branch.tip)
-        assert sorted(one.fork.rpartition("/")[2] for one in pushed.everything(me.store)) == ["second.git", "up.git"]
+        assert sorted(one.fork.rpartition("/")[2] for one in pushed_refs.everything(me.store)) == ["second.git", "up.git"]
 
 
 class TestSomebodyElse:
@@ -500,7 +500,7 @@ class TestServers:
             (State.REFUSED, "the fork took it, and has nothing there"),
             (State.NEW, ""),
         ]
-        assert [one.branch for one in pushed.everything(me.store)] == ["pr/up/one-other"]
+        assert [one.branch for one in pushed_refs.everything(me.store)] == ["pr/up/one-other"]
 
     def test_it_answers_nonsense(self, me: Contributor, made: "Made") -> None:
         one = made("hook", HOOK)

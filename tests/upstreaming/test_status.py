@@ -8,7 +8,7 @@ import pytest
 from ..carry.world import World, template, world
 from ..cli.conftest import Stack, stack
 from .conftest import TOKEN, UP
-from .hub import Answer, Hub, Repo
+from .fake_github import Answer, Hub, Repo
 
 __all__ = ["stack", "template", "world"]
 

@@ -10,7 +10,7 @@ import pytest
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
 from stack.proof import trees
-from stack.proof.proving import State
+from stack.proof.series_proofs import State
 from stack.store.objects import Entry, Objects
 from stack.upstreaming.trials import Trials, torch_tree
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.carry.bases import Place, Stores
 from stack.carry.export import export
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.ids import CommitId
 from stack.model.patch import Patch, parse
 from stack.model.series import PatchRef
@@ -19,7 +19,7 @@ from stack.upstreaming import fork
 from stack.upstreaming.proposal import Part, Plan, Proposal
 from stack.upstreaming.pushing import Row, push
 from tests.carry.world import Files, numbered
-from tests.store.making import TIME, Remote, bare, sdist, sha256
+from tests.store.factories import TIME, Remote, bare, sdist, sha256
 
 from .forge import Forge, serving
 

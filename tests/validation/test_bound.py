@@ -12,10 +12,10 @@ from stack.model import stack as stacks
 from stack.model.inputs import CODE
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict
-from validation import bound
-from validation.suite import Asked, Subject, run
+from stack.validation import bound
+from stack.validation.suite import Asked, Subject, run
 
-from ..model.making import CACHE, FILES, GATING, PINS, SHA256, patch, write
+from ..model.factories import CACHE, FILES, GATING, PINS, SHA256, patch, write
 
 MARLIN = "vllm/model_executor/layers/fused_moe/marlin.py"
 HEADER = "include/flashinfer/mxfp4/experts.cuh"

@@ -14,13 +14,13 @@ from stack.model import stack, verdict
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
-from validation import definitions, gates
-from validation.definitions import Definitions
-from validation.numerics import judging
-from validation.pack import recipes, there
-from validation.suite import Job
+from stack.validation import definitions, gates
+from stack.validation.definitions import Definitions
+from stack.validation.numerics import judging
+from stack.validation.pack import recipes, target_runner
+from stack.validation.suite import Job
 
-from .making import SPARK
+from .factories import SPARK
 
 ROOT = Path(__file__).parents[2]
 KEPT = sorted((ROOT / "validation/verdicts").rglob("*.json"))
@@ -119,9 +119,9 @@ def test_what_contradicts_itself_is_refused(defined: Definitions, carried: Stack
 
 
 def test_the_names_of_servers_on_gpus_are_those_that_run(carried: Stack, tmp_path: Path) -> None:
-    run = there.Run(tmp_path, tmp_path, carried, Job(), "sm90")
+    run = target_runner.Run(tmp_path, tmp_path, carried, Job(), "sm90")
     for recipe in recipes.RECIPES:
-        assert there.case_names(recipe) == tuple(there._cases(run, recipe))
+        assert target_runner.case_names(recipe) == tuple(target_runner._cases(run, recipe))
 
 
 def test_the_bar_for_what_leans_is_the_numerics_own() -> None:

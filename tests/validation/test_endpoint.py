@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
-from validation import endpoint, texts
-from validation.endpoint import Endpoint, Model
+from stack.base.errors import StackError
+from stack.validation import endpoint, texts
+from stack.validation.endpoint import Endpoint, Model
 
 from .bench.server import Behaviour, serving
 

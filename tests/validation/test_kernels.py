@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.model.verdict import Case, Outcome
 from stack.proof.compiling import toolkit
 from stack.proof.compiling.check import Report, Result, State
 from stack.store import cache as places
-from validation.kernels import RELIED_ON, Kernels, Process, compiled, emulated, operators, ran
-from validation.numerics import EMULATED, OPERATORS
-from validation.packages import Interpreter
-from validation.suite import Job
+from stack.validation.kernels import RELIED_ON, Kernels, Process, compiled, emulated, operators, ran
+from stack.validation.numerics import EMULATED, OPERATORS
+from stack.validation.python_env import Interpreter
+from stack.validation.suite import Job
 
 from ..proof.compiling import small
 
@@ -110,7 +110,7 @@ def ended(pid: int) -> bool:
 
 def test_the_numerics_end_with_a_host_that_is_killed(tmp_path: Path) -> None:
     # Nothing that the host does at its end happens now; the numerics have a child of their own, as cases are.
-    numerics = "import os, time\nfrom validation.numerics.running import attach\nattach()\npid = os.fork()\n"
+    numerics = "import os, time\nfrom stack.validation.numerics.running import attach\nattach()\npid = os.fork()\n"
     numerics += f"if pid: open('{tmp_path}/up', 'w').write(str(pid))\ntime.sleep(60)"
     start = f"child = subprocess.Popen([sys.executable, '-c', {numerics!r}], start_new_session=True)"
     host = f"import subprocess, sys\n{start}\nprint(child.pid, flush=True)\nchild.wait()"
@@ -251,7 +251,7 @@ def test_kernels_that_are_not_carried_or_cannot_be_built_are_not_run(tmp_path: P
         (Outcome.NOT_RUN, "the carried flashinfer has no include/flashinfer/mxfp4")
     }
     monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.setattr("validation.kernels.carried_kernels", lambda _: {"gemv.cuh": b""})
+    monkeypatch.setattr("stack.validation.kernels.carried_kernels", lambda _: {"gemv.cuh": b""})
     with Stores(stack, Place(tmp_path, "git")) as stores:
         assert emulated(stores) == "there is no C++ compiler no-such-compiler: apt-get install g++"
 

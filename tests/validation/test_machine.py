@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stack.model.verdict import Gpu
-from validation import machine
+from stack.validation import machine
 
 
 def test_this_machine_is_described() -> None:

@@ -13,11 +13,11 @@ from stack.model import digest
 from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
-from validation import bound, gates
-from validation.gates import Judgement
-from validation.suite import Asked, Job, NothingToRun, Subject, run
+from stack.validation import bound, gates
+from stack.validation.gates import Judgement
+from stack.validation.suite import Asked, Job, NothingToRun, Subject, run
 
-from .making import CHAT, ONE, TWO, answered, exact, failed, file
+from .factories import CHAT, ONE, TWO, answered, exact, failed, file
 from .test_bound import MARLIN, of, stack_with
 
 GATE = """\

@@ -8,14 +8,14 @@ from types import MappingProxyType
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model import digest, stack
 from stack.model import verdict as verdicts
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
-from validation.suite import Asked, Job, Subject, look_ahead, look_at_earlier, run
+from stack.validation.suite import Asked, Job, Subject, look_ahead, look_at_earlier, run
 
-from ..model.making import FILES, patch, write
+from ..model.factories import FILES, patch, write
 
 NAMES = ("kernels/one", "kernels/two", "kernels/far")
 ENDS = {"kernels/one": Outcome.PASSED, "kernels/two": Outcome.FAILED, "kernels/far": Outcome.NOT_RUN}

@@ -7,7 +7,7 @@ import pytest
 
 from ..carry.world import GAMMA, World, home, template, world
 from ..cli.conftest import stack
-from .making import offer, wheel
+from .factories import offer, wheel
 
 __all__ = ["home", "stack", "template", "world"]
 

@@ -7,7 +7,7 @@ Its one extension adds two numbers, from two sources; the patch changes one of t
 from pathlib import Path
 
 from ..proof.compiling.small import export
-from ..store.making import Remote
+from ..store.factories import Remote
 
 SETUP = """
 import os

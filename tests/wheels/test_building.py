@@ -24,7 +24,7 @@ from stack.wheels import metadata
 from ..carry.world import GAMMA_PATCHES, World
 from ..cli.conftest import SCRIPT, Stack
 from .conftest import PUBLISHED, VERSION
-from .making import offer, wheel
+from .factories import offer, wheel
 
 X86 = "--platform=x86_64"
 

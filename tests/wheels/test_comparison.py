@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.wheels import comparison
 from stack.wheels.comparison import Kind
 
 from ..cli.conftest import Stack
-from .making import wheel
+from .factories import wheel
 
 FILES = {"gamma/__init__.py": b"one = 1\ntwo = 2\n", "gamma/core.so": bytes(range(256)) * 8000}
 

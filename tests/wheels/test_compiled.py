@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from stack.cli import cli
 from stack.store import cache as places
 
-from ..store.making import Remote
+from ..store.factories import Remote
 from . import editing, small
 
 SOURCE = ("--source", "git", "--device", "empty")

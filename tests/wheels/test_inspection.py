@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model import digest
-from stack.model.errors import StackError
 from stack.proof import interpreters
 from stack.wheels import inspection, metadata
 
 from ..carry.world import World
 from ..cli.conftest import Stack
 from .conftest import PUBLISHED
-from .making import wheel
+from .factories import wheel
 
 
 @pytest.fixture

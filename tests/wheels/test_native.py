@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof.compiling import jobs
 from stack.wheels import clones, compiled, machine, native
 from stack.wheels.clones import Clone

@@ -9,9 +9,9 @@ from pathlib import Path
 from pypi_simple import ProjectPage
 
 from ..cli.conftest import Stack
-from ..store.making import sha256
+from ..store.factories import sha256
 from .conftest import PUBLISHED
-from .making import wheel
+from .factories import wheel
 
 
 def test_pip_installs_from_it(stack: Stack, tmp_path: Path) -> None:

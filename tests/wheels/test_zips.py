@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.wheels import zips
 from stack.wheels.zips import Member
 

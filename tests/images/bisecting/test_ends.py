@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.images import labels, pulling, reference, skopeo
 from stack.images.bisecting import ends
 from stack.model import digest
-from stack.model.errors import StackError
 
 from ..world import World
 

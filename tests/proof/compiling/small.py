@@ -7,8 +7,7 @@ Its one kernel copies floats. What the patches change: one the flags (in Python)
 from pathlib import Path
 
 from stack.store import git
-
-from ...store.making import Remote
+from tests.store.factories import Remote
 
 CORE = """
 from pathlib import Path

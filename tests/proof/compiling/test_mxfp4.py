@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import Compiles
 from stack.model.stack import load
 from stack.proof.compiling import check, layers, toolkit

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.proof import trees
 from stack.proof.compiling import compiler, layers, toolkit

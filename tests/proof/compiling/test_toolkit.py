@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof.compiling import jobs, toolkit
 from stack.proof.compiling.toolkit import Toolkit
 

@@ -6,7 +6,7 @@ import pytest
 from stack.store import git
 from stack.store.objects import Objects
 
-from .making import Making
+from .factories import Making
 
 
 @pytest.fixture(scope="session")

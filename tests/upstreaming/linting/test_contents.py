@@ -5,7 +5,7 @@ import pytest
 
 from stack.upstreaming.linting import contents
 
-from .making import CUTLASS, FLASHINFER, VLLM, Making, said
+from .factories import CUTLASS, FLASHINFER, VLLM, Making, said
 
 CODE = {"vllm/a.py": "a = 1\n"}
 ENVS = 'environment_variables = {\n    "VLLM_OLD": lambda: 1,\n}\n'

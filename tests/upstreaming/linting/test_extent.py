@@ -7,7 +7,7 @@ import pytest
 
 from stack.upstreaming.linting import extent
 
-from .making import FLASHINFER, VLLM, Making, proposal, said
+from .factories import FLASHINFER, VLLM, Making, proposal, said
 
 
 def lines(count: int) -> str:

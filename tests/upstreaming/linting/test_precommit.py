@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.upstreaming.linting import Desk, precommit
 
-from .making import STYLE, Making
+from .factories import STYLE, Making
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from stack.upstreaming.linting import Desk
 from stack.upstreaming.linting.finding import Finding
 from stack.upstreaming.rules import Style
 
-from .making import STYLE, Making, said
+from .factories import STYLE, Making, said
 
 CONFIG = """\
 exclude: ^vendored/

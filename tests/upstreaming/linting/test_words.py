@@ -6,7 +6,7 @@ import pytest
 from stack.upstreaming.linting import words
 from stack.upstreaming.person import Person
 
-from .making import SIGNED, VLLM, patch, proposal, said
+from .factories import SIGNED, VLLM, patch, proposal, said
 
 ADA = Person("Ada Lovelace", "ada@example.org")
 BEN = Person("Ben", "ben@example.org")

@@ -10,9 +10,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from validation import texts
-
-from ...loopback import listening
+from stack.validation import texts
+from tests.loopback import listening
 
 TEMPLATE = 7
 """Tokens that its conversation format adds to a message."""

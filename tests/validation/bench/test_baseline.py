@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.verdict import Weights
-from validation.bench import baseline
-from validation.bench.baseline import Subject
+from stack.validation.bench import baseline
+from stack.validation.bench.baseline import Subject
 
-from ..making import CPU, SPARK, STACK
+from ..factories import CPU, SPARK, STACK
 
 OURS = Path(__file__).parents[3] / baseline.FOLDER
 SUBJECT = Subject("openai/gpt-oss-120b", Weights.REAL, SPARK, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")

@@ -9,13 +9,13 @@ import pytest
 
 from stack.model.verdict import Outcome, Weights
 from stack.store import cache
-from validation.bench import benchy, suite
-from validation.bench.baseline import Baseline, Subject
-from validation.bench.benchy import Size, Target, UnmeasuredError
-from validation.bench.statistics import Way, compare
-from validation.suite import Job
+from stack.validation.bench import benchy, suite
+from stack.validation.bench.baseline import Baseline, Subject
+from stack.validation.bench.benchy import Size, Target, UnmeasuredError
+from stack.validation.bench.statistics import Way, compare
+from stack.validation.suite import Job
 
-from ..making import CPU
+from ..factories import CPU
 from .server import Behaviour, serving, tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.images]

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from validation.bench.statistics import Way, compare, outliers, quantile
+from stack.validation.bench.statistics import Way, compare, outliers, quantile
 
 
 @pytest.mark.parametrize(("freedom", "t"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (5, 2.5706), (8, 2.3060), (30, 2.0423)])

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from validation.decoding import figures
-from validation.decoding.figures import LM_HEAD, MOE, OURS, QKV_O, SATURATED, Goal, Row
+from stack.validation.decoding import figures
+from stack.validation.decoding.figures import LM_HEAD, MOE, OURS, QKV_O, SATURATED, Goal, Row
 
 COPY = 4e12
 

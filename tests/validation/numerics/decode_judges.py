@@ -8,14 +8,14 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from validation.numerics.blocks import Rounding
-from validation.numerics.cases import BFLOAT16_BAR
-from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine
-from validation.numerics.experts import Experts, Glu
-from validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
-from validation.numerics.kernels import emulated
-from validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference
-from validation.numerics.linear import Linear
+from stack.validation.numerics.blocks import Rounding
+from stack.validation.numerics.cases import BFLOAT16_BAR
+from stack.validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine
+from stack.validation.numerics.experts import Experts, Glu
+from stack.validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
+from stack.validation.numerics.kernels import emulated
+from stack.validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference
+from stack.validation.numerics.linear import Linear
 
 MOE, ENTRIES, ROUTE, CHOOSE = "moe_decode.cuh", "moe_rows.cuh", "moe_routing.cuh", "choose.cuh"
 GEMV, QUANTIZE = "gemv.cuh", "quantize.cuh"

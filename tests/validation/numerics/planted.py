@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from stack.validation.numerics.emulated import Machine, building
+from stack.validation.numerics.emulated.building import Plan
 from tests.validation.numerics.decode_judges import (
     BF16,
     BYTES,
@@ -24,8 +26,6 @@ from tests.validation.numerics.decode_judges import (
     STREAM,
     refused,
 )
-from validation.numerics.emulated import Machine, building
-from validation.numerics.emulated.building import Plan
 
 _UNUSED: Mapping[str, frozenset[str]] = {
     **dict.fromkeys((MOE, ENTRIES, ROUTE, CHOOSE, RING, BYTES, MATRIX), frozenset({GEMV, QUANTIZE})),

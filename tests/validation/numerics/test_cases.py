@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation.numerics import KINDS, running
-from validation.numerics.agreement import AGREEMENTS, Agreement, Compared
-from validation.numerics.attention import Attention
-from validation.numerics.blocks import MXFP8, Rounding, quantize
-from validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, Case, Same, declared, named
-from validation.numerics.experts import Experts, swiglu
-from validation.numerics.formats import bfloat16
-from validation.numerics.judging import Fault, Truth, judge, measure, reordered, wrongly_padded
-from validation.numerics.kernels import Kernel
-from validation.numerics.linear import Linear
-from validation.numerics.sm120_on_sm90 import LIBRARY
+from stack.validation.numerics import KINDS, running
+from stack.validation.numerics.agreement import AGREEMENTS, Agreement, Compared
+from stack.validation.numerics.attention import Attention
+from stack.validation.numerics.blocks import MXFP8, Rounding, quantize
+from stack.validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, Case, Same, declared, named
+from stack.validation.numerics.experts import Experts, swiglu
+from stack.validation.numerics.formats import bfloat16
+from stack.validation.numerics.judging import Fault, Truth, judge, measure, reordered, wrongly_padded
+from stack.validation.numerics.kernels import Kernel
+from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.sm120_on_sm90 import LIBRARY
 
 PROBLEMS: dict[str, Experts | Attention | Linear] = {
     "experts": Experts(9, experts=8, intermediate=64),

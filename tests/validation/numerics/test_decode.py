@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation.numerics import running
-from validation.numerics.agreement import Agreement, Compared
-from validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
-from validation.numerics.cases import IDEAL_BAR, BesideIdeal, Case, Same, declared
-from validation.numerics.experts import Experts, swiglu
-from validation.numerics.formats import bfloat16
-from validation.numerics.judging import Rounded, beside_ideal, judge
-from validation.numerics.kernels import Kernel, decode, emulated
-from validation.numerics.linear import Linear
+from stack.validation.numerics import running
+from stack.validation.numerics.agreement import Agreement, Compared
+from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
+from stack.validation.numerics.cases import IDEAL_BAR, BesideIdeal, Case, Same, declared
+from stack.validation.numerics.experts import Experts, swiglu
+from stack.validation.numerics.formats import bfloat16
+from stack.validation.numerics.judging import Rounded, beside_ideal, judge
+from stack.validation.numerics.kernels import Kernel, decode, emulated
+from stack.validation.numerics.linear import Linear
 
 PROBLEMS: dict[str, Experts | Linear] = {
     "experts": Experts(5, experts=8, intermediate=64),

@@ -14,9 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.store import cache as places
+from stack.validation.kernels import carried_kernels
+from stack.validation.numerics.emulated import KernelFault, Machine, building
+from stack.validation.numerics.experts import Experts, swiglu
+from stack.validation.numerics.formats import bfloat16
+from stack.validation.numerics.judging import measure
+from stack.validation.numerics.kernels.emulated import decoded, multiplied, tiled
+from stack.validation.numerics.linear import Linear
 from tests import keeping
 from tests.keeping import Keep
 from tests.validation.numerics import planted
@@ -44,13 +51,6 @@ from tests.validation.numerics.decode_judges import (
     truth,
 )
 from tests.validation.numerics.planted import Fault, Judge
-from validation.kernels import carried_kernels
-from validation.numerics.emulated import KernelFault, Machine, building
-from validation.numerics.experts import Experts, swiglu
-from validation.numerics.formats import bfloat16
-from validation.numerics.judging import measure
-from validation.numerics.kernels.emulated import decoded, multiplied, tiled
-from validation.numerics.linear import Linear
 
 ROOT = Path(__file__).parents[3]
 QUICK = 2

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from stack.store import cache as places
-from validation.numerics.emulated import SHARED_LIMIT, KernelFault, Kind, Machine, building
-from validation.numerics.emulated.building import CannotBuild
-from validation.numerics.kernels.emulated import in_every_order
+from stack.validation.numerics.emulated import SHARED_LIMIT, KernelFault, Kind, Machine, building
+from stack.validation.numerics.emulated.building import CannotBuild
+from stack.validation.numerics.kernels.emulated import in_every_order
 
 BLOCKS, THREADS = 3, 64
 NUMBERS = np.arange(BLOCKS * THREADS, dtype=np.float32)

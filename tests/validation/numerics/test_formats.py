@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validation.numerics.blocks import MXFP4, MXFP8, NVFP4, BlockFormat, Blocks, Rounding, drawn, quantize
-from validation.numerics.formats import (
+from stack.validation.numerics.blocks import MXFP4, MXFP8, NVFP4, BlockFormat, Blocks, Rounding, drawn, quantize
+from stack.validation.numerics.formats import (
     E2M1,
     E4M3,
     E8M0_NAN,

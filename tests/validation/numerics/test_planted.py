@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.proof import sources
 from stack.store import cache as places
+from stack.validation.kernels import carried_kernels
+from stack.validation.numerics.emulated import building
+from stack.validation.numerics.emulated.building import CannotBuild
 from tests import keeping
 from tests.keeping import Keep
 from tests.validation.numerics import planted
 from tests.validation.numerics.decode_faults import FAULTS
 from tests.validation.numerics.decode_judges import QUANTIZE
 from tests.validation.numerics.planted import Fault
-from validation.kernels import carried_kernels
-from validation.numerics.emulated import building
-from validation.numerics.emulated.building import CannotBuild
 
 FAULT = next(Fault(*fault) for what, *fault in FAULTS if what == "the sign of zero")
 

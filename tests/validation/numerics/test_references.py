@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from validation.numerics.attention import Attention
-from validation.numerics.blocks import MXFP8, Rounding, quantize
-from validation.numerics.experts import Experts, route, swapped, swiglu
-from validation.numerics.linear import FORMATS, Linear, values
+from stack.validation.numerics.attention import Attention
+from stack.validation.numerics.blocks import MXFP8, Rounding, quantize
+from stack.validation.numerics.experts import Experts, route, swapped, swiglu
+from stack.validation.numerics.linear import FORMATS, Linear, values
 
 
 def by_hand(layer: Experts) -> np.ndarray:

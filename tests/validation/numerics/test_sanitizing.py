@@ -12,13 +12,13 @@ import pytest
 
 from stack.proof.compiling import toolkit
 from stack.store import cache
+from stack.validation.numerics import running, sanitizing
+from stack.validation.numerics.cases import Case, named
+from stack.validation.numerics.kernels import decode
+from stack.validation.numerics.linear import Linear
+from stack.validation.numerics.sanitizing import FOUND, Report, Sanitized, why
 from tests import keeping
 from tests.keeping import Keep, Measured
-from validation.numerics import running, sanitizing
-from validation.numerics.cases import Case, named
-from validation.numerics.kernels import decode
-from validation.numerics.linear import Linear
-from validation.numerics.sanitizing import FOUND, Report, Sanitized, why
 
 SEEN = Report(
     FOUND, "========= COMPUTE-SANITIZER\n========= Invalid __global__ write of size 4 bytes\n=========     at beyond\n"
@@ -120,7 +120,7 @@ def test_every_decode_kernel_runs_beneath_it() -> None:
 
 
 def test_a_touched_kernel_that_fails_ends_the_process_with_an_error() -> None:
-    command = [sys.executable, "-m", "validation.numerics", "touch", "kernels/linear/mxfp4-gemv/qkv/m=1"]
+    command = [sys.executable, "-m", "stack.validation.numerics", "touch", "kernels/linear/mxfp4-gemv/qkv/m=1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
 

@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stack.carry.bases import Place, Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.cli import cli
-from stack.model.errors import StackError
 from stack.model.stack import load
 from stack.proof.compiling import compiler, sass
 from stack.store import cache as places
+from stack.validation import emulation
+from stack.validation.emulation import ARCHITECTURE, FOLDER, Sources
+from stack.validation.numerics import running
+from stack.validation.numerics.blocks import MXFP4, MXFP8
+from stack.validation.numerics.cases import BFLOAT16_BAR, declared
+from stack.validation.numerics.formats import E2M1, E4M3, Array, Bytes, bfloat16, decode, decode_e8m0, unpack
+from stack.validation.numerics.grouped import Grouped
+from stack.validation.numerics.judging import judge
+from stack.validation.numerics.kernels.sm120_on_sm90 import GROUPED, Packed, packed, swizzled
+from stack.validation.numerics.sm120_on_sm90 import LIBRARY, TILES, Tile
 from tests import keeping
 from tests.keeping import Keep, Measured
-from validation import emulation
-from validation.emulation import ARCHITECTURE, FOLDER, Sources
-from validation.numerics import running
-from validation.numerics.blocks import MXFP4, MXFP8
-from validation.numerics.cases import BFLOAT16_BAR, declared
-from validation.numerics.formats import E2M1, E4M3, Array, Bytes, bfloat16, decode, decode_e8m0, unpack
-from validation.numerics.grouped import Grouped
-from validation.numerics.judging import judge
-from validation.numerics.kernels.sm120_on_sm90 import GROUPED, Packed, packed, swizzled
-from validation.numerics.sm120_on_sm90 import LIBRARY, TILES, Tile
 
 ROOT = Path(__file__).parents[3]
 MODEL = Path(__file__).with_name("sm120_on_sm90.cpp")
@@ -135,7 +135,7 @@ def test_without_sm90_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_its_library_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validation.numerics.kernels.sm120_on_sm90.gpu", lambda *_: "")
+    monkeypatch.setattr("stack.validation.numerics.kernels.sm120_on_sm90.gpu", lambda *_: "")
     monkeypatch.setenv(LIBRARY, "there is no compiler")
     assert GROUPED[0].lacks() == "there is no compiler"
     monkeypatch.setenv(LIBRARY, __file__)
@@ -251,7 +251,7 @@ def entry(sources: Sources, folder: Path) -> Measured:
     missing = subprocess.run(["nm", "-C", "-u", str(built)], capture_output=True, text=True, check=True).stdout
     subprocess.run([*compiler.cxx(), "-shared", "-Wl,-z,lazy", str(built), "-o", str(made)], check=True)
     # In a process of its own, and lazily: what CUDA's runtime and the kernels have is missing, and not asked for.
-    code = "import ctypes; from validation.numerics.kernels import sm120_on_sm90 as ours; "
+    code = "import ctypes; from stack.validation.numerics.kernels import sm120_on_sm90 as ours; "
     code += f"library = ctypes.CDLL({str(made)!r}, mode=1); library.sm120_problem.restype = ctypes.c_char_p; "
     code += "print(library.sm120_asked_bytes() == ctypes.sizeof(ours._Asked)); "
     code += "print(library.sm120_group_gemm(48, 1, ctypes.byref(ours._Asked())), library.sm120_problem().decode())"

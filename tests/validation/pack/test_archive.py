@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from stack.base.errors import StackError
 from stack.model import digest
 from stack.model import stack as stacks
-from stack.model.errors import StackError
-from tests.validation.pack.making import Made, library, wheel
-from validation.pack import archive, contents, fatbin, targets
-from validation.pack.targets import SM90
+from stack.validation.pack import archive, contents, fatbin, targets
+from stack.validation.pack.targets import SM90
+from tests.validation.pack.factories import Made, library, wheel
 
 ROOT = Path(__file__).parents[3]
 
@@ -172,7 +172,7 @@ def test_the_stack_in_an_archive_has_the_digest_of_the_stack(tmp_path: Path) -> 
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     assert digest.of(stacks.load(tmp_path)) == digest.of(carried)
-    assert (tmp_path / "validation/pack/there.py").exists()
+    assert (tmp_path / "tools/stack/validation/pack/target_runner.py").exists()
 
 
 def test_no_archive_for_a_gpu_that_nobody_described() -> None:

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.verdict import Outcome
-from validation.pack import checks, client, there
-from validation.pack.checks import MODEL, Speed
-from validation.pack.recipes import RECIPES
-
-from ...loopback import listening
+from stack.validation.pack import checks, client, target_runner
+from stack.validation.pack.checks import MODEL, Speed
+from stack.validation.pack.recipes import RECIPES
+from tests.loopback import listening
 
 
 class Lies:
@@ -125,7 +124,7 @@ def test_a_log_of_another_backend_fails() -> None:
 
 def test_a_ratio_below_what_is_promised_fails() -> None:
     def case(one: Speed | None, other: Speed | None) -> Outcome:
-        return there.ratio("bench/x/decode/1", "sm90", one, other, 1.0).outcome
+        return target_runner.ratio("bench/x/decode/1", "sm90", one, other, 1.0).outcome
 
     assert case(Speed((102.0, 101.0)), Speed((99.0, 100.0))) is Outcome.PASSED
     assert case(Speed((99.0, 100.0)), Speed((102.0, 101.0))) is Outcome.FAILED

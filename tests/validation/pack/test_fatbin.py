@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.model.errors import StackError
-from tests.validation.pack.making import FAMILY, PTX, SPECIFIC, Made, library
-from validation.pack import fatbin
-from validation.pack.fatbin import Kind
+from stack.base.errors import StackError
+from stack.validation.pack import fatbin
+from stack.validation.pack.fatbin import Kind
+from tests.validation.pack.factories import FAMILY, PTX, SPECIFIC, Made, library
 
 SOME = st.builds(
     Made,

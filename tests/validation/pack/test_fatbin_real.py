@@ -10,8 +10,8 @@ import pytest
 from stack.proof.compiling import toolkit
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
-from validation.pack import fatbin
-from validation.pack.fatbin import Kind
+from stack.validation.pack import fatbin
+from stack.validation.pack.fatbin import Kind
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernels]
 

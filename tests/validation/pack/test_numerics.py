@@ -3,14 +3,14 @@
 
 from pathlib import Path
 
-from validation.numerics.sm120_on_sm90 import TILES
-from validation.pack.numerics import EMULATED, Numerics
+from stack.validation.numerics.sm120_on_sm90 import TILES
+from stack.validation.pack.numerics import EMULATED, Numerics
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_an_archive_asks_for_the_kernels_of_sm120(tmp_path: Path) -> None:
-    (tmp_path / "validation").symlink_to(ROOT / "validation")
+    (tmp_path / "tools").symlink_to(ROOT / "tools")
     numerics = Numerics(tmp_path, tmp_path)
     grouped = [name for name, needs in numerics.names() if name.startswith("kernels/grouped/") and needs == ("sm90",)]
     assert len(grouped) == 3 * len(TILES)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.stack import load
 from stack.model.verdict import Outcome
-from validation.pack import profile, there
-from validation.suite import Job
+from stack.validation.pack import profile, target_runner
+from stack.validation.suite import Job
 
 LAYERS = 2
 # As the demangler writes them in torch's traces.
@@ -115,40 +115,40 @@ def said(**more: Any) -> dict[str, Any]:
 
 
 def test_each_goal_of_the_benchmark_is_a_case() -> None:
-    whole, goal = there.timed(said(), "sm90")
+    whole, goal = target_runner.timed(said(), "sm90")
     assert (whole.name, whole.outcome, whole.measured["copy_gb_s"]) == ("bench/kernels/all", Outcome.PASSED, 4260.0)
     assert goal.name == "bench/kernels/MoE/M=1/times-as-fast-as-marlin"
     assert (goal.outcome, goal.measured["found"], goal.bar) == (Outcome.PASSED, 1.7, 1.6)
-    _, missed = there.timed(said(goal={"found": 1.5, "met": False}), "sm90")
+    _, missed = target_runner.timed(said(goal={"found": 1.5, "met": False}), "sm90")
     assert (missed.outcome, missed.why) == (Outcome.FAILED, "1.500, and at least 1.60 is asked for")
-    _, absent = there.timed(said(goal={"found": None, "met": None}), "sm90")
+    _, absent = target_runner.timed(said(goal={"found": None, "met": None}), "sm90")
     assert absent.outcome is Outcome.NOT_RUN
-    wrong, _ = there.timed(said(row={"failed": True, "why": "wrong: rel-L2 0.5 to float32"}), "sm90")
+    wrong, _ = target_runner.timed(said(row={"failed": True, "why": "wrong: rel-L2 0.5 to float32"}), "sm90")
     assert (wrong.outcome, wrong.why) == (Outcome.FAILED, "moe, triton, M = 1: wrong: rel-L2 0.5 to float32")
 
 
 def test_a_benchmark_that_does_not_run_has_failed_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     root = Path(__file__).parents[3]
-    run = there.Run(root, tmp_path, load(root), Job(), "sm90")
-    (case,) = there._timed(run)
+    run = target_runner.Run(root, tmp_path, load(root), Job(), "sm90")
+    (case,) = target_runner._timed(run)
     assert (case.name, case.outcome) == ("bench/kernels/all", Outcome.FAILED)
     assert case.why == f"it ended with 2: see {tmp_path / 'decode-kernels.log'}"
     assert "needs torch and an NVIDIA GPU" in (tmp_path / "decode-kernels.log").read_text()
     run.until = 0.0
-    late = list(there._timed(run))
+    late = list(target_runner._timed(run))
     assert {(case.outcome, case.why) for case in late} == {(Outcome.NOT_RUN, "the time was up before they were timed")}
     assert len({case.name for case in late}) == 25
-    asked = there.Run(root, tmp_path, load(root), Job(only=("bench/kernels/MoE/M=1/*-marlin",)), "sm90", until=0.0)
-    assert [case.name for case in there._timed(asked)] == ["bench/kernels/MoE/M=1/times-as-fast-as-marlin"]
+    asked = target_runner.Run(root, tmp_path, load(root), Job(only=("bench/kernels/MoE/M=1/*-marlin",)), "sm90", until=0.0)
+    assert [case.name for case in target_runner._timed(asked)] == ["bench/kernels/MoE/M=1/times-as-fast-as-marlin"]
     # The time is up while it runs: it is ended.
     clock = iter((0.0, 0.0))
-    monkeypatch.setattr(there.time, "monotonic", lambda: next(clock, 0.01))
+    monkeypatch.setattr(target_runner.time, "monotonic", lambda: next(clock, 0.01))
     run.until = 0.01
-    ended = list(there._timed(run))
+    ended = list(target_runner._timed(run))
     assert {case.why for case in ended} == {f"the time was up while they were timed: see {tmp_path / 'decode-kernels.log'}"}
     assert {case.outcome for case in ended} == {Outcome.NOT_RUN}
-    assert list(there._timed(there.Run(root, tmp_path, load(root), Job(only=("serve/*",)), "sm90"))) == []
+    assert list(target_runner._timed(target_runner.Run(root, tmp_path, load(root), Job(only=("serve/*",)), "sm90"))) == []
 
 
 def test_of_the_benchmark_only_what_is_asked_for_is_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,12 +157,14 @@ def test_of_the_benchmark_only_what_is_asked_for_is_a_case(tmp_path: Path, monke
     answer = tmp_path / "said.json"
     answer.write_text(json.dumps(said()))
     program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\n[ "$2 $3 $4" = "validation.decoding --quick --json" ] && cp "{answer}" "$5"\n')
+    program.write_text(f'#!/bin/sh\n[ "$2 $3 $4" = "stack.validation.decoding --quick --json" ] && cp "{answer}" "$5"\n')
     program.chmod(0o755)
-    monkeypatch.setattr(there.sys, "executable", str(program))
+    monkeypatch.setattr(target_runner.sys, "executable", str(program))
 
     def names(*only: str) -> list[str]:
-        return [case.name for case in there._timed(there.Run(root, tmp_path, load(root), Job(only=only), "sm90"))]
+        return [
+            case.name for case in target_runner._timed(target_runner.Run(root, tmp_path, load(root), Job(only=only), "sm90"))
+        ]
 
     goal = "bench/kernels/MoE/M=1/times-as-fast-as-marlin"
     assert names() == ["bench/kernels/all", goal]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from validation.pack.recipes import PADDING, RECIPES, ROUTER, compared, served
+from stack.validation.pack.recipes import PADDING, RECIPES, ROUTER, compared, served
 
 ALL = [recipe.name for recipe in RECIPES]
 

@@ -9,10 +9,10 @@ import pytest
 
 from stack.model.stack import load
 from stack.model.verdict import Outcome
-from validation.pack import server, there
-from validation.pack.contents import SITE
-from validation.pack.recipes import Recipe
-from validation.suite import Job
+from stack.validation.pack import server, target_runner
+from stack.validation.pack.contents import SITE
+from stack.validation.pack.recipes import Recipe
+from stack.validation.suite import Job
 
 ROOT = Path(__file__).parents[3]
 RECIPE = Recipe("one", (), ())
@@ -54,8 +54,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
 def cases(archive: Path, until: float | None) -> dict[str, tuple[Outcome, str]]:
     names = ("serve/one/starts", "serve/one/chat")
-    run = there.Run(archive, archive.with_name("work"), load(ROOT), Job(only=names), "sm90", until)
-    return {case.name: (case.outcome, case.why) for case in there._served(run, RECIPE)}
+    run = target_runner.Run(archive, archive.with_name("work"), load(ROOT), Job(only=names), "sm90", until)
+    return {case.name: (case.outcome, case.why) for case in target_runner._served(run, RECIPE)}
 
 
 def test_a_server_that_answers_late_is_not_waited_for(archive: Callable[[str], Path]) -> None:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stack.base.errors import StackError
 from stack.model import stack
-from stack.model.errors import StackError
 from stack.model.verdict import Case, Outcome
-from validation import machine, suite
-from validation.pack import there
-from validation.pack.checks import Speed
-from validation.pack.recipes import COMPARISONS, RECIPES, Recipe
-from validation.pack.server import Server
-from validation.pack.speeds import kept
+from stack.validation import machine, suite
+from stack.validation.pack import target_runner
+from stack.validation.pack.checks import Speed
+from stack.validation.pack.recipes import COMPARISONS, RECIPES, Recipe
+from stack.validation.pack.server import Server
+from stack.validation.pack.speeds import kept
 
 from .test_checks import serving
 
@@ -107,14 +107,14 @@ def decoded(place: Path, monkeypatch: pytest.MonkeyPatch, *only: str, resume: bo
             yield Server(port, 1.0, work / "log")
 
     def cases(job: suite.Job) -> Iterator[Case]:
-        run = there.Run(ROOT, place, carried, job, "sm90")
+        run = target_runner.Run(ROOT, place, carried, job, "sm90")
         for recipe in (one for one in RECIPES if one.name in ("upstream", "decode")):
-            yield from there._served(run, recipe)
+            yield from target_runner._served(run, recipe)
         for comparison in COMPARISONS:
-            yield from there._compared(run, comparison)
+            yield from target_runner._compared(run, comparison)
 
-    monkeypatch.setattr(there.server, "serving", started)
-    monkeypatch.setattr(there.importlib.metadata, "version", lambda _: "1")
+    monkeypatch.setattr(target_runner.server, "serving", started)
+    monkeypatch.setattr(target_runner.importlib.metadata, "version", lambda _: "1")
     carried = stack.load(ROOT)
     asked = suite.Asked(place / "verdict.json", only, resume)
     return {case.name: case for case in suite.run(carried, cases, suite.Subject(), asked).cases}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from ...loopback import listening
+from tests.loopback import listening
 
 VOCABULARY = 40
 

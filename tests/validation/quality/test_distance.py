@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validation.quality import distance
-from validation.quality.distance import between, divergence
-from validation.quality.scores import Place
+from stack.validation.quality import distance
+from stack.validation.quality.distance import between, divergence
+from stack.validation.quality.scores import Place
 
 from .server import log_softmax
 

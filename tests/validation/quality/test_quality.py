@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.verdict import Case, Outcome
-from validation import endpoint, texts
-from validation.quality import scores
-from validation.quality.choices import CHOICES
-from validation.quality.suite import Quality, Recording, Server
-from validation.suite import Job
+from stack.validation import endpoint, texts
+from stack.validation.quality import scores
+from stack.validation.quality.choices import CHOICES
+from stack.validation.quality.suite import Quality, Recording, Server
+from stack.validation.suite import Job
 
-from ..making import STACK
+from ..factories import STACK
 from .server import VOCABULARY, Behaviour, log_softmax, logits, serving, tokens
 
 TEXT = texts.ALMANAC.read_text(encoding="utf-8")[:3000]

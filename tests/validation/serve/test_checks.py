@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from validation.model import said
-from validation.serve import checks, numbers, prompts
-from validation.serve.checks import Asked
-from validation.serve.recipes import Bar, Recipe
-from validation.serve.talk import Talk, Wrong
+from stack.deploy.recipes import Bar, Recipe
+from stack.validation.model import expected_replies
+from stack.validation.serve import checks, numbers, prompts
+from stack.validation.serve.checks import Asked
+from stack.validation.serve.client import Talk, Wrong
 
-from . import liar
+from . import lying_vllm
 
 BACKEND = "Using 'CPU' Mxfp4 MoE backend."
 RECIPE = Recipe("tiny", "A tiny model", "tiny", (), {}, (), (BACKEND,), Bar("largest", 1e-4))
 EFFECTS = {name: effect for effects in checks.EFFECTS.values() for name, effect in effects.items()}
 NUMBERS = {
-    "log-probabilities": lambda asked: judged(numbers.scores(asked, liar.REFERENCE)),
-    "greedy": lambda asked: judged(numbers.answers(asked, liar.REFERENCE)),
+    "log-probabilities": lambda asked: judged(numbers.scores(asked, lying_vllm.REFERENCE)),
+    "greedy": lambda asked: judged(numbers.answers(asked, lying_vllm.REFERENCE)),
 }
 ALL: dict[str, Callable[[Asked], object]] = {**checks.CHECKS, **checks.GENERAL, **EFFECTS, **NUMBERS}
 
@@ -36,17 +36,17 @@ def judged(found: numbers.Judged) -> None:
 
 
 @contextmanager
-def asking(lie: liar.Lie = str, **how: Any) -> Iterator[Asked]:
-    with liar.serving(lie, **how) as url:
-        yield Asked(Talk(url, liar.MODEL), RECIPE, lambda: f"INFO {BACKEND}", liar.TOKENS, liar.STACK)
+def asking(lie: lying_vllm.Lie = str, **how: Any) -> Iterator[Asked]:
+    with lying_vllm.serving(lie, **how) as url:
+        yield Asked(Talk(url, lying_vllm.MODEL), RECIPE, lambda: f"INFO {BACKEND}", lying_vllm.TOKENS, lying_vllm.STACK)
 
 
-def other(old: str, new: str) -> liar.Lie:
+def other(old: str, new: str) -> lying_vllm.Lie:
     """Another text in place of one; the lie has to find it, or the check would fail for nothing."""
     return lambda text: text.replace(old, new)
 
 
-def first_number(key: str) -> liar.Lie:
+def first_number(key: str) -> lying_vllm.Lie:
     """The first number of a list is one higher."""
     return lambda text: re.sub(rf'("{key}": \[)(\d+)', lambda found: f"{found[1]}{int(found[2]) + 1}", text)
 
@@ -61,13 +61,13 @@ def one_letter_lost(text: str) -> str:
     return text.replace(f" {checks.identifiers()[4][2]}", "", 1) if "own-4-" in text else text
 
 
-CONTENT, THOUGHT = said.content(prompts.LETTERS), f'"{said.THOUGHT}"'
-LIES: list[tuple[str, liar.Lie]] = [
+CONTENT, THOUGHT = expected_replies.content(prompts.LETTERS), f'"{expected_replies.THOUGHT}"'
+LIES: list[tuple[str, lying_vllm.Lie]] = [
     ("models", other('"id": "tiny"', '"id": "another"')),
     ("models", other('"data": [{"id": "tiny", "max_model_len": 4096}]', '"data": []')),
     ("version", other("g01234567", "g01234568")),
     ("version", other(".g01234567.cpu", "")),
-    ("chat/whole", other(CONTENT, f"{said.THOUGHT}{CONTENT}")),
+    ("chat/whole", other(CONTENT, f"{expected_replies.THOUGHT}{CONTENT}")),
     ("chat/whole", other(f'"reasoning": {THOUGHT}', '"reasoning": null')),
     ("chat/whole", other(f'"reasoning": {THOUGHT}', f'"reasoning_content": {THOUGHT}')),
     ("chat/whole", other('"finish_reason": "stop"', '"finish_reason": "length"')),
@@ -94,13 +94,13 @@ LIES: list[tuple[str, liar.Lie]] = [
     ("responses/stream", other('"delta": "User"', '"delta": "Nobody"')),
     ("responses/stream", other("response.completed", "response.failed")),
     ("responses/stream", other(f'"text": "{CONTENT}"', '"text": "something else"')),
-    ("tool-call/chat", other(f'"name": "{said.TOOL}"', '"name": "rm"')),
+    ("tool-call/chat", other(f'"name": "{expected_replies.TOOL}"', '"name": "rm"')),
     ("tool-call/chat", other('"finish_reason": "tool_calls"', '"finish_reason": "stop"')),
     ("tool-call/chat", other("Köln", "Bonn")),
     ("tool-call/chat", other("}]", "]")),
     ("tool-call/chat", other('"content": null', '"content": "{}"')),
     ("tool-call/chat", other('"tool_calls": [', '"tools": [')),
-    ("tool-call/stream", other(f'"name": "{said.TOOL}"', '"name": null')),
+    ("tool-call/stream", other(f'"name": "{expected_replies.TOOL}"', '"name": null')),
     ("tool-call/stream", other('\\"Köln', "")),
     ("tool-call/responses", other('"type": "function_call"', '"type": "message"')),
     ("tool-call/responses", other("Köln", "Bonn")),
@@ -122,7 +122,7 @@ LIES: list[tuple[str, liar.Lie]] = [
     ("greedy", other("-0.1, -0.1]", "-0.1]")),
     ("answer/counted", other('"completion_tokens": ', '"completion_tokens": 1')),
     ("answer/counted", other('"finish_reason": "stop"', '"finish_reason": "abort"')),
-    ("answer/counted", lambda text: text.replace(CONTENT, "").replace(said.THOUGHT, "")),
+    ("answer/counted", lambda text: text.replace(CONTENT, "").replace(expected_replies.THOUGHT, "")),
     ("answer/same-as-stream", other('{"content": " m"}', '{"content": " n"}')),
     (
         "answer/same-as-stream",
@@ -146,7 +146,7 @@ def test_the_truth_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "lie"), LIES)
-def test_a_lie_fails(name: str, lie: liar.Lie) -> None:
+def test_a_lie_fails(name: str, lie: lying_vllm.Lie) -> None:
     with asking(lie) as asked, pytest.raises(Wrong) as failed:
         ALL[name](asked)
     assert str(failed.value)
@@ -170,7 +170,7 @@ def test_another_backend_fails() -> None:
         ("lists-of-outputs", lambda body: isinstance(body["input"][-1]["output"], list)),
     ],
 )
-def test_what_is_refused_fails(name: str, refuses: Callable[[liar.Json], bool]) -> None:
+def test_what_is_refused_fails(name: str, refuses: Callable[[lying_vllm.Json], bool]) -> None:
     with asking(refuses=refuses) as asked, pytest.raises(Wrong, match="it answers 400"):
         ALL[name](asked)
 
@@ -259,7 +259,7 @@ def test_what_is_measured() -> None:
 
 def test_an_expert_that_no_token_reaches_fails() -> None:
     with asking() as asked, pytest.raises(Wrong, match="does not reach expert 1 of layer 0"):
-        numbers.scores(asked, liar.REFERENCE | {"routed": [[5, 0], [2, 3]]})
+        numbers.scores(asked, lying_vllm.REFERENCE | {"routed": [[5, 0], [2, 3]]})
 
 
 def test_identifiers_differ() -> None:

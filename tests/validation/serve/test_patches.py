@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.model.errors import StackError
-from validation import packages
-from validation.packages import Installed
-from validation.serve import patches
-from validation.serve.patches import Delivery
-from validation.serve.talk import Wrong
+from stack.base.errors import StackError
+from stack.validation import python_env
+from stack.validation.python_env import Installed
+from stack.validation.serve import patches
+from stack.validation.serve.client import Wrong
+from stack.validation.serve.patches import Delivery
 
 CARRIED, UPSTREAM = b"answer = 42\n", b"answer = 41\n"
 FILE = "vllm/answer.py"
@@ -58,4 +58,4 @@ def test_an_environment_that_says_what_it_likes(installed: Installed, said: str)
     with pytest.raises(Wrong, match=r"says no hashes|is not there"):
         patches.check(installed, WANTED)
     with pytest.raises(StackError, match=r"prints .* where versions are asked") if said != "{}" else nullcontext():
-        assert packages.versions(installed, "vllm") == {}
+        assert python_env.versions(installed, "vllm") == {}

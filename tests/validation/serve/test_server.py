@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from validation.packages import Installed
-from validation.serve import server
-from validation.serve.server import NotServing, Running
+from stack.validation.python_env import Installed
+from stack.validation.serve import server
+from stack.validation.serve.server import NotServing, Running
 
 # In place of vLLM's command line: a front end with an engine, a process of its own.
 FRONT_END = """
@@ -39,7 +39,7 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from validation import packages
-from validation.serve import server
+from stack.validation.serve import server
 installed = packages.Installed(Path(sys.executable), (Path(sys.argv[1]),))
 with server.serving(installed, Path("model"), [], {"NOTE": sys.argv[2]}, Path(sys.argv[3]), 60):
     print("ready", flush=True)

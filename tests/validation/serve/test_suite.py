@@ -10,22 +10,23 @@ from typing import Any
 
 import pytest
 
-from stack.carry.bases import Place, Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
+from stack.deploy import recipes
+from stack.deploy.recipes import Bar, Recipe
 from stack.model import digest, stack
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
-from stack.proof import proving
-from stack.proof.proving import Result, State
+from stack.proof import series_proofs
 from stack.proof.runner import Runner
-from validation.model import said
-from validation.packages import Installed
-from validation.serve import checks, material, recipes, suite
-from validation.serve.recipes import Bar, Recipe
-from validation.suite import Job
+from stack.proof.series_proofs import Result, State
+from stack.validation.model import expected_replies
+from stack.validation.python_env import Installed
+from stack.validation.serve import checks, fixture_cache, suite
+from stack.validation.suite import Job
+from tests.model.factories import FILES, write
 
-from ...model.making import FILES, write
-from . import liar
+from . import lying_vllm
 
 RECIPE = Recipe("tiny", "A tiny model", "tiny", (), {}, (), ("Using X",), Bar("largest", 1e-4))
 
@@ -34,18 +35,18 @@ RECIPE = Recipe("tiny", "A tiny model", "tiny", (), {}, (), ("Using X",), Bar("l
 def _stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
     """A stack; tokens and reference are the lying server's own, which are no real model's."""
     write(tmp_path / "stack", FILES)
-    known = SimpleNamespace(tokens=lambda: liar.TOKENS, reference=lambda _: liar.REFERENCE)
-    monkeypatch.setattr(material, "prepare", lambda *_: known)
+    known = SimpleNamespace(tokens=lambda: lying_vllm.TOKENS, reference=lambda _: lying_vllm.REFERENCE)
+    monkeypatch.setattr(fixture_cache, "prepare", lambda *_: known)
     with Stores(stack.load(tmp_path / "stack"), Place(tmp_path / "cache")) as found:
-        monkeypatch.setattr(liar, "VERSION", f"0.32.0+sm121.g{digest.of(found.stack)[:8]}.cpu")
+        monkeypatch.setattr(lying_vllm, "VERSION", f"0.32.0+sm121.g{digest.of(found.stack)[:8]}.cpu")
         yield found
 
 
-def ran(stores: Stores, plan: suite.Plan, *only: str, lie: liar.Lie = str) -> dict[str, Case]:
+def ran(stores: Stores, plan: suite.Plan, *only: str, lie: lying_vllm.Lie = str) -> dict[str, Case]:
     def wheel(_: object) -> Path:
         raise AssertionError("no server of ours is asked for")
 
-    with liar.serving(lie) as url:
+    with lying_vllm.serving(lie) as url:
         found = suite.cases(Job(only), stores, wheel, replace(plan, url=url))
         return {case.name: case for case in found}
 
@@ -71,7 +72,9 @@ def test_an_answer_of_another_form_fails_its_case_and_the_others_run(stores: Sto
     found = ran(
         stores,
         suite.Plan((RECIPE,)),
-        lie=lambda text: text.replace(f'"content": "{said.SAID}', f'"content": ["\\ud800"], "x": "{said.SAID}'),
+        lie=lambda text: text.replace(
+            f'"content": "{expected_replies.SAID}', f'"content": ["\\ud800"], "x": "{expected_replies.SAID}'
+        ),
     )
     assert len(found) == len(checks.CHECKS) - 1 + len(suite.NUMBERS)
     assert found["serve/tiny/models"].outcome is Outcome.PASSED
@@ -86,7 +89,7 @@ def test_an_answer_of_another_form_fails_its_case_and_the_others_run(stores: Sto
         (lambda _: '{"data": []}', "lists no model: check --url"),
     ],
 )
-def test_an_address_of_something_else_is_refused(stores: Stores, lie: liar.Lie, said: str) -> None:
+def test_an_address_of_something_else_is_refused(stores: Stores, lie: lying_vllm.Lie, said: str) -> None:
     with pytest.raises(StackError, match=said):
         ran(stores, suite.Plan((RECIPE,)), lie=lie)
 
@@ -143,9 +146,9 @@ def without_gating(stores: Stores, folder: Path, monkeypatch: pytest.MonkeyPatch
     main.parent.mkdir(parents=True)
     main.write_text(front_end)
     made = SimpleNamespace(
-        tokens=lambda: liar.TOKENS, installed=lambda _: Installed(Path(sys.executable), (folder,)), model=lambda _: folder
+        tokens=lambda: lying_vllm.TOKENS, installed=lambda _: Installed(Path(sys.executable), (folder,)), model=lambda _: folder
     )
-    monkeypatch.setattr(material, "prepare", lambda *_: made)
+    monkeypatch.setattr(fixture_cache, "prepare", lambda *_: made)
     monkeypatch.setattr(suite, "EFFECT_BY", suite.EFFECT_BY | {"gating": "tiny"})
     monkeypatch.setattr(suite, "REFUSED", {"gating": "No kernel runs on this CPU"})
     stores.stack = replace(stores.stack, series=tuple(replace(one, acts_on=("cpu",)) for one in stores.stack.series))
@@ -203,15 +206,15 @@ class Proofs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran = 0
         self.sound = True
-        monkeypatch.setattr(proving, "verdicts", self.verdicts)
-        monkeypatch.setattr(proving, "kept", lambda *_: ())
+        monkeypatch.setattr(series_proofs, "verdicts", self.verdicts)
+        monkeypatch.setattr(series_proofs, "kept", lambda *_: ())
 
-    def verdicts(self, runner: Runner, asked: proving.Asked) -> Iterator[proving.Verdict]:
+    def verdicts(self, runner: Runner, asked: series_proofs.Asked) -> Iterator[series_proofs.Verdict]:
         self.ran += 1
         assert asked.series == ("gating",)
         (ref,) = runner.stores.stack.get("gating").patches
         ends = (State.PASSES, State.FAILS) if self.sound else (State.FAILS, State.FAILS)
-        yield proving.Verdict(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
+        yield series_proofs.Verdict(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
 
 
 def proved(stores: Stores, **how: bool) -> Case:

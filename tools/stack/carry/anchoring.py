@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stack.carry import history
-from stack.carry.residue import split
+from stack.carry.unmerged_remainder import split
 from stack.model.diff import Hunk
 
 _ANCHOR = 12

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.carry import attributes
 from stack.carry.mergetree import merge_trees
 from stack.model import paths as names
 from stack.model.diff import FileDiff, Hunk, substituted
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch, files
 from stack.store import git

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.carry import apply, drifting
-from stack.carry.bases import Stores
-from stack.carry.drift import check_settings
+from stack.base.errors import StackError
+from stack.carry import apply
+from stack.carry.drift import blame, check_settings
 from stack.carry.drift.named import Named, named, settings
-from stack.model.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model.stack import FOLDER
 
 
@@ -48,7 +48,7 @@ def _patches(stores: Stores) -> Iterator[Finding]:
         base = stores.base(pin.upstream)
         objects = stores.objects(pin.upstream)
         tip = apply.chain(objects, base, patches)[-1]
-        for patch, drift in drifting.standing(objects, base, tip, patches):
+        for patch, drift in blame.standing(objects, base, tip, patches):
             yield Finding(f"{FOLDER}/{patch.ref.path}", pin.upstream, drift.path, drift.line, drift.problem)
 
 

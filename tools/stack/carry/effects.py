@@ -3,10 +3,10 @@
 
 from collections.abc import Iterable
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model import effect
 from stack.model.effect import Content, Effect
-from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.model.patch import files
 from stack.model.pins import Pin

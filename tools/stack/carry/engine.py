@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from stack.carry import apply, blame, judgement, landing, residue, twice
+from stack.carry import apply, blame, hoisted_calls, judgement, landing, unmerged_remainder
 from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.judgement import Fate, Judgement, Part
@@ -15,7 +15,7 @@ from stack.carry.landing import Found
 from stack.carry.merge import APART, Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
 from stack.carry.presence import Marked, State
-from stack.carry.way import Way
+from stack.carry.rung_index import Way
 from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
@@ -319,7 +319,7 @@ class _Climb:
         is_there = not merged.conflicts and merged.tree == ours
         judged: Judgement | None = None
         if self.aids is not None and self.aids.index is not None and self.way is not None:
-            files = parse(residue.difference(self.objects, before, after))
+            files = parse(unmerged_remainder.difference(self.objects, before, after))
             found = landing.search(self.aids.index, files, objects=self.objects)
             if found is not None and self.way.reached(found, number):
                 judged = judgement.judge(self.objects, self.merges, self.aids.index, files, found, trees)
@@ -362,7 +362,7 @@ class _Climb:
         found = self._search(link.patch)
         if found is None or self.way is None or link.gone is not None or not self.way.reached(found, number):
             return
-        for one in twice.find(self.objects, *trees):
+        for one in hoisted_calls.find(self.objects, *trees):
             yield f"{one.path}:{one.line}, in `{one.definition}`, has a line that it adds: {self.way.word(found)}"
             return
 
@@ -452,7 +452,7 @@ class _Climb:
         assert self.way is not None
         before, ours, _ = trees
         kept = judged.having(Fate.LACKING, Fate.BLOCKED, Fate.TAKEN_BACK)
-        left = residue.only(self.objects, before, [part.group for part in kept])
+        left = unmerged_remainder.only(self.objects, before, [part.group for part in kept])
         evidence = [self.way.word(judged.found)]
         if missing := judged.having(Fate.LACKING, Fate.BLOCKED):
             evidence.append(f"missing in {_files(missing)}")
@@ -463,7 +463,7 @@ class _Climb:
             outcome=Outcome.PARTLY_LANDED,
             landed=self.way.landed(judged.found),
             left=left,
-            residue=residue.difference(self.objects, before, left),
+            residue=unmerged_remainder.difference(self.objects, before, left),
             evidence=tuple(evidence),
         )
         again = merge(self.objects, self.merges, before, ours, left)
@@ -494,7 +494,7 @@ class _Climb:
         """A patch, or what is left of it, that is in conflict: resolved all the same, or with what a person has to know."""
         evidence = row.evidence
         if self.aids is not None and all(conflict.reason != APART for conflict in merged.conflicts):
-            from stack.carry.rescue import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
+            from stack.carry.auto_resolve import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
 
             rescued = rescue(self.objects, self.aids.resolutions, *trees, merged)
             evidence = (*row.evidence, *rescued.evidence)

@@ -3,9 +3,9 @@
 
 from dataclasses import dataclass
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
 from stack.carry.rebase import Rebase, Request, rebase
-from stack.model.errors import StackError
+from stack.carry.upstream_stores import Stores
 
 NIGHTLY = "nightly"
 """The newest that there is: the remote's default branch, or the newest archive, pre-releases among them."""

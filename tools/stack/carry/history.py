@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from stack.base.errors import StackError
 from stack.carry.ladder import Rung
 from stack.model.diff import FileDiff, parse
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.store import cache as places
 from stack.store import git

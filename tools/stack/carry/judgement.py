@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from stack.carry import history, landing, moved, residue
+from stack.carry import history, landing, moved_lines, unmerged_remainder
 from stack.carry.history import Index, Line, Step, Touch
 from stack.carry.landing import FEW, Found
 from stack.carry.merge import FileMerges
 from stack.carry.presence import Presence, State
-from stack.carry.residue import Group
+from stack.carry.unmerged_remainder import Group
 from stack.model.diff import FileDiff
 from stack.model.ids import TreeId
 from stack.store.objects import Objects
@@ -83,7 +83,7 @@ def judge(
 
     """
     before, ours, after = trees
-    groups = residue.groups(objects, before, after)
+    groups = unmerged_remainder.groups(objects, before, after)
     presence = Presence(objects, merges, index, before)
     *right_after, now = presence.states(groups, [*(objects.tree_of(step.commit) for step in found.steps), ours])
     sure = [presence.sure(groups, states, step) for step, states in zip(found.steps, right_after, strict=True)]
@@ -152,7 +152,7 @@ class _Fate:
     def _reworked(self, group: Group, now: State) -> Part:
         """A group that was in place and is in conflict now: taken back if it was absent in between, or else changed again."""
         by = self._removal(group)
-        if by is None and group.hunk is not None and len(moved.told(group)) < FEW and self._shown(group) < 0.5:
+        if by is None and group.hunk is not None and len(moved_lines.told(group)) < FEW and self._shown(group) < 0.5:
             # Too few lines are left to recognise a rework.
             by = landing.reversal(self.index, self.files, self.found.last)
         return Part(group, Fate.REWORKED if by is None else Fate.TAKEN_BACK, now, by)
@@ -173,20 +173,20 @@ class _Fate:
         return next((touch.step for touch, state in steps if state is State.ABSENT and self._rewrites(group, touch)), None)
 
     def _keeps(self, group: Group, touch: Touch) -> bool:
-        return moved.keeps(group, self._common(group), self._read(touch.was), self._read(touch.blob))
+        return moved_lines.keeps(group, self._common(group), self._read(touch.was), self._read(touch.blob))
 
     def _rewrites(self, group: Group, touch: Touch) -> bool:
         old = self._read(group.old.id if group.old is not None else None)
-        return moved.rewrites(group, old, self._read(touch.was), self._read(touch.blob))
+        return moved_lines.rewrites(group, old, self._read(touch.was), self._read(touch.blob))
 
     def _is_still_there(self, group: Group) -> bool:
         """Whether a file has a group's lines as often as right after the landing, though not where the group puts them."""
         landed = [touch.blob for touch in self.index.touching(group.path) if touch.step <= self.found.last]
-        return moved.keeps(group, self._common(group), self._read(landed[-1]), self._end(group)) if landed else False
+        return moved_lines.keeps(group, self._common(group), self._read(landed[-1]), self._end(group)) if landed else False
 
     def _common(self, group: Group) -> set[Line]:
         """The lines of a group that many steps have."""
-        lines = set(moved.told(group))
+        lines = set(moved_lines.told(group))
         return lines - self.index.holders(lines).keys()
 
     def _end(self, group: Group) -> bytes:
@@ -199,7 +199,7 @@ class _Fate:
 
     def _is_moved(self, group: Group, by: Step) -> bool:
         """Whether the step that removed a group's lines put all of them into other files."""
-        held = self.index.holders({line for line in moved.told(group) if line[0] > 0})
+        held = self.index.holders({line for line in moved_lines.told(group) if line[0] > 0})
         return bool(held) and all(
             any(one.step == by.number and one.path != group.path for one in places) for places in held.values()
         )
@@ -207,5 +207,5 @@ class _Fate:
     def _shown(self, group: Group) -> float:
         """The share of a group's lines that the end of the way shows: added ones that are there, removed ones that are not."""
         have = {history.hashed(line) for line in self._end(group).split(b"\n")}
-        told = moved.told(group)
+        told = moved_lines.told(group)
         return sum((number in have) == (side > 0) for side, number in told) / len(told) if told else 1.0

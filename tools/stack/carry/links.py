@@ -3,9 +3,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from stack.base.errors import StackError
 from stack.carry import apply
 from stack.model import paths
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.model.patch import files as files_of

@@ -4,12 +4,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stack.carry import apply, bases, links, rebase, required
+from stack.base.errors import StackError
+from stack.carry import apply, links, pin_requirements, rebase, upstream_stores
 from stack.carry.apply import Misfit
-from stack.carry.bases import Stores
 from stack.carry.export import export
+from stack.carry.upstream_stores import Stores
 from stack.model import extras, series
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.patch import Patch, trailers
 from stack.model.series import State
@@ -39,15 +39,15 @@ def lint(stores: Stores) -> tuple[Finding, ...]:
 
 def _pins(stores: Stores) -> Iterator[Finding]:
     pins = stores.stack.pins
-    for need in required.unmet(rebase.needs_at_pins(stores), pins):
+    for need in pin_requirements.unmet(rebase.needs_at_pins(stores), pins):
         yield Finding("pins.toml", need.sentence(pins.get(need.needs)))
     for problem in extras.disagreements(stores.stack.root, pins):
         yield Finding(extras.FILE, problem)
     for pin in pins:
         if pin.within is not None:
             objects = stores.objects(pin.upstream)
-            tree = objects.tree_of(bases.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
-            for path, found in bases.changed_subtrees(objects, pin, tree).items():
+            tree = objects.tree_of(upstream_stores.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
+            for path, found in upstream_stores.changed_subtrees(objects, pin, tree).items():
                 yield Finding("pins.toml", f"{pin.upstream}.subtrees.{path} is {pin.subtrees[path]}, the source has {found}")
 
 

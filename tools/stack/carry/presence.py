@@ -16,7 +16,7 @@ from stack.carry import history
 from stack.carry.anchoring import Text, stands
 from stack.carry.history import Index, Step, Touch
 from stack.carry.merge import FileMerges, Triple, merge, merge_files
-from stack.carry.residue import Group, only, patched, split
+from stack.carry.unmerged_remainder import Group, only, patched, split
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, Entry, Objects
 

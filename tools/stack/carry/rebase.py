@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from stack.carry import bases, drifting, engine, history, ladder, landing, required
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry import engine, history, ladder, landing, pin_requirements, upstream_stores
+from stack.carry.drift import blame
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Landed, Outcome
-from stack.carry.required import Need
+from stack.carry.pin_requirements import Need
 from stack.carry.resolutions import Resolutions
+from stack.carry.upstream_stores import Stores
 from stack.model import document, extras, pins, series, switch
 from stack.model import stack as stacks
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
 from stack.model.series import PatchRef, Series
@@ -139,7 +140,7 @@ def rebase(stores: Stores, request: Request) -> Rebase:
             legs.append(released(stores, name, targets[name], request))
             legs += [vendored(stores, inner, legs[-1], targets[name], request) for inner in stack.pins.vendored_in(name)]
     new_pins = stack.pins.replaced(*(leg.new for leg in legs))
-    return Rebase(stack, request, tuple(legs), required.unmet(stated, new_pins))
+    return Rebase(stack, request, tuple(legs), pin_requirements.unmet(stated, new_pins))
 
 
 class Conclusion(StrEnum):
@@ -215,11 +216,11 @@ def repinned(stores: Stores, upstream: str, tag: str) -> tuple[Pins, tuple[Need,
     tree = stores.obtain(upstream, tag)
     changed = [_pinned(pin, tree)]
     for inner in stores.stack.pins.vendored_in(upstream):
-        vendored = bases.vendored_base(stores.objects(upstream), inner, tree.commit)
+        vendored = upstream_stores.vendored_base(stores.objects(upstream), inner, tree.commit)
         changed.append(_vendored_pin(stores, inner, tree, stores.objects(upstream).tree_of(vendored)))
     new_pins = stores.stack.pins.replaced(*changed)
     stated = needs_at_pins(stores) | {upstream: _needs(stores, changed[0], tree)}
-    return new_pins, required.unmet(stated, new_pins)
+    return new_pins, pin_requirements.unmet(stated, new_pins)
 
 
 def set_pins(stack: Stack, new: Pins, unmet: tuple[Need, ...], *, title: str, allow_mismatch: bool) -> bool:
@@ -253,13 +254,13 @@ def _targets(stores: Stores, request: Request) -> tuple[dict[str, SourceTree], d
         for need in stated[name]:
             other = stack.pins.get(need.needs)
             if request.with_required and need.needs not in targets and not need.met_by(other):
-                targets[need.needs] = stores.obtain(need.needs, required.tag_of(other, need.version))
+                targets[need.needs] = stores.obtain(need.needs, pin_requirements.tag_of(other, need.version))
                 waiting.append(need.needs)
     return targets, stated
 
 
 def _needs(stores: Stores, pin: Pin, tree: SourceTree) -> tuple[Need, ...]:
-    return required.needs(stores.objects(pin.upstream), tree.tree, pin, tree.tag, stores.stack.pins)
+    return pin_requirements.needs(stores.objects(pin.upstream), tree.tree, pin, tree.tag, stores.stack.pins)
 
 
 def released(stores: Stores, name: str, target: SourceTree, request: Request) -> Leg:
@@ -301,9 +302,9 @@ def vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, request:
 
     """
     objects = stores.objects(pin.upstream)
-    base = bases.vendored_base(objects, pin, holder.carry.source_tip)
-    onto = bases.vendored_base(objects, pin, holder.carry.tip)
-    unpatched = objects.tree_of(bases.vendored_base(objects, pin, target.commit))
+    base = upstream_stores.vendored_base(objects, pin, holder.carry.source_tip)
+    onto = upstream_stores.vendored_base(objects, pin, holder.carry.tip)
+    unpatched = objects.tree_of(upstream_stores.vendored_base(objects, pin, target.commit))
     rungs = (Rung(target.tag, onto),)
     carried = _carried(stores, pin.upstream, base, rungs, request, base, rungs)
     return Leg(pin.upstream, pin, _vendored_pin(stores, pin, target, unpatched), carried)
@@ -333,7 +334,7 @@ def _carried(
         carried = engine.carry(
             objects, base, onto.commit, patches, name=onto.name, through=rungs[:-1], resolved=request.resolved, aids=aids
         )
-        return drifting.judged(objects, carried, index)
+        return blame.judged(objects, carried, index)
 
 
 def _pulls(stack: Stack) -> dict[str, frozenset[int]]:
@@ -379,11 +380,11 @@ def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) ->
         assert target.names_commit is not None
         entry = objects.entry(objects.tree_of(CommitId(target.names_commit)), pin.within.path)
         if entry is not None and entry.mode == 0o160000:
-            found = {path: TreeId(new) for path, _, new in bases.subtrees(objects, pin, tree) if new is not None}
+            found = {path: TreeId(new) for path, _, new in upstream_stores.subtrees(objects, pin, tree) if new is not None}
             return replace(pin, commit=entry.id, subtrees=found)
-    if pin.subtrees and not bases.changed_subtrees(objects, pin, tree):
+    if pin.subtrees and not upstream_stores.changed_subtrees(objects, pin, tree):
         return pin
-    old = objects.tree_of(bases.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
+    old = objects.tree_of(upstream_stores.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
     if tree == old:
         return pin
     raise StackError(

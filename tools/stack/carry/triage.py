@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stack.carry import apply, drifting, engine, history, ladder
+from stack.base.errors import StackError
+from stack.carry import apply, engine, history, ladder
+from stack.carry.drift import blame
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Conflict, Outcome
 from stack.model import document, mail, series
 from stack.model import patch as patches
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.patch import Author, Patch
 from stack.model.series import PatchRef
@@ -144,7 +145,7 @@ def _carried(
             left.remove(failed.patch)
             conflicts[failed.patch.ref.path] = _not_applied(objects, base, onto, failed)
             continue
-        judged = drifting.judged(objects, carried, aids.index)
+        judged = blame.judged(objects, carried, aids.index)
         rows = conflicts | {row.patch.ref.path: row for row in judged.rows}
         return replace(judged, rows=tuple(rows[patch.ref.path] for patch in group))
 

@@ -4,8 +4,8 @@
 import os
 from pathlib import Path
 
-from stack.model import files
-from stack.model.errors import StackError
+from stack.base import files
+from stack.base.errors import StackError
 from stack.model.stack import FOLDER as SERIES
 from stack.model.switch import FOLDER
 from stack.store import git

@@ -4,8 +4,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stack.carry import bases
-from stack.carry.bases import Place, Stores
+from stack.carry import upstream_stores
+from stack.carry.upstream_stores import Place, Stores
 from stack.model.ids import CommitId
 from stack.model.pins import Pin
 from stack.model.stack import Stack
@@ -107,6 +107,6 @@ def _vendored(stores: Stores, pin: Pin) -> Iterator[Check]:
     if holder.source == "git" and holder.names_commit is not None:
         entry = objects.entry(objects.tree_of(CommitId(holder.names_commit)), pin.within.path)
         yield Check(pin.upstream, "commit", pin.commit, entry.id if entry is not None else None)
-    tree = objects.tree_of(bases.vendored_base(objects, pin, holder.commit))
-    for path, wanted, found in bases.subtrees(objects, pin, tree):
+    tree = objects.tree_of(upstream_stores.vendored_base(objects, pin, holder.commit))
+    for path, wanted, found in upstream_stores.subtrees(objects, pin, tree):
         yield Check(pin.upstream, f"subtrees.{path}", wanted, found)

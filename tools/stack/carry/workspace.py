@@ -12,17 +12,17 @@ import shutil
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from stack.carry import apply, notes
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry import apply, worktree_state
 from stack.carry.engine import step_name
 from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, keep, record
+from stack.carry.upstream_stores import Stores
 from stack.carry.worktree import check_empty, seed
 from stack.model.document import Table
-from stack.model.errors import StackError
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.store import git
 from stack.store.objects import FILES, Objects
@@ -87,7 +87,7 @@ def load(folder: Path) -> Session:
         StackError: it belongs to none, or the record of it is damaged.
 
     """
-    return notes.read(_record_file(folder), _taken, remedy=f"give it up: stack rebase --abort {folder}")
+    return worktree_state.read(_record_file(folder), _taken, remedy=f"give it up: stack rebase --abort {folder}")
 
 
 def _record_file(folder: Path) -> Path:
@@ -109,7 +109,7 @@ def _taken(table: Table) -> Session:
             {step: TreeId(resolved.text(step, pattern=OBJECT)) for step in resolved},
             {path: _taken_landing(behaviour.table(path)) for path in behaviour},
         ),
-        source=notes.source(table),
+        source=worktree_state.source(table),
         allow_mismatch=table.flag("allow_mismatch"),
         allow_drift=table.flag("allow_drift"),
         digest=table.text("digest"),

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from stack.carry import links, notes
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry import links, worktree_state
 from stack.carry.export import export
+from stack.carry.upstream_stores import Stores
 from stack.model import document, mail, series, switch
-from stack.model.errors import StackError
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.model.patch import ends_message, parse, trailers
 from stack.model.series import PatchRef
@@ -246,7 +246,7 @@ def _record(folder: Path, upstream: str) -> _Record:
 
 
 def _read_record(file: Path) -> _Record:
-    return notes.read(file, _taken, remedy="check out anew and move your commits there")
+    return worktree_state.read(file, _taken, remedy="check out anew and move your commits there")
 
 
 def _taken(table: document.Table) -> _Record:
@@ -254,7 +254,7 @@ def _taken(table: document.Table) -> _Record:
     before = table.optional_table("before")
     return _Record(
         upstream=table.text("upstream", pattern=UPSTREAM),
-        source=notes.source(table),
+        source=worktree_state.source(table),
         base=CommitId(table.text("base", pattern=OBJECT)),
         patches={path: patches.text(path) for path in patches},
         before={} if before is None else {path: before.text(path) for path in before},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: one module a verb, each reads arguments, calls the library, prints.
 
-Heavy imports happen inside the verbs: `stack --help` answers at once.
+A verb's module is imported when the verb runs: `stack --help` answers at once.
 """
 
 import os
@@ -11,48 +11,48 @@ from pathlib import Path
 import click
 
 from stack import __version__
-from stack.cli import (
-    build,
-    cache,
-    check,
-    checkout,
-    compile_check,
-    doctor,
-    export_pr,
-    fetch,
-    forecast,
-    image,
-    lint,
-    pins,
-    prove,
-    rebase,
-    recipe,
-    redo,
-    refresh,
-    resolutions,
-    roofline,
-    serve,
-    status,
-    triage,
-    undo,
-    validate,
-    verdict,
-    wheel,
-)
+from stack.base.errors import StackError
 from stack.cli.common import Options, one_line
+from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
 from stack.cli.signals import interrupting
-from stack.model.errors import StackError
+
+_VERBS = {
+    "build": "Build wheels of the upstreams with the patches in them.",
+    "cache": "Show what the cache holds, and make room.",
+    "check": "Check that everything that patches and recipes rely on exists.",
+    "checkout": "Make a git working tree with one commit per patch.",
+    "compile-check": "Compile the files that the patches change, for SM121.",
+    "doctor": "Find problems of a machine, a script, a log or a server.",
+    "export-pr": "Plan, check and open series as upstream pull requests.",
+    "fetch": "Download the source trees that the pins name.",
+    "forecast": "Show what would break on upstream's unreleased branch.",
+    "image": "Build, publish, verify and bisect container images.",
+    "lint": "Check pins, series and patch files for mistakes.",
+    "pins": "Show, verify or set the upstream pins.",
+    "prove": "Show that each patch passes its tests, and that they need it.",
+    "rebase": "Move pins and patches to another upstream release.",
+    "recipe": "List, show and check recipes; write compose files.",
+    "redo": "Repeat the change that `stack undo` took back.",
+    "refresh": "Write the commits of a working tree back as patch files.",
+    "resolutions": "List, show or drop stored conflict resolutions.",
+    "roofline": "Compute the speed limit that the memory sets for a recipe.",
+    "serve": "Start a recipe's server and check which kernels run.",
+    "status": "Show pins, series, patches and their states.",
+    "triage": "Try patches on another revision of any repository.",
+    "undo": "Restore the state before the last change of the stack.",
+    "validate": "Measure kernels, a server or an archive on this machine.",
+    "verdict": "Show, compare and sign verdicts; judge them by a gate.",
+    "wheel": "Inspect and compare wheels; index a folder of them.",
+}
 
 
-class _Verbs(click.Group):
-    """The verbs; `wheels` is another word for `wheel`."""
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, "wheel" if cmd_name == "wheels" else cmd_name)
-
-
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    lazy={name: Command(f"stack.cli.{name.replace('-', '_')}", text) for name, text in _VERBS.items()},
+    aliases={"wheels": "wheel"},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="stack")
 @click.option("--root", type=click.Path(path_type=Path), help="Folder of the stack (with pins.toml). Default: here or above.")
 @click.option(
@@ -68,38 +68,6 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
     Exit codes: 0 done, 1 something needs a person, 2 wrong usage or a broken environment.
     """
     context.obj = Options(root, cache)
-
-
-VERBS = (
-    pins,
-    fetch,
-    status,
-    lint,
-    check,
-    prove,
-    compile_check,
-    checkout,
-    refresh,
-    rebase,
-    forecast,
-    resolutions,
-    triage,
-    build,
-    wheel,
-    recipe,
-    serve,
-    doctor,
-    roofline,
-    validate,
-    verdict,
-    image,
-    export_pr,
-    undo,
-    redo,
-    cache,
-)
-for verb in VERBS:
-    cli.add_command(verb.command)
 
 
 def main() -> None:

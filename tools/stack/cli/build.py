@@ -3,10 +3,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import (
     Options,
     interpreter,
@@ -17,12 +18,10 @@ from stack.cli.common import (
     print_table,
     source_option,
 )
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.wheels.building import Built, Library
-    from stack.wheels.decision import Decision
-    from stack.wheels.native import Plan
+from stack.wheels import building, inspection
+from stack.wheels.building import Built, Library
+from stack.wheels.decision import Asked, Decision, Mode, decide
+from stack.wheels.native import Order, Plan
 
 
 @click.group("build")
@@ -106,11 +105,6 @@ def wheels(
     file that is the pin's own there is replaced. Its version names the stack's digest; in its dist-info it holds the stack, a bill
     of materials, and beside it lies a statement of how it was made. The same stack makes the same bytes.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.wheels import building  # noqa: PLC0415
-    from stack.wheels.building import Built, Library  # noqa: PLC0415
-    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
-    from stack.wheels.native import Order  # noqa: PLC0415
 
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
@@ -140,8 +134,7 @@ def wheels(
     context.exit(1 if only_plan and any(one.plan and one.plan.lacking for one in decisions) else 0)
 
 
-def _verify(built: "Sequence[Built]") -> None:
-    from stack.wheels import inspection  # noqa: PLC0415
+def _verify(built: Sequence[Built]) -> None:
 
     for one in built:
         problems = inspection.wheel(one.path).problems
@@ -149,7 +142,7 @@ def _verify(built: "Sequence[Built]") -> None:
             raise StackError(f"{one.path}: {problems[0]}", "`stack wheel inspect` shows all: what it was made of is broken")
 
 
-def _print_decision(one: "Decision", only_plan: bool) -> None:
+def _print_decision(one: Decision, only_plan: bool) -> None:
     click.echo(f"{one.upstream}: {one.mode.value}: {one.why}")
     for path in one.change.odd:
         click.echo(f"{one.upstream}: {path} is changed, and may matter to what is compiled")
@@ -173,7 +166,7 @@ def _print_decision(one: "Decision", only_plan: bool) -> None:
         click.echo(f"MISSING {lack}")
 
 
-def _print(built: "Sequence[Built]", libraries: "Sequence[Library]", out: Path) -> None:
+def _print(built: Sequence[Built], libraries: Sequence[Library], out: Path) -> None:
     for path in dict.fromkeys(path for one in built for path in one.left_out):
         click.echo(f"not in the wheel, as it is not in the published one: {path}")
     if built:
@@ -184,7 +177,7 @@ def _print(built: "Sequence[Built]", libraries: "Sequence[Library]", out: Path) 
         click.echo(f"{one.path} ({one.path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _plan_json(one: "Decision") -> dict[str, object]:
+def _plan_json(one: Decision) -> dict[str, object]:
     return {
         "upstream": one.upstream,
         "mode": one.mode.value,
@@ -194,7 +187,7 @@ def _plan_json(one: "Decision") -> dict[str, object]:
     }
 
 
-def _build_json(plan: "Plan") -> dict[str, object]:
+def _build_json(plan: Plan) -> dict[str, object]:
     return {
         "device": plan.order.device,
         "targets": list(plan.order.targets),

@@ -2,16 +2,13 @@
 """`stack cache`: what it holds, and room where it is needed."""
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table, progress
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stack.store.upkeep import Entry
+from stack.store import cache, upkeep
+from stack.store.upkeep import Entry
 
 DAY = 24 * 3600
 HOLDS = {
@@ -44,7 +41,6 @@ def command() -> None:
 @click.pass_obj
 def show(options: Options, as_json: bool) -> None:
     """Show what takes how much room, and when it was last used."""
-    from stack.store import cache, upkeep  # noqa: PLC0415
 
     place = cache.root(options.cache)
     with progress() as tell:
@@ -71,7 +67,6 @@ def show(options: Options, as_json: bool) -> None:
 @click.pass_context
 def prune(context: click.Context, days: int, dry_run: bool, as_json: bool) -> None:
     """Take out what has not been used for long; what is in use stays. Exit code 1: something cannot be removed."""
-    from stack.store import cache, upkeep  # noqa: PLC0415
 
     options: Options = context.obj
     before = time.time() - days * DAY
@@ -92,7 +87,7 @@ def prune(context: click.Context, days: int, dry_run: bool, as_json: bool) -> No
     context.exit(1 if stuck else 0)
 
 
-def _rows(held: "Sequence[Entry]") -> "list[tuple[str, ...]]":
+def _rows(held: Sequence[Entry]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for kind in sorted({entry.kind for entry in held}):
         those = [entry for entry in held if entry.kind == kind]
@@ -101,10 +96,10 @@ def _rows(held: "Sequence[Entry]") -> "list[tuple[str, ...]]":
     return rows
 
 
-def _size(held: "Sequence[Entry]", less: "Sequence[Entry]" = ()) -> str:
+def _size(held: Sequence[Entry], less: Sequence[Entry] = ()) -> str:
     size = sum(entry.size for entry in held) - sum(entry.size for entry in less)
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
-def _as_json(entry: "Entry") -> dict[str, object]:
+def _as_json(entry: Entry) -> dict[str, object]:
     return {"path": str(entry.path), "kind": entry.kind, "size": entry.size, "used": int(entry.used)}

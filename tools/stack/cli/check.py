@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from stack.carry.check import check
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 
 
@@ -20,8 +22,6 @@ def command(context: click.Context, files: tuple[Path, ...], as_json: bool, sour
     sources without importing or building anything. The stack's own recipes and compose files are looked at (validation/recipes,
     docker); name others as FILE. Exit code 1 when something is missing.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.carry.check import check  # noqa: PLC0415
 
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from stack.carry import worktree
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 
 
@@ -20,8 +22,6 @@ def command(options: Options, upstream: str, directory: Path, as_json: bool, sou
     The trailers Stack-Series and Stack-Patch say which patch a commit is. Edit, amend, reorder, drop (`git rebase -i
     stack-base`), add commits with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`.
     """
-    from stack.carry import worktree  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
 
     with options.place(source) as place, Stores(options.load(), place) as stores:
         tip = worktree.checkout(stores, upstream, directory)

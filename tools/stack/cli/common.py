@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 if TYPE_CHECKING:
-    from stack.carry.bases import Place
     from stack.carry.outcome import Carried, Upstream
     from stack.carry.rebase import Leg, Rebase
+    from stack.carry.upstream_stores import Place
     from stack.model.stack import Stack
     from stack.store.sources import Progress
 
@@ -117,7 +117,7 @@ class Options:
             StackError: it has to be kept, and the cache cannot be written.
 
         """
-        from stack.carry.bases import Place  # noqa: PLC0415
+        from stack.carry.upstream_stores import Place  # noqa: PLC0415
 
         with progress() as tell, self.usable_cache(kept=kept) as home:
             yield Place(home, "git" if source == "git" else "archive", tell)

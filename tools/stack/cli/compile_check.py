@@ -5,15 +5,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, source_option
-
-if TYPE_CHECKING:
-    from stack.model.series import Compiles
-    from stack.proof.compiling.check import Report, Result
+from stack.model.series import SASS, Compiles
+from stack.proof.compiling import check
+from stack.proof.compiling.check import Report, Result
 
 _COLOURS = {"compiles": "green"}
 _KERNELS = 16
@@ -65,8 +64,6 @@ def command(
     patch names. nvcc and cuobjdump are those on PATH, else the registry's, kept in the cache. Exit code 1 when a unit does not
     compile, lacks an instruction, or is not what a patch touches.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.proof.compiling import check  # noqa: PLC0415
 
     if unit is None and (instantiation or sass):
         raise click.UsageError("--instantiation and --sass go with --unit")
@@ -85,8 +82,7 @@ def command(
     context.exit(0 if report.sound else 1)
 
 
-def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> "Compiles":
-    from stack.model.series import SASS, Compiles  # noqa: PLC0415
+def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> Compiles:
 
     odd = [name for name in sass if not re.fullmatch(SASS, name)]
     if odd:
@@ -94,7 +90,7 @@ def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> "Com
     return Compiles(None, unit, instantiation, sass=sass)
 
 
-def _print(report: "Report") -> None:
+def _print(report: Report) -> None:
     click.echo(report.compiler)
     for one in report.results:
         measured = f"  {one.seconds:.0f} s, {one.peak / 1e9:.1f} GB" if one.seconds else ""
@@ -110,7 +106,7 @@ def _print(report: "Report") -> None:
         click.echo(f"not looked at, since upstream's JIT does not list them here: {', '.join(sorted(report.unlisted))}")
 
 
-def _lines(one: "Result") -> Iterator[str]:
+def _lines(one: Result) -> Iterator[str]:
     if one.problem:
         yield one.problem
     if one.instantiation:
@@ -124,7 +120,7 @@ def _lines(one: "Result") -> Iterator[str]:
     yield from (ref.path for ref in one.patches)
 
 
-def _as_json(report: "Report") -> dict[str, object]:
+def _as_json(report: Report) -> dict[str, object]:
     return {
         "sound": report.sound,
         "compiler": report.compiler,

@@ -4,20 +4,26 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
+from stack.carry.drift import check_settings
+from stack.carry.drift.settings import Unknown
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
 from stack.cli.seconds import Seconds
-
-if TYPE_CHECKING:
-    from stack.carry.drift.settings import Unknown
-    from stack.doctor.finding import Finding
-    from stack.doctor.rules import Target
-    from stack.doctor.script import Script
-    from stack.model.stack import Stack
-    from validation.serve.recipes import Recipe
+from stack.deploy import hardware, recipes
+from stack.deploy.recipes import Recipe
+from stack.doctor import facts, logs, rules, running, script, scripts
+from stack.doctor.finding import Finding, run
+from stack.doctor.machine import CHECKS
+from stack.doctor.rules import Target
+from stack.doctor.script import Script
+from stack.model.stack import Stack
+from stack.proof.compiling import jobs
+from stack.serving import roofline
+from stack.validation import endpoint, machine
 
 _COLOURS = {"wrong": "red", "worth knowing": "yellow", "fine": "green", "could not tell": "magenta"}
 _SIGNS = {"wrong": "✗", "worth knowing": "!", "fine": "✓", "could not tell": "?"}
@@ -70,7 +76,6 @@ def command(
     Each finding has its place, down to the line, and the fix. Nothing is changed. Exit code 1 when something is wrong; what is worth
     knowing, or could not be told, does not count.
     """
-    from validation.serve import recipes  # noqa: PLC0415
 
     options: Options = context.obj
     recipe = recipes.load(name) if name is not None else None
@@ -90,18 +95,14 @@ def command(
     context.exit(1 if any(one.severity == "wrong" for one in found) else 0)
 
 
-def _machine(options: Options, python: Path | None, recipe: "Recipe | None") -> "Iterator[Finding]":
-    from stack.doctor import facts  # noqa: PLC0415
-    from stack.doctor import machine as checks  # noqa: PLC0415
-    from stack.doctor.finding import run  # noqa: PLC0415
+def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> Iterator[Finding]:
 
     gathered = facts.gather(python or facts.interpreter(), options.load().pins, _utilization(recipe))
-    return run(checks.CHECKS, gathered, "this machine")
+    return run(CHECKS, gathered, "this machine")
 
 
-def _utilization(recipe: "Recipe | None") -> float | None:
+def _utilization(recipe: Recipe | None) -> float | None:
     """The share of the GPU's memory that a recipe takes."""
-    from stack.doctor import rules  # noqa: PLC0415
 
     if recipe is None or recipe.hardware is None:
         return None
@@ -110,9 +111,7 @@ def _utilization(recipe: "Recipe | None") -> float | None:
     return float(arguments[arguments.index(flag) + 1]) if flag in arguments else rules.DEFAULT
 
 
-def _scripts(options: Options, files: Sequence[Path], recipe: "Recipe | None") -> "Iterator[Finding]":
-    from stack.doctor import script  # noqa: PLC0415
-    from stack.doctor import scripts as checks  # noqa: PLC0415
+def _scripts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
 
     read = [script.read(file) for file in files]
     pinned = {pin.upstream: pin.archive for pin in options.load().pins}
@@ -120,15 +119,11 @@ def _scripts(options: Options, files: Sequence[Path], recipe: "Recipe | None") -
     flashinfer = archive.version if archive is not None else None
     unknown, target = _unknown(options, read), _target(recipe)
     for one in read:
-        yield from checks.look(checks.Subject(one, unknown, target, flashinfer, frozenset(pinned)))
+        yield from scripts.look(scripts.Subject(one, unknown, target, flashinfer, frozenset(pinned)))
 
 
-def _unknown(options: Options, read: "Sequence[Script]") -> "dict[str, Unknown] | None":
+def _unknown(options: Options, read: Sequence[Script]) -> dict[str, Unknown] | None:
     """What scripts name and the patched trees at the pins do not know; None where these cannot be had."""
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.carry.drift import check_settings  # noqa: PLC0415
-    from stack.doctor import scripts  # noqa: PLC0415
-    from stack.model.errors import StackError  # noqa: PLC0415
 
     stack: Stack = options.load()
     variables = {name for one in read for name in scripts.names(one)[0]}
@@ -147,11 +142,8 @@ def _unknown(options: Options, read: "Sequence[Script]") -> "dict[str, Unknown] 
     return found
 
 
-def _target(recipe: "Recipe | None") -> "Target | None":
+def _target(recipe: Recipe | None) -> Target | None:
     """The machine that scripts are for: the recipe's, else this one if it has a GPU."""
-    from stack.doctor.rules import Target  # noqa: PLC0415
-    from stack.proof.compiling import jobs  # noqa: PLC0415
-    from validation import hardware, machine  # noqa: PLC0415
 
     if recipe is not None and recipe.hardware is not None:
         profile = hardware.load(recipe.hardware.name)
@@ -163,27 +155,21 @@ def _target(recipe: "Recipe | None") -> "Target | None":
     return Target(gpu.name, gpu.capability, gpu.memory or here.memory, gpu.memory is None, jobs.available_memory())
 
 
-def _logs(options: Options, files: Sequence[Path], recipe: "Recipe | None") -> "Iterator[Finding]":
-    from stack.doctor import logs  # noqa: PLC0415
+def _logs(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
 
     archive = next((pin.archive for pin in options.load().pins if pin.upstream == "vllm"), None)
     for file in files:
         yield from logs.look(logs.read(file, recipe, archive.version if archive is not None else None), str(file))
 
 
-def _server(url: str, model: str | None, recipe: "Recipe | None", longest: float) -> "Iterator[Finding]":
-    from stack.doctor import running  # noqa: PLC0415
-    from validation import endpoint  # noqa: PLC0415
+def _server(url: str, model: str | None, recipe: Recipe | None, longest: float) -> Iterator[Finding]:
 
     base = endpoint.at(url).url.removesuffix("/v1")
     return running.look(base, model, recipe, _limit(recipe), key=os.environ.get("VLLM_API_KEY"), longest=longest)
 
 
-def _limit(recipe: "Recipe | None") -> float | None:
+def _limit(recipe: Recipe | None) -> float | None:
     """The tokens a second that the memory of the recipe's hardware allows; None where that is not counted."""
-    from stack.model.errors import StackError  # noqa: PLC0415
-    from stack.serving import roofline  # noqa: PLC0415
-    from validation import hardware  # noqa: PLC0415
 
     if recipe is None or recipe.hardware is None:
         return None
@@ -193,7 +179,7 @@ def _limit(recipe: "Recipe | None") -> float | None:
         return None
 
 
-def _print(found: "Sequence[Finding]", verbose: bool) -> None:
+def _print(found: Sequence[Finding], verbose: bool) -> None:
     """Print findings by place, the worst first, each with its fix below it; what is fine is counted, unless all is wanted."""
     order = [*_SIGNS]
     for where in dict.fromkeys(one.where for one in found):
@@ -219,7 +205,7 @@ def _print(found: "Sequence[Finding]", verbose: bool) -> None:
     )
 
 
-def _json(found: "Sequence[Finding]") -> dict[str, object]:
+def _json(found: Sequence[Finding]) -> dict[str, object]:
     return {
         "healthy": not any(one.severity == "wrong" for one in found),
         "counts": {name: sum(one.severity == name for one in found) for name in _SIGNS},

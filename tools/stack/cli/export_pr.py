@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, source_option
 from stack.cli.exporting import Asked, Run, Work
 
@@ -96,10 +97,9 @@ def command(
         raise click.UsageError("--status plans nothing, it asks for what series.toml names: choose with SERIES and --upstream")
     if jobs and (wanted.svg or wanted.output):
         raise click.UsageError(f"--svg and --output show the plan, --{jobs[0]} does something else: one after the other")
-    from stack.carry.bases import Stores  # noqa: PLC0415
 
     options: Options = context.obj
-    run = cast("Run", importlib.import_module(f"stack.cli.exporting.{jobs[0] if jobs else 'plan'}").run)
+    run = cast(Run, importlib.import_module(f"stack.cli.exporting.{jobs[0] if jobs else 'plan'}").run)
     with options.place(source) as place, Stores(options.load(writes=open_ or status), place) as stores:
         code = run(Work(context, stores, wanted))
     context.exit(code)

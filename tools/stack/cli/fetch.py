@@ -3,6 +3,7 @@
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 
 
@@ -18,7 +19,6 @@ def command(options: Options, upstream: str | None, tags: tuple[str, ...], as_js
     Without arguments: every pinned upstream. With UPSTREAM: its pinned tag, or the given ones. What is there already is not
     fetched again.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
 
     stack = options.load()
     names = [upstream] if upstream else [pin.upstream for pin in stack.pins if pin.within is None]

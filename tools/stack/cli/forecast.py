@@ -3,6 +3,8 @@
 
 import click
 
+from stack.carry.forecast import forecast
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
 
 
@@ -26,8 +28,6 @@ def command(
     With --source git that is the remote's branch, and the commits that would break a patch are named; with archives it is the
     newest release in the registry, pre-releases among them. Exit code 1 when a patch would need a person.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.carry.forecast import forecast  # noqa: PLC0415
 
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:

@@ -1,15 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image`: images of a stack. Its verbs stand in `imaging/`, one module each."""
+"""`stack image`: images of a stack. Its commands are modules of `imaging/`."""
 
 import click
 
-from stack.cli.imaging import bisect, build, listing, promote, publish, rollback, validate, verify
+from stack.cli.lazy import Command, LazyGroup
+
+_VERBS = {
+    "bisect": ("bisect", "Find the upstream release or the patch that broke something."),
+    "build": ("build", "Build an image; the step that installs has no network."),
+    "list": ("listing", "List the published images."),
+    "promote": ("promote", "Move a tag to a published image."),
+    "publish": ("publish", "Publish a validated image, signed, under a fixed tag."),
+    "rollback": ("rollback", "Move a tag back to the image before."),
+    "validate": ("validate", "Run the suites of `stack validate` in an image."),
+    "verify": ("verify", "Check an image's signatures, provenance and verdicts."),
+}
 
 
-@click.group("image")
+@click.group(
+    "image",
+    cls=LazyGroup,
+    lazy={name: Command(f"stack.cli.imaging.{module}", text) for name, (module, text) in _VERBS.items()},
+)
 def command() -> None:
-    """Images of a stack: built, published, verified, found again; and which change broke one."""
-
-
-for verb in (build, validate, publish, verify, listing, promote, rollback, bisect):
-    command.add_command(verb.command)
+    """Build, publish, verify and bisect container images of a stack."""

@@ -3,6 +3,8 @@
 
 import click
 
+from stack.carry import lint
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 
 
@@ -16,8 +18,6 @@ def command(context: click.Context, as_json: bool, source: str) -> None:
     Every patch has to apply to its pin at the very lines that it names, and to be byte-stable: what git exports from it is the
     same file. The pins have to be the combination that upstream names.
     """
-    from stack.carry import lint  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
 
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:

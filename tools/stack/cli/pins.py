@@ -3,7 +3,12 @@
 
 import click
 
+from stack.carry import rebase
+from stack.carry import verify as verifying
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.images import base as bases
+from stack.model.pins import BASE, Base, Pin
 
 
 @click.group("pins")
@@ -40,7 +45,6 @@ def verify(context: click.Context, as_json: bool, source: str) -> None:
     With archives: the archive's SHA-256, the tree worked out from its bytes again, and the commit that its own metadata
     names. With --source git: the tag's commit, and that the files which archive and git both have are the same.
     """
-    from stack.carry import verify as verifying  # noqa: PLC0415
 
     options: Options = context.obj
     with options.place(source) as place:
@@ -71,9 +75,6 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
     `stack rebase` moves pin and patches together; this is for a stack without patches on that upstream, or for repairs.
     `base IMAGE:TAG` asks the image's registry for the digest that the tag has now (of the index, where it has several platforms).
     """
-    from stack.carry import rebase  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.model.pins import BASE  # noqa: PLC0415
 
     options: Options = context.obj
     if upstream == BASE:
@@ -102,8 +103,6 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
 
 def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     """Pin the base image to what its tag is now."""
-    from stack.carry import rebase  # noqa: PLC0415
-    from stack.images import base as bases  # noqa: PLC0415
 
     stack = options.load(writes=True)
     base = bases.resolved(tag)
@@ -115,13 +114,11 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
 
 
 def _base_json(base: object) -> dict[str, object] | None:
-    from stack.model.pins import Base  # noqa: PLC0415
 
     return {"image": base.image, "tag": base.tag, "digest": base.digest} if isinstance(base, Base) else None
 
 
 def _as_json(pin: object) -> dict[str, object]:
-    from stack.model.pins import Pin  # noqa: PLC0415
 
     assert isinstance(pin, Pin)
     archive, within = pin.archive, pin.within

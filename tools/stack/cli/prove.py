@@ -2,14 +2,14 @@
 """`stack prove`: does each patch do what it says, and does a release do it by itself?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
-
-if TYPE_CHECKING:
-    from stack.proof.proving import Kept, Result, Verdict
+from stack.proof import series_proofs
+from stack.proof.runner import Runner
+from stack.proof.series_proofs import Kept, Result, Verdict
 
 _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
@@ -58,9 +58,6 @@ def command(
     Results are kept in the cache under the hash of the tree, the proof and what it imports, the environment, the machine and the
     tests. A run with the same inputs is not repeated.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.proof import proving  # noqa: PLC0415
-    from stack.proof.runner import Runner  # noqa: PLC0415
 
     if through and not onto:
         raise click.UsageError("--through goes with --onto TAG")
@@ -70,13 +67,13 @@ def command(
         Stores(options.load(), place) as stores,
         Runner(stores, again=again) as runner,
     ):
-        asked = proving.Asked(series, proving.ways(stores, onto, through=through), python)
+        asked = series_proofs.Asked(series, series_proofs.ways(stores, onto, through=through), python)
         if ablate:
-            idle = list(proving.idle(runner, asked, stores.tell))
+            idle = list(series_proofs.idle(runner, asked, stores.tell))
             _print_idle([ref.path for ref in idle], as_json)
             context.exit(1 if idle else 0)
-        verdicts = list(proving.verdicts(runner, asked, stores.tell))
-        kept = list(proving.kept(runner, asked, stores.tell))
+        verdicts = list(series_proofs.verdicts(runner, asked, stores.tell))
+        kept = list(series_proofs.kept(runner, asked, stores.tell))
     sound = all(one.sound for one in verdicts) and all(one.sound for one in kept)
     if as_json:
         patches, merged = [_as_json(one) for one in verdicts], [_kept_json(one) for one in kept]
@@ -96,7 +93,7 @@ def _count(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
 
 
-def _print(verdicts: "list[Verdict]", onto: str) -> None:
+def _print(verdicts: list[Verdict], onto: str) -> None:
     rows = []
     for one in verdicts:
         tried = [one.onto.state.value if one.onto else "-"] if onto else []
@@ -107,7 +104,7 @@ def _print(verdicts: "list[Verdict]", onto: str) -> None:
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says(one: "Verdict") -> str:
+def _says(one: Verdict) -> str:
     if one.with_patch.state.value != "passes":
         return f"does not hold: {one.with_patch.reason}"
     if one.without.state.value != "fails":
@@ -117,7 +114,7 @@ def _says(one: "Verdict") -> str:
     return one.onto.reason if one.onto is not None else one.without.reason
 
 
-def _print_kept(kept: "list[Kept]", onto: str) -> None:
+def _print_kept(kept: list[Kept], onto: str) -> None:
     rows = []
     for one in kept:
         tried = [one.onto.state.value if one.onto else "-"] if onto else []
@@ -127,7 +124,7 @@ def _print_kept(kept: "list[Kept]", onto: str) -> None:
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says_of_kept(one: "Kept") -> str:
+def _says_of_kept(one: Kept) -> str:
     if one.here.state.value != "passes":
         return f"lost: {one.here.reason}"
     if one.before.state.value != "fails":
@@ -135,7 +132,7 @@ def _says_of_kept(one: "Kept") -> str:
     return one.onto.reason if one.onto is not None else one.before.reason
 
 
-def _as_json(one: "Verdict") -> dict[str, object]:
+def _as_json(one: Verdict) -> dict[str, object]:
     return {
         "series": one.ref.series,
         "file": one.ref.file,
@@ -149,7 +146,7 @@ def _as_json(one: "Verdict") -> dict[str, object]:
     }
 
 
-def _kept_json(one: "Kept") -> dict[str, object]:
+def _kept_json(one: Kept) -> dict[str, object]:
     return {
         "series": one.series,
         "address": one.address,
@@ -163,7 +160,7 @@ def _kept_json(one: "Kept") -> dict[str, object]:
     }
 
 
-def _result_json(result: "Result") -> dict[str, str | bool]:
+def _result_json(result: Result) -> dict[str, str | bool]:
     return {"state": result.state.value, "reason": result.reason, "cached": result.cached}
 
 

@@ -4,11 +4,16 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from stack.base.errors import StackError
+from stack.carry import workspace
+from stack.carry import workspace as workspaces
+from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
+from stack.carry.upstream_stores import Stores
+from stack.carry.workspace import Session
 from stack.cli.common import (
     Options,
     interpreter,
@@ -19,12 +24,9 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.carry.bases import Stores
-    from stack.carry.rebase import Conclusion, Rebase
-    from stack.carry.workspace import Session
+from stack.model import digest
+from stack.proof import series_proofs
+from stack.proof.runner import Runner
 
 
 @click.command("rebase")
@@ -106,10 +108,6 @@ def command(
     changed and the exit code is 1. --workspace gives a working tree that stops at each of them: --continue keeps the patch as it
     is there, --skip drops it, --abort gives up. What you resolve is kept in stacks/resolutions, for the next time and for everyone.
     """
-    from stack.carry import workspace as workspaces  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.carry.rebase import Conclusion, Request, conclude, rebase  # noqa: PLC0415
-    from stack.model import digest  # noqa: PLC0415
 
     options: Options = context.obj
     _check_together(context, {"--abort": abort, "--skip": skip, "--continue": go_on})
@@ -155,31 +153,27 @@ def command(
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
 
 
-def _proved(stores: "Stores", work: "Rebase", python: Path | None) -> "Rebase":
+def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     """The rebase with what the proofs say of the new releases."""
-    from stack.carry.rebase import rebase  # noqa: PLC0415
-    from stack.proof import proving  # noqa: PLC0415
-    from stack.proof.runner import Runner  # noqa: PLC0415
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    asked = proving.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    asked = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
-        found = list(proving.behaviour(runner, asked, stores.tell))
+        found = list(series_proofs.behaviour(runner, asked, stores.tell))
     for one in found:
         if one.landed is None and not one.reason.startswith("fails: test"):
             click.echo(f"{one.ref.path}: whether it has landed by behaviour is not known: {one.reason}", err=True)
-    behaviour = proving.landings(found, rungs)
+    behaviour = series_proofs.landings(found, rungs)
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
 
-def _stopped_json(stopped: "Session | None", folder: Path | None) -> dict[str, object] | None:
+def _stopped_json(stopped: Session | None, folder: Path | None) -> dict[str, object] | None:
     if stopped is None:
         return None
     return {"directory": str(folder), "upstream": stopped.upstream, "patch": stopped.patch, "rung": stopped.rung}
 
 
 def _give_up(folder: Path, as_json: bool) -> None:
-    from stack.carry import workspace  # noqa: PLC0415
 
     workspace.finish(folder)
     if as_json:
@@ -214,8 +208,7 @@ def _only(context: click.Context, option: str) -> None:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
 
 
-def _print_range_diff(stores: "Stores", work: "Rebase") -> None:
-    from stack.carry.rebase import range_diff  # noqa: PLC0415
+def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
     for leg in work.legs:
         text = range_diff(stores, leg, colour=sys.stdout.isatty())
@@ -224,7 +217,7 @@ def _print_range_diff(stores: "Stores", work: "Rebase") -> None:
             click.echo(text)
 
 
-def _print_end(work: "Rebase", ended: "Conclusion", stopped: "Session | None", folder: Path | None) -> None:
+def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     for need in work.unmet:
         click.echo(need.sentence(work.pins().get(need.needs)))
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
@@ -252,7 +245,7 @@ def _print_end(work: "Rebase", ended: "Conclusion", stopped: "Session | None", f
         )
 
 
-def _as_json(work: "Rebase", ended: "Conclusion") -> dict[str, object]:
+def _as_json(work: Rebase, ended: Conclusion) -> dict[str, object]:
     return {
         "upstream": work.request.upstream,
         "onto": work.request.tag,

@@ -2,15 +2,19 @@
 """`stack recipe`: how published models are served, on which machines, and whether the pinned sources take what the recipes say."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
-
-if TYPE_CHECKING:
-    from stack.serving.command import Command
-    from validation.serve.recipes import Backends, Recipe
+from stack.deploy import checkpoints, hardware, recipes
+from stack.deploy.recipes import Backends, Recipe
+from stack.model import verdict
+from stack.serving import checking
+from stack.serving.command import Command, pairs, shown
+from stack.serving.compose import Kind
+from stack.serving.compose import compose as made
 
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A variable that the recipe leaves to you; several times."
@@ -27,7 +31,6 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the recipes."""
-    from validation.serve import recipes  # noqa: PLC0415
 
     found = [recipes.load(name) for name in recipes.known()]
     if as_json:
@@ -47,8 +50,6 @@ def show(name: str, settings: tuple[str, ...], model: Path | None, as_json: bool
 
     What --set does not say stands in the command as a variable of the shell.
     """
-    from stack.serving.command import pairs, shown  # noqa: PLC0415
-    from validation.serve import recipes  # noqa: PLC0415
 
     one = recipes.load(name)
     commands = shown(one, pairs(settings), model)
@@ -73,9 +74,6 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
     where the sources say which those are. Settings of the early forks are named with what does the same now. Exit code 1 when
     something is not there.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.serving import checking  # noqa: PLC0415
-    from validation.serve import recipes  # noqa: PLC0415
 
     options: Options = context.obj
     asked = [recipes.load(name) for name in names or recipes.known()]
@@ -102,9 +100,6 @@ def compose(name: str, is_open: bool, development: bool, output: Path | None, as
 
     Models and compiled kernels are kept in volumes. For several nodes each has a service of its own.
     """
-    from stack.serving.compose import Kind  # noqa: PLC0415
-    from stack.serving.compose import compose as made  # noqa: PLC0415
-    from validation.serve import recipes  # noqa: PLC0415
 
     if is_open and development:
         raise click.UsageError("--development is for this machine alone: leave --open out")
@@ -118,9 +113,8 @@ def compose(name: str, is_open: bool, development: bool, output: Path | None, as
         click.echo(text, nl=False)
 
 
-def _print(one: "Recipe") -> None:
+def _print(one: Recipe) -> None:
     """Print what is known of a recipe, without its command."""
-    from validation import checkpoints, hardware  # noqa: PLC0415
 
     rows = [("recipe", one.name), ("serves", one.title)]
     if one.model in checkpoints.known():
@@ -140,16 +134,14 @@ def _print(one: "Recipe") -> None:
         click.echo(f"{name:{width}}  {text}")
 
 
-def _backends(expected: "Backends") -> str:
+def _backends(expected: Backends) -> str:
     named = [f"{words} {value}" for name, words in _BACKENDS.items() if (value := getattr(expected, name)) is not None]
     graphs = [] if expected.graphs is None else [f"CUDA graphs {'on' if expected.graphs else 'off'}"]
     return ", ".join((*named, *graphs))
 
 
-def _proof(one: "Recipe") -> str:
+def _proof(one: Recipe) -> str:
     """The verdict of a recipe with what it is of: its machine, weights and stack."""
-    from stack.model import verdict  # noqa: PLC0415
-    from validation.serve import recipes  # noqa: PLC0415
 
     if one.proven is None:
         return "no verdict that is kept"
@@ -158,7 +150,7 @@ def _proof(one: "Recipe") -> str:
     return f"{one.proven}: {where}, {found.weights or 'no'} weights, stack {found.stack[:12]}"
 
 
-def _as_json(one: "Recipe") -> dict[str, Any]:
+def _as_json(one: Recipe) -> dict[str, Any]:
     machine, expected = one.hardware, one.backends
     return {
         "name": one.name,
@@ -172,5 +164,5 @@ def _as_json(one: "Recipe") -> dict[str, Any]:
     }
 
 
-def _command_json(one: "Command") -> dict[str, Any]:
+def _command_json(one: Command) -> dict[str, Any]:
     return {"arguments": list(one.arguments), "environment": dict(one.environment)}

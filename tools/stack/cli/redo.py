@@ -4,6 +4,7 @@
 import click
 
 from stack.cli.common import Options, json_option, print_json
+from stack.model import switch
 
 
 @click.command("redo")
@@ -14,7 +15,6 @@ def command(options: Options, as_json: bool) -> None:
 
     Again, and it makes the one before. Refused where a file was changed since: that change would be lost.
     """
-    from stack.model import switch  # noqa: PLC0415
 
     made = switch.redo(options.find_root(writes=True))
     if as_json:

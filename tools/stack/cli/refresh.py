@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from stack.carry import worktree
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 
 
@@ -21,8 +23,6 @@ def command(options: Options, upstream: str, directory: Path, dry_run: bool, as_
     A commit that did not change keeps its file's bytes; a new one becomes a patch of the series that its trailer names; one
     that is gone takes its patch along. Uncommitted changes and commits without a series are refused. `stack undo` takes it back.
     """
-    from stack.carry import worktree  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
 
     with options.place(source) as place, Stores(options.load(writes=not dry_run), place) as stores:
         found = worktree.refresh(stores, upstream, directory)

@@ -4,14 +4,13 @@
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from stack.carry import resolutions
+from stack.carry.resolutions import Resolution, shown
 from stack.cli.common import Options, json_option, print_json, print_table
-
-if TYPE_CHECKING:
-    from stack.carry.resolutions import Resolution
 
 
 @click.group("resolutions")
@@ -28,7 +27,6 @@ def command() -> None:
 @click.pass_obj
 def list_(options: Options, as_json: bool) -> None:
     """List all, with the patch and the release on which each was made."""
-    from stack.carry import resolutions  # noqa: PLC0415
 
     known = resolutions.standing(options.find_root())
     if as_json:
@@ -46,7 +44,6 @@ def list_(options: Options, as_json: bool) -> None:
 @click.pass_obj
 def show(options: Options, key: str, as_json: bool) -> None:
     """Show the conflict of KEY with the lines around it, and what replaces it."""
-    from stack.carry import resolutions  # noqa: PLC0415
 
     known = resolutions.standing(options.find_root())
     name = known.find(key)
@@ -67,7 +64,6 @@ def show(options: Options, key: str, as_json: bool) -> None:
 @click.pass_obj
 def drop(options: Options, keys: tuple[str, ...], as_json: bool) -> None:
     """Take resolutions away: their conflicts are conflicts again. `stack undo` brings them back."""
-    from stack.carry import resolutions  # noqa: PLC0415
 
     names = resolutions.drop(options.find_root(writes=True), keys)
     if as_json:
@@ -76,12 +72,12 @@ def drop(options: Options, keys: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"dropped: {', '.join(names)}; `stack undo` takes it back")
 
 
-def _as_json(name: str, one: "Resolution") -> dict[str, object]:
+def _as_json(name: str, one: Resolution) -> dict[str, object]:
     fields = ("upstream", "patch", "path", "rung", "lines")
     return {"key": name, **{field: getattr(one, field) for field in fields}}
 
 
-def _drawn(one: "Resolution") -> Iterator[tuple[str, dict[str, Any]]]:
+def _drawn(one: Resolution) -> Iterator[tuple[str, dict[str, Any]]]:
     """The lines of `show`, each with its style: head, conflict as git writes one into a file, what replaces it."""
     for name in ("upstream", "patch", "path", "rung"):
         yield f"{name:10}{getattr(one, name)}", {"dim": True}
@@ -108,6 +104,5 @@ def _drawn(one: "Resolution") -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _styled(text: str, **style: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    from stack.carry.resolutions import shown  # noqa: PLC0415
 
     return ((line, style) for line in shown(text))

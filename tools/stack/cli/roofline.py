@@ -3,16 +3,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from stack.cli.common import json_option, print_json, print_table
-
-if TYPE_CHECKING:
-    from stack.serving.measured import Measured
-    from stack.serving.roofline import Point, Roofline
-    from validation.hardware import Profile
+from stack.deploy import recipes as known
+from stack.deploy.hardware import Profile
+from stack.serving import plot as drawing
+from stack.serving import roofline
+from stack.serving.measured import Measured
+from stack.serving.roofline import Point, Roofline
 
 
 @click.command("roofline")
@@ -54,8 +54,6 @@ def command(
     to cost nothing, so a server can only be slower. With several requests at once, each token's experts are taken to be random.
     What was measured had the formats of its source, which may be others.
     """
-    from stack.serving import roofline  # noqa: PLC0415
-    from validation.serve import recipes as known  # noqa: PLC0415
 
     found = [
         roofline.of(
@@ -68,8 +66,6 @@ def command(
         for recipe in map(known.load, dict.fromkeys(recipes))
     ]
     if plot is not None:
-        from stack.serving import plot as drawing  # noqa: PLC0415
-
         drawing.draw(found, plot, steps=steps)
     if as_json:
         print_json({"rooflines": [_json(one, steps=steps) for one in found]})
@@ -81,7 +77,7 @@ def command(
         _print_steps(one)
 
 
-def _print_components(one: "Roofline") -> None:
+def _print_components(one: Roofline) -> None:
     """A table for each number of requests: weights are the same at any context, the cache is not."""
     for batch in dict.fromkeys(point.batch for point in one.points):
         points = [point for point in one.points if point.batch == batch]
@@ -101,14 +97,14 @@ def _print_components(one: "Roofline") -> None:
         click.echo()
 
 
-def _where(machine: "Profile", nodes: int) -> str:
+def _where(machine: Profile, nodes: int) -> str:
     bandwidth = f"{machine.bandwidth:g} GB/s ({machine.source})"
     if nodes == 1:
         return f"{machine.title}, {bandwidth}"
     return f"{nodes} x {machine.title}, each {bandwidth}; bytes are one's, the network costs nothing"
 
 
-def _print_limits(found: "Sequence[Roofline]") -> None:
+def _print_limits(found: Sequence[Roofline]) -> None:
     rows: list[tuple[str, ...]] = []
     for one in found:
         for place, point in enumerate(one.points):
@@ -136,7 +132,7 @@ def _print_limits(found: "Sequence[Roofline]") -> None:
     )
 
 
-def _print_steps(one: "Roofline") -> None:
+def _print_steps(one: Roofline) -> None:
     batch = one.steps[0].points[0].batch
     together = "" if batch == 1 else f", {batch} requests at once"
     click.echo(f"\n{one.recipe.name}, one change at a time{together}: tokens a second at most")
@@ -152,16 +148,16 @@ def _print_steps(one: "Roofline") -> None:
     print_table(("", "GB of weights", "ms", "weights only", *(f"at {point.context}" for point in one.steps[0].points)), rows)
 
 
-def _cost(size: float, point: "Point") -> tuple[str, str]:
+def _cost(size: float, point: Point) -> tuple[str, str]:
     return f"{size / 1e9:.3f}", f"{size / point.bandwidth * 1e3:.2f}"
 
 
-def _source(one: "Measured") -> str:
+def _source(one: Measured) -> str:
     stated = "" if one.context is not None else " (context not stated)"
     return f"{one.source}{stated}{', these formats' if one.alike else ''}"
 
 
-def _json(one: "Roofline", *, steps: bool) -> dict[str, object]:
+def _json(one: Roofline, *, steps: bool) -> dict[str, object]:
     return {
         "recipe": one.recipe.name,
         "model": one.model,
@@ -179,7 +175,7 @@ def _json(one: "Roofline", *, steps: bool) -> dict[str, object]:
     }
 
 
-def _point_json(point: "Point") -> dict[str, object]:
+def _point_json(point: Point) -> dict[str, object]:
     return {
         "context": point.context,
         "batch": point.batch,

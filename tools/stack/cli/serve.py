@@ -9,19 +9,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
+from stack.base.errors import StackError
+from stack.cli import starting
 from stack.cli.common import interpreter, json_option, one_line, print_json, progress
 from stack.cli.seconds import Seconds
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.serving.start import Start, Tell, Up
-    from validation.packages import Process
-    from validation.serve.reading import Mismatch
-    from validation.serve.server import NotServing
+from stack.deploy import recipes, vllm_log
+from stack.deploy.vllm_log import Mismatch
+from stack.serving import demands, summary
+from stack.serving.command import HEAD, pairs
+from stack.serving.command import command as of
+from stack.serving.start import Start, Tell, Up, started
+from stack.validation import machine
+from stack.validation.python_env import Process
+from stack.validation.serve.server import NotServing
 
 
 @click.command("serve")
@@ -81,13 +85,6 @@ def command(
     stack serve gpt-oss-120b-spark --model models/gpt-oss-120b
     stack serve cpu-mxfp4                                       a tiny model and this stack's own wheel: 5 GB of memory
     """
-    from stack.cli import starting  # noqa: PLC0415
-    from stack.serving import demands  # noqa: PLC0415
-    from stack.serving.command import HEAD, pairs  # noqa: PLC0415
-    from stack.serving.command import command as of  # noqa: PLC0415
-    from stack.serving.start import Start  # noqa: PLC0415
-    from validation import machine  # noqa: PLC0415
-    from validation.serve import recipes  # noqa: PLC0415
 
     if image is not None and python is not None:
         raise click.UsageError("--image has its own packages: leave --python out")
@@ -122,10 +119,8 @@ def command(
         context.exit(_serve(start, out, tell, shown, fallback=allow_fallback, as_json=as_json))
 
 
-def _serve(start: "Start", out: "_Out", tell: "Tell", shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
+def _serve(start: Start, out: "_Out", tell: Tell, shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
     """Serve until the server ends, or is to end; the exit code. `shown`: the progress on the terminal."""
-    from stack.serving.start import started  # noqa: PLC0415
-    from validation.serve.server import NotServing  # noqa: PLC0415
 
     with _ended_politely(), contextlib.ExitStack() as held:
         try:
@@ -183,7 +178,7 @@ class _Out:
 
 
 @contextlib.contextmanager
-def _out(file: Path | None) -> Iterator[_Out]:
+def _out(file: Path | None) -> "Iterator[_Out]":
     if file is None:
         yield _Out(None)
         return
@@ -211,8 +206,7 @@ def _ended_politely() -> Iterator[None]:
             signal.signal(kind, handler)
 
 
-def _say(up: "Up", *, as_json: bool, serves: bool) -> None:
-    from stack.serving import summary  # noqa: PLC0415
+def _say(up: Up, *, as_json: bool, serves: bool) -> None:
 
     if as_json:
         told = summary.as_json(up.reading, up.mismatches)
@@ -222,18 +216,15 @@ def _say(up: "Up", *, as_json: bool, serves: bool) -> None:
     sys.stdout.flush()
 
 
-def _say_mismatches(found: "Sequence[Mismatch]") -> None:
-    from stack.serving import summary  # noqa: PLC0415
+def _say_mismatches(found: Sequence[Mismatch]) -> None:
 
     for one in found:
         click.echo(f"stack: {one_line(summary.mismatch(one))}", err=True)
 
 
-def _say_failed(failed: "NotServing", out: _Out, *, as_json: bool) -> int:
-    from stack.serving import summary  # noqa: PLC0415
-    from validation.serve import reading  # noqa: PLC0415
+def _say_failed(failed: NotServing, out: "_Out", *, as_json: bool) -> int:
 
-    told = reading.read(failed.log)
+    told = vllm_log.read(failed.log)
     first, *last = str(failed).splitlines()
     if not out.shown:
         for line in last:
@@ -247,8 +238,7 @@ def _say_failed(failed: "NotServing", out: _Out, *, as_json: bool) -> int:
     return 1
 
 
-def _print_dry(process: "Process", before: "Sequence[Sequence[str]]", *, as_json: bool) -> None:
-    from stack.serving import summary  # noqa: PLC0415
+def _print_dry(process: Process, before: Sequence[Sequence[str]], *, as_json: bool) -> None:
 
     line = summary.shell(process, os.environ)
     if as_json:

@@ -8,29 +8,34 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place
 from stack.cli.common import Options
-from stack.model.errors import StackError
+from stack.cli.validating import served
+from stack.deploy.recipes import Recipe
+from stack.images import container_env, image, pulling, reference
+from stack.images import engine as engines
+from stack.serving.command import Command
+from stack.serving.demands import KEY
+from stack.serving.start import Tell
+from stack.store import cache
+from stack.validation import machine
+from stack.validation.python_env import Interpreter, Process
+from stack.validation.serve import fixture_cache
+from stack.validation.serve.fixture_cache import Material
 
 _GPUS = "nvidia.com/gpu=all"
 """All GPUs of a machine, by the name that the container device interface gives them."""
 _PURPOSE = "serve"
-
-if TYPE_CHECKING:
-    from stack.serving.command import Command
-    from stack.serving.start import Tell
-    from validation.packages import Process
-    from validation.serve.material import Material
-    from validation.serve.recipes import Recipe
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What to start: a recipe, the command for a folder with the model (None: the published one), and what the options name."""
 
-    recipe: "Recipe"
-    command: "Callable[[Path | None], Command]"
+    recipe: Recipe
+    command: Callable[[Path | None], Command]
     model: Path | None
     image: str | None
     python: Path | None
@@ -41,20 +46,19 @@ class Asked:
 class Made:
     """What starts the server, the folder that it runs in, and the commands that come before it (done already unless it is dry)."""
 
-    process: "Process"
+    process: Process
     folder: Path
     before: tuple[tuple[str, ...], ...] = ()
 
 
 @contextlib.contextmanager
-def made(options: Options, asked: Asked, tell: "Tell") -> "Iterator[Made]":
+def made(options: Options, asked: Asked, tell: Tell) -> Iterator[Made]:
     """What starts the server, for as long as it is needed.
 
     Raises:
         StackError: vLLM or the model cannot be had.
 
     """
-    from validation.packages import Interpreter, Process  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
         work, here = Path(folder), Path.cwd()
@@ -87,7 +91,7 @@ class _Kitchen:
     options: Options
     asked: Asked
     work: Path
-    tell: "Tell"
+    tell: Tell
 
     def model(self) -> Path | None:
         """The folder of the model; None for a published one."""
@@ -95,12 +99,8 @@ class _Kitchen:
             return self.asked.model.absolute()
         return self._material().model(self.asked.recipe.model) if self.asked.recipe.is_ours else None
 
-    def own(self) -> "Process":
+    def own(self) -> Process:
         """A server with this stack's wheel and the validation's environment."""
-        from stack.carry.bases import Place  # noqa: PLC0415
-        from stack.cli.validating import served  # noqa: PLC0415
-        from stack.serving.demands import KEY  # noqa: PLC0415
-        from stack.store import cache  # noqa: PLC0415
 
         self._say("building the stack's wheel")
         wheel = served.wheel(self.options.load(), Place(cache.root(self.options.cache)), self.work)
@@ -111,13 +111,8 @@ class _Kitchen:
         return self._material().installed(wheel).server(command.arguments[1:], {**command.environment, **key}, self.work)
 
     @contextlib.contextmanager
-    def in_image(self, named: str) -> "Iterator[Made]":
+    def in_image(self, named: str) -> Iterator[Made]:
         """A server in a container of an image, which has no other network than this machine's own."""
-        from stack.images import engine as engines  # noqa: PLC0415
-        from stack.images import image, inside, pulling, reference  # noqa: PLC0415
-        from stack.store import cache  # noqa: PLC0415
-        from validation import machine  # noqa: PLC0415
-        from validation.packages import Process  # noqa: PLC0415
 
         model = self.model()
         if model is None:
@@ -137,21 +132,19 @@ class _Kitchen:
         command = self.asked.command(model)
         arguments, variables = command.arguments[1:], command.environment
         if self.asked.dry:
-            planned = inside.planned(engine, platform, place, devices, _PURPOSE)
+            planned = container_env.planned(engine, platform, place, devices, _PURPOSE)
             before = (
                 engine.loading(str(where), planned.container.image, platform.name),
                 engine.creating(planned.container),
             )
             yield Made(Process(planned.serving(arguments, variables, [model]), dict(os.environ)), self.work, before)
             return
-        with inside.entered(engine, where, platform, place, devices, self._say, _PURPOSE) as container:
+        with container_env.entered(engine, where, platform, place, devices, self._say, _PURPOSE) as container:
             yield Made(container.server(arguments, variables, self.work, [model]), self.work)
 
-    def _material(self) -> "Material":
-        from stack.store import cache  # noqa: PLC0415
-        from validation.serve import material  # noqa: PLC0415
+    def _material(self) -> Material:
 
-        return material.prepare(cache.root(self.options.cache), self._say)
+        return fixture_cache.prepare(cache.root(self.options.cache), self._say)
 
     def _say(self, step: str) -> None:
         self.tell(step, 0, None)

@@ -4,6 +4,9 @@
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table
+from stack.model import digest
+from stack.model.diff import counts
+from stack.model.patch import files
 
 
 @click.command("status")
@@ -11,9 +14,6 @@ from stack.cli.common import Options, json_option, print_json, print_table
 @click.pass_obj
 def command(options: Options, as_json: bool) -> None:
     """Show pins, series, patches and their states. Needs no network."""
-    from stack.model import digest  # noqa: PLC0415
-    from stack.model.diff import counts  # noqa: PLC0415
-    from stack.model.patch import files  # noqa: PLC0415
 
     stack = options.load()
     sizes = {ref: counts(files(patch)) for ref, patch in stack.patches.items()}

@@ -2,10 +2,13 @@
 """`stack triage`: what would become of patches on another base, in any repository."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
+from stack.carry import triage
+from stack.carry.resolutions import Resolutions
+from stack.carry.triage import Triage
 from stack.cli.common import (
     COLOURS,
     Options,
@@ -16,11 +19,6 @@ from stack.cli.common import (
     print_table,
     through_names,
 )
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.carry.resolutions import Resolutions
-    from stack.carry.triage import Triage
 
 
 @click.command("triage")
@@ -62,7 +60,6 @@ def command(
     (upstream had it and took it out again), conflict. Each with its evidence: the commits that brought or broke it. The
     repository is only read. Exit code 1 when a patch needs a person.
     """
-    from stack.carry import triage  # noqa: PLC0415
 
     options: Options = context.obj
     span = triage.Range(base, onto, through_names(through))
@@ -81,15 +78,14 @@ def command(
     context.exit(1 if any(row.carried.needs_person for row in found.rows) else 0)
 
 
-def _known(folder: Path) -> "Resolutions":
-    from stack.carry.resolutions import Resolutions  # noqa: PLC0415
+def _known(folder: Path) -> Resolutions:
 
     if not folder.is_dir():
         raise StackError(f"{folder} is no folder", "name a stack's stacks/resolutions")
     return Resolutions.load(folder)
 
 
-def _as_json(found: "Triage") -> dict[str, object]:
+def _as_json(found: Triage) -> dict[str, object]:
     return {
         "base": found.base,
         "onto": found.onto,

@@ -4,6 +4,7 @@
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table
+from stack.model import switch
 
 
 @click.command("undo")
@@ -18,7 +19,6 @@ def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bo
     Resolutions stay: only `stack resolutions drop` removes one. Again, and it goes one further back. Refused where a file was
     changed since: that change would be lost.
     """
-    from stack.model import switch  # noqa: PLC0415
 
     if show + finish + adopt > 1:
         raise click.UsageError("--list, --finish and --adopt are different jobs: give one of them")

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack verdict`: what validations have found, and whether it is enough for a release."""
 
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from click.decorators import FC
 
+from stack.carry import effects
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from click.decorators import FC
-
-    from stack.model.verdict import Case, Verdict
-    from validation.differing import Difference
-    from validation.gates import Judgement, Standing
+from stack.model import verdict
+from stack.model.verdict import Case, Outcome, Verdict, case_json
+from stack.validation import gates, signing, verdict_diff
+from stack.validation.gates import Judgement, Standing
+from stack.validation.verdict_diff import Difference
 
 COLOURS = {"passed": "green", "failed": "bold red", "not-run": "yellow"}
 _ALIKE = 3
@@ -27,7 +26,7 @@ files_argument = click.argument(
 )
 
 
-def _file(name: str, metavar: str) -> "Callable[[FC], FC]":
+def _file(name: str, metavar: str) -> Callable[[FC], FC]:
     return click.argument(name, metavar=metavar, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 
 
@@ -41,7 +40,6 @@ def command() -> None:
 @json_option
 def show(files: tuple[Path, ...], as_json: bool) -> None:
     """Show verdicts: stack, machine, versions, and every case with its numbers; --json has each that was not run, too."""
-    from stack.model import verdict  # noqa: PLC0415
 
     verdicts = [(file, verdict.load(file)) for file in files]
     if as_json:
@@ -53,7 +51,7 @@ def show(files: tuple[Path, ...], as_json: bool) -> None:
         print_verdict(one)
 
 
-def print_verdict(one: "Verdict") -> None:
+def print_verdict(one: Verdict) -> None:
     """Print a verdict: what was validated and where, a table of the cases, how many ended how."""
     machine = one.machine
     click.echo(f"stack {one.stack}")
@@ -71,9 +69,8 @@ def print_verdict(one: "Verdict") -> None:
         click.echo("the run did not come to its end: --resume continues it")
 
 
-def print_cases(cases: "Sequence[Case]") -> None:
+def print_cases(cases: Sequence[Case]) -> None:
     """Print a table of cases, and how many ended how; what was not run for one reason comes last, in one row for each kernel or so."""
-    from stack.model.verdict import Outcome  # noqa: PLC0415
 
     ran = [one for one in cases if one.outcome is not Outcome.NOT_RUN]
     rows = [row for one in ran for row in _rows(one)]
@@ -83,7 +80,7 @@ def print_cases(cases: "Sequence[Case]") -> None:
     click.echo(", ".join(f"{count} {outcome}" for outcome, count in ended.items() if count))
 
 
-def _rows(one: "Case") -> "Iterator[tuple[str, str, str, str]]":
+def _rows(one: Case) -> Iterator[tuple[str, str, str, str]]:
     said = [*one.why.splitlines()]
     # The runs behind a mean are for --json.
     shown = {name: value for name, value in one.measured.items() if not name.endswith(" runs")}
@@ -98,7 +95,7 @@ def _rows(one: "Case") -> "Iterator[tuple[str, str, str, str]]":
         yield "", "", "", line
 
 
-def _alike(cases: "Sequence[Case]") -> "list[list[Case]]":
+def _alike(cases: Sequence[Case]) -> list[list[Case]]:
     """Cases that begin alike and give one reason, together, in the order in which they come."""
     found: dict[tuple[str, ...], list[Case]] = {}
     for one in cases:
@@ -106,7 +103,7 @@ def _alike(cases: "Sequence[Case]") -> "list[list[Case]]":
     return list(found.values())
 
 
-def _not_run(cases: "Sequence[Case]") -> "Iterator[tuple[str, str, str, str]]":
+def _not_run(cases: Sequence[Case]) -> Iterator[tuple[str, str, str, str]]:
     """The row of one case, or of several: `kernels/moe/marlin/*`."""
     first, *others = cases
     reason, *rest = first.why.splitlines()
@@ -136,10 +133,8 @@ def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> No
 
     Exit code 1 when something that passed in A did not pass in B.
     """
-    from stack.model import verdict  # noqa: PLC0415
-    from validation import differing  # noqa: PLC0415
 
-    found = differing.between(verdict.load(before), verdict.load(after))
+    found = verdict_diff.between(verdict.load(before), verdict.load(after))
     if as_json:
         print_json(_difference_json(found))
     else:
@@ -147,7 +142,7 @@ def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> No
     context.exit(1 if found.lost else 0)
 
 
-def _print_difference(found: "Difference") -> None:
+def _print_difference(found: Difference) -> None:
     for name, (was, now) in found.subject.items():
         click.echo(f"{name}: {_short(was)} -> {_short(now)}")
     rows = []
@@ -162,8 +157,7 @@ def _print_difference(found: "Difference") -> None:
         click.echo("no difference")
 
 
-def _difference_json(found: "Difference") -> dict[str, object]:
-    from stack.model.verdict import case_json  # noqa: PLC0415
+def _difference_json(found: Difference) -> dict[str, object]:
 
     return {
         "lost": found.lost,
@@ -188,8 +182,6 @@ def _difference_json(found: "Difference") -> dict[str, object]:
 @json_option
 def sign(file: Path, key: Path, as_json: bool) -> None:
     """Sign a verdict with an OpenSSH key (ssh-keygen -Y); the signature is FILE.sig."""
-    from stack.model import verdict  # noqa: PLC0415
-    from validation import signing  # noqa: PLC0415
 
     verdict.load(file)
     signature = signing.sign(file, key)
@@ -231,9 +223,6 @@ def require(
 
     The pinned sources have to be at hand: a patch that states another result than it has is refused.
     """
-    from stack.carry import effects  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from validation import gates  # noqa: PLC0415
 
     options: Options = context.obj
     stack = options.load()
@@ -256,7 +245,7 @@ def require(
     context.exit(1 if found.problems else 0)
 
 
-def _print_standing(one: "Standing", *, each: bool) -> None:
+def _print_standing(one: Standing, *, each: bool) -> None:
     """Say of a verdict how many cases count, and how many fell out by which input."""
     if one.fallen:
         click.echo(f"{one.file}: {len(one.counts)} of {len(one.counts) + len(one.fallen)} cases count")
@@ -269,7 +258,7 @@ def _print_standing(one: "Standing", *, each: bool) -> None:
         print_table((str(one.file), "", ""), [*counted, *fallen], colour={"fell out": "yellow"}.get)
 
 
-def _judgement_json(found: "Judgement") -> dict[str, object]:
+def _judgement_json(found: Judgement) -> dict[str, object]:
     return {
         "gate": found.gate.name,
         "passed": not found.problems,

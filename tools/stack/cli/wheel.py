@@ -2,15 +2,13 @@
 """`stack wheel`: what a wheel or an installed package is made of, why two wheels differ, and an index of a folder of them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
 from stack.cli.common import interpreter, json_option, one_line, print_json
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.wheels.inspection import Report
+from stack.wheels import comparison, inspection, simple
+from stack.wheels.inspection import Report
 
 
 @click.group("wheel")
@@ -44,7 +42,6 @@ def inspect(
 
     FILE ends in .whl; anything else is the name of an installed package. Exit code 1 when a file is not what it should be.
     """
-    from stack.wheels import inspection  # noqa: PLC0415
 
     if what.endswith(".whl"):
         if python is not None or against is not None or bytecode:
@@ -63,7 +60,7 @@ def inspect(
     context.exit(1 if report.problems else 0)
 
 
-def _print(report: "Report") -> None:
+def _print(report: Report) -> None:
     _say(f"{report.name} {report.version}")
     said = report.described
     if said is None:
@@ -101,7 +98,6 @@ def diff(context: click.Context, first: Path, second: Path, as_json: bool) -> No
 
     Exit code 1 when they differ.
     """
-    from stack.wheels import comparison  # noqa: PLC0415
 
     found = comparison.compare(first, second)
     if as_json:
@@ -124,7 +120,6 @@ def index(folder: Path, as_json: bool) -> None:
 
     Any web server that serves DIR will do: HTML (PEP 503) and JSON (PEP 691), with hashes.
     """
-    from stack.wheels import simple  # noqa: PLC0415
 
     found = simple.write(folder)
     if as_json:

@@ -19,7 +19,7 @@ from stack.doctor.jit import Module, modules
 from stack.model.pins import Pins
 from stack.model.verdict import Machine
 from stack.proof.compiling import jobs
-from validation import machine
+from stack.validation import machine
 
 _WAIT = 120.0
 """Seconds that an interpreter may take: torch from a cold disk."""

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.errors import StackError
+from stack.deploy import removed_settings, vllm_log
+from stack.deploy.recipes import Recipe
+from stack.deploy.vllm_log import PARTS, Line, Named, Reading
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
 from stack.model import document
-from stack.model.errors import StackError
-from validation import gone
-from validation.serve import reading
-from validation.serve.reading import PARTS, Line, Named, Reading
-from validation.serve.recipes import Recipe
 
 ERRORS = Path(__file__).with_name("errors.toml")
 _LARGEST = 512 * 2**20
@@ -85,12 +84,12 @@ def read(file: Path, recipe: Recipe | None = None, pinned: str | None = None) ->
 def of(text: str, recipe: Recipe | None = None, pinned: str | None = None) -> Subject:
     """A log from its text."""
     found: dict[str, tuple[Known, Line]] = {}
-    for line in reading.lines(text):
+    for line in vllm_log.lines(text):
         # What is only told, such as why a backend is no candidate, is no error.
         one = _known(line.text[:_LONGEST]) if line.level not in ("DEBUG", "INFO") else None
         if one is not None:
             found.setdefault(one.name, (one, line))
-    return Subject(reading.read(text), tuple(found.values()), recipe, pinned)
+    return Subject(vllm_log.read(text), tuple(found.values()), recipe, pinned)
 
 
 @functools.cache
@@ -201,7 +200,7 @@ def _never(subject: Subject) -> Iterator[Found]:
 def _expected(subject: Subject) -> Iterator[Found]:
     if subject.recipe is None:
         return
-    for one in reading.mismatches(subject.said, subject.recipe.backends):
+    for one in vllm_log.mismatches(subject.said, subject.recipe.backends):
         if one.found == _NOT_SAID and not subject.said.ready:
             continue  # it did not come so far
         why = f" ({'; '.join(one.why[:2])})" if one.why else ""
@@ -259,7 +258,7 @@ def _fallbacks(subject: Subject) -> Iterator[Found]:
 
 def _variables(subject: Subject) -> Iterator[Found]:
     for one in subject.said.unknown:
-        by = gone.find(one.name)
+        by = removed_settings.find(one.name)
         fix = f"take it out; {by.instead}" if by is not None else "take it out, or correct its name"
         yield wrong(f"{one.name} is set, and vLLM does not read it", fix, one.line)
 

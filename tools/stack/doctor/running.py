@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stack.base import bounded_http
+from stack.deploy import checkpoints
+from stack.deploy.recipes import Recipe
 from stack.doctor.finding import Check, Finding, Found, Severity, fine, note, unknown, wrong
 from stack.doctor.loops import loop
-from validation import checkpoints, wire
-from validation.serve.recipes import Recipe
-from validation.serve.talk import Exchange, Talk, Wrong
+from stack.validation.serve.client import Exchange, Talk, Wrong
 
 CHAT = "/v1/chat/completions"
 _HEALTH = 10.0
@@ -98,10 +99,10 @@ def _short(value: object) -> str:
 def _health(subject: Subject) -> Iterator[Found]:
     talk = subject.talk
     try:
-        with wire.asked(f"{talk.url}/health", None, min(_HEALTH, talk.patience), talk.key) as answer:
+        with bounded_http.asked(f"{talk.url}/health", None, min(_HEALTH, talk.patience), talk.key) as answer:
             status = answer.status_code
-    except wire.BROKEN as failed:
-        yield wrong(f"nothing answers ({wire.why(failed)})", "start the server, or correct --url")
+    except bounded_http.BROKEN as failed:
+        yield wrong(f"nothing answers ({bounded_http.why(failed)})", "start the server, or correct --url")
         return
     if status != 200:
         yield wrong(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import yaml
 
+from stack.base.errors import StackError
 from stack.doctor import shell
 from stack.doctor.shell import Command, Word
-from stack.model.errors import StackError
 
 _LARGEST = 2**19
 """Bytes of a script: those that people write have some thousands."""

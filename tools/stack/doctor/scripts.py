@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from stack.carry.drift.settings import Unknown
 from stack.carry.drift.variables import OWNERS
+from stack.deploy import removed_settings
 from stack.doctor import rules
 from stack.doctor.finding import Check, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
 from stack.model.pins import FILE
-from validation import gone
 
 _CACHES = re.compile(
     r"(?:\.cache(?:/(?:\*|flashinfer|vllm|torch|triton|\{)|/?$)|\.triton|torchinductor|flashinfer|torch_compile_cache)"
@@ -63,7 +63,7 @@ def _variables(subject: Subject) -> Iterator[Found]:
     for one in subject.script.settings:
         if one.name not in wanted or not one.exported:
             continue
-        if gone_by := gone.find(one.name):
+        if gone_by := removed_settings.find(one.name):
             yield wrong(f"{one.name} is read by nothing: {gone_by.when}", f"take it out; {gone_by.instead}", one.line)
         elif subject.unknown is not None and (lost := subject.unknown.get(one.name)):
             fix = f"write {lost.near}, or take it out" if lost.near else "take it out"
@@ -82,7 +82,7 @@ def _variables(subject: Subject) -> Iterator[Found]:
 def _flags(subject: Subject) -> Iterator[Found]:
     flags = [flag for serve in subject.script.serves for flag in serve.flags]
     for flag in flags:
-        if gone_by := gone.find(flag.name):
+        if gone_by := removed_settings.find(flag.name):
             yield wrong(f"{flag.name}: `vllm serve` does not start with it, {gone_by.when}", gone_by.instead, flag.line)
         elif subject.unknown is not None and (lost := subject.unknown.get(flag.name)):
             fix = f"write {lost.near}, or take it out" if lost.near else "take it out"

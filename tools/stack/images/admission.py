@@ -4,14 +4,14 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.images import labels
 from stack.images.image import Image
 from stack.model import verdict
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Verdict
-from validation import gates
-from validation.gates import Gate, Release
+from stack.validation import gates
+from stack.validation.gates import Gate, Release
 
 
 def problems(image: Image, stack: Stack, gate: Gate, files: Sequence[Path], signers: Path | None) -> tuple[str, ...]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stack.base.errors import StackError
 from stack.images import layout, skopeo, statement
 from stack.images.envelope import PAYLOAD, payload
 from stack.images.image import Image
 from stack.images.layout import INDEX, MANIFEST, Descriptor
 from stack.images.reference import DIGEST, Reference
 from stack.model.document import Table
-from stack.model.errors import StackError
 
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
 _EMPTY = "application/vnd.oci.empty.v1+json"

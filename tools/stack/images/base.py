@@ -4,10 +4,10 @@
 import re
 from dataclasses import dataclass
 
+from stack.base.errors import StackError
 from stack.images import reference, skopeo
 from stack.images.engine import Engine
 from stack.images.reference import DIGEST, Reference
-from stack.model.errors import StackError
 from stack.model.pins import Base
 
 

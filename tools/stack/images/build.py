@@ -14,13 +14,13 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.images import labels, locking, own, saving, sbom, tools
 from stack.images.base import BaseImage
 from stack.images.engine import Engine, Step
 from stack.model import digest, pins, series
 from stack.model import stack as stacks
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.store import cache
 from stack.wheels import building

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.images import image, layout
 from stack.images.image import Image
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 
 TAG = "index"
 

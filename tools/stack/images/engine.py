@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.model.errors import StackError
-from stack.model.text import shortened
+from stack.base.errors import StackError
+from stack.base.text import shortened
 
 ENGINES = ("buildah", "podman")
 """In the order in which they are tried."""

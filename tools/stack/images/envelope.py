@@ -13,8 +13,8 @@ from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import Error
 from securesystemslib.signer import CryptoSigner, SSlibKey
 
+from stack.base.errors import StackError
 from stack.images import layout
-from stack.model.errors import StackError
 
 PAYLOAD = "application/vnd.in-toto+json"
 _KINDS = "openssl genpkey -algorithm ed25519 makes one; ECDSA P-256 is the other kind"

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from stack.base.errors import StackError
 from stack.images import layout, skopeo
 from stack.images.layout import CONFIG, INDEX, MANIFEST, Descriptor
 from stack.images.reference import DIGEST, Reference
 from stack.model.document import Table
-from stack.model.errors import StackError
 
 _INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
+from stack.base.errors import StackError
 from stack.images import layout
 from stack.images.image import Image, Layer, Platform
-from stack.model.errors import StackError
 
 _CHUNK = 1 << 20
 _MOST, _LARGEST = 10_000, 64 << 20

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stack.base.errors import StackError
 from stack.images import reference
 from stack.images.reference import DIGEST
 from stack.images.skopeo import Absent, digest
-from stack.model.errors import StackError
 from stack.store import cache
 
 INDEX = "application/vnd.oci.image.index.v1+json"

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from securesystemslib.signer import SSlibKey
 
+from stack.base.errors import StackError
 from stack.images import labels, skopeo, verify
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 
 
 @dataclass(frozen=True, slots=True)

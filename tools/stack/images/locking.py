@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
+from stack.base.errors import StackError
 from stack.images import tools
-from stack.model.errors import StackError
 from stack.store import cache as places
 from stack.store import indexes
 from stack.store.indexes import Index

@@ -6,6 +6,7 @@ import importlib.metadata
 from pathlib import Path
 
 import stack
+from stack.deploy.data import DATA
 from stack.wheels import packing
 
 NAME = "stack"
@@ -28,17 +29,12 @@ def wheel(folder: Path) -> Path:
 
 def _files() -> dict[str, bytes]:
     found = {}
-    for top in _tops():
-        for path in top.rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
-                found[f"{top.name}/{path.relative_to(top).as_posix()}"] = path.read_bytes()
+    package = Path(stack.__file__).parent
+    for folder, name in ((package, "stack"), (DATA, "stack/data")):
+        for path in folder.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".log":
+                found[f"{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     return found
-
-
-def _tops() -> tuple[Path, Path]:
-    own = Path(stack.__file__).parent
-    beside = own.with_name("validation")
-    return own, beside if beside.is_dir() else own.parents[1] / "validation"
 
 
 def _about(version: str) -> bytes:

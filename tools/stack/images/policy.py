@@ -14,9 +14,9 @@ from pathlib import Path
 
 import platformdirs
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import git
-from validation import gates
+from stack.validation import gates
 
 SIGNERS = Path("validation/allowed_signers")
 """Where the signers stand in a branch, below the stack."""

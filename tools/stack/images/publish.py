@@ -13,19 +13,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.images import admission, attached, image, layers, layout, moving, pulling, reference, skopeo, statement, verify
+from stack.base.errors import StackError
+from stack.images import (
+    admission,
+    attached,
+    floating_tags,
+    image,
+    layers,
+    layout,
+    pulling,
+    reference,
+    skopeo,
+    statement,
+    verify,
+)
 from stack.images.envelope import Signer
+from stack.images.floating_tags import Move
 from stack.images.image import Image
-from stack.images.moving import Move
 from stack.images.policy import Policy
 from stack.images.reference import Reference
 from stack.images.verify import Report
 from stack.model import digest, verdict
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.store import cache
-from validation import gates, signing
-from validation.gates import Gate
+from stack.validation import gates, signing
+from stack.validation.gates import Gate
 
 Tell = Callable[[str], None]
 """Told each step as it begins."""
@@ -85,7 +97,7 @@ def publish(asked: Asked, stack: Stack, signer: Signer, tell: Tell) -> Published
         tell("look at the registry")
         there = _demand_free(name, found.digest, kept.tls)
         for tag in moves:
-            moving.demand_moving(repository.tagged(tag), tls=kept.tls, unless=found.digest)
+            floating_tags.demand_moving(repository.tagged(tag), tls=kept.tls, unless=found.digest)
         done = there and _complete(found, repository, stack, signer, kept)
         if not done:
             _push(found, repository, kept, tell)
@@ -96,8 +108,8 @@ def publish(asked: Asked, stack: Stack, signer: Signer, tell: Tell) -> Published
             _read_back(found, repository, stack, signer, kept)
             tell("tag")
             if _demand_free(name, found.digest, kept.tls) is False:
-                moving.put(repository, found.digest, str(name.tag), tls=kept.tls)
-        return Published(found.digest, not done, moving.move(repository, found.digest, moves, tls=kept.tls))
+                floating_tags.put(repository, found.digest, str(name.tag), tls=kept.tls)
+        return Published(found.digest, not done, floating_tags.move(repository, found.digest, moves, tls=kept.tls))
 
 
 def _named(name: Reference) -> Reference:
@@ -138,7 +150,7 @@ def _demand_free(name: Reference, wanted: str, tls: bool) -> bool:
         StackError: it is there with another one.
 
     """
-    found = moving.digest_of(name, tls=tls)
+    found = floating_tags.digest_of(name, tls=tls)
     if found not in (None, wanted):
         raise StackError(f"{name.shown} is {found} already, this image is {wanted}", "tags never change: take another one")
     return found is not None

@@ -7,10 +7,10 @@ skopeo turns Docker's manifests into OCI's where it writes a layout itself, and 
 import tempfile
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.images import attached, image, layout, skopeo
 from stack.images.layout import Descriptor
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 from stack.store import cache
 
 TAG = "image"

@@ -4,7 +4,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 DIGEST = r"sha256:[0-9a-f]{64}"
 TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"

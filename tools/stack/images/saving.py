@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stack.base.errors import StackError
 from stack.images import layout
 from stack.images.engine import Engine
-from stack.model.errors import StackError
 from stack.store import cache
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"

@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from stack.base.errors import StackError
 from stack.images import reference
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 
 PROGRAM = "skopeo"
 PATIENCE = "2m"

@@ -13,15 +13,15 @@ from in_toto_attestation.predicates.vsa.v1 import vsa_pb2
 from in_toto_attestation.v1 import statement_pb2
 from in_toto_attestation.v1.statement import Statement as Protocol
 
+from stack.base.errors import StackError
 from stack.images import labels, layout
 from stack.images.image import Image
 from stack.model.document import Table
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.pins import Pin
 from stack.model.stack import Stack
-from validation import gates
-from validation.gates import Gate
+from stack.validation import gates
+from stack.validation.gates import Gate
 
 TYPE = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import environment
 
 _REQUIREMENTS = Path(__file__).with_name("requirements.txt")

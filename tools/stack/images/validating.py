@@ -7,23 +7,24 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.carry.bases import Stores
-from stack.images import image, inside, labels
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
+from stack.deploy import recipes
+from stack.images import container_env, image, labels
+from stack.images.container_env import Inside
 from stack.images.engine import Engine
 from stack.images.image import Platform
-from stack.images.inside import Inside
 from stack.images.reference import Reference
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Verdict, Weights
-from validation import gates
-from validation import suite as suites
-from validation.bench import start
-from validation.gates import Gate
-from validation.kernels import Kernels
-from validation.serve import material, recipes, server
-from validation.serve import suite as serve
-from validation.suite import Job, Subject, Suite
+from stack.validation import gates
+from stack.validation import suite as suites
+from stack.validation.bench import start
+from stack.validation.gates import Gate
+from stack.validation.kernels import Kernels
+from stack.validation.serve import fixture_cache, server
+from stack.validation.serve import suite as serve
+from stack.validation.suite import Job, Subject, Suite
 
 KERNELS, SERVE, BENCH = "kernels", "serve", "bench"
 SUITES = (KERNELS, SERVE, BENCH)
@@ -104,7 +105,9 @@ def validate(order: Order, stores: Stores) -> Iterator[tuple[Path, Verdict]]:
             suites.look_at_earlier(stores.stack, out, platform.digest, judged_by)
     place = stores.place.cache
     with ExitStack() as held:
-        container = held.enter_context(inside.entered(order.engine, order.layout, platform, place, order.devices, stores.tell))
+        container = held.enter_context(
+            container_env.entered(order.engine, order.layout, platform, place, order.devices, stores.tell)
+        )
         made = _Made(order, stores, container, held)
         for name, out in outs.items():
             suite, subject = made.suite(name)
@@ -170,7 +173,7 @@ class _Made:
             folder, arguments, variables = given.folder, given.arguments, dict[str, str]()
         else:
             recipe = recipes.load(self._tiny())
-            folder = material.prepare(self._stores.place.cache, self._stores.tell).model(recipe.model)
+            folder = fixture_cache.prepare(self._stores.place.cache, self._stores.tell).model(recipe.model)
             arguments, variables = recipe.arguments, dict(recipe.environment)
         return server.serving(self._inside, folder, arguments, variables, work, _LONGEST, self._stores.tell)
 

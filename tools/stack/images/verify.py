@@ -10,15 +10,15 @@ from typing import Any
 
 from securesystemslib.signer import SSlibKey
 
+from stack.base.errors import StackError
 from stack.images import admission, attached, envelope, image, labels, layout, statement
 from stack.images.image import Image
 from stack.images.reference import Reference
 from stack.images.statement import Statement
 from stack.model import verdict
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.verdict import Verdict
-from validation import gates
+from stack.validation import gates
 
 
 class State(StrEnum):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import platformdirs
 
-from stack.model import files
-from stack.model.errors import StackError
+from stack.base import files
+from stack.base.errors import StackError
 
 
 def identity(root: Path) -> str | None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 _START = re.compile(rb'^diff --git (?P<old>"?a/.+?"?) (?P<new>"?b/.+)$')
 _HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stack.model import files
-from stack.model.errors import StackError
+from stack.base import files
+from stack.base.errors import StackError
 
 LARGEST = 16 * 2**20
 """Bytes of the largest file that is read."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.model import document, mail
 from stack.model.diff import DiffError, FileDiff
 from stack.model.diff import parse as parse_diff
-from stack.model.errors import StackError
 from stack.model.mail import Mail, Wrapping
 from stack.model.series import PatchRef
 

@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 import tomlkit
 
+from stack.base.errors import StackError
 from stack.model import document
 from stack.model.document import Table, find_cycle
-from stack.model.errors import StackError
 from stack.model.ids import OBJECT, UPSTREAM, Sha256, TreeId
 
 FILE = "pins.toml"

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import tomlkit
 
+from stack.base.errors import StackError
 from stack.model import document
 from stack.model.document import Table
-from stack.model.errors import StackError
 from stack.model.ids import UPSTREAM
 
 FILE = "series.toml"

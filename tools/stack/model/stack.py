@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from stack.model import document, files, patch, pins, series, switch
+from stack.base import files
+from stack.base.errors import StackError
+from stack.model import document, patch, pins, series, switch
 from stack.model.document import find_cycle
-from stack.model.errors import StackError
 from stack.model.patch import Patch
 from stack.model.pins import Pins
 from stack.model.series import PatchRef, Series

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stack.model import checkout, files, paths
-from stack.model.errors import StackError
-from stack.model.files import Folder
+from stack.base import files
+from stack.base.errors import StackError
+from stack.base.files import Folder
+from stack.model import checkout, paths
 
 FOLDER = ".stack"
 KEPT = 20

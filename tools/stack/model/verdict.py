@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stack.model import files
+from stack.base import files
+from stack.base.errors import StackError
 from stack.model.document import Table
-from stack.model.errors import StackError
 from stack.model.ids import UPSTREAM, Sha256
 from stack.model.inputs import CODE, Input, Selection
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import TreeId
 from stack.proof import requirements as lists
 from stack.store import cache as places

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 _VERSIONS = """
 import importlib.metadata, json, sys

@@ -17,8 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stack.model.errors import StackError
-from stack.proof import attached, fork_server
+from stack.base import die_with_parent
+from stack.base.errors import StackError
+from stack.proof import fork_server
 
 LONGEST = 3600
 """Seconds of one run of a proof."""
@@ -173,7 +174,7 @@ class _Server:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the server)
         script = [str(python), "-s", fork_server.__file__, *([str(preload)] if preload is not None else [])]
         self._process = subprocess.Popen(
-            [sys.executable, attached.__file__, str(os.getpid()), *script],
+            [sys.executable, die_with_parent.__file__, str(os.getpid()), *script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,

@@ -16,7 +16,7 @@ from packaging.markers import default_environment
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 SUFFIX = ".lock"
 TORCH = "torch"

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stack.carry.bases import Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model.ids import Sha256, TreeId
 from stack.proof import fork_server, interpreters, pytest_run, sources, trees
-from stack.proof.prove import Proof
+from stack.proof.proof_module import Proof
 from stack.proof.pytest_run import Case, Run, Servers
 from stack.store import results
 

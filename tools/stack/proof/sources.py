@@ -9,7 +9,9 @@ from pathlib import Path
 _COMPILED = "__pycache__"
 
 
-def closure(modules: Iterable[Path], roots: Sequence[Path], without: Iterable[Path] = ()) -> tuple[Path, ...]:
+def closure(
+    modules: Iterable[Path], roots: Sequence[Path], without: Iterable[Path] = (), below: Sequence[Path] | None = None
+) -> tuple[Path, ...]:
     """Find the modules and every file below `roots` that they import, directly or through others.
 
     An import of a package counts the files of other kinds below its folder, too, since its modules may read them: C++ sources,
@@ -21,6 +23,7 @@ def closure(modules: Iterable[Path], roots: Sequence[Path], without: Iterable[Pa
         roots: folders where absolute imports are looked up, in this order. Everything else (the standard library, installed
             packages) is outside and not followed.
         without: files that do not count, and are not followed either.
+        below: files and folders; what lies outside of them does not count either. None: everything below `roots` counts.
 
     Returns:
         The files, sorted.
@@ -30,13 +33,14 @@ def closure(modules: Iterable[Path], roots: Sequence[Path], without: Iterable[Pa
     left_out = {path.resolve() for path in without}
     waiting = [module.resolve() for module in modules]
     places = [root.resolve() for root in roots]
+    bounds = None if below is None else [path.resolve() for path in below]
     while waiting:
         file = waiting.pop()
         if file in found or file in left_out:
             continue
         found.add(file)
         if file.suffix == ".py":
-            waiting += _imported(file, places)
+            waiting += (path for path in _imported(file, places) if bounds is None or any(map(path.is_relative_to, bounds)))
     return tuple(sorted(found))
 
 

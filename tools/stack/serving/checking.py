@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
 from stack.carry.drift import check_settings
 from stack.carry.drift.choices import check_values
 from stack.carry.drift.tree import Files
 from stack.carry.drift.variables import OWNERS, grep
-from stack.model.errors import StackError
-from validation import gone
-from validation.serve.recipes import Recipe
+from stack.carry.upstream_stores import Stores
+from stack.deploy import removed_settings
+from stack.deploy.recipes import Recipe
 
 LIBRARIES = MappingProxyType(
     {"NCCL_SOCKET_IFNAME": "NCCL", "NCCL_IB_HCA": "NCCL", "GLOO_SOCKET_IFNAME": "torch's Gloo"},
@@ -89,5 +89,5 @@ def _of(recipe: Recipe, problems: Mapping[tuple[str, str], str]) -> Iterator[Fin
     for name, value in (*((name, "") for name in recipe.environment), *given(recipe.arguments)):
         problem = problems.get((name, "")) or problems.get((name, value))
         if problem is not None:
-            was = gone.find(name)
+            was = removed_settings.find(name)
             yield Finding(recipe.name, name, f"{name}: {was}" if was else problem)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from stack.model.errors import StackError
-from validation import checkpoints
-from validation.serve.recipes import GIVEN, RANK, Recipe, filled
+from stack.base.errors import StackError
+from stack.deploy import checkpoints
+from stack.deploy.recipes import GIVEN, RANK, Recipe, filled
 
 HOST = "127.0.0.1"
 """Where a server listens unless it is told otherwise: nobody but this machine can ask it."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import checkpoints
+from stack.deploy.recipes import RANK, Recipe
 from stack.serving.command import HOST, PORT, command
-from validation import checkpoints
-from validation.serve.recipes import RANK, Recipe
 
 INSIDE = "0.0.0.0"  # noqa: S104 - of a container's own network: the port that it is published at says who reaches it
 _HERE = f"${{STACK_PORT:-{PORT}}}"

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import hardware
+from stack.deploy.recipes import Recipe
 from stack.model.verdict import Gpu, Machine
-from validation import hardware
-from validation.serve.recipes import Recipe
 
 KEY = "VLLM_API_KEY"
 """The environment variable that a server takes its API key from; it stands in no command line, and no log names it."""

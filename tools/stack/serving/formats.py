@@ -4,7 +4,7 @@
 import math
 from dataclasses import dataclass
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 
 @dataclass(frozen=True, slots=True)

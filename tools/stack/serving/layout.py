@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy.checkpoints import Shape
+from stack.deploy.recipes import Recipe
 from stack.serving import formats, quantizing
 from stack.serving.formats import Format
 from stack.serving.quantizing import Quantizing
-from validation.checkpoints import Shape
-from validation.serve.recipes import Recipe
 
 Multiples = tuple[int, int]
 """What hidden and intermediate size of the experts are rounded up to multiples of."""

@@ -5,20 +5,19 @@ import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import validation
+from stack.deploy.data import DATA
+from stack.deploy.hardware import Profile
+from stack.deploy.recipes import Backends, Recipe
 from stack.model import verdict
 from stack.model.verdict import Verdict
 from stack.serving import layout
 from stack.serving.layout import Layout
-from validation.bench import baseline
-from validation.bench.baseline import ANY, Baseline
-from validation.hardware import Profile
-from validation.pack import recipes as pack
-from validation.serve.recipes import Backends, Recipe
+from stack.validation.bench import baseline
+from stack.validation.bench.baseline import ANY, Baseline
+from stack.validation.pack import recipes as pack
 
-_KEPT = Path(validation.__file__).parent
+_KEPT = DATA
 _CASE = re.compile(r"bench/([^/]+)/decode/(\d+)")
 
 

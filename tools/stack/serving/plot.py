@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.serving.roofline import Point, Roofline
 from stack.serving.traffic import COMPONENTS
 

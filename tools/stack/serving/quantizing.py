@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.serving import formats
 from stack.serving.formats import Format
 

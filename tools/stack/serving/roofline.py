@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.deploy import checkpoints, hardware
+from stack.deploy.checkpoints import Shape
+from stack.deploy.hardware import Profile
+from stack.deploy.recipes import GIVEN, Recipe
 from stack.serving import layout, measured, traffic
 from stack.serving.layout import Layout
 from stack.serving.measured import Measured
 from stack.serving.traffic import CACHE, Component
-from validation import checkpoints, hardware
-from validation.checkpoints import Shape
-from validation.hardware import Profile
-from validation.serve.recipes import GIVEN, Recipe
 
 CONTEXTS = (512, 2048, 8192)
 """What published speeds have been measured with."""

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from validation import wire
-from validation.packages import Process
-from validation.serve import reading, server
-from validation.serve.reading import Mismatch, Reading
-from validation.serve.recipes import Recipe
-from validation.serve.server import NotServing
+from stack.base import bounded_http
+from stack.deploy import vllm_log
+from stack.deploy.recipes import Recipe
+from stack.deploy.vllm_log import Mismatch, Reading
+from stack.validation.python_env import Process
+from stack.validation.serve import server
+from stack.validation.serve.server import NotServing
 
 _MOST = 2**26
 """Bytes of the log of a server that is starting which are looked at: real ones have some hundred thousand, whatever compiles."""
@@ -79,18 +80,18 @@ def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[
         watch = _Watch(start, process, said, tell, began)
         model = watch.wait()
         text = said.text()
-        told = reading.read(text)
+        told = vllm_log.read(text)
         said.forget()
         yield Up(told, _mismatches(start.recipe, told, text), start.url, model, time.monotonic() - began, process.wait)
 
 
 def _mismatches(recipe: Recipe, told: Reading, text: str) -> tuple[Mismatch, ...]:
     missing = [line for line in recipe.log if line not in text]
-    found = reading.mismatches(told, recipe.backends)
+    found = vllm_log.mismatches(told, recipe.backends)
     if told.headless:  # only the node that has the API says all
-        found = tuple(one for one in found if one.found != reading.UNSAID)
+        found = tuple(one for one in found if one.found != vllm_log.UNSAID)
         missing = []
-    return (*found, *(Mismatch("log", line, reading.UNSAID) for line in missing))
+    return (*found, *(Mismatch("log", line, vllm_log.UNSAID) for line in missing))
 
 
 class _Said:
@@ -159,8 +160,8 @@ class _Watch:
 
     def _names_all(self) -> bool:
         """Whether the log of a node without an API names what it runs, as far as the recipe does: it never says that it is ready."""
-        told = reading.read(self._said.text())
-        return told.headless and all(map(told.named, reading.wanted(self._start.recipe.backends)))
+        told = vllm_log.read(self._said.text())
+        return told.headless and all(map(told.named, vllm_log.wanted(self._start.recipe.backends)))
 
     def _look(self) -> None:
         """See that it runs and is not late, and tell what it does."""
@@ -173,11 +174,11 @@ class _Watch:
         fresh = self._said.since(self._read)
         whole = fresh[: max(fresh.rfind(b"\n"), fresh.rfind(b"\r")) + 1]
         self._read += len(whole)
-        for line in reading.lines(whole.decode("utf-8", "replace")):
-            begun = reading.stage(line) or self._stage
+        for line in vllm_log.lines(whole.decode("utf-8", "replace")):
+            begun = vllm_log.stage(line) or self._stage
             if begun != self._stage:
                 self._stage, self._far = begun, (0, None)
-            self._far = reading.progress(line) or self._far
+            self._far = vllm_log.progress(line) or self._far
         self._tell(self._stage, *self._far)
 
     def _first(self, url: str) -> str:
@@ -198,12 +199,12 @@ class _Watch:
 
     def _answer(self, address: str, content: Mapping[str, Any] | None) -> Any:
         try:
-            with wire.asked(address, content, max(self._left(), 1.0), self._start.key) as answer:
-                data, status = wire.whole(answer, max(self._left(), 1.0)), answer.status_code
+            with bounded_http.asked(address, content, max(self._left(), 1.0), self._start.key) as answer:
+                data, status = bounded_http.whole(answer, max(self._left(), 1.0)), answer.status_code
             if status == 200:
-                return wire.parsed(data)
+                return bounded_http.parsed(data)
             how = f"the server answers its first question with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
-        except (*wire.BROKEN, ValueError) as failed:
+        except (*bounded_http.BROKEN, ValueError) as failed:
             how = f"the server does not answer its first question ({type(failed).__name__})"
         raise NotServing(how, self._said.text())
 

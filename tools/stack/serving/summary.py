@@ -5,10 +5,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from stack.deploy.vllm_log import Mismatch, Named, Reading
 from stack.serving.demands import KEY
 from stack.serving.start import Up
-from validation.packages import Process
-from validation.serve.reading import Mismatch, Named, Reading
+from stack.validation.python_env import Process
 
 _UNNAMED = "not named"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from stack.base.errors import StackError
 from stack.model import paths
-from stack.model.errors import StackError
 from stack.model.ids import BlobId, CommitId, Sha256, TreeId
 from stack.store import git
 from stack.store.tar import LIMITS, ArchiveError, GzipReader, Limits, members, shown

@@ -14,8 +14,8 @@ from typing import IO
 
 import platformdirs
 
-from stack.model import files
-from stack.model.errors import StackError
+from stack.base import files
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 
 LOCK = ".lock"

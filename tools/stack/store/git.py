@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 
 MINIMUM_VERSION = (2, 38)
 """`git merge-tree --write-tree` came with 2.38."""

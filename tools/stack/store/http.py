@@ -14,10 +14,10 @@ from requests_file import FileAdapter
 from urllib3.exceptions import InsecureRequestWarning, ReadTimeoutError
 from urllib3.util import Retry
 
-from stack.model.errors import StackError
-from stack.store import bounded
-from stack.store.addresses import redacted
-from stack.store.bounded import Bounded
+from stack.base import bounded
+from stack.base.addresses import redacted
+from stack.base.bounded import Bounded
+from stack.base.errors import StackError
 from stack.store.indexes import Index, Settings
 
 _OFFLINE = "check the network or the configured index; or use --source git"

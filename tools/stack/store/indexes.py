@@ -13,8 +13,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import pypi_simple
 
-from stack.model.errors import StackError
-from stack.store.addresses import redacted
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
 
 _SECTIONS = ("global", "install", "download", ":env:")
 """Of pip's configuration; a later one wins, as it does for `pip download`."""

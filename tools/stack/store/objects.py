@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import BlobId, CommitId, TreeId
 from stack.store import git, pack
 

@@ -16,10 +16,10 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from pypi_simple import DistributionPackage, NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
 
-from stack.model.errors import StackError
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 from stack.store import cache, http
-from stack.store.addresses import redacted
 from stack.store.indexes import Settings, settings
 
 MAX_SIZE = 2 << 30

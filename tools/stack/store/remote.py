@@ -12,11 +12,11 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from stack.model.errors import StackError
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
 from stack.store import git, repository
-from stack.store.addresses import redacted
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import cache, git
 
 _INCOMING = "incoming-"

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import CommitId, Sha256, TreeId
 from stack.model.pins import Archive, Pin
 from stack.store import archive as archives

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 
 _BLOCK = 512

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stack.base.errors import StackError
 from stack.carry import apply
 from stack.carry.merge import FileMerges, merge
 from stack.carry.worktree import PATCH, SERIES, with_trailers, without_trailers
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import Identity, Objects

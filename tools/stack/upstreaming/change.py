@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from stack.base.errors import StackError
 from stack.carry import apply
 from stack.carry.apply import DoesNotApply, Misfit
 from stack.carry.merge import merge
-from stack.carry.residue import difference
+from stack.carry.unmerged_remainder import difference
 from stack.model.diff import FileDiff, Hunk, counts, parse
-from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.model.patch import Patch
 from stack.store.objects import FILES, Objects

@@ -10,9 +10,9 @@ from github import Auth, Github
 from github.Requester import HTTPRequestsConnectionClass, HTTPSRequestsConnectionClass, Requester, RequestsResponse
 
 from stack import __version__
-from stack.model.errors import StackError
-from stack.store.addresses import redacted
-from validation import wire
+from stack.base import bounded_http
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
 
 LARGEST = 32 << 20
 """Bytes of an answer. A page of a hundred pull requests has about 3 MB; GitHub cuts diffs off long before."""
@@ -89,7 +89,7 @@ def _answered(connection: HTTPSRequestsConnectionClass | HTTPRequestsConnectionC
             raise StackError(f"{connection.host} has no answer yet to {path}", "run the command again in a minute")
         try:
             body = _whole(answer)
-        except wire.EndlessError as endless:
+        except bounded_http.EndlessError as endless:
             raise StackError(
                 f"{connection.host} does not come to an end with {path}: {endless}", "that is no forge"
             ) from endless
@@ -102,10 +102,10 @@ def _answered(connection: HTTPSRequestsConnectionClass | HTTPRequestsConnectionC
 
 def _whole(answer: requests.Response) -> bytes:
     body = bytearray()
-    for piece in wire.pieces(answer, SLOWEST):
+    for piece in bounded_http.pieces(answer, SLOWEST):
         body += piece
         if len(body) > LARGEST:
-            raise wire.EndlessError(f"more than {LARGEST >> 20} MB came")
+            raise bounded_http.EndlessError(f"more than {LARGEST >> 20} MB came")
     return bytes(body)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.upstreaming import forge
 
 VARIABLES = ("GH_TOKEN", "GITHUB_TOKEN")

@@ -13,7 +13,7 @@ from typing import Protocol
 from stack.model import document
 from stack.model.patch import Patch, trailers
 from stack.model.series import Series
-from stack.upstreaming import beside, blocks, template
+from stack.upstreaming import blocks, pr_sidecar_files, template
 from stack.upstreaming.blocks import Renewed
 from stack.upstreaming.evidence import Evidence, Measured
 from stack.upstreaming.markdown import cell, escaped, unwrapped
@@ -82,7 +82,7 @@ def load(root: Path, proposal: Proposal) -> str | None:
         StackError: it cannot be read, or is not UTF-8.
 
     """
-    file = beside.file(root, proposal, _SUFFIX)
+    file = pr_sidecar_files.file(root, proposal, _SUFFIX)
     return document.read_text(file) if file.exists() else None
 
 
@@ -93,7 +93,7 @@ def save(root: Path, proposal: Proposal, text: str) -> Path:
         StackError: it cannot be written.
 
     """
-    return beside.put(root, proposal, _SUFFIX, text)
+    return pr_sidecar_files.put(root, proposal, _SUFFIX, text)
 
 
 def body(text: str) -> str:

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.patch import files as files_of
 from stack.model.series import Series
 from stack.store.objects import Objects
-from stack.upstreaming import beside, duplicates
+from stack.upstreaming import duplicates, pr_sidecar_files
 from stack.upstreaming.forge import Hit, Pull, Repository
 from stack.upstreaming.github import NOT_FOUND, GitHub, RefusedError
 from stack.upstreaming.proposal import Proposal
@@ -147,7 +147,7 @@ def keep(root: Path, proposal: Proposal, search: Search) -> None:
         StackError: it cannot be written.
 
     """
-    beside.put(root, proposal, _SUFFIX, json.dumps(asdict(search), indent=1))
+    pr_sidecar_files.put(root, proposal, _SUFFIX, json.dumps(asdict(search), indent=1))
 
 
 def kept(root: Path, proposal: Proposal) -> Search | None:
@@ -157,7 +157,7 @@ def kept(root: Path, proposal: Proposal) -> Search | None:
         StackError: what stands there is no such record.
 
     """
-    file = beside.file(root, proposal, _SUFFIX)
+    file = pr_sidecar_files.file(root, proposal, _SUFFIX)
     try:
         values = json.loads(file.read_bytes())
         found = tuple(

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from stack.base.errors import StackError
 from stack.model import digest, verdict
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 from stack.model.switch import FOLDER
 from stack.model.verdict import Case, Outcome, Verdict
-from stack.proof.proving import State
+from stack.proof.series_proofs import State
 from stack.store import cache as places
 from stack.upstreaming.proposal import Proposal
-from validation.suite import Subject, begun
+from stack.validation.suite import Subject, begun
 
 PLACES = (f"{FOLDER}/verdicts", "validation/verdicts")
 """Where verdicts stand, below the stack's folder."""

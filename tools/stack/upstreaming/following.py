@@ -4,7 +4,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stack.carry.bases import Stores
+from stack.carry.upstream_stores import Stores
 from stack.model import series as model
 from stack.model import stack as stacks
 from stack.model import switch

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import SplitResult, urlsplit
 
-from stack.model.errors import StackError
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
 from stack.model.ids import CommitId
-from stack.store.addresses import redacted
 
 API = "GITHUB_API_URL"
 """The variable that names another API, as in GitHub's own workflows."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from stack.model.errors import StackError
+from stack.base.addresses import redacted
+from stack.base.errors import StackError
+from stack.base.text import printable
 from stack.model.ids import CommitId
 from stack.model.pins import Pin, Pins
-from stack.model.text import printable
 from stack.store import git, repository
-from stack.store.addresses import redacted
 
 _PATIENCE = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=120")
 """A server that says nothing at all for two minutes is gone; one whose hooks take long sends a byte now and then."""

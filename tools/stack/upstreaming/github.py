@@ -20,9 +20,9 @@ from github.PullRequest import PullRequest
 from github.Repository import Repository as TheirRepository
 from github.Requester import Requester
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.base.text import printable
 from stack.model.ids import CommitId
-from stack.model.text import printable
 from stack.store.sources import Progress
 from stack.upstreaming import connection, credentials, forge
 from stack.upstreaming.forge import Checks, Fork, Hit, Pull, PullState, Repository, Reviews

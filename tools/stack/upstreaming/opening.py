@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.model import series as model
 from stack.model import stack as stacks
 from stack.model import switch
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, Series, State
 from stack.upstreaming import forge
 from stack.upstreaming.forge import Pull, Repository
 from stack.upstreaming.github import INVALID, DroppedError, GitHub, RefusedError
 from stack.upstreaming.proposal import Proposal
-from stack.upstreaming.pushed import Pushed
+from stack.upstreaming.pushed_refs import Pushed
 
 _LOOKS = 3
 _PAUSE = 2.0

@@ -7,26 +7,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from stack.base.errors import StackError
 from stack.carry import apply, ladder
-from stack.carry.bases import Stores
 from stack.carry.export import export
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.rebase import Leg, Request, released, vendored
+from stack.carry.upstream_stores import Stores
 from stack.model import patch as patches
-from stack.model.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.model.series import PatchRef, State
-from stack.proof import proving
-from stack.proof.proving import Result
+from stack.proof import series_proofs
 from stack.proof.runner import Runner
+from stack.proof.series_proofs import Result
 from stack.store import git
 from stack.store.sources import SourceTree
 from stack.upstreaming import graph, splitting
 from stack.upstreaming.chain import Chain
+from stack.upstreaming.minimize import smallest
 from stack.upstreaming.proposal import Aside, Part, Plan, Proposal
 from stack.upstreaming.relations import Relations
-from stack.upstreaming.searching import smallest
 from stack.upstreaming.splitting import By, Cut
 from stack.upstreaming.trials import Trials, torch_tree
 
@@ -140,11 +140,11 @@ def _legs(stores: Stores, target: SourceTree, names: Sequence[str], wanted: Want
     """The stack's patches of an upstream, and of what it vendors, carried onto a target, with what their proofs say there."""
     request = Request(target.upstream, target.tag)
     leg = released(stores, target.upstream, target, request)
-    if wanted.tests and leg.moves and leg.carry.rows and proving.provable(stores):
-        asked = proving.Asked(proving.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
+    if wanted.tests and leg.moves and leg.carry.rows and series_proofs.provable(stores):
+        asked = series_proofs.Asked(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
         with Runner(stores) as runner:
-            found = list(proving.behaviour(runner, asked, stores.tell))
-        landed = proving.landings(found, {target.upstream: {target.tag: target.commit}})
+            found = list(series_proofs.behaviour(runner, asked, stores.tell))
+        landed = series_proofs.landings(found, {target.upstream: {target.tag: target.commit}})
         request = replace(request, behaviour=landed)
         leg = released(stores, target.upstream, target, request) if landed else leg
     inner = [pin for pin in stores.stack.pins.vendored_in(target.upstream) if pin.upstream in names]
@@ -286,7 +286,7 @@ class _Planning:
 
     def _prove(self, asked: Sequence[int], trials: Trials) -> None:
         """Run the tests of every patch with what it needs, and look for what else they need where they fail so and pass with all."""
-        passes = proving.State.PASSES
+        passes = series_proofs.State.PASSES
         for done, number in enumerate(asked):
             piece = self._pieces[number]
             self._tell(f"testing {piece.name}", done)
@@ -294,7 +294,7 @@ class _Planning:
                 continue
             mine = self._relations.closure((number,))
             alone = trials.result(piece.ref, self._tree(mine))
-            if alone.state is not proving.State.FAILS:
+            if alone.state is not series_proofs.State.FAILS:
                 continue
             rest = [other for other in range(len(self._pieces)) if other not in mine]
             needed = smallest(
@@ -337,7 +337,7 @@ class _Planning:
                     wave=waves[knot],
                     needs=tuple(self._name(other, names) for other in ordered),
                     why=tuple(self._why(knot, other) for other in ordered),
-                    proof=proving.worst([results[number] for number in knot if number in results]),
+                    proof=series_proofs.worst([results[number] for number in knot if number in results]),
                     apart=self._apart(knot[0]) if len(knot) == 1 and not self._pieces[knot[0]].cut else (),
                 )
             )

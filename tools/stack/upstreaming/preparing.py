@@ -4,9 +4,9 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model import document
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.series import Series
 from stack.model.verdict import Verdict

@@ -4,12 +4,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from stack.base.errors import StackError
 from stack.carry.outcome import Carried
-from stack.model.errors import StackError
 from stack.model.ids import CommitId
 from stack.model.patch import Patch
 from stack.model.series import PatchRef
-from stack.proof.proving import Result
+from stack.proof.series_proofs import Result
 from stack.upstreaming import graph
 
 

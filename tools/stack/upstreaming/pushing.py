@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from stack.carry.bases import Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.base.text import printable
+from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
-from stack.model.text import printable
 from stack.store import cache, git, remote, repository
 from stack.store.remote import ungrafted
 from stack.upstreaming import fork as forks
@@ -23,7 +23,7 @@ from stack.upstreaming.branches import Branch, build
 from stack.upstreaming.fork import Fork, Move
 from stack.upstreaming.person import Person, configured
 from stack.upstreaming.proposal import Plan, Proposal
-from stack.upstreaming.pushed import PUSHED, PUSHING, record, refs
+from stack.upstreaming.pushed_refs import PUSHED, PUSHING, record, refs
 
 _DIGITS = 7
 """Digits of a commit's id that are enough to mean it."""

@@ -4,7 +4,7 @@
 import re
 from collections.abc import Sequence
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.series import PatchRef, Series, State
 from stack.model.stack import Stack
 from stack.upstreaming import forge

@@ -10,8 +10,8 @@ from stack.model.ids import TreeId
 from stack.store.objects import Objects
 from stack.upstreaming import graph
 from stack.upstreaming.chain import Chain
+from stack.upstreaming.minimize import smallest
 from stack.upstreaming.names import Names, absent, absent_from, names
-from stack.upstreaming.searching import smallest
 
 _SHOWN = 3
 """So many names or files are told as a reason."""

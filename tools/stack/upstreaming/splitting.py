@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stack.carry.drift.tree import ASIDE
-from stack.carry.residue import difference, split
+from stack.carry.unmerged_remainder import difference, split
 from stack.model.diff import FileDiff, parse, smaller
 from stack.model.ids import TreeId
 from stack.store.objects import FILES, Entry, Objects

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from stack.carry.bases import Stores
+from stack.carry.upstream_stores import Stores
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
-from stack.proof import proving
-from stack.proof.prove import Proof
-from stack.proof.proving import Result, State
+from stack.proof import series_proofs
+from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
+from stack.proof.series_proofs import Result, State
 from stack.store.sources import SourceTree
 
 
@@ -32,7 +32,9 @@ class Trials:
         self._torch = torch
         self._python = python
         self._tell = tell
-        self._proofs = [proof for proof in proving.proofs(stores, proving.provable(stores)) if proof.upstream == upstream]
+        self._proofs = [
+            proof for proof in series_proofs.proofs(stores, series_proofs.provable(stores)) if proof.upstream == upstream
+        ]
         self._runner = Runner(stores)
 
     def __enter__(self) -> Self:
@@ -54,14 +56,14 @@ class Trials:
             StackError: the environment cannot be made, or the tree not be written.
 
         """
-        found = proving.worst(self._run(proof, ref, tree) for proof in self._proofs if ref in proof.refs())
+        found = series_proofs.worst(self._run(proof, ref, tree) for proof in self._proofs if ref in proof.refs())
         return found or Result(State.NOT_RUN, "no test proves it")
 
     def _run(self, proof: Proof, ref: PatchRef, tree: TreeId) -> Result:
-        python = self._python or proving.interpreter_for(self._stores, proof, self._torch, self._tell)
+        python = self._python or series_proofs.interpreter_for(self._stores, proof, self._torch, self._tell)
         self._tell(f"{proof.path.name} for {ref.path}")
         tests = proof.proves[ref.file]
-        return proving.result(self._runner.run(proof, python, tree, tests), tests)
+        return series_proofs.result(self._runner.run(proof, python, tree, tests), tests)
 
 
 def torch_tree(stores: Stores, target: SourceTree) -> SourceTree:
@@ -71,5 +73,5 @@ def torch_tree(stores: Stores, target: SourceTree) -> SourceTree:
         StackError: it cannot be had.
 
     """
-    holder = proving.holder(stores)
+    holder = series_proofs.holder(stores)
     return target if target.upstream == holder else stores.obtain(holder)

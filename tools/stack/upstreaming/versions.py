@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stack.model.ids import CommitId
 from stack.store import git
-from stack.upstreaming import beside
+from stack.upstreaming import pr_sidecar_files
 from stack.upstreaming.branches import Branch
 from stack.upstreaming.proposal import Proposal
 
@@ -55,12 +55,12 @@ def keep(root: Path, proposal: Proposal, text: str) -> Path:
         StackError: it cannot be written.
 
     """
-    return beside.put(root, proposal, _SUFFIX, text)
+    return pr_sidecar_files.put(root, proposal, _SUFFIX, text)
 
 
 def file_of(root: Path, proposal: Proposal) -> Path:
     """Where it stands what changed in a proposal's branch since its last version."""
-    return beside.file(root, proposal, _SUFFIX)
+    return pr_sidecar_files.file(root, proposal, _SUFFIX)
 
 
 def _at(store: Path) -> Mapping[str, str]:

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.model import series
-from stack.model.errors import StackError
 from stack.upstreaming.proposal import Plan
 
 _WAVE = "wave-"

@@ -15,13 +15,13 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model import digest
-from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.pins import Pin
 from stack.model.stack import Stack
-from stack.proof import proving, trees
+from stack.proof import series_proofs, trees
 from stack.proof.compiling import layers, listing
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.listing import Listing
@@ -29,13 +29,13 @@ from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache, registry
 from stack.store.objects import Entry, Objects
 from stack.store.registry import Candidate
-from stack.wheels import ahead, compiled, described, inherited, keeping, machine, native, overlay, packing, source
-from stack.wheels.ahead import Module
+from stack.wheels import aot_modules, build_env, compiled, keeping, machine, native, overlay, packing, provenance, source
+from stack.wheels.aot_modules import Module
 from stack.wheels.compiled import Carried
 from stack.wheels.decision import BUILT, Asked, Decision, Mode, flavour, package, version
-from stack.wheels.described import Made
 from stack.wheels.metadata import Edits
 from stack.wheels.overlay import Base, Patched, Plan
+from stack.wheels.provenance import Made
 
 STATEMENT = ".intoto.json"
 _TEXT_ONLY = Edits(without=("torchaudio", "torchcodec", "torchvision"), public=("torch",))
@@ -93,8 +93,8 @@ def chosen(stores: Stores, asked: Asked, decisions: Sequence[Decision]) -> Chose
     toolkit = toolkits.find(place, stores.tell)
     stores.tell("asking upstream's JIT for its modules")
     tree = trees.folder(stores.objects(decision.upstream), decision.tree, place)
-    listed = listing.of(tree, [one for one in asked.ahead if ahead.is_expression(one)], python, toolkit, place)
-    return Chosen(decision.upstream, listed, ahead.modules(listed, asked.ahead), python, toolkit)
+    listed = listing.of(tree, [one for one in asked.ahead if aot_modules.is_expression(one)], python, toolkit, place)
+    return Chosen(decision.upstream, listed, aot_modules.modules(listed, asked.ahead), python, toolkit)
 
 
 def _proofs(stores: Stores) -> Path:
@@ -103,7 +103,7 @@ def _proofs(stores: Stores) -> Path:
         raise StackError(
             "--aot compiles in the environment of a proof, and no series names one", "name an interpreter: --python FILE"
         )
-    return proving.interpreter(stores, proving.proofs(stores, ())[0], stores.tell)
+    return series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0], stores.tell)
 
 
 def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path) -> Iterator[Built | Library]:
@@ -247,7 +247,7 @@ def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.Plan, o
         work = compiled.place(stores.place.cache, decision.upstream, named.public, plan, python)
         return compiled.wheel(plan, _carried(stores, decision), python, work, place)
 
-    asked = f"{sys.version_info[:2]} {platform.machine()} {plan.target} {inherited.contents(os.environ)}"
+    asked = f"{sys.version_info[:2]} {platform.machine()} {plan.target} {build_env.contents(os.environ)}"
     return _kept(stores, made, asked, _told(made, named, built), out)
 
 
@@ -273,15 +273,15 @@ def _ahead(stores: Stores, asked: Chosen, decision: Decision, pin: Pin, out: Pat
     named = _version(stores, pin, BUILT)
     edited = tuple(f"{one.name} is compiled for {listing.SASS_ARCHITECTURE}" for one in asked.modules)
     tools = {"nvcc": toolkit.version, "g++": str(machine.gxx())}
-    made = replace(_made(decision, ahead.PACKAGE, named, edited, tools), environment=inherited.deciding(os.environ))
-    filename = f"{overlay.stem(made.name, named)}-{ahead.tag()}.whl"
+    made = replace(_made(decision, aot_modules.PACKAGE, named, edited, tools), environment=build_env.deciding(os.environ))
+    filename = f"{overlay.stem(made.name, named)}-{aot_modules.tag()}.whl"
 
     def written(folder: Path, inside: Mapping[str, bytes]) -> Path:
         with_ = hashlib.sha256(json.dumps([made.tools, made.environment], sort_keys=True).encode()).hexdigest()[:8]
         work = place / "wheels" / "building" / f"{decision.upstream}-{decision.tree[:16]}-{toolkit.version}-{with_}"
         with cache.lock(work, lambda: stores.tell("waiting for another build")):
-            built = ahead.compiled(asked.listed, asked.modules, asked.python, toolkit, work, stores.place.progress)
-        packing.write(folder / filename, ahead.files(built, named), ahead.about(named, package(pin)), inside)
+            built = aot_modules.compiled(asked.listed, asked.modules, asked.python, toolkit, work, stores.place.progress)
+        packing.write(folder / filename, aot_modules.files(built, named), aot_modules.about(named, package(pin)), inside)
         return folder / filename
 
     return _kept(stores, made, filename, written, out)
@@ -326,7 +326,7 @@ def _kept(stores: Stores, made: Made, asked: str, written: Callable[[Path, Mappi
     made_of = json.dumps([made.base_sha256, asked, dict(made.environment)]).encode() + b"".join(inside.values())
     one = keeping.kept(stores.place.cache, made_of, lambda folder: written(folder, inside))
     target = keeping.put(one, out)
-    statement = described.provenance(stores.stack, made, target.name, one.sha256)
+    statement = provenance.provenance(stores.stack, made, target.name, one.sha256)
     cache.put(out / f"{target.name}{STATEMENT}", statement)
     return Built(made.upstream, target, one.sha256, Mode(made.mode), made.edited, made.left_out, one.reused)
 
@@ -334,8 +334,8 @@ def _kept(stores: Stores, made: Made, asked: str, written: Callable[[Path, Mappi
 def _inside(stack: Stack, made: Made) -> dict[str, bytes]:
     """What a wheel says of itself: files of its dist-info folder."""
     return {
-        described.file_name(stack): described.encoded(described.description(stack, made)),
-        "sboms/stack.cdx.json": described.bill_of_materials(stack, made),
+        provenance.file_name(stack): provenance.encoded(provenance.description(stack, made)),
+        "sboms/stack.cdx.json": provenance.bill_of_materials(stack, made),
     }
 
 

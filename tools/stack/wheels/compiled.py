@@ -19,13 +19,14 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stack.model.errors import StackError
+from stack.base import die_with_parent
+from stack.base.errors import StackError
 from stack.model.ids import TreeId
-from stack.proof import attached, environment, trees
+from stack.proof import environment, trees
 from stack.store import cache as places
 from stack.store.objects import Objects
 from stack.store.sources import Progress
-from stack.wheels import inherited, machine
+from stack.wheels import build_env, machine
 from stack.wheels.native import CUDA, Plan
 
 _TOOLS = ("cmake==4.4.4", "ninja==1.13.2")
@@ -178,7 +179,7 @@ def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
 
 def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
     """What is passed of the user's environment (`inherited`) with the plan's; CMake and ninja are on its PATH."""
-    env = inherited.passed(os.environ) | dict(plan.environment)
+    env = build_env.passed(os.environ) | dict(plan.environment)
     env |= {"LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "0"}
     if plan.machine.launcher == "ccache":
         env["CCACHE_BASEDIR"] = str(cache)
@@ -206,7 +207,7 @@ def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, held: int
     with (
         log.open("a", encoding="utf-8") as written,
         subprocess.Popen(
-            [sys.executable, "-I", attached.__file__, str(os.getpid()), *command],
+            [sys.executable, "-I", die_with_parent.__file__, str(os.getpid()), *command],
             cwd=folder,
             env=dict(env),
             stdout=subprocess.PIPE,

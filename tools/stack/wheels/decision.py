@@ -9,10 +9,10 @@ from enum import StrEnum
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from stack.base.errors import StackError
 from stack.carry import effects
-from stack.carry.bases import Stores
+from stack.carry.upstream_stores import Stores
 from stack.model import digest
-from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.model.pins import Pin
 from stack.proof.compiling import layers

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from packaging.utils import InvalidName, InvalidWheelFilename, canonicalize_name, canonicalize_version, parse_wheel_filename
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import interpreters
 from stack.wheels import metadata, zips
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from stack.carry.bases import Stores
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model import document
-from stack.model.errors import StackError
 from stack.model.ids import TreeId
 from stack.proof import interpreters
 from stack.proof.compiling import jobs, listing, toolkit
 from stack.store.objects import Objects
-from stack.wheels import clones, inherited, machine
+from stack.wheels import build_env, clones, machine
 from stack.wheels.clones import Clone
 from stack.wheels.machine import Machine
 from stack.wheels.source import EPOCH
@@ -123,7 +123,7 @@ def plan(stores: Stores, upstream: str, tree: TreeId, version: Version, order: O
     if order.python is not None:
         lacking += unfit(order, requires, here, order.python)
     env = _environment(recipe, order, version, here, number)
-    decided, dropped = inherited.deciding({**os.environ, **env}), inherited.dropped(os.environ)
+    decided, dropped = build_env.deciding({**os.environ, **env}), build_env.dropped(os.environ)
     return Plan(order, here, env, decided, dropped, number, requires, cloned, tuple(lacking))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 from stack.wheels import metadata, zips
 from stack.wheels.metadata import Edits

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import Sha256
 from stack.store import cache
 from stack.wheels import metadata, zips

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import environment
 
 TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.store import cache
 from stack.wheels import metadata
 

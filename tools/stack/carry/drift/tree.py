@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.model.ids import TreeId
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Objects
 

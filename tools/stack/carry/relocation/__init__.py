@@ -9,7 +9,7 @@ stays one. A relocation is a proposal: the user sees it.
 
 from collections.abc import Collection
 
-from stack.carry.relocation.doubt import Doubt
+from stack.carry.relocation.errors import Doubt
 from stack.carry.relocation.hunks import leave, read
 from stack.carry.relocation.result import Move, Relocation, build
 from stack.carry.relocation.search import find

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
-from stack.carry.relocation.doubt import Doubt
+from stack.carry.relocation.errors import Doubt
 from stack.model.diff import DiffError, FileDiff, Hunk, parse
 from stack.model.ids import TreeId
 from stack.store import git

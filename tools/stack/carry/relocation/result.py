@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from stack.carry.relocation.doubt import Doubt
+from stack.carry.relocation.context_window import shifted
+from stack.carry.relocation.errors import Doubt
 from stack.carry.relocation.hunks import Left, Triple, merged
-from stack.carry.relocation.image import shifted
 from stack.carry.relocation.search import Found
 from stack.model.ids import TreeId
 from stack.store.objects import Entry, Objects

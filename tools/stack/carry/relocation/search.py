@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from stack.carry.relocation.doubt import Doubt
+from stack.carry.relocation.context_window import STRONG, WINDOW, Image, Place, tells
+from stack.carry.relocation.errors import Doubt
 from stack.carry.relocation.hunks import Change, Core, Left
-from stack.carry.relocation.image import STRONG, WINDOW, Image, Place, tells
 from stack.model.ids import TreeId
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
 

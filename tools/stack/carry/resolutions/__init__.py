@@ -7,11 +7,11 @@ lines around it is offered: it may mean something else there, and a person has t
 person resolves its conflict there: what was changed beside the conflicts belongs to the resolution, too.
 """
 
-from stack.carry.resolutions.beside import Beside, applied, changes
+from stack.carry.resolutions.companion_changes import Beside, applied, changes
 from stack.carry.resolutions.file import Resolution, dump, shown
 from stack.carry.resolutions.known import Applied, Resolutions
 from stack.carry.resolutions.recording import NotRecorded, record
-from stack.carry.resolutions.shelf import drop, files, keep, standing
+from stack.carry.resolutions.store import drop, files, keep, standing
 
 __all__ = [
     "Applied",

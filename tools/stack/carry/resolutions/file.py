@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import tomlkit
 from tomlkit.items import String, StringType, Trivia
 
-from stack.carry.resolutions.beside import Beside
+from stack.carry.resolutions.companion_changes import Beside
 from stack.carry.resolutions.hunks import AROUND, Hunk, lines
 from stack.model import paths
 from stack.model.document import Table

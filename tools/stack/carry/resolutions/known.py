@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.carry.resolutions.file import NAME, Resolution, parse
 from stack.carry.resolutions.hunks import Hunk, Merge, encoded, merges
 from stack.model import document
-from stack.model.errors import StackError
 
 SUFFIX = ".toml"
 _SHORTEST = 4

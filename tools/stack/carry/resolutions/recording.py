@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.carry.resolutions import hunks
-from stack.carry.resolutions.cutting import Unclear, cut
 from stack.carry.resolutions.file import Resolution, dump, parse
+from stack.carry.resolutions.hunk_mapping import Unclear, cut
 from stack.carry.resolutions.hunks import Hunk, Merge
 from stack.carry.resolutions.known import Resolutions
 from stack.model.document import Table
-from stack.model.errors import StackError
 
 _MARKERS = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
 

@@ -6,16 +6,14 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.carry.bases import Stores
-    from stack.upstreaming.proposal import Plan, Proposal
-    from stack.upstreaming.splitting import By
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
+from stack.upstreaming import plan
+from stack.upstreaming.proposal import Plan, Proposal
+from stack.upstreaming.splitting import By
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +42,19 @@ class Asked:
 class Work:
     """One call: what was asked, where trees come from, and the plan, which is made on its first use."""
 
-    def __init__(self, context: click.Context, stores: "Stores", asked: Asked) -> None:
+    def __init__(self, context: click.Context, stores: Stores, asked: Asked) -> None:
         self.context = context
         self.stores = stores
         self.asked = asked
 
     @functools.cached_property
-    def plans(self) -> "tuple[Plan, ...]":
+    def plans(self) -> tuple[Plan, ...]:
         """The plan of each upstream.
 
         Raises:
             StackError: what was asked cannot be planned.
 
         """
-        from stack.upstreaming import plan  # noqa: PLC0415
 
         asked = self.asked
         onto = _onto(asked.onto, self._planned())
@@ -66,7 +63,7 @@ class Work:
         return plan.plans(self.stores, wanted)
 
     @property
-    def chosen(self) -> "tuple[Proposal, ...]":
+    def chosen(self) -> tuple[Proposal, ...]:
         """The pull requests that `--only` names, of all plans; all of them without it.
 
         Raises:
@@ -113,14 +110,13 @@ def _onto(given: tuple[str, ...], planned: list[str]) -> dict[str, str]:
     return found
 
 
-def _split(given: str) -> "tuple[str, By]":
+def _split(given: str) -> tuple[str, By]:
     """What `--split` names: the patch's path below `stacks/`, and how to cut it.
 
     Raises:
         StackError: there is no such way.
 
     """
-    from stack.upstreaming.splitting import By  # noqa: PLC0415
 
     path, _, by = given.partition(":by=")
     if by not in ("", *By):

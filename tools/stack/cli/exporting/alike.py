@@ -2,27 +2,24 @@
 """The search for duplicates, before anything of ours is seen by others."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from stack.cli.common import one_line, print_table
+from stack.cli.exporting import Work
+from stack.upstreaming import duplicate_search, forge
+from stack.upstreaming.duplicate_search import Search
+from stack.upstreaming.github import GitHub
+from stack.upstreaming.proposal import Proposal
 
-if TYPE_CHECKING:
-    from stack.cli.exporting import Work
-    from stack.upstreaming.duplicate_search import Search
-    from stack.upstreaming.github import GitHub
-    from stack.upstreaming.proposal import Proposal
 
-
-def searched(work: "Work", proposals: "Sequence[Proposal]", client: "Callable[[str], GitHub]") -> "dict[str, Search]":
+def searched(work: Work, proposals: Sequence[Proposal], client: Callable[[str], GitHub]) -> dict[str, Search]:
     """Search for what does the same as some proposals, by their names, and keep the record of each search.
 
     Raises:
         StackError: an upstream is on no forge, or that cannot be asked.
 
     """
-    from stack.upstreaming import duplicate_search, forge  # noqa: PLC0415
 
     stack = work.stores.stack
     searchers: dict[str, duplicate_search.Searcher] = {}
@@ -41,7 +38,7 @@ def searched(work: "Work", proposals: "Sequence[Proposal]", client: "Callable[[s
     return found
 
 
-def show(found: "dict[str, Search]") -> None:
+def show(found: dict[str, Search]) -> None:
     """Print what may be a duplicate, with the lines that both have."""
     rows = []
     for name, search in found.items():
@@ -54,7 +51,7 @@ def show(found: "dict[str, Search]") -> None:
         click.echo("look at each: where it is something else, --despite ADDRESS says so, and the description with it")
 
 
-def as_json(search: "Search") -> dict[str, object]:
+def as_json(search: Search) -> dict[str, object]:
     """A search, as `--json` prints it."""
     return {
         "made": search.made,

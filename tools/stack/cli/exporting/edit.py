@@ -2,21 +2,18 @@
 """`stack export-pr --edit`: the descriptions of pull requests, made anew where nobody has touched them, and opened in $EDITOR."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
 from stack.cli.common import one_line, paused, print_json
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.cli.exporting import Work
-    from stack.upstreaming.blocks import Renewed
+from stack.cli.exporting import Work
+from stack.upstreaming.blocks import Renewed
+from stack.upstreaming.preparing import Preparation, write
 
 
-def run(work: "Work") -> int:
+def run(work: Work) -> int:
     """Write, edit, print; without a terminal they are only written."""
-    from stack.upstreaming.preparing import Preparation, write  # noqa: PLC0415
 
     preparation = Preparation(work.stores, work.plans)
     if work.asked.tests:
@@ -56,7 +53,7 @@ def _edit(file: str) -> None:
         raise StackError(f"no editor could be run ({failed.message})", f"name one in EDITOR, or edit {file}") from failed
 
 
-def _left(renewed: "Renewed") -> list[str]:
+def _left(renewed: Renewed) -> list[str]:
     """What was not made anew, and why."""
     kept = [f"{name}: edited by hand, and left as it is" for name in renewed.edited]
     return kept + [f"{name}: taken out by hand, and left out" for name in renewed.missing]

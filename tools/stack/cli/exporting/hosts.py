@@ -3,17 +3,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stack.cli.exporting import Work
-    from stack.upstreaming.github import GitHub
+from stack.cli.exporting import Work
+from stack.upstreaming.github import GitHub
 
 
 @contextmanager
-def clients(work: "Work") -> "Iterator[Callable[[str], GitHub]]":
+def clients(work: Work) -> Iterator[Callable[[str], GitHub]]:
     """The client of a host, made when it is first asked for; all are closed at the end."""
-    from stack.upstreaming.github import GitHub  # noqa: PLC0415
 
     with ExitStack() as opened:
         made: dict[str, GitHub] = {}

@@ -1,26 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack export-pr --lint`: do the planned pull requests keep upstream's rules?"""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import click
 
 from stack.cli.common import one_line, print_json, print_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from stack.cli.exporting import Work
-    from stack.upstreaming.linting import Finding
-    from stack.upstreaming.proposal import Proposal
+from stack.cli.exporting import Work
+from stack.upstreaming.linting import Desk, Finding
+from stack.upstreaming.preparing import Preparation
+from stack.upstreaming.proposal import Proposal
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
-def run(work: "Work") -> int:
+def run(work: Work) -> int:
     """Lint, print; 1 where a pull request may not be opened as it is."""
-    from stack.upstreaming.linting import Desk  # noqa: PLC0415
-    from stack.upstreaming.preparing import Preparation  # noqa: PLC0415
 
     preparation = Preparation(work.stores, work.plans)
     if work.asked.tests:
@@ -53,10 +48,10 @@ def run(work: "Work") -> int:
 
 
 def _print(
-    work: "Work",
-    title: "Callable[[Proposal], str]",
-    found: "Mapping[str, Sequence[Finding]]",
-    together: "Mapping[str, Sequence[Finding]]",
+    work: Work,
+    title: Callable[[Proposal], str],
+    found: Mapping[str, Sequence[Finding]],
+    together: Mapping[str, Sequence[Finding]],
 ) -> None:
     for upstream, some in together.items():
         for one in some:
@@ -69,10 +64,10 @@ def _print(
             print_table(("", "rule", "where", ""), [_row(one) for one in some], colour=_COLOURS.get)
 
 
-def _row(one: "Finding") -> tuple[str, str, str, str]:
+def _row(one: Finding) -> tuple[str, str, str, str]:
     said = f"{one.problem}: {one.remedy}" if one.remedy else one.problem
     return one.severity.value, one.rule, one_line(one.place), one_line(said)
 
 
-def _as_json(one: "Finding") -> dict[str, str]:
+def _as_json(one: Finding) -> dict[str, str]:
     return {"rule": one.rule, "severity": one.severity.value, "place": one.place, "problem": one.problem, "remedy": one.remedy}

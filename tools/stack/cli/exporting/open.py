@@ -4,24 +4,24 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
+from stack.base.text import printable
 from stack.cli.common import one_line, paused, print_json, print_table
-from stack.cli.exporting import alike
+from stack.cli.exporting import Work, alike
 from stack.cli.exporting.hosts import clients
-from stack.model.errors import StackError
-from stack.model.text import printable
-
-if TYPE_CHECKING:
-    from stack.cli.exporting import Work
-    from stack.upstreaming.branches import Branch
-    from stack.upstreaming.duplicate_search import Search
-    from stack.upstreaming.forge import Pull, Repository
-    from stack.upstreaming.github import GitHub
-    from stack.upstreaming.opening import Head
-    from stack.upstreaming.proposal import Proposal
+from stack.store import git
+from stack.upstreaming import branches, description, forge, opening, person, pushed_refs
+from stack.upstreaming.branches import Branch
+from stack.upstreaming.duplicate_search import Search
+from stack.upstreaming.forge import Pull, Repository
+from stack.upstreaming.github import GitHub
+from stack.upstreaming.linting import Desk
+from stack.upstreaming.opening import Head
+from stack.upstreaming.preparing import Preparation
+from stack.upstreaming.proposal import Proposal
 
 COLOURS = {"opened": "green", "open": "cyan", "refused": "bold red", "not opened": "yellow"}
 QUESTION = "Have you read every line of it, description included, and do you answer for it? (yes, show, no)"
@@ -42,16 +42,16 @@ class _Row:
 class _Draft:
     """A pull request, ready to be read and opened."""
 
-    proposal: "Proposal"
-    branch: "Branch"
-    source: "Head"
-    upstream: "Repository"
+    proposal: Proposal
+    branch: Branch
+    source: Head
+    upstream: Repository
     base: str
     title: str
     body: str
 
 
-def run(work: "Work") -> int:
+def run(work: Work) -> int:
     """Open what the person confirms; 1 where one was refused.
 
     Raises:
@@ -85,7 +85,7 @@ def _require_terminal() -> None:
         )
 
 
-def _chosen(work: "Work") -> "tuple[Proposal, ...]":
+def _chosen(work: Work) -> tuple[Proposal, ...]:
     chosen = tuple(one for one in work.chosen if one.wave == 1)
     if not chosen:
         waits = work.chosen[0] if work.chosen else None
@@ -105,9 +105,7 @@ def _chosen(work: "Work") -> "tuple[Proposal, ...]":
 class _Opener:
     """Opens pull requests one after the other; what is asked once is kept."""
 
-    def __init__(self, work: "Work", client: "Callable[[str], GitHub]", chosen: "Sequence[Proposal]") -> None:
-        from stack.upstreaming import forge  # noqa: PLC0415
-        from stack.upstreaming.preparing import Preparation  # noqa: PLC0415
+    def __init__(self, work: Work, client: Callable[[str], GitHub], chosen: Sequence[Proposal]) -> None:
 
         self._work = work
         self._client = client
@@ -123,14 +121,13 @@ class _Opener:
         if not work.asked.as_json:
             alike.show(self.searches)
 
-    def done(self, proposal: "Proposal") -> _Row:
+    def done(self, proposal: Proposal) -> _Row:
         """Open a pull request, unless it is open, something is against it, or the person does not want it.
 
         Raises:
             StackError: what was opened could not be written down.
 
         """
-        from stack.upstreaming import opening  # noqa: PLC0415
 
         root, github = self._work.stores.stack.root, self._client(self._upstreams[proposal.upstream].host)
         try:
@@ -160,8 +157,7 @@ class _Opener:
             return _Row(proposal.name, "refused", pull.address, f"its commit is {pull.commit[:_ID]}, not what you read")
         return _Row(proposal.name, "opened" if there is None else "open", pull.address)
 
-    def _draft(self, proposal: "Proposal") -> _Draft:
-        from stack.upstreaming import description, opening, pushed  # noqa: PLC0415
+    def _draft(self, proposal: Proposal) -> _Draft:
 
         branch, upstream = self._branches[proposal.name], self._upstreams[proposal.upstream]
         store = self._work.stores.objects(proposal.upstream).repository
@@ -171,17 +167,15 @@ class _Opener:
         return _Draft(
             proposal,
             branch,
-            opening.head(proposal, branch.tip, pushed.everything(store), upstream),
+            opening.head(proposal, branch.tip, pushed_refs.everything(store), upstream),
             upstream,
             self._bases[proposal.upstream],
             self._preparation.title(proposal),
             description.body(written),
         )
 
-    def _against(self, proposal: "Proposal") -> str:
+    def _against(self, proposal: Proposal) -> str:
         """Why it must not be opened now; empty where nothing is against it."""
-        from stack.upstreaming import opening  # noqa: PLC0415
-        from stack.upstreaming.linting import Desk  # noqa: PLC0415
 
         duplicates = self.searches[proposal.name].duplicates
         if duplicates:
@@ -220,16 +214,15 @@ class _Opener:
                 click.echo_via_pager(_whole(self._work, draft))
 
 
-def _ended(proposal: "Proposal", pull: "Pull") -> _Row:
+def _ended(proposal: Proposal, pull: Pull) -> _Row:
     what = (
         "was merged: stack export-pr --status" if pull.merge else "was closed: reopen it there, or give the series its reason"
     )
     return _Row(proposal.name, "refused", pull.address, what)
 
 
-def _branches(work: "Work", chosen: "Sequence[Proposal]") -> "Mapping[str, Branch]":
+def _branches(work: Work, chosen: Sequence[Proposal]) -> Mapping[str, Branch]:
     """The branches as they are made now: what stands in the fork has to be the same."""
-    from stack.upstreaming import branches, person  # noqa: PLC0415
 
     who = person.configured(work.stores.stack.root)
     found = {}
@@ -240,9 +233,8 @@ def _branches(work: "Work", chosen: "Sequence[Proposal]") -> "Mapping[str, Branc
     return found
 
 
-def _whole(work: "Work", draft: _Draft) -> str:
+def _whole(work: Work, draft: _Draft) -> str:
     """All of a pull request, as upstream will see it."""
-    from stack.store import git  # noqa: PLC0415
 
     store = work.stores.objects(draft.proposal.upstream).repository
     shown = ["log", "--patch", "--reverse", "--no-color", "--format=fuller", f"{draft.branch.base}..{draft.branch.tip}"]

@@ -2,22 +2,20 @@
 """`stack export-pr` without more: the plan."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from stack.cli.common import COLOURS, outcome_json, outcome_rows, print_json, print_table
-
-if TYPE_CHECKING:
-    from stack.cli.exporting import Work
-    from stack.upstreaming.proposal import Plan, Proposal
+from stack.cli.exporting import Work
+from stack.model.diff import counts, parse
+from stack.upstreaming import drawing, graph, writing
+from stack.upstreaming.proposal import Plan, Proposal
 
 _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
 
-def run(work: "Work") -> int:
+def run(work: Work) -> int:
     """Plan, draw, write; 1 where a patch needs a person."""
-    from stack.upstreaming import drawing, writing  # noqa: PLC0415
 
     plans, asked = _shown(work), work.asked
     if asked.svg is not None:
@@ -35,9 +33,8 @@ def run(work: "Work") -> int:
     return 1 if any(_needs_person(plan) for plan in plans) else 0
 
 
-def _shown(work: "Work") -> "tuple[Plan, ...]":
+def _shown(work: Work) -> tuple[Plan, ...]:
     """The plans, with only the pull requests that `--only` names and what they need."""
-    from stack.upstreaming import graph  # noqa: PLC0415
 
     if not work.asked.only:
         return work.plans
@@ -50,13 +47,12 @@ def _shown(work: "Work") -> "tuple[Plan, ...]":
     )
 
 
-def _needs_person(plan: "Plan") -> bool:
+def _needs_person(plan: Plan) -> bool:
     failed = any(one.proof is not None and one.proof.state.value == "fails" for one in plan.proposals)
     return bool(plan.stuck) or failed
 
 
-def _print(plan: "Plan", *, tests: bool) -> None:
-    from stack.upstreaming import drawing  # noqa: PLC0415
+def _print(plan: Plan, *, tests: bool) -> None:
 
     commit = plan.base[:12]
     named = commit if plan.onto == plan.base else f"{plan.onto} ({commit})"
@@ -79,7 +75,7 @@ def _print(plan: "Plan", *, tests: bool) -> None:
         click.echo("nothing is left to propose")
 
 
-def _rows(one: "Proposal", *, tests: bool) -> list[tuple[str, ...]]:
+def _rows(one: Proposal, *, tests: bool) -> list[tuple[str, ...]]:
     alone = "yes" if not one.needs else f"needs {', '.join(one.needs)}"
     proved = () if not tests else (one.proof.state.value if one.proof is not None else "none",)
     told = [*one.why, *([one.proof.reason] if one.proof is not None and one.proof.reason else [])]
@@ -90,20 +86,19 @@ def _rows(one: "Proposal", *, tests: bool) -> list[tuple[str, ...]]:
     return rows + [("", "", "", "", *("" for _ in proved), more) for more in told[1:]]
 
 
-def lines(one: "Proposal") -> str:
+def lines(one: Proposal) -> str:
     """How many lines a pull request adds and removes: `+12 -3`."""
     added, removed = counted(one)
     return f"+{added} -{removed}"
 
 
-def counted(one: "Proposal") -> tuple[int, int]:
+def counted(one: Proposal) -> tuple[int, int]:
     """How many lines a pull request adds, and how many it removes."""
-    from stack.model.diff import counts, parse  # noqa: PLC0415
 
     return counts(file for part in one.parts for file in parse(part.patch.diff))
 
 
-def _as_json(plan: "Plan") -> dict[str, object]:
+def _as_json(plan: Plan) -> dict[str, object]:
     return {
         "upstream": plan.upstream,
         "onto": plan.onto,
@@ -116,7 +111,7 @@ def _as_json(plan: "Plan") -> dict[str, object]:
     }
 
 
-def _proposal_json(one: "Proposal") -> dict[str, object]:
+def _proposal_json(one: Proposal) -> dict[str, object]:
     added, removed = counted(one)
     return {
         "name": one.name,

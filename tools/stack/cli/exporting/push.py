@@ -1,21 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack export-pr --push`: the branches of pull requests to the user's forks."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
+from stack.base.errors import StackError
 from stack.cli.common import one_line, print_json, print_table
 from stack.cli.exporting import Work, alike
 from stack.cli.exporting.hosts import clients
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stack.upstreaming.duplicate_search import Search
-    from stack.upstreaming.proposal import Proposal
-    from stack.upstreaming.pushing import Row
+from stack.upstreaming import fork, pushing
+from stack.upstreaming.duplicate_search import Search
+from stack.upstreaming.proposal import Proposal
+from stack.upstreaming.pushing import Row
 
 COLOURS = {"new": "green", "updated": "cyan", "refused": "bold red"}
 _ID = 12
@@ -23,7 +20,6 @@ _ID = 12
 
 def run(work: Work) -> int:
     """Push the branches of the first wave, or of what `--only` names; 1 when one was refused."""
-    from stack.upstreaming import fork, pushing  # noqa: PLC0415
 
     stack, chosen = work.stores.stack, _chosen(work)
     upstreams = tuple(dict.fromkeys(one.upstream for one in chosen))
@@ -46,7 +42,7 @@ def run(work: Work) -> int:
     return int(any(row.state is pushing.State.REFUSED for row in rows))
 
 
-def _searched(work: Work, chosen: "Sequence[Proposal]") -> "dict[str, Search]":
+def _searched(work: Work, chosen: Sequence[Proposal]) -> dict[str, Search]:
     """What others do already of what others shall see: a fork on this machine is nobody's business."""
     if not chosen:
         return {}
@@ -54,7 +50,7 @@ def _searched(work: Work, chosen: "Sequence[Proposal]") -> "dict[str, Search]":
         return alike.searched(work, chosen, client)
 
 
-def _chosen(work: Work) -> "tuple[Proposal, ...]":
+def _chosen(work: Work) -> tuple[Proposal, ...]:
     named = bool(work.asked.only)
     chosen = tuple(one for one in work.chosen if named or one.wave == 1)
     if not chosen:
@@ -62,17 +58,17 @@ def _chosen(work: Work) -> "tuple[Proposal, ...]":
     return chosen
 
 
-def _print(rows: "tuple[Row, ...]") -> None:
+def _print(rows: tuple[Row, ...]) -> None:
     lines = []
     for row in rows:
         lines.append((row.branch.name, row.state.value, row.branch.tip[:_ID], "; ".join(_notes(row))))
         lines += [("", "", "", one_line(line)) for line in row.differs]
     print_table(("branch", "state", "commit", ""), lines, colour=COLOURS.get)
-    for fork in dict.fromkeys(str(row.fork) for row in rows):
-        click.echo(f"{', '.join(dict.fromkeys(row.fork.upstream for row in rows if str(row.fork) == fork))}: {fork}")
+    for name in dict.fromkeys(str(row.fork) for row in rows):
+        click.echo(f"{', '.join(dict.fromkeys(row.fork.upstream for row in rows if str(row.fork) == name))}: {name}")
 
 
-def _notes(row: "Row") -> "list[str]":
+def _notes(row: Row) -> list[str]:
     notes = [row.reason] if row.reason else []
     if row.tag is not None and not row.reason.startswith("not pushed"):
         notes.append(f"was {row.before[:_ID] if row.before else ''}, kept as {row.tag.removeprefix('refs/tags/')}")
@@ -81,7 +77,7 @@ def _notes(row: "Row") -> "list[str]":
     return notes
 
 
-def _as_json(row: "Row") -> dict[str, object]:
+def _as_json(row: Row) -> dict[str, object]:
     return {
         "branch": row.branch.name,
         "upstream": row.branch.proposal.upstream,

@@ -1,26 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack export-pr --status`: what became of our pull requests; it is kept in series.toml."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from stack.cli.common import one_line, print_json, print_table
+from stack.cli.exporting import Work
 from stack.cli.exporting.hosts import clients
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stack.cli.exporting import Work
-    from stack.upstreaming.following import Followed
+from stack.upstreaming import following
+from stack.upstreaming.following import Followed
 
 COLOURS = {"open": "green", "draft": "cyan", "merged": "magenta", "closed": "bold red", "?": "bold red"}
 _ID = 12
 
 
-def run(work: "Work") -> int:
+def run(work: Work) -> int:
     """Ask for every pull request that series.toml names; 1 where one needs a person."""
-    from stack.upstreaming import following  # noqa: PLC0415
 
     stack, asked = work.stores.stack, work.asked
     with clients(work) as client:
@@ -37,7 +33,7 @@ def run(work: "Work") -> int:
     return int(any(one.needs_person for one in found))
 
 
-def _print(found: "Sequence[Followed]") -> None:
+def _print(found: Sequence[Followed]) -> None:
     if not found:
         click.echo("no series.toml names a pull request: `stack export-pr --open` writes them there")
         return
@@ -48,7 +44,7 @@ def _print(found: "Sequence[Followed]") -> None:
             click.echo(line)
 
 
-def _rows(one: "Followed") -> list[tuple[str, ...]]:
+def _rows(one: Followed) -> list[tuple[str, ...]]:
     paths = [ref.path.removesuffix(".patch") for ref in one.refs]
     first, *rest = paths or [one.series]
     if one.pull is None:
@@ -65,23 +61,23 @@ def _rows(one: "Followed") -> list[tuple[str, ...]]:
     return [head, *_blank(rest)]
 
 
-def _blank(paths: "Sequence[str]") -> list[tuple[str, ...]]:
+def _blank(paths: Sequence[str]) -> list[tuple[str, ...]]:
     return [("", "", "", "", "", path) for path in paths]
 
 
-def _reviews(one: "Followed") -> list[str]:
+def _reviews(one: Followed) -> list[str]:
     said = [("approved by", one.reviews.approved), ("changes asked for by", one.reviews.changes)]
     return [f"{words} {one_line(', '.join(who))}" for words, who in said if who]
 
 
-def _checks(one: "Followed") -> list[str]:
+def _checks(one: Followed) -> list[str]:
     checks = one.checks
     said = [f"{checks.passed} passed"] if checks.passed else []
     said += [f"failed: {one_line(', '.join(checks.failed))}"] if checks.failed else []
     return said + ([f"{checks.pending} run"] if checks.pending else [])
 
 
-def _proposed(one: "Followed") -> list[str]:
+def _proposed(one: Followed) -> list[str]:
     """What to do about a pull request that has ended."""
     if one.pull is None or one.pull.state.lives:
         return []
@@ -97,7 +93,7 @@ def _proposed(one: "Followed") -> list[str]:
     ]
 
 
-def _as_json(one: "Followed") -> dict[str, object]:
+def _as_json(one: Followed) -> dict[str, object]:
     pull = one.pull
     merge = None
     if pull is not None and pull.merge is not None:

@@ -5,17 +5,18 @@ import platform
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.cli.common import Options, json_option, print_json, source_option
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.carry.bases import Place
-    from stack.images.bisecting.search import Provide, Trial
-    from stack.model.stack import Stack
+from stack.images.bisecting import between, ends
+from stack.images.bisecting.search import Provide, Search, Trial
+from stack.model import digest
+from stack.model.stack import Stack
+from stack.wheels import building
+from stack.wheels.decision import Asked, Mode, decide
 
 
 @click.command("bisect")
@@ -48,8 +49,6 @@ def command(
     one. CMD runs in a shell for each, with $STACK_ROOT, the folder of that stack, and $STACK_DIGEST. A stack that cannot be made,
     since patches conflict there, is skipped; where that hides the first bad one, all that it may be are named.
     """
-    from stack.images.bisecting import between, ends  # noqa: PLC0415
-    from stack.images.bisecting.search import Search, Trial  # noqa: PLC0415
 
     trials: list[Trial] = []
 
@@ -80,17 +79,13 @@ def command(
         click.echo(f"one of these, which cannot be told apart: {'; '.join(found)}")
 
 
-def _provide(wheels: tuple[str, ...], place: "Place", work: Path) -> "Provide":
+def _provide(wheels: tuple[str, ...], place: Place, work: Path) -> Provide:
     """What builds the wheels that a command is given."""
     named = {name: package for name, _, package in (one.partition("=") for one in wheels)}
 
-    def build(one: "Stack") -> Mapping[str, str]:
+    def build(one: Stack) -> Mapping[str, str]:
         if not named:
             return {}
-        from stack.carry.bases import Stores  # noqa: PLC0415
-        from stack.model import digest  # noqa: PLC0415
-        from stack.wheels import building  # noqa: PLC0415
-        from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
 
         folder = work / "wheels" / digest.of(one)
         packages = tuple((name, package) for name, package in named.items() if package)
@@ -103,5 +98,5 @@ def _provide(wheels: tuple[str, ...], place: "Place", work: Path) -> "Provide":
     return build
 
 
-def _json(trial: "Trial") -> dict[str, object]:
+def _json(trial: Trial) -> dict[str, object]:
     return {"change": trial.change, "answer": trial.answer, "why": trial.why, "seconds": round(trial.seconds, 3)}

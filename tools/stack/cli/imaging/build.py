@@ -5,9 +5,12 @@ from pathlib import Path
 
 import click
 
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
+from stack.images import base as bases
+from stack.images import build
 from stack.images import engine as engines
-from stack.model.errors import StackError
 
 
 def _layout(_context: click.Context, _option: click.Parameter, given: str | None) -> Path | None:
@@ -66,9 +69,6 @@ def command(
     together by their hashes; the step that installs them has no network. The same wheels, requirements and base make the same
     digest. Beside the image in its layout lie bills of materials and the requirements.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.images import base as bases  # noqa: PLC0415
-    from stack.images import build  # noqa: PLC0415
 
     stack = options.load()
     chosen = bases.given(base) if base is not None else bases.pinned(stack.pins.base)

@@ -3,17 +3,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from securesystemslib.signer import SSlibKey
 
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from securesystemslib.signer import SSlibKey
-
-    from stack.images.moving import Move
-    from stack.images.reference import Reference
+from stack.base.errors import StackError
+from stack.images import envelope, reference
+from stack.images.floating_tags import Move
+from stack.images.reference import Reference
 
 IMAGES = Path(".stack/images")
 """Where images lie unless something else is named, below the stack."""
@@ -29,14 +26,13 @@ required_key_option = click.option(
 )
 
 
-def layout(named: str | None, root: Path) -> "Reference":
+def layout(named: str | None, root: Path) -> Reference:
     """The image that `--image` names, or the only one that the stack in `root` has.
 
     Raises:
         StackError: it is no layout; there is none, or more than one.
 
     """
-    from stack.images import reference  # noqa: PLC0415
 
     if named is None:
         return _only(root / IMAGES)
@@ -46,8 +42,7 @@ def layout(named: str | None, root: Path) -> "Reference":
     return found
 
 
-def _only(folder: Path) -> "Reference":
-    from stack.images.reference import Reference  # noqa: PLC0415
+def _only(folder: Path) -> Reference:
 
     found = sorted(place.parent for place in folder.glob("*/oci-layout"))
     if len(found) != 1:
@@ -56,9 +51,8 @@ def _only(folder: Path) -> "Reference":
     return Reference(str(found[0]), layout=True)
 
 
-def public(key: Path | None) -> "SSlibKey | None":
+def public(key: Path | None) -> SSlibKey | None:
     """The public key in a file."""
-    from stack.images import envelope  # noqa: PLC0415
 
     return envelope.public(key) if key is not None else None
 
@@ -69,12 +63,12 @@ def step(text: str) -> None:
         click.echo(text, err=True)
 
 
-def move_json(one: "Move") -> dict[str, str | None]:
+def move_json(one: Move) -> dict[str, str | None]:
     """A tag's move."""
     return {"tag": one.tag, "before": one.before, "after": one.after}
 
 
-def move_words(one: "Move") -> str:
+def move_words(one: Move) -> str:
     """A tag's move in words."""
     if one.before == one.after:
         return f"{one.tag} is there already"

@@ -8,6 +8,7 @@ import click
 
 from stack.cli.common import json_option, one_line, print_json, print_table
 from stack.cli.imaging.common import insecure_option, public, public_option
+from stack.images import listing, reference
 
 
 @click.command("list")
@@ -20,7 +21,6 @@ def command(repository: str, key: Path | None, tls: bool, as_json: bool) -> None
 
     Without a key this is what somebody says; with one, what its owner has signed, and whether it holds.
     """
-    from stack.images import listing, reference  # noqa: PLC0415
 
     found = listing.of(reference.parse(repository), public(key), tls=tls)
     if as_json:

@@ -7,6 +7,7 @@ import click
 
 from stack.cli.common import json_option, print_json
 from stack.cli.imaging.common import insecure_option, move_json, move_words, required_key_option
+from stack.images import envelope, floating_tags, reference
 
 
 @click.command("promote")
@@ -22,9 +23,8 @@ def command(name: str, tags: tuple[str, ...], key: Path, gate: str | None, tls: 
     Where a tag pointed before is kept as TAG.previous, for `stack image rollback`. A tag that something was published as never
     moves.
     """
-    from stack.images import envelope, moving, reference  # noqa: PLC0415
 
-    moves = moving.promote(reference.parse(name), tags, envelope.public(key), gate, tls=tls)
+    moves = floating_tags.promote(reference.parse(name), tags, envelope.public(key), gate, tls=tls)
     if as_json:
         print_json({"moves": [move_json(one) for one in moves]})
         return

@@ -5,15 +5,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.carry import effects
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.imaging.common import IMAGES, file_path, insecure_option, layout, move_json, move_words, step
-
-if TYPE_CHECKING:
-    from stack.images.reference import Reference
+from stack.images import combining, envelope, policy, reference
+from stack.images import publish as publishing
+from stack.images.reference import Reference
 
 _BOMS = ("*.cdx.json", "*.spdx.json")
 
@@ -79,10 +80,6 @@ def command(
     signed; everything is read back and verified, and the tag comes last. A tag never changes. Credentials are those of `skopeo
     login`. Exit code 1 when the image may not be published.
     """
-    from stack.carry import effects  # noqa: PLC0415
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.images import envelope, policy, reference  # noqa: PLC0415
-    from stack.images import publish as publishing  # noqa: PLC0415
 
     options: Options = context.obj
     stack = options.load()
@@ -115,9 +112,8 @@ def command(
 
 
 @contextmanager
-def _one(images: "Sequence[Reference]") -> "Iterator[Reference]":
+def _one(images: Sequence[Reference]) -> Iterator[Reference]:
     """The image, or an index of several, as long as the block runs."""
-    from stack.images import combining  # noqa: PLC0415
 
     if len(images) == 1:
         yield images[0]

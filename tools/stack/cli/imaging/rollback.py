@@ -7,6 +7,7 @@ import click
 
 from stack.cli.common import json_option, print_json
 from stack.cli.imaging.common import insecure_option, move_json, move_words, required_key_option
+from stack.images import envelope, floating_tags, reference
 
 
 @click.command("rollback")
@@ -16,9 +17,8 @@ from stack.cli.imaging.common import insecure_option, move_json, move_words, req
 @json_option
 def command(name: str, key: Path, tls: bool, as_json: bool) -> None:
     """Point a moving tag at the image that it named before it was moved last; a second time takes that back."""
-    from stack.images import envelope, moving, reference  # noqa: PLC0415
 
-    move = moving.rollback(reference.parse(name), envelope.public(key), tls=tls)
+    move = floating_tags.rollback(reference.parse(name), envelope.public(key), tls=tls)
     if as_json:
         print_json({"moves": [move_json(move)]})
     else:

@@ -2,24 +2,24 @@
 """`stack image validate`: the suites of `stack validate` in the image that shall be published."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.imaging.common import file_path
 from stack.cli.imaging.common import layout as layout_of
 from stack.cli.validating import FOLDER
 from stack.cli.verdict import print_cases
 from stack.images import engine as engines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stack.images.validating import Checkpoint
-    from stack.model.verdict import Verdict
-    from validation.gates import Judgement
+from stack.images import validating
+from stack.images.validating import Checkpoint
+from stack.model import verdict as verdicts
+from stack.model.verdict import Outcome, Verdict, Weights
+from stack.validation import gates, signing
+from stack.validation.gates import Judgement
 
 _SUITES = ("kernels", "serve", "bench")
 """`stack.images.validating.SUITES`, whose import is too slow for `--help`."""
@@ -90,10 +90,6 @@ def command(
     validation itself is the one at hand, not one that the image brings. The verdicts name the image's digest and the gates as
     they are now: `stack image publish` takes no others. Exit code 1 where a case failed, or the gate is not passed.
     """
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.images import validating  # noqa: PLC0415
-    from stack.model.verdict import Outcome  # noqa: PLC0415
-    from validation import gates, signing  # noqa: PLC0415
 
     if model is not None and recipes:
         raise click.UsageError("--recipe serves the tiny models, --model another one: name one of them")
@@ -130,9 +126,7 @@ def command(
     context.exit(1 if failed or (judged is not None and judged.problems) else 0)
 
 
-def _checkpoint(model: Path | None, weights: str | None, flags: str) -> "Checkpoint | None":
-    from stack.images.validating import Checkpoint  # noqa: PLC0415
-    from stack.model.verdict import Weights  # noqa: PLC0415
+def _checkpoint(model: Path | None, weights: str | None, flags: str) -> Checkpoint | None:
 
     if model is None:
         if weights is not None or flags:
@@ -146,7 +140,7 @@ def _checkpoint(model: Path | None, weights: str | None, flags: str) -> "Checkpo
         raise click.UsageError(f"--flags {flags!r} cannot be read ({odd})") from odd
 
 
-def _print(digest: str, done: "Sequence[tuple[Path, Verdict]]", judged: "Judgement | None") -> None:
+def _print(digest: str, done: Sequence[tuple[Path, Verdict]], judged: Judgement | None) -> None:
     click.echo(f"image {digest}")
     for file, verdict in done:
         click.echo()
@@ -159,8 +153,7 @@ def _print(digest: str, done: "Sequence[tuple[Path, Verdict]]", judged: "Judgeme
         click.echo(f"gate {judged.gate.name}: {'not passed' if judged.problems else 'passed'}")
 
 
-def _json(digest: str, done: "Sequence[tuple[Path, Verdict]]", judged: "Judgement | None") -> dict[str, object]:
-    from stack.model import verdict as verdicts  # noqa: PLC0415
+def _json(digest: str, done: Sequence[tuple[Path, Verdict]], judged: Judgement | None) -> dict[str, object]:
 
     gate = {"gate": {"name": judged.gate.name, "problems": list(judged.problems)}} if judged is not None else {}
     return {"image": digest, "verdicts": [{"file": str(file), **verdicts.as_json(one)} for file, one in done], **gate}

@@ -2,16 +2,14 @@
 """`stack image verify`: whether an image is what it is said to be."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.base.errors import StackError
 from stack.cli.common import Options, json_option, one_line, print_json, print_table
 from stack.cli.imaging.common import insecure_option, public, public_option
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.images.verify import Report
+from stack.images import pulling, reference, verify
+from stack.images.verify import Report
 
 _COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
 
@@ -32,7 +30,6 @@ def command(
     A layout that --save wrote is verified without a network. Exit code 1 when something does not hold, or when no key says who
     may have signed it.
     """
-    from stack.images import pulling, reference, verify  # noqa: PLC0415
 
     options: Options = context.obj
     stack, where = options.load(), reference.parse(name)
@@ -54,7 +51,7 @@ def command(
     context.exit(0 if report.holds else 1)
 
 
-def _report_json(report: "Report") -> dict[str, object]:
+def _report_json(report: Report) -> dict[str, object]:
     return {
         "verified": report.holds,
         "digest": report.image.digest,

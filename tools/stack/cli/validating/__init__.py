@@ -3,17 +3,18 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from stack.cli.common import json_option, print_json, progress
 from stack.cli.verdict import print_cases
-
-if TYPE_CHECKING:
-    from stack.model.stack import Stack
-    from stack.model.verdict import Verdict
-    from validation.suite import Subject, Suite
+from stack.model import digest
+from stack.model import verdict as verdicts
+from stack.model.stack import Stack
+from stack.model.verdict import Outcome, Verdict
+from stack.validation import gates
+from stack.validation import suite as suites
+from stack.validation.suite import Subject, Suite
 
 FOLDER = Path(".stack/verdicts")
 """Where verdicts go unless --out says otherwise, below the stack."""
@@ -49,9 +50,9 @@ def suite_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def look_ahead(
-    stack: "Stack",
+    stack: Stack,
     name: str,
-    names: "Iterable[str]",
+    names: Iterable[str],
     *,
     only: tuple[str, ...],
     resume: bool,
@@ -59,16 +60,15 @@ def look_ahead(
     out: Path | None,
     as_json: bool,  # noqa: ARG001 (one of the options of every suite)
 ) -> None:
-    """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `validation.suite.look_ahead`."""
-    from validation import suite as suites  # noqa: PLC0415
+    """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `stack.validation.suite.look_ahead`."""
 
     suites.look_ahead(stack, suites.Asked(_target(stack, name, out, stale=stale), only, resume), names)
 
 
 def conclude(
     context: click.Context,
-    stack: "Stack",
-    suite: "Suite",
+    stack: Stack,
+    suite: Suite,
     name: str,
     *,
     only: tuple[str, ...],
@@ -76,17 +76,14 @@ def conclude(
     stale: bool,
     out: Path | None,
     as_json: bool,
-    subject: "Subject | None" = None,
-    after: "Callable[[Verdict], str] | None" = None,
+    subject: Subject | None = None,
+    after: Callable[[Verdict], str] | None = None,
 ) -> None:
     """Run a suite, show progress and the table of its cases, write the verdict, and exit: 1 where a case failed.
 
     `stack` is the one that the suite was made of, loaded once: the verdict names it. `after` is called with the verdict; what it
     returns is printed below the table.
     """
-    from stack.model import verdict as verdicts  # noqa: PLC0415
-    from stack.model.verdict import Outcome  # noqa: PLC0415
-    from validation import suite as suites  # noqa: PLC0415
 
     target = _target(stack, name, out, stale=stale)
     standing = _standing(stack, name, target) if stale else frozenset()
@@ -109,17 +106,15 @@ def conclude(
     context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
 
 
-def _standing(stack: "Stack", name: str, target: Path) -> "frozenset[str]":
+def _standing(stack: Stack, name: str, target: Path) -> frozenset[str]:
     """Name the cases of a suite that passed in a verdict at hand and whose inputs are still the same."""
-    from validation import gates  # noqa: PLC0415
 
     files = [file for place in _KEPT for file in sorted((stack.root / place).glob("*.json")) if file != target]
     return gates.passed(gates.release(stack), files, f"{name}/")
 
 
-def _target(stack: "Stack", name: str, out: Path | None, *, stale: bool) -> Path:
+def _target(stack: Stack, name: str, out: Path | None, *, stale: bool) -> Path:
     """Where a suite's verdict goes; of a stale one, beside those whose cases stand."""
-    from stack.model import digest  # noqa: PLC0415
 
     mark = f"-{digest.of(stack)[:12]}" if stale else ""
     return out or stack.root / FOLDER / f"{name}{mark}.json"

@@ -11,6 +11,7 @@ import click
 from stack.cli.common import Options, progress
 from stack.cli.validating import conclude, look_ahead, suite_options
 from stack.cli.validating.served import served
+from stack.validation.bench import start
 
 
 @click.command("bench")
@@ -56,7 +57,6 @@ def command(
     confidence interval (Welch's): better, same, worse (failed), or not comparable (not run), and why. The first run makes an
     environment for llama-benchy in the cache (100 MB to download).
     """
-    from validation.bench import start  # noqa: PLC0415
 
     if (url is None) == (recipe is None):
         raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")

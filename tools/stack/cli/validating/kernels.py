@@ -2,15 +2,15 @@
 """`stack validate kernels`: do formats and kernels compute what they should, by bars that reject what is wrong?"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stack.cli.common import Options, interpreter, progress, source_option
 from stack.cli.validating import conclude, look_ahead, suite_options
-
-if TYPE_CHECKING:
-    from stack.store.sources import Source
+from stack.store import cache
+from stack.store.sources import Source
+from stack.validation.kernels import Kernels
 
 
 @click.command("kernels")
@@ -39,8 +39,6 @@ def command(
     The first run makes an environment with torch for CPUs, in the cache, and takes vLLM's operators out of its wheel for CPUs.
     What needs a GPU that is not here is reported as not run.
     """
-    from stack.store import cache  # noqa: PLC0415
-    from validation.kernels import Kernels  # noqa: PLC0415
 
     options: Options = context.obj
     stack = options.load()

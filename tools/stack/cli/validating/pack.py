@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate pack`: the archive for a GPU machine without network."""
 
+import tempfile
 from pathlib import Path
 
 import click
 
+from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.validation import suite as suites
+from stack.validation.pack import archive_builder, targets
+from stack.wheels import building
+from stack.wheels.building import Built
+from stack.wheels.decision import Asked, Mode, decide
 
 
 @click.command("pack")
@@ -28,14 +35,6 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
     servers and their speeds with dummy weights of gpt-oss-120b's dimensions, and writes a verdict. The same stack makes the
     same bytes.
     """
-    import tempfile  # noqa: PLC0415
-
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.wheels import building  # noqa: PLC0415
-    from stack.wheels.building import Built  # noqa: PLC0415
-    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
-    from validation import suite as suites  # noqa: PLC0415
-    from validation.pack import making, targets  # noqa: PLC0415
 
     target = targets.named(gpu)
     stack = options.load()
@@ -43,12 +42,12 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
     suites.look_at(archive, "archive")
     with options.place(source) as place, Stores(stack, place) as stores, tempfile.TemporaryDirectory() as folder:
         wheels = []
-        for decision in decide(stores, Asked(making.UPSTREAMS)):
+        for decision in decide(stores, Asked(archive_builder.UPSTREAMS)):
             # What is built from its sources fits every platform.
             asked = Asked((decision.upstream,), platforms=(target.platform,) if decision.mode is Mode.OVERLAY else ())
             made = building.build(stores, asked, (decision,), Path(folder))
             wheels += [one.path for one in made if isinstance(one, Built)]
-        packed = making.make(stores, target, wheels, archive)
+        packed = archive_builder.make(stores, target, wheels, archive)
     if as_json:
         print_json({"file": str(packed.path), "sha256": packed.sha256, "bytes": packed.size, "files": packed.files})
         return

@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack validate quality`: what quantising qkv, o and lm_head does to a model."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from stack.cli.common import Options
 from stack.cli.validating import conclude, suite_options
 from stack.cli.validating.served import servable, served
-
-if TYPE_CHECKING:
-    from stack.model.stack import Stack
-    from stack.store.sources import Progress
-    from validation.quality.suite import Recording, Server
+from stack.model import digest
+from stack.model.document import read_text
+from stack.model.stack import Stack
+from stack.model.verdict import Weights
+from stack.store.sources import Progress
+from stack.validation import endpoint, machine, texts
+from stack.validation.quality.choices import CHOICES, REFERENCE
+from stack.validation.quality.scores import NAME
+from stack.validation.quality.suite import FOLDER, Quality, Recording, Server
+from stack.validation.suite import Subject
 
 
 @click.command("quality")
@@ -64,12 +70,6 @@ def command(
     Compared are the divergence (KL) of the distributions over the next token, how often the likeliest token is the same, and
     perplexity. A choice fails when it is no nearer to BF16 than a server that does not run the model, or when nothing changed.
     """
-    from stack.model import digest  # noqa: PLC0415
-    from stack.model.document import read_text  # noqa: PLC0415
-    from stack.model.verdict import Weights  # noqa: PLC0415
-    from validation import machine, texts  # noqa: PLC0415
-    from validation.quality.suite import FOLDER, Quality  # noqa: PLC0415
-    from validation.suite import Subject  # noqa: PLC0415
 
     if (url is None) != (name is None):
         raise click.UsageError("--url and --as go together")
@@ -87,12 +87,7 @@ def command(
     conclude(context, stack, suite, "quality", subject=Subject(recipe, Weights(weights) if weights else None), **common)
 
 
-def _recording(url: str, name: str, model: str | None) -> "Recording":
-    import re  # noqa: PLC0415
-
-    from validation import endpoint  # noqa: PLC0415
-    from validation.quality.scores import NAME  # noqa: PLC0415
-    from validation.quality.suite import Recording  # noqa: PLC0415
+def _recording(url: str, name: str, model: str | None) -> Recording:
 
     if not re.fullmatch(NAME, name):
         raise click.UsageError(f"--as {name!r}: use letters, digits, '.', '_' and '-'")
@@ -101,20 +96,17 @@ def _recording(url: str, name: str, model: str | None) -> "Recording":
     return Recording(name, lambda _: nullcontext(found))
 
 
-def _recordings(options: Options, stack: "Stack", recipe: str) -> "list[Recording]":
+def _recordings(options: Options, stack: Stack, recipe: str) -> list[Recording]:
     """Servers of a recipe: the reference, and those of the choices that a CPU can run.
 
     Raises:
         StackError: no server can be made of the recipe here.
 
     """
-    from validation.quality.choices import CHOICES, REFERENCE  # noqa: PLC0415
-    from validation.quality.suite import Recording  # noqa: PLC0415
 
-    def server(arguments: tuple[str, ...]) -> "Callable[[Progress | None], AbstractContextManager[Server]]":
+    def server(arguments: tuple[str, ...]) -> Callable[[Progress | None], AbstractContextManager[Server]]:
         @contextmanager
-        def opened(tell: "Progress | None") -> "Iterator[Server]":
-            from validation import endpoint  # noqa: PLC0415
+        def opened(tell: Progress | None) -> Iterator[Server]:
 
             with served(options, stack, recipe, tell, arguments) as running:
                 found = endpoint.at(running.url)

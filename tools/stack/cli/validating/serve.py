@@ -4,16 +4,20 @@
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from stack.carry import effects
+from stack.carry.upstream_stores import Place, Stores
 from stack.cli.common import Options, source_option
 from stack.cli.validating import conclude, suite_options
 from stack.cli.validating.served import wheel
-
-if TYPE_CHECKING:
-    from stack.model.verdict import Case
+from stack.deploy import recipes as kitchen
+from stack.model.verdict import Case, Weights
+from stack.store import cache
+from stack.validation import endpoint
+from stack.validation.serve import suite
+from stack.validation.suite import Job, Subject
 
 
 @click.command("serve")
@@ -48,14 +52,6 @@ def command(
     (0.5 GB), in the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. Of a server with other
     weights (--recipe gpt-oss --url URL) only what holds for all of them is asked.
     """
-    from stack.carry import effects  # noqa: PLC0415
-    from stack.carry.bases import Place, Stores  # noqa: PLC0415
-    from stack.model.verdict import Weights  # noqa: PLC0415
-    from stack.store import cache  # noqa: PLC0415
-    from validation import endpoint  # noqa: PLC0415
-    from validation.serve import recipes as kitchen  # noqa: PLC0415
-    from validation.serve import suite  # noqa: PLC0415
-    from validation.suite import Job, Subject  # noqa: PLC0415
 
     options: Options = context.obj
     chosen = tuple(map(kitchen.load, recipes or kitchen.ours()))
@@ -74,7 +70,7 @@ def command(
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
         effects.check(stores)
 
-        def cases(job: Job) -> "Iterator[Case]":
+        def cases(job: Job) -> Iterator[Case]:
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
         subject = Subject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))

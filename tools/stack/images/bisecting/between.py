@@ -10,12 +10,12 @@ from typing import TypeVar
 
 import tomlkit
 
+from stack.base.errors import StackError
 from stack.carry import ladder
-from stack.carry.bases import Place, Stores
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
+from stack.carry.upstream_stores import Place, Stores
 from stack.model import pins, series
 from stack.model import stack as stacks
-from stack.model.errors import StackError
 from stack.model.series import PatchRef
 from stack.model.stack import FILE, FOLDER, Stack
 

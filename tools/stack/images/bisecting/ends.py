@@ -7,11 +7,11 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.images import image, labels, layers, pulling, reference
 from stack.images.reference import Reference
 from stack.model import digest, pins
 from stack.model import stack as stacks
-from stack.model.errors import StackError
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.images.bisecting.between import Step, Way
 from stack.images.bisecting.halving import Answer, first_bad
 from stack.model import digest
 from stack.model import stack as stacks
-from stack.model.errors import StackError
 from stack.model.stack import Stack
 
 SKIP = 125

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from stack.carry.bases import Stores
-from stack.model.errors import StackError
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
 from stack.model.series import Compiles, PatchRef, Series
-from stack.proof import proving
+from stack.proof import series_proofs
 from stack.proof.compiling import compiler, instantiations, jobs, layers, listing, resources, sass, touched
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.instantiations import Instantiation
@@ -94,6 +94,7 @@ def check(stores: Stores, asked: Asked) -> Report:
         StackError: no such series, a source or the compiler cannot be had, or a unit is asked for where no JIT is known.
 
     """
+    listing.check_folder(stores.place.cache)  # before a compiler is downloaded
     refs = () if asked.unit else tuple(ref for one in _series(stores, asked) for ref in one.patches)
     toolkit = toolkits.find(stores.place.cache, stores.tell)
     results: list[Result] = []
@@ -127,7 +128,7 @@ def _named(stores: Stores, asked: Asked) -> list[Compiles]:
 
 
 def _selection(stores: Stores, asked: Asked, layered: Layers, toolkit: Toolkit) -> Selection:
-    python = asked.python or proving.interpreter(stores, proving.proofs(stores, ())[0], stores.tell)
+    python = asked.python or series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0], stores.tell)
     named = _named(stores, asked)
     return Selection(stores, layered, named, python, toolkit, everything=asked.everything, pristine=asked.pristine)
 

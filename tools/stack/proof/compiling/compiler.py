@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.model.errors import StackError
-from stack.proof import attached
+from stack.base import die_with_parent
+from stack.base.errors import StackError
 from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.toolkit import Toolkit
@@ -117,7 +117,7 @@ def _once(command: Sequence[str], toolkit: Toolkit, tree: Path) -> tuple[Run, st
         usage = Path(folder) / "usage"
         python = (sys.executable, "-I", "-S")
         done = subprocess.run(
-            [*python, attached.__file__, str(os.getpid()), *python, "-c", _WITNESS, str(usage), *command],
+            [*python, die_with_parent.__file__, str(os.getpid()), *python, "-c", _WITNESS, str(usage), *command],
             cwd=tree,
             env=environment,
             stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from stack.carry import apply, links
-from stack.carry.bases import Stores
+from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.model.pins import Pin

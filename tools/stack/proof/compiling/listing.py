@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
 
@@ -71,6 +71,17 @@ class Listing:
         return text.replace(str(self.tree).encode(), b"TREE").replace(str(self.work).encode(), b"WORK")
 
 
+def check_folder(cache: Path) -> None:
+    """Refuse a cache folder with a blank in its name: a JIT joins its flags by blanks, and some of them name the folder.
+
+    Raises:
+        StackError: there is one.
+
+    """
+    if any(blank in str(cache) for blank in " \t"):
+        raise StackError(f"the cache folder {cache} has a blank in its name", "set STACK_CACHE to a folder without one")
+
+
 def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, cache: Path) -> Listing:
     """The units of a tree's JIT, with the modules that Python expressions make beside those that it builds ahead of time.
 
@@ -78,10 +89,7 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
         StackError: the upstream's code cannot be imported, or the cache folder's name has blanks.
 
     """
-    if any(blank in str(cache) for blank in " \t"):
-        raise StackError(
-            f"the cache folder {cache} has a blank in its name", "name another one in STACK_CACHE: nvcc's flags hold it"
-        )
+    check_folder(cache)
     asked = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), _SCRIPT.read_text()])
     work = cache / "compiling" / hashlib.sha256(asked.encode()).hexdigest()[:16]
     answer = work / "units.json"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof.compiling.toolkit import Toolkit
 
 _FUNCTION = re.compile(r"^\s*Function : (\S+)$")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stack.carry.bases import Stores
+from stack.carry.upstream_stores import Stores
 from stack.model.ids import TreeId
 from stack.model.series import Compiles, PatchRef
 from stack.proof import trees

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from packaging.version import Version
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import environment
 from stack.store import cache as places
 

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from identify import identify
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.upstreaming.rules import Style
 
 TOOL = {"ruff-check": "ruff", "ruff": "ruff", "ruff-format": "ruff", "clang-format": "clang-format", "typos": "typos"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stack.model.errors import StackError
+from stack.base.errors import StackError
 from stack.proof import environment, trees
 from stack.upstreaming.change import Change
 from stack.upstreaming.linting import precommit

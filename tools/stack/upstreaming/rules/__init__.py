@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
+from stack.base.errors import StackError
 from stack.model import document
 from stack.model.document import Table
-from stack.model.errors import StackError
 from stack.model.stack import FOLDER
 
 _Value = TypeVar("_Value")

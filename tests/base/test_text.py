@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from stack.base.text import printable, shortened
+
+
+@pytest.mark.parametrize("odd", ["\x1b", "\x00", "\x7f", "\x9b", "\r", "\u2028", "\u202e", "\ufeff", "\udcff"])
+def test_what_moves_the_cursor_is_taken_out(odd: str) -> None:
+    assert printable(f"a{odd}[2J\u00fc") == "a?[2J\u00fc"
+    assert printable(f"a{odd}b", " ") == "a b"
+    assert printable(f"a{odd}\tb\n", kept="\t\n") == "a?\tb\n"
+
+
+def test_lines_are_kept_where_that_is_said() -> None:
+    assert printable("one\n\ttwo\n") == "one??two?"
+
+
+@pytest.mark.parametrize("most", [5, 17, 300])
+def test_what_is_shortened_keeps_beginning_and_cause(most: int) -> None:
+    said = "Error: committing container for step " + "x" * 500 + ": no space left on device"
+    shown = shortened(said, most)
+    assert len(shown) == most
+    begin, _, end = shown.partition(" … ")
+    assert said.startswith(begin)
+    assert said.endswith(end)
+    assert len(end) >= len(begin)
+
+
+def test_what_is_short_stays() -> None:
+    assert shortened("no space left on device", 23) == "no space left on device"

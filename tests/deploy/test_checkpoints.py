@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from stack.base.errors import StackError
+from stack.deploy import checkpoints
+
+SHAPE = asdict(checkpoints.load("gpt-oss-120b").shape)
+
+
+@pytest.mark.parametrize("name", checkpoints.known())
+def test_all_can_be_read_and_have_the_parameters_that_their_names_say(name: str) -> None:
+    shape = checkpoints.load(name).shape
+    layers, heads = shape.num_hidden_layers, shape.num_attention_heads
+    experts = layers * shape.num_local_experts * 3 * shape.hidden_size * shape.intermediate_size
+    attention = layers * (2 * heads + 2 * shape.num_key_value_heads) * shape.head_dim * shape.hidden_size
+    dense = attention + 2 * shape.vocab_size * shape.hidden_size
+    named = {"gpt-oss-120b": 116.8e9, "gpt-oss-20b": 20.9e9}[name]  # as their model card says
+    assert experts + dense == pytest.approx(named, rel=0.005)
+    # Experts have 4.25 bits, all else 16.
+    assert checkpoints.load(name).size == pytest.approx(experts * 4.25 / 8 + dense * 2, rel=0.005)
+
+
+def test_unknown() -> None:
+    with pytest.raises(StackError, match=r"unknown checkpoint 'gpt-4'.*gpt-oss-120b, gpt-oss-20b"):
+        checkpoints.load("gpt-4")
+
+
+def test_a_configuration_of_somebodys_own(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(SHAPE | {"hidden_size": 512, "model_type": "gpt_oss", "rope_scaling": {"factor": 32.0}}))
+    assert asdict(checkpoints.shape(file)) == SHAPE | {"hidden_size": 512}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ("[]", "is no configuration"),
+        (json.dumps(SHAPE | {"head_dim": 0}), "head_dim is 0"),
+        (json.dumps(SHAPE | {"head_dim": "64"}), "head_dim is '64'"),
+        (json.dumps({"hidden_size": 1}), "intermediate_size is missing"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(StackError, match=said):
+        checkpoints.shape(file)
+
+
+def test_a_configuration_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"x\.json is missing: name the config\.json of a checkpoint"):
+        checkpoints.shape(tmp_path / "x.json")

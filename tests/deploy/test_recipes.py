@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
+
+from stack.base.errors import StackError
+from stack.deploy import hardware, recipes
+from stack.model import document, verdict
+
+ROOT = Path(__file__).parents[3]
+
+GOOD = """
+title = "A server"
+model = "tiny"
+arguments = ["--dtype", "float32"]
+flags = []
+log = ["Using X"]
+environment = { VLLM_CPU_KVCACHE_SPACE = "1" }
+bar = { measure = "largest", at = 1e-4 }
+"""
+
+
+def published(name: str) -> dict[int, float]:
+    """How fast a baseline decoded 32 tokens, by the tokens of the prompt."""
+    speeds = document.load(ROOT / f"validation/baselines/{name}.toml").table("decode").table("32")
+    return {int(context): speeds.number(context) for context in speeds}
+
+
+def measured(server: str) -> dict[int, float]:
+    """How fast one of the servers of a kept verdict decoded."""
+    start = f"bench/{server}/decode/"
+    cases = verdict.load(ROOT / "validation/verdicts/archive/h200-kernels.json").cases
+    found = {case.name.removeprefix(start): case.measured["tok/s"] for case in cases if case.name.startswith(start)}
+    return {int(context): float(rate) for context, rate in found.items()}
+
+
+SOURCES = {
+    "gpt-oss-120b-spark": (published, "fork-one-spark"),
+    "gpt-oss-120b-4-sparks": (published, "community-four-sparks"),
+    "gpt-oss-120b-h200": (measured, "default"),
+}
+
+
+def read(folder: Path, text: str) -> recipes.Recipe:
+    file = folder / "some-server.toml"
+    file.write_text(text)
+    return recipes.read(file)
+
+
+def test_a_recipe(tmp_path: Path) -> None:
+    recipe = read(tmp_path, GOOD)
+    assert (recipe.name, recipe.arguments) == ("some-server", ("--dtype", "float32"))
+    assert recipe.bar == recipes.Bar("largest", 1e-4)
+
+
+@pytest.mark.parametrize("name", recipes.known())
+def test_our_own_can_be_read(name: str) -> None:
+    recipe = recipes.load(name)
+    assert recipe.is_ours == (recipe.bar is not None) == bool(recipe.log)
+    assert (recipe.hardware is not None) == (not recipe.is_ours and recipe.model != recipes.GIVEN)
+
+
+@pytest.mark.parametrize("name", recipes.known())
+def test_a_published_speed_is_what_its_source_says(name: str) -> None:
+    """Speeds stand in recipes rounded; baselines and verdicts have them as they were published or measured."""
+    source, of = SOURCES.get(name, (lambda _: {}, ""))
+    found = {one.context: one.decode for one in recipes.load(name).speeds}
+    assert found == pytest.approx(source(of), abs=0.051)
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.known() if recipes.load(name).proven])
+def test_what_proves_a_recipe_is_of_its_machine_and_its_backends(name: str) -> None:
+    recipe = recipes.load(name)
+    found = verdict.load(ROOT / str(recipe.proven))
+    assert found.whole
+    assert recipe.hardware is not None
+    assert [gpu.capability for gpu in found.machine.gpus] == [
+        hardware.load(recipe.hardware.name).capability
+    ] * recipe.hardware.nodes
+    _, server = SOURCES[name]
+    said = {case.name: case for case in found.cases}[f"serve/{server}/backends"]
+    assert said.outcome is verdict.Outcome.PASSED
+    assert {f"'{recipe.backends.moe}'", recipe.backends.attention} <= {*str(said.measured["log"]).split()}
+
+
+def test_ours_are_those_with_a_model_of_our_own() -> None:
+    assert recipes.ours() == ("cpu-fp32", "cpu-mxfp4")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('model = "tiny"', 'model = "huge"', "model is 'huge'"),
+        ('log = ["Using X"]', "log = []", "log is empty"),
+        ('bar = { measure = "largest", at = 1e-4 }', "", "bar is missing"),
+        ("at = 1e-4", "at = 0", "at is 0"),
+        ("at = 1e-4", "at = nan", "at is nan"),
+        ('"largest"', '"mean"', "measure is 'mean'"),
+        ("flags = []", "flag = []", "flag"),
+        ('"--dtype", "float32"', '"--dtype", "${TYPE}"', "the arguments disagree on TYPE"),
+        ('"--dtype", "float32"', '"--dtype", "$TYPE"', "has '$TYPE'"),
+        ("flags = []", 'flags = []\nvariables = { TYPE = "a type" }', "the arguments disagree on TYPE"),
+        ('model = "tiny"', 'model = "gpt-oss-20b"', "hardware is missing"),
+        ("flags = []", 'flags = []\nhardware = { name = "toaster", nodes = 1, memory = 1 }', "hardware.name is 'toaster'"),
+        ("flags = []", 'flags = []\nhardware = { name = "spark", nodes = 0, memory = 1 }', "hardware.nodes are 0"),
+        ("flags = []", 'flags = []\nhardware = { name = "spark", nodes = 2, memory = 1 }', "disagree on NODE_RANK"),
+        ("flags = []", "flags = []\nbackends = { graph = true }", "backends.graph is an unknown key"),
+        ("flags = []", 'flags = []\nspeed = [{ context = 1, decode = 0, source = "me" }]', "decode is 0"),
+        ('= { VLLM_CPU_KVCACHE_SPACE = "1" }', "= { VLLM_CPU_KVCACHE_SPACE = 1 }", "VLLM_CPU_KVCACHE_SPACE"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in GOOD
+    with pytest.raises(StackError) as refused:
+        read(tmp_path, GOOD.replace(old, new))
+    assert said in str(refused.value)
+
+
+def test_unknown() -> None:
+    with pytest.raises(
+        StackError, match=r"unknown recipe 'gpu'.*cpu-fp32, cpu-mxfp4, gpt-oss, gpt-oss-120b-2-sparks, .*gpt-oss-20b-spark"
+    ):
+        recipes.load("gpu")

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group of commands that imports a command's module when that command runs.
+
+`stack --help` lists every command without importing any of them; a command's own module imports at its top what it needs.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command to import: its module, which has it as `command`, and one line of help for the group's list."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A click group over modules, by the name of the command.
+
+    Args:
+        lazy: the commands, by name.
+        aliases: other names for commands; they work, and no list shows them.
+
+    """
+
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, Command], aliases: Mapping[str, str] | None = None, **attributes: Any
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.lazy = lazy
+        self.aliases = aliases or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the commands, in alphabetical order."""
+        return sorted({*self.lazy, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        name = self.aliases.get(cmd_name, cmd_name)
+        if name not in self.lazy:
+            return super().get_command(ctx, name)
+        command: click.Command = importlib.import_module(self.lazy[name].module).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.lazy[name].help) for name in self.list_commands(ctx) if name in self.lazy])

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published checkpoints that recipes serve, and their shapes; `validation/checkpoints.toml`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.base.errors import StackError
+from stack.deploy.data import DATA
+from stack.model import document
+from stack.model.document import Table
+
+FILE = DATA / "checkpoints.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A gpt-oss by the words of its `config.json`; `sliding_window` counts on every other layer."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_local_experts: int
+    num_experts_per_tok: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    sliding_window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A published checkpoint: where it is published, at which revision, how many bytes its weights have, and their shape."""
+
+    name: str
+    repository: str
+    revision: str
+    size: int
+    shape: Shape
+
+
+def known() -> tuple[str, ...]:
+    """The names of all checkpoints."""
+    return tuple(document.load(FILE))
+
+
+def load(name: str) -> Checkpoint:
+    """The checkpoint of that name.
+
+    Raises:
+        StackError: there is none, or the file is not as it should be.
+
+    """
+    table = document.entry(FILE, name, "checkpoint")
+    made = Checkpoint(
+        name,
+        table.text("repository"),
+        table.text("revision", pattern="[0-9a-f]{40}", meaning="40 hex digits"),
+        table.whole("size"),
+        _shape(table.table("shape")),
+    )
+    table.finish()
+    return made
+
+
+def shape(file: Path) -> Shape:
+    """The shape in somebody's own `config.json`.
+
+    Raises:
+        StackError: it cannot be read, or is no gpt-oss's.
+
+    """
+    if not file.exists():
+        raise StackError(f"{file} is missing", "name the config.json of a checkpoint")
+    try:
+        values = json.loads(document.read_text(file, piped=True))
+    except (ValueError, RecursionError) as bad:
+        raise StackError(f"{file} is no JSON", "name the config.json of a checkpoint") from bad
+    if not isinstance(values, dict):
+        raise StackError(f"{file} is no configuration", "name the config.json of a checkpoint")
+    # A configuration says much more than shapes: only what is asked for is looked at.
+    return _shape(Table({name: values[name] for name in Shape.__slots__ if name in values}, file=file))
+
+
+def _shape(table: Table) -> Shape:
+    made = Shape(*(table.whole(name) for name in Shape.__slots__))
+    table.finish()
+    for name in Shape.__slots__:
+        if not getattr(made, name):
+            raise table.error(name, "is 0", "a model has some")
+    return made

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running llama-benchy against a server, and not believing the server: what it claims has to agree with what it sent."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.proof import environment
+from stack.validation import texts
+from stack.validation.serve import parent_watchdog
+
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+PATIENCE = 900.0
+"""Seconds without a finished request after which a server counts as hung: a first request may compile kernels for minutes."""
+
+SHARE = 0.5
+"""Of the tokens asked for, how many have to arrive as text: the others are control tokens of the conversation's format.
+
+They are waited for and not counted, so a speed is never too high by them. Of gpt-oss's 32 about 29 are text.
+"""
+_RETOKENISED = 2.0
+"""By what factor the tokens counted from the text may differ from those that made it: random text is cut up otherwise."""
+_PROMPT = 0.05, 16
+"""By how much a prompt may differ from what was asked for: a share, and the tokens of a chat template."""
+ROOM = 128
+"""Tokens that a conversation's format may add to a prompt."""
+_TICK = 0.2
+
+
+class UnmeasuredError(Exception):
+    """A run that must not become a number; says why."""
+
+
+class TooShortError(Exception):
+    """A size that takes less time than can be measured; says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is measured: the server's `/v1`, the model by the name it is served under, and a tokenizer.json of it.
+
+    `share` of the tokens asked for have to arrive as text.
+    """
+
+    url: str
+    model: str
+    tokenizer: Path
+    share: float = SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One size: tokens of the prompt, tokens of the answer, and how often."""
+
+    prompt: int
+    answer: int
+    runs: int
+
+    @property
+    def name(self) -> str:
+        """As in the tables: pp512-tg32."""
+        return f"pp{self.prompt}-tg{self.answer}"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One size, measured: a value a run. Tokens of text that came; tokens a second of the prompt and of the answer; milliseconds.
+
+    `peak` is the answer's best second.
+    """
+
+    size: Size
+    came: tuple[float, ...]
+    prefill: tuple[float, ...]
+    decode: tuple[float, ...]
+    peak: tuple[float, ...]
+    ttfr: tuple[float, ...]
+    est_ppt: tuple[float, ...]
+    e2e_ttft: tuple[float, ...]
+
+
+def python(cache: Path, tell: Callable[[str], None]) -> Path:
+    """The interpreter of llama-benchy's environment, made on the first call.
+
+    Raises:
+        StackError: pip could not install something.
+
+    """
+    return environment.listed(cache, "bench", REQUIREMENTS, "installing llama-benchy (100 MB)", tell)
+
+
+def version(interpreter: Path) -> str:
+    """The version of llama-benchy that an environment has.
+
+    Raises:
+        StackError: it has none.
+
+    """
+    code = "from importlib.metadata import version; print(version('llama-benchy'))"
+    done = subprocess.run([str(interpreter), "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise StackError(f"{interpreter} has no llama-benchy", f"remove {interpreter.parents[1]} and run the command again")
+    return done.stdout.strip()
+
+
+def measure(interpreter: Path, target: Target, size: Size, tell: Callable[[int], None], patience: float = PATIENCE) -> Measured:
+    """Measure one size; `tell` gets the number of requests that have ended.
+
+    Raises:
+        UnmeasuredError: a request failed or hung, or what the server claims is not what it sent.
+        TooShortError: the prompt is read in less time than the server takes to answer anything.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="stack-bench-") as place:
+        folder = Path(place)
+        progress, result = folder / "progress.jsonl", folder / "result.json"
+        address = _shelve(folder)
+        command = [
+            *(str(interpreter), "-m", "llama_benchy", "--base-url", target.url, "--model", target.model),
+            *("--tokenizer", str(target.tokenizer), "--book-url", address, "--skip-coherence", "--exact-tg"),
+            *("--pp", str(size.prompt), "--tg", str(size.answer), "--runs", str(size.runs)),
+            *("--format", "json", "--save-result", str(result), "--emit-progress", str(progress)),
+        ]
+        _run(command, folder, progress, tell, patience)
+        requests = _counted(interpreter, target.tokenizer, progress)
+        for number, request in enumerate(requests, 1):
+            _check(request, number, size, target)
+        if len(requests) != size.runs:
+            raise UnmeasuredError(f"{len(requests)} of {size.runs} requests were made")
+        return _read(result, size, tuple(float(request["total_tokens"]) for request in requests))
+
+
+def _shelve(home: Path) -> str:
+    """Put the book where llama-benchy looks before it downloads; returns the address that stands for it."""
+    address = "stack:book"
+    shelf = home / ".cache/llama-benchy"
+    shelf.mkdir(parents=True)
+    name = hashlib.md5(address.encode(), usedforsecurity=False).hexdigest()
+    (shelf / f"{name}.txt").write_text(texts.book(), encoding="utf-8")
+    return address
+
+
+def _run(command: Sequence[str], home: Path, progress: Path, tell: Callable[[int], None], patience: float) -> None:
+    # Offline: a tokenizer that does not load must not become another one from the network.
+    settings = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    log = home / "log"
+    with log.open("wb") as said:
+        kept = [sys.executable, parent_watchdog.__file__, *command]
+        child = subprocess.Popen(
+            kept, cwd=home, env=_near(settings), stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+        )
+        assert child.stdin is not None
+        try:
+            ended = _watch(child, progress, tell, patience)
+        finally:
+            child.stdin.close()
+            child.wait()
+    words = log.read_text(encoding="utf-8", errors="replace")
+    if not ended:
+        raise UnmeasuredError(f"no request ended for {patience:.0f} s\n{_tail(words)}")
+    if child.returncode or "Falling back to 'gpt2'" in words:
+        raise UnmeasuredError(f"llama-benchy ended with {child.returncode}\n{_tail(words)}")
+
+
+def _near(settings: dict[str, str]) -> dict[str, str]:
+    """The environment with `settings`, and no proxy between us and this machine."""
+    local = "localhost,127.0.0.1,::1"
+    around = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), local)))
+    return {**os.environ, **settings, "no_proxy": around, "NO_PROXY": around}
+
+
+def _watch(child: "subprocess.Popen[bytes]", progress: Path, tell: Callable[[int], None], patience: float) -> bool:
+    """Wait for the end; False when nothing went on for too long."""
+    done, since = 0, time.monotonic()
+    while child.poll() is None:
+        time.sleep(_TICK)
+        now = progress.read_bytes().count(b'"type":"request_end"') if progress.exists() else 0
+        if now != done:
+            done, since = now, time.monotonic()
+            tell(done)
+        if time.monotonic() - since > patience:
+            return False
+    return True
+
+
+def _counted(interpreter: Path, tokenizer: Path, progress: Path) -> list[dict[str, Any]]:
+    command = [str(interpreter), str(Path(__file__).with_name("counting.py")), str(tokenizer), str(progress)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UnmeasuredError(f"the tokens could not be counted\n{_tail(done.stderr)}")
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def _check(request: dict[str, Any], number: int, size: Size, target: Target) -> None:
+    """Refuse what must not become a number.
+
+    A server may say how many tokens it read and made, and llama-benchy believes it within limits.
+
+    Raises:
+        UnmeasuredError: the request failed, ended early, or its counts do not fit together.
+
+    """
+    where = f"request {number} of {size.name}"
+    if not request["ended"] or request["error"]:
+        raise UnmeasuredError(f"{where} failed: {request.get('error') or 'it did not end'}")
+    made, counted, prompt = request["total_tokens"], request["counted"], request["prompt_tokens"]
+    if not request["chunks"]:
+        raise UnmeasuredError(f"{where} brought no text; the server says {made} tokens")
+    if not target.share * size.answer <= made <= size.answer:
+        raise UnmeasuredError(f"{where} brought {made} tokens, asked for were {size.answer}")
+    if not made / _RETOKENISED <= counted <= made * _RETOKENISED:
+        raise UnmeasuredError(f"{where}: the server says {made} tokens, its text has {counted}")
+    share, template = _PROMPT
+    if prompt and abs(prompt - size.prompt) > share * size.prompt + template:
+        raise UnmeasuredError(f"{where}: the server says that it read {prompt} tokens, sent were about {size.prompt}")
+
+
+def _read(result: Path, size: Size, came: tuple[float, ...]) -> Measured:
+    try:
+        [one] = json.loads(result.read_text(encoding="utf-8"))["benchmarks"]
+        kinds = ("pp_throughput", "tg_throughput", "peak_throughput", "ttfr", "est_ppt", "e2e_ttft")
+        # llama-benchy leaves a kind out where no run has one, such as a prompt that was read in less than the latency.
+        values = [tuple(float(value) for value in (one[kind] or {"values": ()})["values"]) for kind in kinds]
+    except (OSError, ValueError, KeyError, TypeError) as odd:
+        raise UnmeasuredError(f"llama-benchy's result is not of the known form ({odd})") from odd
+    if min(values[kinds.index("est_ppt")], default=0) <= 0:
+        raise TooShortError(f"{size.prompt} tokens are read in less time than the server takes to list its models: take more")
+    for kind, runs in zip(kinds, values, strict=True):
+        if len(runs) != size.runs or min(runs) <= 0:
+            raise UnmeasuredError(f"{size.name}: {kind} is no number above 0 in each of {size.runs} runs: {list(runs)}")
+    return Measured(size, came, *values)
+
+
+def _tail(words: str) -> str:
+    return "\n".join(words.strip().splitlines()[-6:])

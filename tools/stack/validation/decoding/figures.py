@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes, routes, times, goals and tables of decode kernels: all that needs no GPU.
+
+The bytes are those that a step has to read: weights in their own sizes, without any padding, and each once. So a kernel that pads, or reads
+an expert twice, has a lower share of the bandwidth.
+"""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from stack.validation.numerics.experts import TOP, Ids, route
+from stack.validation.numerics.formats import Single, bfloat16
+
+Bits = npt.NDArray[np.int16]
+"""An output in bfloat16, as integers."""
+
+HIDDEN = INTERMEDIATE = 2880
+EXPERTS = 128
+LAYERS = 36
+VOCABULARY = 201_088
+DENSE = ((5120, HIDDEN), (HIDDEN, 4096))
+"""qkv and o: outputs and inputs."""
+OURS = "ours"
+SPARK = 273e9
+"""Bytes a second of a DGX Spark's memory, by its data sheet."""
+
+MOE, SATURATED, QKV_O, LM_HEAD = "moe", "moe, all experts", "qkv + o", "lm_head"
+SHARE = 0.85
+STREAMED = 400_000_000
+"""Bytes, eight times the L2 of an H200 (50 MB): of a graph that reads fewer, some may come from the cache, and no goal is judged by it."""
+
+
+def matrix(outputs: int, inputs: int, *, four_bits: bool = True, bias: bool = True) -> int:
+    """Bytes of a dense weight: in MXFP4 a nibble an element and a byte for 32 of them, else bfloat16; its bias in bfloat16."""
+    weight = outputs * inputs * 17 // 32 if four_bits else 2 * outputs * inputs
+    return weight + (2 * outputs if bias else 0)
+
+
+def expert() -> int:
+    """Bytes of one expert of gpt-oss: gate and up, and down, with their biases."""
+    return matrix(2 * INTERMEDIATE, HIDDEN) + matrix(HIDDEN, INTERMEDIATE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """Where tokens go in each layer: `logits` of bfloat16, [layers, tokens, experts], `ids` and `weights` [layers, tokens, top]."""
+
+    logits: Single
+    ids: Ids
+    weights: Single
+
+    @property
+    def touched(self) -> int:
+        """Experts that have a token, of all layers together."""
+        return sum(len(np.unique(ids)) for ids in self.ids)
+
+
+def routes(seed: int, layers: int, tokens: int) -> Routes:
+    """Routes by logits that are drawn independently, so that every four experts are as likely."""
+    logits = bfloat16(np.random.default_rng([seed, layers, tokens]).standard_normal((layers, tokens, EXPERTS)))
+    chosen = [route(one) for one in logits]
+    return Routes(logits, np.stack([ids for ids, _ in chosen]), np.stack([weights for _, weights in chosen]))
+
+
+def every_expert(layers: int, tokens: int = 16) -> Ids:
+    """Choices that touch all experts of each layer once: int32 [layers, tokens, experts / tokens], in another order in each."""
+    orders = [np.random.default_rng(layer).permutation(EXPERTS) for layer in range(layers)]
+    return np.stack(orders).reshape(layers, tokens, EXPERTS // tokens).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kernel on one part of the model with so many tokens: seconds of each replay of `layers` layers, and the bytes they read.
+
+    `why`: the reason where there are no times. `touched`: experts with a token, a layer on average.
+    """
+
+    part: str
+    kernel: str
+    tokens: int
+    layers: int
+    read: int
+    times: tuple[float, ...] = ()
+    why: str = ""
+    touched: float | None = None
+    failed: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """The median of all replays, of one layer."""
+        return statistics.median(self.times) / self.layers
+
+    @property
+    def spread(self) -> float:
+        """How far the middle half of the replays lies apart, by the median."""
+        low, middle, high = statistics.quantiles(self.times, n=4) if len(self.times) > 1 else self.times * 3
+        return (high - low) / middle
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second."""
+        return self.read / self.layers / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something that was to be reached: what was found (None where it was not measured), and the least that is enough."""
+
+    name: str
+    found: float | None
+    least: float
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it was reached; None where it was not measured."""
+        return None if self.found is None else self.found >= self.least
+
+    def __str__(self) -> str:
+        word = {True: "met", False: "missed", None: "not measured"}[self.met]
+        found = "" if self.found is None else f"{self.found:.2f}"
+        return f"{word:12} {self.name:58} {found:>6} of {self.least:.2f}"
+
+
+def goals(rows: Sequence[Row], copied: float) -> Iterator[Goal]:
+    """What docs/decode-kernels.md asks of the kernels; `copied` is the bandwidth of a copy, bytes a second."""
+    judged = [row for row in rows if row.times and row.read >= STREAMED]
+
+    def found(part: str, kernel: str, tokens: int) -> Row | None:
+        return next((row for row in judged if (row.part, row.kernel, row.tokens) == (part, kernel, tokens)), None)
+
+    def share(part: str, tokens: int) -> float | None:
+        row = found(part, OURS, tokens)
+        return row.rate / copied if row else None
+
+    def faster(part: str, other: str, tokens: int) -> float | None:
+        ours, theirs = found(part, OURS, tokens), found(part, other, tokens)
+        return theirs.seconds / ours.seconds if ours and theirs else None
+
+    yield Goal("MoE, all 128 experts touched, of the copy's bandwidth", share(SATURATED, 16), SHARE)
+    yield Goal("lm_head, of the copy's bandwidth", share(LM_HEAD, 1), SHARE)
+    for tokens in (1, 2, 4, 8):
+        for other, least in (("marlin", 1.6), ("triton", 1.6), ("flashinfer-sm90", 1.0)):
+            yield Goal(f"MoE, M = {tokens}, times as fast as {other}", faster(MOE, other, tokens), least)
+        for other, least in (("marlin", 2.0), ("cublas-bf16", 1.8)):
+            yield Goal(f"qkv + o, M = {tokens}, times as fast as {other}", faster(QKV_O, other, tokens), least)
+    for part, others in ((MOE, ("marlin", "triton")), (QKV_O, ("marlin", "cublas-bf16"))):
+        ratios = [faster(part, other, 16) for other in others]
+        known = [ratio for ratio in ratios if ratio is not None]
+        yield Goal(
+            f"{part}, M = 16, times as fast as the better of {' and '.join(others)}",
+            min(known) if len(known) == len(ratios) else None,
+            1.0,
+        )
+
+
+def switch(rows: Sequence[Row], part: str) -> tuple[int, str] | None:
+    """The fewest tokens with which another kernel is faster than ours, and that kernel; None where there are none."""
+    timed = sorted((row for row in rows if row.part == part and row.times), key=lambda row: (row.tokens, row.seconds))
+    for tokens, each in groupby(timed, key=lambda row: row.tokens):
+        ranked = [row.kernel for row in each]
+        if OURS in ranked and not ranked[0].startswith(OURS):
+            return tokens, ranked[0]
+    return None
+
+
+def switched(rows: Sequence[Row], part: str) -> str:
+    """The same as a sentence."""
+    if found := switch(rows, part):
+        return f"{found[1]} is faster from M = {found[0]} on"
+    timed = [row for row in rows if row.part == part and row.times]
+    ours = {row.tokens for row in timed if row.kernel == OURS}
+    beside = [row for row in timed if row.tokens in ours and not row.kernel.startswith(OURS)]
+    if not beside:
+        return "nothing was measured beside ours"
+    most = max(row.tokens for row in beside)
+    return f"ours is as fast as {', '.join(sorted({row.kernel for row in beside}))} at every M measured, up to M = {most}"
+
+
+def token(layers: int = LAYERS) -> dict[str, int]:
+    """Bytes of weights that a token reads alone, by part."""
+    return {
+        MOE: layers * TOP * expert(),
+        QKV_O: layers * sum(matrix(*shape) for shape in DENSE),
+        LM_HEAD: matrix(VOCABULARY, HIDDEN, bias=False),
+    }
+
+
+def prediction(rows: Sequence[Row], copied: float) -> tuple[float, float] | None:
+    """Milliseconds that a Spark would take for a token's experts, qkv, o and lm_head: bytes by its data sheet's bandwidth, at shares
+    of a copy's that were measured here.
+
+    The first by the shares with all experts touched for the experts and as measured for the rest, the second by those with one token.
+    None where one of them was not measured.
+    """
+    ours = {(row.part, row.tokens): row.rate / copied for row in rows if row.kernel == OURS and row.times}
+    best = {MOE: (SATURATED, 16), QKV_O: (QKV_O, 1), LM_HEAD: (LM_HEAD, 1)}
+    alone = {part: (part, 1) for part in best}
+    if not {*best.values(), *alone.values()} <= ours.keys():
+        return None
+    first, second = (1e3 * sum(size / SPARK / ours[by[part]] for part, size in token().items()) for by in (best, alone))
+    return first, second
+
+
+def predicted(rows: Sequence[Row], copied: float) -> str:
+    """The same as a sentence, or nothing."""
+    found = prediction(rows, copied)
+    if found is None:
+        return ""
+    return (
+        f"prediction, not measured: a Spark reads a token's weights in {found[0]:.1f} ms at the share that experts have here when all are "
+        f"touched, in {found[1]:.1f} ms at theirs with one token (qkv, o and lm_head as with one in both), "
+        f"were a copy there to reach all of the data sheet's 273 GB/s; a copy here reaches "
+        f"{copied / 1e9:.0f} GB/s"
+    )
+
+
+def changed(alone: Sequence[Bits], replayed: Sequence[Bits]) -> str:
+    """How the steps of a graph differ by bits from the same steps, each run by itself; nothing where they do not."""
+    pairs = list(zip(alone, replayed, strict=True))
+    differ = [number for number, (one, other) in enumerate(pairs) if not np.array_equal(one, other)]
+    if not differ:
+        return ""
+    return (
+        f"wrong: {len(differ)} of {len(pairs)} steps of the graph, the first is {differ[0]}, have other bits than by themselves"
+    )
+
+
+def table(rows: Sequence[Row], copied: float) -> Iterator[str]:
+    """A block of lines a part and number of tokens: each kernel's time a layer, its share of the bandwidth, and by ours."""
+    for (part, tokens), each in groupby(rows, key=lambda row: (row.part, row.tokens)):
+        block = list(each)
+        ours = next((row for row in block if row.kernel == OURS and row.times), None)
+        known = min((row for row in block if row.read), key=lambda row: row.read / row.layers, default=block[0])
+        touched = f", {known.touched:.1f} experts a layer" if known.touched is not None else ""
+        yield f"{part}, M = {tokens}{touched}, {known.read / known.layers / 1e6:.1f} MB each"
+        for row in block:
+            yield f"    {row.kernel:22} {_figures(row, ours, copied) if row.times else row.why}"
+
+
+def _figures(row: Row, ours: Row | None, copied: float) -> str:
+    by_ours = f"{row.seconds / ours.seconds:6.2f} x ours" if ours is not None and row is not ours else ""
+    # Of a weight in bfloat16 the share is that of its own, larger bytes.
+    return f"{1e6 * row.seconds:9.2f} us  {100 * row.rate / copied:5.1f} %  +-{100 * row.spread:4.1f} %  {by_ours}".rstrip()
+
+
+def as_json(row: Row) -> dict[str, object]:
+    """A row with what follows from its times."""
+    measured: dict[str, object] = {}
+    if row.times:
+        measured = {"us": 1e6 * row.seconds, "spread": row.spread, "gb_s": row.rate / 1e9, "replays": len(row.times)}
+    return {
+        "part": row.part, "kernel": row.kernel, "tokens": row.tokens, "layers": row.layers, "bytes": row.read,
+        "touched": row.touched, "why": row.why, "failed": row.failed, **measured,
+    }  # fmt: skip

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mixture of experts of gpt-oss: routing, MXFP4 experts with biases, and its SwiGLU; in float64, with its mutants.
+
+Facts: hidden and intermediate size 2880, 128 experts, the 4 largest router logits with a softmax over those four; gate and up
+interleaved by rows of the first weight; out = (up + 1) * gate * sigmoid(1.702 gate), gate at most 7, up within -7 .. 7.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stack.validation.numerics.blocks import MXFP4, MXFP8, Blocks, Rounding, drawn, quantize
+from stack.validation.numerics.formats import Array, Single, bfloat16
+from stack.validation.numerics.judging import Fault, Rounded, Rows, Truth
+
+ALPHA = 1.702
+LIMIT = 7.0
+TOP = 4
+Ids = npt.NDArray[np.int32]
+
+_CANDIDATES = 64
+"""Blocks that are looked at for one whose doubling matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glu:
+    """The numbers of (up + beta) * gate * sigmoid(alpha gate), gate at most `limit`, up within it on both sides; gpt-oss's by default."""
+
+    alpha: float = ALPHA
+    beta: float = 1.0
+    limit: float = LIMIT
+
+
+OSS = Glu()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expert:
+    """One expert: `gate_up` [2 x intermediate, hidden], rows 0, 2, … the gate's; `down` [hidden, intermediate]; biases in bfloat16."""
+
+    gate_up: Blocks
+    gate_up_bias: Single
+    down: Blocks
+    down_bias: Single
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """What of the tokens goes to one expert: their rows, and the weights there."""
+
+    expert: int
+    rows: Rows
+    weights: Array
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A layer and tokens for it, drawn from a seed. An expert is drawn when it is asked for: all of them would fill the memory.
+
+    `activations`: "bfloat16", or "mxfp8" where the kernel quantizes the input of both multiplications on the fly, by the least
+    power of two with which nothing saturates. `top`: how many experts a token has; `twice`: its second is its first once more.
+    `elsewhere`: so many experts, the first ones, are on other machines: what they add is not in the output. `bias`: whether there are any.
+    `glu`: of the activation, where a kernel takes other numbers than gpt-oss's.
+    """
+
+    tokens: int
+    experts: int = 128
+    hidden: int = 2880
+    intermediate: int = 2880
+    activations: str = "bfloat16"
+    seed: int = 0
+    top: int = TOP
+    twice: bool = False
+    elsewhere: int = 0
+    bias: bool = True
+    glu: Glu = OSS
+
+    @cached_property
+    def inputs(self) -> Single:
+        """The tokens, bfloat16 in float32: [tokens, hidden]."""
+        return bfloat16(self._draw(-1).standard_normal((self.tokens, self.hidden)))
+
+    @cached_property
+    def logits(self) -> Single:
+        """The router's logits, bfloat16 in float32: [tokens, experts]."""
+        return bfloat16(self._draw(-2).standard_normal((self.tokens, self.experts)))
+
+    @cached_property
+    def route(self) -> tuple[Ids, Single]:
+        """The experts of each token, the best first, and their weights: int32 and float32 [tokens, top]."""
+        ids, weights = route(self.logits, self.top)
+        if self.twice:
+            ids[:, 1] = ids[:, 0]
+        return ids, weights
+
+    def expert(self, number: int) -> Expert:
+        """An expert, the same at every call."""
+        draw = self._draw(number)
+        # Few inputs need larger weights, so that some products are beyond the activation's limit.
+        more = int(np.ceil(np.log2(2880 / self.hidden) / 2))
+        gate_up = drawn(MXFP4, (2 * self.intermediate, self.hidden), draw, (-8 + more, -5 + more))
+        down = drawn(MXFP4, (self.hidden, self.intermediate), draw, (-9, -6))
+        biases = (bfloat16(self.bias * draw.standard_normal(rows)) for rows in (2 * self.intermediate, self.hidden))
+        return Expert(gate_up, next(biases), down, next(biases))
+
+    def routed(self) -> Iterator[Routed]:
+        """Every expert that has tokens and is here; of a token that has it twice, the sum of the weights."""
+        ids, weights = self.route
+        for number in np.unique(ids[ids >= self.elsewhere]):
+            shares = np.where(ids == number, weights.astype(np.float64), 0).sum(axis=1)
+            rows = np.flatnonzero((ids == number).any(axis=1))
+            yield Routed(int(number), rows, shares[rows])
+
+    def truth(self) -> Truth:
+        """The output [tokens, hidden], and what wrong kernels make of it."""
+        return _truth(self)
+
+    def rounded(self, _: Truth) -> Rounded:
+        """The output of a kernel that rounds what it multiplies, and its output, to bfloat16; and of kernels that round more."""
+        return _rounded(self)
+
+    def _draw(self, what: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, self.experts, self.hidden, self.intermediate, what + 2])
+
+
+def route(logits: Single, top: int = TOP) -> tuple[Ids, Single]:
+    """The `top` largest logits of each row, the largest first and equal ones in their order, and a softmax over them."""
+    best = np.argsort(-logits, axis=1, kind="stable")[:, :top]
+    chosen = np.take_along_axis(logits, best, axis=1).astype(np.float64)
+    powers = np.exp(chosen - chosen[:, :1])
+    return best.astype(np.int32), (powers / powers.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def swiglu(gate_up: npt.NDArray[Any], glu: Glu = OSS) -> npt.NDArray[Any]:
+    """gpt-oss's activation of interleaved columns: [n, 2 k] -> [n, k]."""
+    gate = np.minimum(gate_up[:, 0::2], glu.limit)
+    up = np.clip(gate_up[:, 1::2], -glu.limit, glu.limit)
+    # exp overflows to infinity for a gate far below zero, and the quotient is the zero that it should be.
+    with np.errstate(over="ignore"):
+        return np.asarray((up + glu.beta) * gate / (1 + np.exp(-glu.alpha * gate)))
+
+
+def swapped(gate_up: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Gate and up the wrong way round."""
+    return gate_up.reshape(len(gate_up), -1, 2)[:, :, ::-1].reshape(gate_up.shape)
+
+
+def _truth(layer: Experts) -> Truth:
+    shape = (layer.tokens, layer.hidden)
+    reference = np.zeros(shape)
+    mutants: dict[str, Array] = defaultdict(lambda: np.zeros(shape))
+    faults: list[Fault] = []
+    routed = list(layer.routed())
+    busiest = max(routed, key=lambda one: len(one.rows)).expert
+    for one in routed:
+        expert = layer.expert(one.expert)
+        good, gate_up, hidden = _contribution(layer, expert, one)
+        reference[one.rows] += good
+        for name, wrong in _wrong(layer, expert, one, gate_up):
+            mutants[name][one.rows] += wrong
+        mutants["one expert dropped"][one.rows] += 0 if one.expert == busiest else good
+        if one.expert == busiest:
+            faults = list(_doubled(layer, expert, one, gate_up, hidden))
+    return Truth(reference, dict(mutants), faults)
+
+
+def _rounded(layer: Experts) -> Rounded:
+    ideal, *coarser = (np.zeros((layer.tokens, layer.hidden)) for _ in range(3))
+    for one in layer.routed():
+        expert = layer.expert(one.expert)
+        gate_up = layer.inputs[one.rows].astype(np.float64) @ expert.gate_up.values().T + expert.gate_up_bias
+        down = expert.down.values().T
+        share, coarse = (
+            one.weights[:, None] * (bfloat16(swiglu(first, layer.glu)).astype(np.float64) @ down + expert.down_bias)
+            for first in (gate_up, bfloat16(gate_up).astype(np.float64))
+        )
+        for output, added in ((ideal, share), (coarser[0], bfloat16(share)), (coarser[1], coarse)):
+            output[one.rows] += added
+    by_share, by_product = map(_single, coarser)
+    # Where a token has one expert, its share is its output, and rounded by every kernel.
+    shares = {"each expert's share rounded": by_share} if layer.top > 1 else {}
+    return Rounded(_single(ideal), {**shares, "first product rounded": by_product})
+
+
+def _single(numbers: Array) -> Array:
+    """Rounded to bfloat16."""
+    return bfloat16(numbers).astype(np.float64)
+
+
+def _contribution(layer: Experts, expert: Expert, one: Routed) -> tuple[Array, Array, Array]:
+    """What an expert adds to its tokens; and on the way the first product with its bias, and the activation."""
+    inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64))
+    gate_up = inputs @ expert.gate_up.values().T + expert.gate_up_bias
+    hidden = _activation(layer, swiglu(gate_up, layer.glu))
+    return one.weights[:, None] * (hidden @ expert.down.values().T + expert.down_bias), gate_up, hidden
+
+
+def _activation(layer: Experts, numbers: Array) -> Array:
+    """What the multiplication sees of its input."""
+    return quantize(MXFP8, numbers, Rounding.UP).values() if layer.activations == "mxfp8" else numbers
+
+
+def _wrong(layer: Experts, expert: Expert, one: Routed, gate_up: Array) -> Iterator[tuple[str, Array]]:
+    """What wrong kernels add for one expert. In float32: a mutant need not be known to more than a few digits."""
+    weights = one.weights.astype(np.float32)[:, None]
+    inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64)).astype(np.float32)
+    known = gate_up.astype(np.float32)
+    matrix = expert.down.single().T
+
+    def down(first: Single, second: Single = matrix, bias: Single = expert.down_bias, glu: Glu = layer.glu) -> Array:
+        hidden = _activation(layer, swiglu(first, glu)).astype(np.float32)
+        return np.asarray(weights * (hidden @ second + bias), np.float64)
+
+    yield "gate and up swapped", down(swapped(known))
+    yield "activation not limited", down(known, glu=replace(layer.glu, limit=np.inf))
+    yield "activation with alpha 1", down(known, glu=replace(layer.glu, alpha=1.0))
+    if layer.bias:
+        yield "first bias missing", down(known - expert.gate_up_bias)
+        yield "second bias missing", down(known, bias=np.zeros_like(expert.down_bias))
+    for name, change in (
+        ("nibbles swapped", Blocks.nibbles_swapped),
+        ("scales shifted by a block", Blocks.scales_shifted),
+        ("one scale a row", Blocks.scales_averaged),
+    ):
+        first = inputs @ change(expert.gate_up).single().T + expert.gate_up_bias
+        yield name, down(first, change(expert.down).single().T)
+
+
+def _doubled(layer: Experts, expert: Expert, one: Routed, gate_up: Array, hidden: Array) -> Iterator[Fault]:
+    """One block of an expert's weights doubled, in each of its matrices: of some, the one that matters most to these tokens."""
+    draw = np.random.default_rng(layer.seed)
+    inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64))
+    weights = one.weights[:, None]
+
+    def moved(row: int, added: Array) -> Array:
+        """What the activation of one column changes by."""
+        pair = gate_up[:, row - row % 2 : row - row % 2 + 2]
+        wrong = pair.copy()
+        wrong[:, row % 2] += added
+        return np.asarray(weights * (swiglu(wrong, layer.glu) - swiglu(pair, layer.glu)), np.float64)
+
+    changes = [(row, moved(row, added)) for row, added in _doublings(expert.gate_up, inputs, draw)]
+    row, change = max(changes, key=lambda found: float(np.linalg.norm(found[1])))
+    column = expert.down.values()[:, row // 2]
+    yield Fault("a block of the first weight doubled", one.rows, slice(None), change * column)
+
+    row, added = max(_doublings(expert.down, hidden, draw), key=lambda found: float(np.linalg.norm(found[1])))
+    yield Fault("a block of the second weight doubled", one.rows, slice(row, row + 1), weights * added[:, None])
+
+
+def _doublings(blocks: Blocks, inputs: Array, draw: np.random.Generator) -> Iterator[tuple[int, Array]]:
+    """Rows of the matrix, each with what doubling one of its blocks adds to every token there."""
+    rows, count = blocks.scales.shape
+    chosen = draw.integers(0, rows, _CANDIDATES), draw.integers(0, count, _CANDIDATES)
+    values = Blocks(blocks.form, blocks.codes[chosen[0]], blocks.scales[chosen[0]]).values()
+    for place, (row, block) in enumerate(zip(*chosen, strict=True)):
+        columns = slice(block * blocks.form.size, (block + 1) * blocks.form.size)
+        yield int(row), inputs[:, columns] @ values[place, columns]

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small-M kernels of the series mxfp4-moe and mxfp4-dense, as FlashInfer offers them: BF16 activations, MXFP4 weights.
+
+They need no instruction of one GPU only, so any from SM80 on will do. Every output is poisoned before each run, and computed twenty
+times: an element that nobody writes, and a sum whose order changes, are seen.
+"""
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stack.validation.numerics.agreement import Agreement, Compared, bits
+from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, nibbles_swapped, quantize
+from stack.validation.numerics.experts import Experts
+from stack.validation.numerics.formats import Bytes, bfloat16, encode, pack
+from stack.validation.numerics.judging import wrongly_padded
+from stack.validation.numerics.kernels import Kernel, cuda
+from stack.validation.numerics.kernels.emulated import tiled
+from stack.validation.numerics.kernels.environment import gpu, missing
+from stack.validation.numerics.linear import Linear
+
+CAPABLE = ("sm80", "sm90", "sm100", "sm120", "sm121")
+MOST = 16
+"""Tokens at a time."""
+RUNS = ContextVar("runs", default=20)
+"""How often each output is computed."""
+_CUTLASS = "FLASHINFER_CUTLASS_MXFP4_MXFP8"
+"""vLLM's backend whose weights the kernel reads as they are."""
+
+
+class Unsteady(Exception):
+    """The same inputs gave other bits."""
+
+
+def steady(compute: Callable[[], npt.NDArray[np.float32]], runs: int | None = None) -> npt.NDArray[np.float32]:
+    """What a kernel computes, which has to be the same every time: in so many runs, or `RUNS`.
+
+    Raises:
+        Unsteady: a run differs from the first, by bits: -0 is not 0.
+
+    """
+    runs = RUNS.get() if runs is None else runs
+    first = compute()
+    for number in range(2, runs + 1):
+        other = compute()
+        if differ := int(np.count_nonzero(first.view(np.uint32) != other.view(np.uint32))):
+            raise Unsteady(f"run {number} of {runs} differs from the first in {differ} of {first.size} outputs")
+    return first
+
+
+def plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A checkpoint's weights by the kernel's names, in the layout of the CUTLASS path without its padding."""
+
+    def halves(tensor: Any) -> Any:
+        """Up, then gate; the checkpoint has them in turn, the gate's first."""
+        return tensor.reshape(len(tensor), -1, 2, *tensor.shape[2:]).movedim(2, 1).flip(1).flatten(1, 2).contiguous()
+
+    def scales(tensor: Any) -> Any:
+        return _gpu(np.concatenate([tiled(one) for one in tensor.cpu().numpy()]))
+
+    return {
+        "w13": halves(given["w13_weight"]),
+        "w13_scale": scales(halves(given["w13_weight_scale"])),
+        "w2": given["w2_weight"],
+        "w2_scale": scales(given["w2_weight_scale"]),
+        "w13_bias": halves(given["w13_bias"]),
+        "w2_bias": given["w2_bias"],
+    }
+
+
+def padded(layer: Experts, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same by vLLM's own code, with its padding."""
+    names = ("w13", "w2", "w13_scale", "w2_scale", "w13_bias", "w2_bias")
+    with cuda.configured():
+        return dict(zip(names, cuda.converted(_CUTLASS, layer, given), strict=True))
+
+
+def experts(
+    prepare: Callable[[Experts, Mapping[str, Any]], Mapping[str, Any]], layer: Experts, *, chooses: bool = False
+) -> npt.ArrayLike:
+    """The experts of a layer; where it has a part of them only, through a map from all experts to those.
+
+    `chooses`: the kernels choose them, by the router's logits.
+
+    Raises:
+        RuntimeError: tokens that are said to be padding are not zeros, or change the others.
+        Unsteady: the same inputs gave other bits.
+
+    """
+    import torch  # noqa: PLC0415
+    from flashinfer.fused_moe import mxfp4_moe_decode  # noqa: PLC0415
+
+    here = slice(layer.elsewhere, None)
+    weights = prepare(layer, {name: tensor[here].contiguous() for name, tensor in cuda.checkpoint(layer).items()})
+    of_all = np.maximum(np.arange(layer.experts, dtype=np.int32) - layer.elsewhere, -1)
+    x, (ids, shares) = _gpu(layer.inputs).bfloat16(), layer.route
+    route: dict[str, Any] = {"topk_ids": _gpu(ids), "topk_weights": _gpu(shares)}
+    if chooses:
+        route = {"routing_logits": _gpu(layer.logits).bfloat16(), "top_k": layer.top}
+    where = {"expert_map": _gpu(of_all)} if layer.elsewhere else {}
+
+    def once(x: Any = x, **more: Any) -> npt.NDArray[np.float32]:
+        out = torch.full_like(x, torch.nan)
+        sizes = {"intermediate_size": layer.intermediate, **asdict(layer.glu)}
+        mxfp4_moe_decode(x, **weights, **{**route, **where, **sizes, **more}, out=out)
+        return _array(out)
+
+    whole = steady(once)
+    if chooses:
+        padding = np.arange(layer.tokens) % 3 == 1
+        said, logits = _gpu(padding), route["routing_logits"]
+        spoiled = x.masked_fill(said[:, None], torch.nan)
+        chosen = torch.where(said[:, None], logits.roll(1, dims=-1), logits)
+        found = steady(partial(once, is_padding=said))
+        if wrong := wrongly_padded(found, once(spoiled, routing_logits=chosen, is_padding=said), whole, padding):
+            raise RuntimeError(wrong)
+    return whole
+
+
+def gemv(layer: Linear) -> npt.ArrayLike:
+    """A dense layer with its weight in MXFP4, as the checkpoint would have it."""
+    import torch  # noqa: PLC0415
+    from flashinfer.gemm import mxfp4_gemv  # noqa: PLC0415
+
+    codes, scales, bias = cuda.four_bits(layer)
+    x = _gpu(layer.x).bfloat16()
+
+    def once() -> npt.NDArray[np.float32]:
+        out = torch.full((layer.tokens, layer.outputs), torch.nan, dtype=torch.bfloat16, device="cuda")
+        mxfp4_gemv(x, codes, scales, bias if layer.bias else None, out=out)
+        return _array(out)
+
+    return steady(once)
+
+
+def difficult() -> npt.NDArray[np.float32]:
+    """Numbers of bfloat16 that try a quantizer: [rows, 256], every kind of block that the format treats in a way of its own."""
+    draw = np.random.default_rng(3)
+    numbers = draw.standard_normal((512, 256)) * np.exp2(draw.integers(-130, 125, (512, 8))).repeat(32, axis=1)
+    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 7.0])
+    numbers[0] = np.tile(np.concatenate([ties, -ties]), 16)
+    numbers[1] = np.tile(np.concatenate([ties * (1 + 2.0**-7), ties * (1 - 2.0**-8)]), 16)  # their neighbours
+    numbers[2] = 0.0
+    numbers[3] = -0.0
+    numbers[4, ::32] = np.nan
+    numbers[5, 5::64] = np.inf
+    numbers[6, 9::64] = -np.inf
+    numbers[7] = 2.0**-130 * draw.integers(-8, 9, 256)  # of the subnormal ones
+    numbers[8] = np.where(draw.random(256) < 0.5, 1, -1) * 3.3895e38
+    with np.errstate(over="ignore"):
+        return bfloat16(numbers)
+
+
+def quantized(rounding: Rounding) -> Compared:
+    """Codes and scales of difficult numbers."""
+    from flashinfer.gemm import mxfp4_weight_quantize  # noqa: PLC0415
+
+    numbers = difficult()
+    given = _gpu(numbers).bfloat16()
+    codes, scales = (part.cpu().numpy() for part in mxfp4_weight_quantize(given, scale_rounding=rounding.value))
+    ours = _both(quantize(MXFP4, numbers, rounding))
+    return Compared(ours, _both(Blocks(MXFP4, codes, scales)), wrongly_quantized(numbers, rounding))
+
+
+def wrongly_quantized(numbers: npt.NDArray[np.float32], rounding: Rounding) -> dict[str, Bytes]:
+    """What wrong quantizers make of numbers."""
+    right = quantize(MXFP4, numbers, rounding)
+    usable = np.isfinite(right.factors()) & np.isfinite(numbers).reshape(*right.scales.shape, -1).all(axis=2)
+    blocked = np.where(usable[..., None], numbers.reshape(*right.scales.shape, -1).astype(np.float64), 0)
+    elements = (blocked / np.where(usable, right.factors(), 1)[..., None]).reshape(numbers.shape)
+    away, cut = (pack(encode(MXFP4.element, elements * more, cut=cut)) for more, cut in ((1 + 2.0**-40, False), (1, True)))
+    return {
+        **{f"scales rounded {other}": _both(quantize(MXFP4, numbers, other)) for other in Rounding if other is not rounding},
+        "ties away from zero": np.concatenate([away.ravel(), right.scales.ravel()]),
+        "rounded towards zero": np.concatenate([cut.ravel(), right.scales.ravel()]),
+        "nibbles swapped": _both(Blocks(MXFP4, nibbles_swapped(right.codes), right.scales)),
+        "scales shifted by a block": _both(right.scales_shifted()),
+    }
+
+
+def dequantized() -> Compared:
+    """Every byte of codes under every scale whose values are normal numbers of bfloat16."""
+    from flashinfer.gemm import mxfp4_weight_dequantize  # noqa: PLC0415
+
+    scales = np.arange(3, 252, dtype=np.uint8)
+    codes = np.tile(np.arange(256, dtype=np.uint8), (len(scales), 1))
+    blocks = Blocks(MXFP4, codes, scales[:, None].repeat(16, axis=1))
+    theirs = _array(mxfp4_weight_dequantize(_gpu(blocks.codes), _gpu(blocks.scales)))
+    wrong = {"nibbles swapped": blocks.nibbles_swapped().single(), "another bias": blocks.single() * 2}
+    return Compared(bits(blocks.single()), bits(theirs), {name: bits(one) for name, one in wrong.items()})
+
+
+def lacks(*packages: str) -> str:
+    """Why none of these kernels runs here, or nothing."""
+    return gpu(*CAPABLE) or missing("flashinfer", *packages)
+
+
+def _both(blocks: Blocks) -> Bytes:
+    return np.concatenate([blocks.codes.ravel(), blocks.scales.ravel()])
+
+
+def _gpu(array: npt.NDArray[Any]) -> Any:
+    import torch  # noqa: PLC0415
+
+    return torch.from_numpy(np.array(array)).cuda()
+
+
+def _array(tensor: Any) -> npt.NDArray[np.float32]:
+    return np.asarray(tensor.float().cpu().numpy())
+
+
+EXPERTS = (
+    Kernel("mxfp4-decode", CAPABLE, lacks, partial(experts, lambda _, given: plain(given))),
+    Kernel("mxfp4-decode-choosing", CAPABLE, lacks, partial(experts, lambda _, given: plain(given), chooses=True)),
+    Kernel("mxfp4-decode-padded", CAPABLE, lambda: lacks("vllm"), partial(experts, padded)),
+)
+LINEAR = (Kernel("mxfp4-gemv", CAPABLE, lacks, gemv),)
+AGREEMENTS = (
+    Agreement("mxfp4-quantize-floor/gpu", "flashinfer", partial(quantized, Rounding.FLOOR), lacks, CAPABLE),
+    Agreement("mxfp4-quantize-even/gpu", "flashinfer", partial(quantized, Rounding.EVEN), lacks, CAPABLE),
+    Agreement("mxfp4-dequantize/gpu", "flashinfer", dequantized, lacks, CAPABLE),
+)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The archive itself: a tar file, compressed, that is the same to the byte wherever it is made, and knows its own content."""
+
+import hashlib
+import io
+import json
+import lzma
+import os
+import tarfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.model.ids import Sha256
+from stack.store import cache as places
+
+LIMIT = 60_000_000
+"""Bytes of the largest archive that is made: it goes where a working tree goes, by slow ways."""
+MANIFEST = "pack.json"
+SCRIPT = "validate.py"
+_EPOCH = 315_532_800
+"""1980-01-01: files have no dates of their own here."""
+_FILTERS = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6}]
+_PIECE = 64 * 2**20
+"""Bytes that are compressed by themselves, so that all cores have something to do; a file of several such pieces is read as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An archive: where it lies, its size and hash, and how many files are in it."""
+
+    path: Path
+    size: int
+    sha256: Sha256
+    files: int
+
+
+def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], tell: Callable[[int, int], None]) -> Packed:
+    """Write an archive of files by their paths; `about` goes into its manifest, beside the hash of every file.
+
+    It appears under its name when it is whole.
+
+    Raises:
+        StackError: it is too large.
+        OSError: it cannot be written.
+
+    """
+    folder = target.name.partition(".")[0]
+    hashes = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(files.items())}
+    manifest = (json.dumps({**about, "files": hashes}, indent=1) + "\n").encode()
+    tar = _tar(folder, {MANIFEST: manifest, **{path: files[path] for path in sorted(files, key=_alike)}})
+    begins = range(0, len(tar), _PIECE)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with places.appearing(target) as file, ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done, piece in enumerate(pool.map(lambda place: _compressed(tar[place : place + _PIECE]), begins), 1):
+            file.write(piece)
+            tell(done, len(begins))
+            if file.tell() > LIMIT:
+                raise StackError(
+                    f"the archive would be larger than {LIMIT // 10**6} MB",
+                    "leave more of the wheels out: tools/stack/validation/pack/targets.py",
+                )
+    return Packed(target, target.stat().st_size, places.hash_of(target), len(files) + 1)
+
+
+def _compressed(piece: memoryview) -> bytes:
+    return lzma.compress(piece, check=lzma.CHECK_SHA256, filters=_FILTERS)
+
+
+def _tar(folder: str, files: Mapping[str, bytes]) -> memoryview:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path, data in files.items():
+            info = tarfile.TarInfo(f"{folder}/{path}")
+            info.size, info.mtime, info.mode = len(data), _EPOCH, 0o755 if path == SCRIPT else 0o644
+            archive.addfile(info, io.BytesIO(data))
+    return whole.getbuffer()
+
+
+def _alike(path: str) -> tuple[str, str]:
+    """Files of one kind together: they compress each other."""
+    return path.rpartition("/")[2].rpartition(".")[2], path

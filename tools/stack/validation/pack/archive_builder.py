@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making the archive for a GPU machine: a stack's wheels, what they need, the stack's own files, and trees that lack a patch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stack.base.errors import StackError
+from stack.carry.upstream_stores import Stores
+from stack.model import digest
+from stack.model.series import PatchRef
+from stack.proof import proof_module
+from stack.validation import emulation
+from stack.validation.pack import archive, bundled_wheels, contents, numerics
+from stack.validation.pack.archive import Packed
+from stack.validation.pack.contents import Files
+from stack.validation.pack.recipes import RECIPES
+from stack.validation.pack.targets import Target
+
+UPSTREAMS = ("vllm", "flashinfer")
+"""Whose wheels go into it."""
+WITHOUT = "without"
+"""The folder of the archive with the files that differ where a patch is left out, by the name of the recipe."""
+
+
+def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> Packed:
+    """Make the archive out of the stack's wheels for the target.
+
+    Raises:
+        StackError: a wheel or a package cannot be had or read, or the archive would be too large.
+
+    """
+
+    def told(step: str, done: int, total: int | None) -> None:
+        if stores.place.progress is not None:
+            stores.place.progress(step, done, total)
+
+    more = bundled_wheels.wheels(target, stores.place.cache, stores.tell)
+    files = contents.installed([*wheels, *more], target, lambda done, total: told("reading wheels", done, total))
+    files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
+    files[numerics.EMULATED] = emulation.library(stores).read_bytes()
+    files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
+    about = {
+        "schema": 1,
+        "gpu": target.name,
+        "capability": target.capability,
+        "python": list(target.python),
+        "torch": list(target.torch),
+        "cuda": target.cuda,
+        "platform": target.platform,
+        "stack": digest.of(stores.stack),
+        "wheels": sorted(wheel.name for wheel in (*wheels, *more)),
+    }
+    return archive.write(out, files, about, lambda done, total: told("packing", done, total))
+
+
+def lacking(stores: Stores) -> Files:
+    """What each recipe that leaves patches out has otherwise: files of vLLM; the patches that the stack no longer has are none.
+
+    Raises:
+        StackError: a patch cannot be left out alone, changes more than Python, or is in one file with another of the recipe.
+
+    """
+    named = {path for recipe in RECIPES for path in recipe.without}
+    left_out = {ref.path: _left_out(stores, ref) for ref in stores.stack.patches if ref.path in named}
+    files: Files = {}
+    for recipe in RECIPES:
+        for patch in recipe.without:
+            for path, data in left_out.get(patch, {}).items():
+                place = f"{WITHOUT}/{recipe.name}/{path}"
+                if place in files:
+                    raise StackError(
+                        f"{patch} and another patch that {recipe.name} leaves out are in {path}", "leave one of them in"
+                    )
+                files[place] = data
+    return files
+
+
+def _left_out(stores: Stores, ref: PatchRef) -> Files:
+    """The modules of the package that a patch changes, as they are without it. A module that it adds stays: nobody imports it then."""
+    objects = stores.objects(ref.upstream)
+    whole, less = proof_module.tree(stores, ref.upstream), proof_module.tree(stores, ref.upstream, without=ref)
+    changed = [(path, now) for path, _, now in objects.difference(whole, less) if path.startswith(f"{ref.upstream}/")]
+    for path, _ in changed:
+        if not path.endswith(".py"):
+            raise StackError(
+                f"{ref.path} cannot be left out on another machine: it changes {path}", "leave out patches of Python only"
+            )
+    return {path: objects.read(now.id) for path, now in changed if now is not None}

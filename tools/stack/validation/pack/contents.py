@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into an archive: wheels as they install, without what the target does not need, and the stack's own files."""
+
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import stack
+from stack.base.errors import StackError
+from stack.deploy.data import DATA
+from stack.model import pins
+from stack.model.stack import FOLDER, Stack
+from stack.validation.pack import fatbin
+from stack.validation.pack.targets import Target
+
+SITE = "site"
+"""The folder of the archive that goes onto Python's path."""
+PLUGIN = "stack_dummy_weights"
+_ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = stack.validation.pack.weights:register\n"
+"""How vLLM finds our weights: a plugin is found by the entry points of an installed package."""
+_LIBRARIES = (".data/purelib/", ".data/platlib/")
+_OURS = (".py", ".toml", ".txt", ".cu", ".h", ".hpp", ".cpp", ".cuh")
+
+Files = dict[str, bytes]
+
+
+def installed(wheels: Sequence[Path], target: Target, tell: Callable[[int, int], None]) -> Files:
+    """The files of wheels by the path where they install, libraries with the target's images only.
+
+    Raises:
+        StackError: a wheel cannot be read, or two hold different files at one place.
+
+    """
+    files: Files = {}
+    for place, wheel in enumerate(wheels):
+        tell(place, len(wheels))
+        for path, data in _members(wheel, target):
+            if files.setdefault(path, data) != data:
+                raise StackError(f"{wheel.name} has another {path} than a wheel before it", "leave one of them out")
+    return files
+
+
+def _members(wheel: Path, target: Target) -> Iterator[tuple[str, bytes]]:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for info in archive.infolist():
+                path = _place(info.filename)
+                if path is None or any(fnmatchcase(path, pattern) for pattern in target.left_out):
+                    continue
+                data = archive.read(info)
+                if ".so" in Path(path).suffixes:
+                    data = fatbin.thin(data, target.gpu, path, target.kernels.get(path)).data
+                yield f"{SITE}/{path}", data
+    except (zipfile.BadZipFile, OSError) as bad:
+        raise StackError(f"{wheel.name} cannot be read ({bad})", "fetch it again") from bad
+
+
+def _place(member: str) -> str | None:
+    """Where a wheel's member installs; None for folders, scripts and RECORD, which names files that are left out here."""
+    for folder in _LIBRARIES:
+        if folder in member:
+            member = member.partition(folder)[2]
+    if member.endswith(("/", ".dist-info/RECORD")) or ".data/" in member.partition("/")[0] + "/":
+        return None
+    return member
+
+
+def plugin() -> Files:
+    """A package without code that makes vLLM load our plugin."""
+    folder = f"{SITE}/{PLUGIN}-{stack.__version__}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {PLUGIN}\nVersion: {stack.__version__}\n"
+    return {f"{folder}/METADATA": metadata.encode(), f"{folder}/entry_points.txt": _ENTRY_POINTS.encode()}
+
+
+def own(carried: Stack) -> Files:
+    """The stack (pins, series, patches), and the code that validates it, as they lie here."""
+    files = {pins.FILE: (carried.root / pins.FILE).read_bytes()}
+    files |= _below(carried.root / FOLDER, FOLDER, None)
+    files |= _below(Path(stack.__file__).parent, "tools/stack", _OURS)
+    return files | _below(DATA, "validation", _OURS)
+
+
+def _below(folder: Path, name: str, suffixes: tuple[str, ...] | None) -> Files:
+    found = (path for path in folder.rglob("*") if path.is_file() and (suffixes is None or path.suffix in suffixes))
+    return {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in found}

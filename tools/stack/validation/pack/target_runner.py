@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs on the GPU machine: kernels, then a server a recipe with its checks and its speeds; the verdict grows with each case."""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.model import digest
+from stack.model import stack as stacks
+from stack.model.stack import Stack
+from stack.model.verdict import Case, Outcome, Weights
+from stack.validation import machine, suite
+from stack.validation.decoding import figures
+from stack.validation.pack import checks, numerics, server, speeds
+from stack.validation.pack.checks import Measured, Speed
+from stack.validation.pack.contents import SITE
+from stack.validation.pack.recipes import Comparison, Recipe, compared, served
+from stack.validation.pack.server import Server
+from stack.validation.pack.speeds import Speeds
+from stack.validation.suite import Job
+
+_VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
+_CONTEXTS = (512, 2048)
+_PROMPTS = (512, 2048, 8192)
+KERNELS = "bench/kernels"
+_APART = "its two recipes were not both measured since this machine was started: run both without --resume"
+_LONG = ("kernels/*/flashinfer-*",)
+"""What FlashInfer compiles when it is first used, for minutes."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: where the archive is, where it may write, what the speeds were so far, when no further case begins."""
+
+    root: Path
+    work: Path
+    carried: Stack
+    job: Job
+    gpu: str
+    until: float | None = None
+    speeds: Speeds = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with the speeds of what is resumed."""
+        self.speeds = speeds.kept(self.work / "speeds.json", self.job.known, machine.started())
+
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return self.until is not None and time.monotonic() > self.until
+
+
+def main() -> int:
+    """Run what is asked for; 1 where a case failed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--minutes", type=float, default=0)
+    asked = parser.parse_args()
+    try:
+        return _run(asked)
+    except StackError as error:
+        print(f"validate: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(asked: argparse.Namespace) -> int:
+    carried = stacks.load(asked.root)
+    about = json.loads((asked.root / "pack.json").read_text())
+    if digest.of(carried) != about["stack"]:
+        raise StackError("the stack is not the one that was packed", "unpack the archive again")
+    versions = {name: importlib.metadata.version(name) for name in _VERSIONS}
+    subject = suite.Subject(weights=Weights.DUMMY, versions=MappingProxyType(versions))
+    work = asked.out.with_name(f"{asked.out.name}.work")
+    work.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + 60 * asked.minutes if asked.minutes else None
+
+    def cases(job: Job) -> Iterator[Case]:
+        run = Run(asked.root, work, carried, job, about["gpu"], until)
+        for case in _all(run):
+            print(f"{case.outcome.value:8} {case.name} {_shown(case)}", flush=True)
+            yield case
+
+    verdict = suite.run(carried, cases, subject, suite.Asked(asked.out, tuple(asked.only), asked.resume))
+    print(f"verdict: {asked.out}")
+    return 1 if any(case.outcome is Outcome.FAILED for case in verdict.cases) else 0
+
+
+def _shown(case: Case) -> str:
+    return case.why or ", ".join(
+        f"{name} {value}" if isinstance(value, str) else f"{name} {value:.4g}" for name, value in case.measured.items()
+    )
+
+
+def _all(run: Run) -> Iterator[Case]:
+    yield from _numerics(run)
+    yield from _timed(run)
+    patches = {ref.path for ref in run.carried.patches}
+    for recipe in served(patches):
+        yield from _served(run, recipe)
+    for comparison in compared(patches):
+        yield from _compared(run, comparison)
+
+
+def _numerics(run: Run) -> Iterator[Case]:
+    """The kernels' cases that are for this GPU; each was judged in a process of its own."""
+    process = numerics.Numerics(run.root, run.work)
+    names = [name for name, needs in process.names() if run.gpu in needs and run.job.wants(name)]
+    asked = set(run.job.only)
+    patient = [name for name in names if asked or not any(fnmatchcase(name, glob) for glob in _LONG)]
+    if patient:
+        yield from process.run(patient)
+    yield from (
+        _not_run(run, name, "FlashInfer compiles it for minutes: ask for it by name, with --only")
+        for name in names
+        if name not in patient
+    )
+
+
+def _timed(run: Run) -> Iterator[Case]:
+    """The goals of the decode kernels, by one run of their benchmark."""
+    names = [f"{KERNELS}/all", *(goal_name(goal.name) for goal in figures.goals((), 1.0))]
+    todo = [name for name in names if run.job.wants(name)]
+    if not todo:
+        return
+    if run.late():
+        yield from (_not_run(run, name, "the time was up before they were timed") for name in todo)
+        return
+    answer = run.work / "decode-kernels.json"
+    answer.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "stack.validation.decoding", "--quick", "--json", str(answer)]
+    path = os.pathsep.join(map(str, (run.root / SITE, run.root / "tools")))
+    left = None if run.until is None else run.until - time.monotonic()
+    try:
+        with (run.work / "decode-kernels.log").open("wb") as log:
+            environment = os.environ | {"PYTHONPATH": path}
+            ended = subprocess.call(command, stdout=log, stderr=subprocess.STDOUT, env=environment, timeout=left)
+    except subprocess.TimeoutExpired:
+        yield from (_not_run(run, name, f"the time was up while they were timed: see {log.name}") for name in todo)
+        return
+    if ended not in (0, 1) or not answer.exists():
+        yield Case(todo[0], Outcome.FAILED, f"it ended with {ended}: see {log.name}", (run.gpu,))
+        return
+    yield from (case for case in timed(json.loads(answer.read_text()), run.gpu) if case.name in todo)
+
+
+def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
+    """A case a goal of the benchmark of decode kernels, and one for what failed or came out wrong."""
+    failed = [f"{row['part']}, {row['kernel']}, M = {row['tokens']}: {row['why']}" for row in said["rows"] if row["failed"]]
+    about = {str(name): value for name, value in said["about"].items() if isinstance(value, float | str)}
+    yield Case(f"{KERNELS}/all", Outcome.FAILED if failed else Outcome.PASSED, "; ".join(failed), (gpu,), about)
+    for goal in said["goals"]:
+        name = goal_name(goal["name"])
+        if goal["met"] is None:
+            yield Case(name, Outcome.NOT_RUN, f"not measured: see {KERNELS}/all and the log", (gpu,))
+            continue
+        found, least = float(goal["found"]), float(goal["least"])
+        why = "" if goal["met"] else f"{found:.3f}, and at least {least:.2f} is asked for"
+        outcome = Outcome.FAILED if why else Outcome.PASSED
+        yield Case(name, outcome, why, (gpu,), {"found": found}, least, MappingProxyType({"found": found - least}))
+
+
+def goal_name(name: str) -> str:
+    """The case of a goal."""
+    plain = name.replace(", ", "/").replace(" = ", "=").replace(" ", "-").replace("'", "")
+    return f"{KERNELS}/{plain}"
+
+
+def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
+    """The cases of one recipe, against one server."""
+    todo = {name: check for name, check in _cases(run, recipe).items() if run.job.wants(name)}
+    if not todo:
+        return
+    if run.late():
+        yield from (_not_run(run, name, "the time was up before its server was started") for name in todo)
+        return
+    begun = time.monotonic()
+    try:
+        with server.serving(run.root, recipe, run.work, run.until) as one:
+            for name, check in todo.items():
+                yield _judged(run, name, lambda check=check: check(one))  # type: ignore[misc]
+    except server.TooLate as late:
+        yield from (_not_run(run, name, late.problem) for name in todo)
+    except server.NotServing as failed:
+        first, *rest = todo
+        yield Case(first, Outcome.FAILED, failed.problem, (run.gpu,), seconds=time.monotonic() - begun)
+        yield from (_not_run(run, name, "its server did not come to answer") for name in rest)
+
+
+def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
+    """The checks of a recipe by the names of their cases, in their order."""
+    serve, bench = f"serve/{recipe.name}", f"bench/{recipe.name}"
+
+    def keep(name: str, measured: Callable[[], Speed]) -> Measured:
+        found = measured()
+        run.speeds.add(name, found)
+        return found.measured()
+
+    cases: dict[str, Callable[[Server], Measured]] = {
+        f"{serve}/starts": lambda one: {"seconds to healthy": one.seconds},
+        f"{serve}/backends": lambda one: checks.backends(one.said(), recipe),
+        f"{serve}/version": lambda one: checks.version(one.port, importlib.metadata.version("vllm")),
+        f"{serve}/models": lambda one: checks.models(one.port),
+        f"{serve}/chat": lambda one: checks.chat(one.port),
+        f"{serve}/echoes": lambda one: checks.echoes(one.port),
+    }
+    for context in _CONTEXTS:
+        name = f"{bench}/decode/{context}"
+        cases[name] = lambda one, name=name, context=context: keep(name, lambda: checks.decode(one.port, context))  # type: ignore[misc]
+    for length in _PROMPTS:
+        name = f"{bench}/prefill/{length}"
+        cases[name] = lambda one, name=name, length=length: keep(name, lambda: checks.prefill(one.port, length))  # type: ignore[misc]
+    if recipe.profiled:
+        folder = server.traces(run.work, recipe)
+        cases[f"{bench}/profile/{_CONTEXTS[0]}"] = lambda one: checks.profiled(one.port, folder, _CONTEXTS[0])
+    return cases
+
+
+def case_names(recipe: Recipe) -> tuple[str, ...]:
+    """Name the cases of a recipe."""
+    serve = ("starts", "backends", "version", "models", "chat", "echoes")
+    bench = (*(f"decode/{context}" for context in _CONTEXTS), *(f"prefill/{length}" for length in _PROMPTS))
+    profile = (f"profile/{_CONTEXTS[0]}",) if recipe.profiled else ()
+    return (*(f"serve/{recipe.name}/{name}" for name in serve), *(f"bench/{recipe.name}/{name}" for name in (*bench, *profile)))
+
+
+def comparison_names(comparison: Comparison, kind: str) -> tuple[str, ...]:
+    """Name the cases in which two recipes are compared by their speed of a kind: `decode` or `prefill`."""
+    sizes = _CONTEXTS if kind == "decode" else _PROMPTS
+    return tuple(f"bench/{comparison.name}/{kind}/{size}" for size in sizes)
+
+
+def _judged(run: Run, name: str, check: Callable[[], Measured]) -> Case:
+    if run.late():
+        return _not_run(run, name, "the time was up")
+    begun = time.monotonic()
+    try:
+        measured = check()
+    except (StackError, OSError, KeyError, ValueError) as failed:  # an answer of another form than promised is a failure, too
+        said = str(failed) if isinstance(failed, StackError) else f"{type(failed).__name__}: {failed}"
+        return Case(name, Outcome.FAILED, said, (run.gpu,), seconds=time.monotonic() - begun)
+    return Case(name, Outcome.PASSED, "", (run.gpu,), measured, seconds=time.monotonic() - begun)
+
+
+def _not_run(run: Run, name: str, why: str) -> Case:
+    return Case(name, Outcome.NOT_RUN, why, (run.gpu,))
+
+
+def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
+    """How one recipe does against another on this very machine, which has not been started anew in between."""
+    kinds = [("decode", context) for context in _CONTEXTS] + [("prefill", length) for length in _PROMPTS]
+    for kind, size in kinds:
+        name = f"bench/{comparison.name}/{kind}/{size}"
+        if kind not in comparison.least or not run.job.wants(name):
+            continue
+        one, other = (run.speeds.measured.get(f"bench/{recipe}/{kind}/{size}") for recipe in (comparison.one, comparison.other))
+        yield ratio(name, run.gpu, one, other, comparison.least[kind])
+
+
+def ratio(name: str, gpu: str, one: Speed | None, other: Speed | None, least: float) -> Case:
+    """The case of a ratio of two speeds that has to be at least so much."""
+    if one is None or other is None:
+        return Case(name, Outcome.NOT_RUN, _APART, (gpu,))
+    found = one.median / other.median
+    measured = {"ratio": found, "tok/s": one.median, "tok/s of the other": other.median}
+    measured["spread"] = max((max(speed.runs) - min(speed.runs)) / speed.median for speed in (one, other))
+    failed = "" if found >= least else f"{one.median:.1f} tok/s against {other.median:.1f}: {found:.3f} times as fast"
+    outcome = Outcome.FAILED if failed else Outcome.PASSED
+    return Case(name, outcome, failed, (gpu,), measured, least, MappingProxyType({"ratio": found - least}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server thinks of a text: for each token its log-probability and the likeliest tokens in its place, recorded to be compared.
+
+Two servers of a large model do not fit into one machine; so each is recorded while it runs, and records are compared.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.model import verdict
+from stack.model.document import Table
+from stack.model.ids import Sha256
+from stack.validation.endpoint import Endpoint
+
+SCHEMA = 1
+TOP = 20
+"""How many of the likeliest tokens are asked for: as many as a server of vLLM allows unless told otherwise (--max-logprobs)."""
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
+
+_PIECE = 4000
+"""Characters of a text that are read in one request, about 1000 tokens."""
+_SLACK = 1e-3
+"""By how much probabilities may exceed 1: log-probabilities come from sums in single precision."""
+
+_LOWEST = -1e5
+"""The least log-probability: vLLM writes -9999 for minus infinity."""
+
+Likely = Mapping[int, float]
+"""Log-probabilities by token: of the likeliest, and of the one that stands in the text."""
+
+
+class UnscoredError(Exception):
+    """An answer that must not become a record; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One token of a text, and what the server had expected there."""
+
+    token: int
+    likely: Likely
+
+    @property
+    def best(self) -> frozenset[int]:
+        """The likeliest tokens: in BF16 the first two often weigh the same to the bit."""
+        most = max(self.likely.values())
+        return frozenset(token for token, value in self.likely.items() if value == most)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A record: of which server, by which name; of which text; and its tokens but the first of each piece."""
+
+    name: str
+    model: str
+    stack: Sha256
+    text: Sha256
+    top: int
+    here: bool
+    places: tuple[Place, ...]
+
+    @property
+    def subject(self) -> tuple[object, ...]:
+        """What two records have to have in common to be compared."""
+        return (self.stack, self.text, self.top, tuple(place.token for place in self.places))
+
+
+def digest(text: str) -> Sha256:
+    """What a text is known by."""
+    return Sha256(hashlib.sha256(text.encode()).hexdigest())
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A text in pieces that end where paragraphs do, each small enough for a request."""
+    piece = ""
+    for paragraph in re.split(r"(?<=\n\n)", text):
+        if piece and len(piece) + len(paragraph) > _PIECE:
+            yield piece
+            piece = ""
+        piece += paragraph
+    if piece.strip():
+        yield piece
+
+
+def score(server: Endpoint, model: str, text: str, top: int) -> tuple[Place, ...]:
+    """Ask a server for what it thinks of a piece of text; its first token, which nothing stands before, has no place.
+
+    Raises:
+        StackError: the server does not answer, or not so.
+        UnscoredError: its answer is no distribution over tokens of that text.
+
+    """
+    asked = {
+        "model": model,
+        "prompt": text,
+        "max_tokens": 1,
+        "temperature": 0,
+        "prompt_logprobs": top,
+        "return_token_ids": True,
+    }
+    answer = server.ask("completions", asked)
+    try:
+        [choice] = answer["choices"]
+        tokens, likely = choice["prompt_token_ids"], choice["prompt_logprobs"]
+    except (KeyError, TypeError, ValueError) as odd:
+        raise UnscoredError("the server has no prompt_logprobs or prompt_token_ids in its answers") from odd
+    if not isinstance(tokens, list) or not isinstance(likely, list) or len(tokens) != len(likely) or len(tokens) < 2:
+        raise UnscoredError("the server's log-probabilities are not those of its tokens: their numbers differ")
+    return tuple(_place(token, one, top) for token, one in zip(tokens[1:], likely[1:], strict=True))
+
+
+def _place(token: object, answered: object, top: int) -> Place:
+    """One token's part of an answer, checked.
+
+    Raises:
+        UnscoredError: it is no distribution, or not of that token.
+
+    """
+    try:
+        assert isinstance(token, int)
+        assert isinstance(answered, dict)
+        likely = {int(key): float(value["logprob"]) for key, value in answered.items()}
+    except (AssertionError, KeyError, TypeError, ValueError) as odd:
+        raise UnscoredError("the server's log-probabilities are not of the known form") from odd
+    if not top <= len(likely) <= top + 1:
+        raise UnscoredError(f"{len(likely)} log-probabilities for a token, asked for were {top}")
+    return _distributed(token, likely)
+
+
+def _distributed(token: int, likely: Likely) -> Place:
+    """A place whose numbers are those of a distribution with that token in it.
+
+    Raises:
+        UnscoredError: they are not.
+
+    """
+    if token not in likely:
+        raise UnscoredError(f"the token {token} of the text has no log-probability")
+    # Written so that NaN is refused, too.
+    if not all(_LOWEST <= value <= _SLACK for value in likely.values()) or _sum(likely) > 1 + _SLACK:
+        raise UnscoredError(f"the log-probabilities for a token are none: {sorted(likely.values(), reverse=True)[:3]}")
+    return Place(token, likely)
+
+
+def _sum(likely: Likely) -> float:
+    return math.fsum(math.exp(value) for value in likely.values())
+
+
+def write(scores: Scores) -> bytes:
+    """The bytes of a record.
+
+    Raises:
+        StackError: the text is too long for one.
+
+    """
+    content = {
+        "schema": SCHEMA,
+        "name": scores.name,
+        "model": scores.model,
+        "stack": scores.stack,
+        "text": scores.text,
+        "top": scores.top,
+        "here": scores.here,
+        "places": [[one.token, list(one.likely), list(one.likely.values())] for one in scores.places],
+    }
+    data = json.dumps(content, separators=(",", ":")).encode()
+    if len(data) > verdict.LIMIT:
+        raise StackError("the text is too long for a record", "take a shorter one, or a smaller --top")
+    return data
+
+
+def load(file: Path) -> Scores:
+    """Read a record.
+
+    Raises:
+        StackError: it cannot be read, or is none.
+
+    """
+    try:
+        data = file.read_bytes()
+    except OSError as failed:
+        raise StackError(f"{file} cannot be read ({failed.strerror})", "record it again") from failed
+    content = verdict.parse(data, str(file))
+    places = content.pop("places", None)
+    table = Table(content, file=file)
+    if table.whole("schema") != SCHEMA:
+        raise table.error("schema", f"is not {SCHEMA}", "record it again")
+    found = Scores(
+        name=table.text("name", pattern=NAME, meaning="a name of letters, digits, '.', '_' and '-'"),
+        model=table.text("model"),
+        stack=Sha256(table.text("stack")),
+        text=Sha256(table.text("text")),
+        top=table.whole("top"),
+        here=table.flag("here"),
+        places=_places(places, file),
+    )
+    table.finish()
+    if found.name != file.stem:
+        raise StackError(f"{file} is a record of {found.name!r}", "a record is not renamed: record it under the other name")
+    return found
+
+
+def _places(places: object, file: Path) -> tuple[Place, ...]:
+    try:
+        assert isinstance(places, list)
+        assert places
+        found = [(token, dict(zip(tokens, values, strict=True))) for token, tokens, values in places]
+        assert all(_is_likely(token, likely) for token, likely in found)
+        return tuple(_distributed(token, likely) for token, likely in found)
+    except (AssertionError, TypeError, ValueError, UnscoredError) as odd:
+        raise StackError(f"{file}: places are not of the known form", "record it again") from odd
+
+
+def _is_likely(token: Any, likely: Mapping[Any, Any]) -> bool:
+    numbers: Sequence[Any] = list(likely.values())
+    return token in likely and all(type(key) is int for key in likely) and all(type(value) in (int, float) for value in numbers)

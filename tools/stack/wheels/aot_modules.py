@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JIT modules of FlashInfer, compiled ahead of time: by upstream's own sources and flags, into the files of a package of their own.
+
+They are linked as upstream does it, against stand-ins for CUDA's libraries: a shared object needs their names only, and what is
+linked is the same on a machine that has them not.
+"""
+
+import difflib
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.version import Version
+
+from stack.base.errors import StackError
+from stack.proof.compiling import compiler, jobs, listing
+from stack.proof.compiling.listing import Listing, Unit
+from stack.proof.compiling.toolkit import Toolkit
+from stack.store import cache as places
+from stack.store.sources import Progress
+
+PACKAGE = "flashinfer-jit-cache"
+FOLDER = "flashinfer_jit_cache"
+_CODE = Path(__file__).with_name("jit_cache.py")
+_SONAMES = {"cuda": "libcuda.so.1"} | {
+    name: f"lib{name}.so.{{major}}" for name in ("cublas", "cublasLt", "cudart", "curand", "cusolver", "cusparse", "nvrtc")
+}
+"""What a program that links against a library of CUDA looks for when it starts, by the release's major version."""
+_NEAR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module: its translation units, and the linker's flags."""
+
+    name: str
+    units: tuple[Unit, ...]
+    flags: tuple[str, ...]
+
+
+def is_expression(wanted: str) -> bool:
+    """Whether it is no name but what makes modules: `flashinfer.…Wrapper(…)`."""
+    return "(" in wanted
+
+
+def modules(listed: Listing, wanted: Sequence[str]) -> tuple[Module, ...]:
+    """The modules with these names (`*` for any text), or that expressions make, in the order of their names.
+
+    Raises:
+        StackError: there is none, or one cannot be linked here.
+
+    """
+    known: dict[str, list[Unit]] = {}
+    for unit in listed.units:
+        known.setdefault(unit.module, []).append(unit)
+    names = {name for one in wanted for name in _matching(listed, known, one)}
+    return tuple(Module(name, tuple(known[name]), _flags(listed, name)) for name in sorted(names))
+
+
+def _matching(listed: Listing, known: Mapping[str, object], wanted: str) -> list[str]:
+    if is_expression(wanted):
+        made = listed.made[wanted]
+        if isinstance(made, str):
+            raise StackError(f"--aot {wanted} makes no module ({made})", "see `makes` in docs/series.md")
+        return [name for name in made if name in known]
+    found = fnmatch.filter(known, wanted)
+    if not found:
+        near = difflib.get_close_matches(wanted, known, _NEAR) or sorted(known, key=len)
+        raise StackError(
+            f"FlashInfer's JIT has no module {wanted} for {listing.SASS_ARCHITECTURE}",
+            f"there are {', '.join(near[:_NEAR])} and others",
+        )
+    return found
+
+
+def _flags(listed: Listing, name: str) -> tuple[str, ...]:
+    flags = listed.links.get(name, "it says nothing")
+    if isinstance(flags, str):
+        raise StackError(f"{name} cannot be linked ahead of time: {flags}", "leave it to FlashInfer's JIT")
+    return flags
+
+
+def compiled(
+    listed: Listing, chosen: Sequence[Module], python: Path, toolkit: Toolkit, work: Path, progress: Progress | None
+) -> dict[str, bytes]:
+    """The modules' shared objects, by name. Objects stay in `work`, a folder for one tree and compiler: none is compiled twice.
+
+    Where headers and sources lie does not show in them; `python` is the interpreter whose environment has some.
+
+    Raises:
+        StackError: a unit does not compile, or a module does not link.
+
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    for left in work.glob(f"*{places.PART}"):  # of a build that was killed
+        left.unlink(missing_ok=True)
+    mapped = {
+        listed.tree: "source",
+        listed.work: "generated",
+        python.absolute().parents[1]: "environment",
+        toolkit.home: "cuda",
+    }
+    maps = tuple(
+        f"-ffile-prefix-map={one}={name}" for place, name in mapped.items() for one in dict.fromkeys((place, place.resolve()))
+    )
+    objects = {unit: work / f"{listed.fingerprint(unit)}.o" for module in chosen for unit in module.units}
+    waiting = [(unit, place) for place, unit in {place: unit for unit, place in objects.items()}.items() if not place.exists()]
+    pool = ThreadPoolExecutor(_at_once())
+    try:
+        running = [pool.submit(_compile, unit, maps, place, toolkit, listed.tree) for unit, place in waiting]
+        for number, (one, (unit, _)) in enumerate(zip(running, waiting, strict=True)):
+            if progress is not None:
+                progress(f"compiling {unit.name}", number, len(waiting))
+            one.result()
+    finally:
+        # An interrupt reaches the compilers, too; those that wait their turn must not start after it.
+        pool.shutdown(cancel_futures=True)
+    return {module.name: _linked(module, [objects[unit] for unit in module.units], toolkit) for module in chosen}
+
+
+def _at_once() -> int:
+    """Compilers beside each other: what the user's MAX_JOBS says, else as many as fit."""
+    return jobs.named() or jobs.that_fit()
+
+
+def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tree: Path) -> None:
+    # A compiler that outlived its build may still write its own.
+    part = place.with_suffix(f".{os.getpid()}{places.PART}")
+    try:
+        own = [f"-Xcompiler={flag}" if unit.is_cuda else flag for flag in maps]
+        run = compiler.compile_unit(replace(unit, flags=(*unit.flags, *own)), unit.source, part, toolkit, tree)
+        if run.error:
+            raise StackError(
+                f"{unit.name} does not compile: {run.error[:300]}", "`stack compile-check` shows what patches do there"
+            )
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
+    """A module's shared object."""
+    names = [flag.removeprefix("-l") for flag in module.flags if flag.startswith("-l")]
+    unknown = [name for name in names if name not in _SONAMES]
+    if unknown:
+        raise StackError(f"{module.name} links against {unknown[0]}", "leave it to FlashInfer's JIT")
+    with tempfile.TemporaryDirectory(prefix="stack-link-") as folder:
+        place = Path(folder)
+        for name in dict.fromkeys(names):
+            soname = _SONAMES[name].format(major=Version(toolkit.version).major)
+            _run(["-shared", "-nostdlib", f"-Wl,-soname,{soname}", "-x", "c", os.devnull, "-o", str(place / f"lib{name}.so")])
+        # Paths of the CUDA toolkit are left out: the stand-ins are all that is linked against.
+        flags = [flag for flag in module.flags if not flag.startswith("-L")]
+        made = place / f"{module.name[:100]}.so"
+        # They have no symbols, by which some linkers judge whether a library is needed.
+        _run([*map(str, objects), f"-L{place}", "-Wl,-s", "-Wl,--no-as-needed", *flags, "-o", str(made)])
+        return made.read_bytes()
+
+
+def _run(arguments: Sequence[str]) -> None:
+    done = subprocess.run([*compiler.cxx(), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        raise StackError(f"the linker failed: {said[0][:300]}", "check g++")
+
+
+def files(built: Mapping[str, bytes], version: Version) -> dict[str, bytes]:
+    """The files of the package that offers the modules to FlashInfer, by path in the wheel."""
+    architecture = listing.SASS_ARCHITECTURE.replace("_", "")
+    about = {
+        "version": str(version),
+        "provider": architecture,
+        "architectures": [architecture],
+        "modules": sorted(built),
+    }
+    found = {f"{FOLDER}/jit_cache/{name}/{name}.so": data for name, data in sorted(built.items())}
+    return {
+        f"{FOLDER}/__init__.py": _CODE.read_bytes(),
+        f"{FOLDER}/about.json": (json.dumps(about, indent=1) + "\n").encode(),
+        **found,
+    }
+
+
+def tag() -> str:
+    """The tag of a wheel that holds what this machine's compiler made, for any Python 3."""
+    return f"py3-none-{re.sub('[^a-z0-9_]', '_', sysconfig.get_platform().lower())}"
+
+
+def about(version: Version, holder: str) -> bytes:
+    """METADATA of the wheel: it goes with one build of the package that holds the sources."""
+    lines = [
+        "Metadata-Version: 2.4",
+        f"Name: {PACKAGE}",
+        f"Version: {version}",
+        f"Summary: FlashInfer's modules compiled ahead of time for {listing.SASS_ARCHITECTURE}",
+        "License-Expression: Apache-2.0",
+        f"Requires-Dist: {holder}=={version}",
+    ]
+    return ("\n".join(lines) + "\n").encode()

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a build with compilers gets of the user's environment, and what of that decides what comes out.
+
+The names are those that compilers, CMake, cargo and torch read, and that vLLM's setup.py and CMake files ask for.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stack.base.addresses import redacted
+
+_LIKE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
+"""Variables of the user's shell that would bring another Python into the build."""
+_READY_MADE = "PRECOMPILED"
+"""In the names of all by which vLLM's setup.py takes libraries out of a published wheel in place of compiling them."""
+_DECIDES = re.compile(
+    r"CC|CXX|(?:C|CXX|CPP|LD|CUDA|RUST)FLAGS|CUDACXX|CUDAHOSTCXX|CMAKE_\w+|CUDA_(?!VISIBLE_DEVICES|CACHE_)\w+|NVCC_(?!THREADS)\w+"
+    r"|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|COMPILER_PATH|GCC_EXEC_PREFIX"
+    r"|CARGO_(?:BUILD|PROFILE|ENCODED)_\w+|RUSTC\w*|RUSTUP_TOOLCHAIN|(?:TORCH|PYTORCH|ROCM)_\w+|ACL_ROOT_DIR"
+    r"|FETCHCONTENT_\w+|\w+_SRC_DIR|VLLM_(?!VERSION_OVERRIDE)\w+"
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
+_FOLDER = re.compile(r"\w+_SRC_DIR|FETCHCONTENT_SOURCE_DIR_\w+")
+_URL = re.compile(r"\w+://[^\s;,\"']+")
+
+
+def passed(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a build gets."""
+    return {name: value for name, value in environment.items() if name not in _LIKE_PYTHON and _READY_MADE not in name}
+
+
+def dropped(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that would put ready-made files into what is built from its sources."""
+    return tuple(sorted(name for name in environment if _READY_MADE in name))
+
+
+def deciding(environment: Mapping[str, str]) -> dict[str, str]:
+    """What decides what comes out, by name, without secrets: it goes into statements."""
+    given = sorted(passed(environment).items())
+    return {name: _public(value) for name, value in given if _DECIDES.fullmatch(name) and not _SECRET.search(name)}
+
+
+def contents(environment: Mapping[str, str]) -> str:
+    """A fingerprint of the folders that variables name in place of repositories: paths, sizes and times of their files."""
+    told = hashlib.sha256()
+    for name in sorted(filter(_FOLDER.fullmatch, environment)):
+        for path in _files(Path(environment[name])):
+            about = path.lstat()
+            told.update(f"{name}\0{path}\0{about.st_size}\0{about.st_mtime_ns}\0".encode(errors="surrogateescape"))
+    return told.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(set(folders) - {".git"})  # its index is written by a mere look
+        yield from (Path(place) / name for name in sorted(names))
+
+
+def _public(text: str) -> str:
+    return _URL.sub(lambda found: redacted(found[0]), text)
