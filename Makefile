@@ -94,7 +94,7 @@ types: $(VENV)/stamp
 lock:
 	@$(PYTHON) requirements/lock.py $(if $(UPGRADE),--upgrade)
 
-# Run the README's examples and write what they print into it.
+# Run the examples and write what they print into the documentation.
 docs: $(VENV)/stamp
 	@$(BIN)/python examples/transcript.py
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what the demo and the plan print into the README; `make docs` runs it."""
+"""Write what the demo and the plan print into the documentation; `make docs` runs it."""
 
 import os
 import re
@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
-NAMES = ("demo", "plan")
+PAGES = {"demo": ROOT / "docs/demo.md", "plan": ROOT / "docs/export-pr.md"}
 
 
 def printed(name: str) -> str:
@@ -21,8 +20,8 @@ def printed(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return what the README shows between the comments `<!-- name -->` and `<!-- /name -->`."""
-    found = _block(name).search(README.read_text(encoding="utf-8"))
+    """Return what the example's page shows between the comments `<!-- name -->` and `<!-- /name -->`."""
+    found = _block(name).search(PAGES[name].read_text(encoding="utf-8"))
     return found[2] if found else ""
 
 
@@ -35,12 +34,11 @@ def _with(transcript: str, found: re.Match[str]) -> str:
 
 
 def main() -> None:
-    """Run every example, then replace its transcript in the README."""
-    transcripts = {name: printed(name) for name in NAMES}
-    text = README.read_text(encoding="utf-8")
-    for name in NAMES:
-        text = _block(name).sub(partial(_with, transcripts[name]), text)
-    README.write_text(text, encoding="utf-8")
+    """Run every example, and replace its transcript when all have passed."""
+    transcripts = {name: printed(name) for name in PAGES}
+    for name, page in PAGES.items():
+        text = _block(name).sub(partial(_with, transcripts[name]), page.read_text(encoding="utf-8"))
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

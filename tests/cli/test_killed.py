@@ -26,12 +26,12 @@ order = json.loads(sys.argv[1])
 root, cache, work = Path(order["root"]), order["cache"], Path(order["work"])
 kept = {folder: folder.with_name(folder.name + "-kept") for folder in (root, work) if folder.exists()}
 from stack.cli import main
-from stack.carry import rebase, workspace, bases
+from stack.carry import rebase, workspace, upstream_stores
 from stack.model import digest, stack, switch
 from rich import box, console, table, text
 from stack.store import registry
 
-from stack.carry import rescue, resolutions, relocation, structure
+from stack.carry import auto_resolve, resolutions, relocation, structure
 
 sys.argv = ["stack", "--root", str(root), "--cache", cache, *order["args"]]
 

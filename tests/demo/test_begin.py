@@ -12,16 +12,16 @@ from stack.model.stack import load
 README = Path(__file__).parents[2] / "README.md"
 
 
-def written() -> tuple[str, list[str]]:
-    """The block of commands, and the commands that the text after it names."""
+def written() -> tuple[str, str]:
+    """The commands that begin a stack, and those that bring commits into it."""
     section = README.read_text(encoding="utf-8").partition("\n## Begin your own\n")[2].partition("\n## ")[0]
-    block, _, rest = section.partition("\nBring the commits")
-    lines = [line.removeprefix("    ") for line in block.splitlines() if line.startswith("    ")]
-    return "\n".join(lines), re.findall(r"`((?:stack|git rebase) .*?[^`])`", " ".join(rest.partition("\n\n")[0].split()))
+    blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
+    begin, bring = (re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks[:2])
+    return begin, bring
 
 
 def test_as_it_is_written(tmp_path: Path) -> None:
-    block, (checkout, rebase, refresh) = written()
+    begin, bring = written()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for name in ("GIT_AUTHOR", "GIT_COMMITTER"):
         environment |= {f"{name}_NAME": "Ada", f"{name}_EMAIL": "ada@example.org"}
@@ -32,12 +32,11 @@ def test_as_it_is_written(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
 
-    run(block, tmp_path)
+    run(begin, tmp_path)
     fork = tmp_path / "fork"
-    run(checkout, fork)
-    run('echo "print(1)" > mine.py; git add mine.py; git commit -qm "Add mine"', tmp_path / "tree")
-    run(rebase, tmp_path / "tree")
-    run(refresh, fork)
+    commit = 'echo "print(1)" > mine.py; git add mine.py; git commit -qm "Add mine"\n'
+    there, trailer = bring.split("git rebase", 1)
+    run(f"{there}{commit}git rebase{trailer}", fork)
     (mine,) = load(fork).series
     (patch,) = mine.patches
     assert (mine.name, patch.upstream, patch.file) == ("mine", "flashinfer", "flashinfer/add-mine.patch")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's examples on the real sources: each prints what the README shows, and leaves the checkout as it was."""
+"""The examples on the real sources: each prints what its page shows, and leaves the checkout as it was."""
 
 import hashlib
 import importlib.util
@@ -26,7 +26,7 @@ def stack_files() -> dict[Path, str]:
 
 # One run each: that two runs print the same follows, since both have to print the committed text.
 @pytest.mark.parametrize("name", ["demo", "plan"])
-def test_the_readme_shows_what_an_example_prints(name: str) -> None:
+def test_a_page_shows_what_its_example_prints(name: str) -> None:
     before = stack_files()
     module = transcript()
     assert module.printed(name) == module.quoted(name), "run `make docs`"
@@ -35,10 +35,11 @@ def test_the_readme_shows_what_an_example_prints(name: str) -> None:
 
 def test_a_written_transcript_is_the_one_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = transcript()
-    readme = tmp_path / "README.md"
-    readme.write_text(module.README.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setattr(module, "README", readme)
-    shown = {name: rf"$ stack {name} \1" + "\n" for name in module.NAMES}
+    pages = {name: tmp_path / page.name for name, page in module.PAGES.items()}
+    for name, page in module.PAGES.items():
+        pages[name].write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(module, "PAGES", pages)
+    shown = {name: rf"$ stack {name} \1" + "\n" for name in pages}
     monkeypatch.setattr(module, "printed", shown.__getitem__)
     module.main()
-    assert {name: module.quoted(name) for name in module.NAMES} == shown
+    assert {name: module.quoted(name) for name in pages} == shown

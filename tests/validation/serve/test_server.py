@@ -38,9 +38,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])
 OWNER = """
 import sys, time
 from pathlib import Path
-from validation import packages
+from stack.validation import python_env
 from stack.validation.serve import server
-installed = packages.Installed(Path(sys.executable), (Path(sys.argv[1]),))
+installed = python_env.Installed(Path(sys.executable), (Path(sys.argv[1]),))
 with server.serving(installed, Path("model"), [], {"NOTE": sys.argv[2]}, Path(sys.argv[3]), 60):
     print("ready", flush=True)
     time.sleep(600)
