@@ -7,7 +7,7 @@ from stack.base.errors import StackError
 from stack.deploy import hardware, recipes
 from stack.model import document, verdict
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 GOOD = """
 title = "A server"

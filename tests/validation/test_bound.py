@@ -110,17 +110,21 @@ def test_what_a_series_expects_of_a_compiler(tmp_path: Path, made: Verdict) -> N
 
 
 def edited(folder: Path, path: str, old: str, new: str) -> None:
-    text = (folder / path).read_text()
+    (file,) = (place / path for place in (folder / "stack/validation", folder / "data") if (place / path).exists())
+    text = file.read_text()
     assert old in text
-    (folder / path).write_text(text.replace(old, new, 1))
+    file.write_text(text.replace(old, new, 1))
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the validation that may be changed."""
-    folder = tmp_path / "code/validation"
-    shutil.copytree(bound.HERE, folder, ignore=shutil.ignore_patterns("__pycache__", "verdicts", "*.lock"))
-    monkeypatch.setattr(bound, "HERE", folder)
+    """A copy of the package and its data that may be changed."""
+    folder = tmp_path / "code"
+    ignored = shutil.ignore_patterns("__pycache__", "verdicts", "*.lock")
+    shutil.copytree(bound.HERE.parent, folder / "stack", ignore=ignored)
+    shutil.copytree(bound.DATA, folder / "data", ignore=ignored)
+    monkeypatch.setattr(bound, "HERE", folder / "stack/validation")
+    monkeypatch.setattr(bound, "DATA", folder / "data")
     caches: list[Callable[[], None]] = [one.cache_clear for one in (bound._code, bound._data, bound._file)]
     for clear in caches:
         clear()

@@ -153,7 +153,7 @@ def test_a_change_of_what_the_judges_import_is_another_code(tmp_path: Path, monk
     found = [keeping.code(copied)]
     assert found == [before]
     for name in ("judging.py", "emulated/machine.cpp", "kernels/emulated.py"):
-        with (tmp_path / "validation/numerics" / name).open("a") as file:
+        with (tmp_path / "tools/stack/validation/numerics" / name).open("a") as file:
             file.write("\n")
         found.append(keeping.code(copied))
     assert len(set(found)) == 4

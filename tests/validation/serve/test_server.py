@@ -111,9 +111,7 @@ def test_it_is_gone_after_an_error(installed: Installed, note: Path) -> None:
 def test_it_is_gone_when_its_owner_is_killed(installed: Installed, note: Path, kind: signal.Signals) -> None:
     command = [sys.executable, "-c", OWNER, str(installed.folders[0]), str(note), str(note.parent / "work")]
     root = str(Path(__file__).parents[3])
-    owner = subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": os.pathsep.join([root, f"{root}/tools"])}
-    )
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": f"{root}/tools"})
     assert owner.stdout is not None
     assert owner.stdout.readline() == b"ready\n"
     assert not gone_now(note)

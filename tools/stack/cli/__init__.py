@@ -20,7 +20,7 @@ from stack.cli.signals import interrupting
 _VERBS = {
     "build": "Build wheels of the upstreams with the patches in them.",
     "cache": "Show what the cache holds, and make room.",
-    "check": "Check that everything that patches and recipes rely on exists.",
+    "check": "Check that what patches and recipes rely on exists.",
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
     "doctor": "Find problems of a machine, a script, a log or a server.",

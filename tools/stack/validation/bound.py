@@ -23,9 +23,8 @@ from stack.validation.numerics.emulated.building import HEADERS
 from stack.validation.pack.recipes import RECIPES
 
 HERE = Path(__file__).parent
-_PACKAGE = HERE.parent
-_OWN = (HERE, _PACKAGE / "deploy", _PACKAGE / "base/bounded_http.py")
-"""What of this package judges: the validation, and what it shares with serving."""
+_OWN = ("validation", "deploy", "base/bounded_http.py")
+"""The parts of this package that judge: the validation, and what it shares with serving."""
 COMPILED = ("csrc/*", "cmake/*", "CMakeLists.txt", "setup.py", "pyproject.toml", "requirements/*", "vllm/*.json")
 """The files of vLLM that its compiled operators are made of, and the tables that its kernels read."""
 JIT = ("flashinfer/jit/*", "flashinfer/compilation_context.py", "*.jinja")
@@ -148,7 +147,8 @@ _PLUMBING = frozenset({"suite.py", "numerics_protocol.py", "machine.py", "python
 def _code(modules: tuple[str, ...]) -> Mapping[str, str]:
     """Hash the modules and what they import of the validation, by path."""
     plumbing = [HERE / name for name in _PLUMBING]
-    found = sources.closure([HERE / one for one in modules], [_PACKAGE.parent], plumbing, _OWN)
+    own = [HERE.parent / name for name in _OWN]
+    found = sources.closure([HERE / one for one in modules], [HERE.parents[1]], plumbing, own)
     return {_relative(path): _file(path) for path in found if path.suffix == ".py"}
 
 
@@ -180,9 +180,10 @@ def _series(stack: Stack, name: str) -> Mapping[str, str]:
 
 def _relative(path: Path) -> str:
     """A file's name as it is in the repository, wherever the packages are installed."""
+    package = HERE.parent
     if path.is_relative_to(DATA):
         return f"validation/{path.relative_to(DATA).as_posix()}"
-    return path.relative_to(_PACKAGE).as_posix()
+    return path.relative_to(package).as_posix() if path.is_relative_to(package) else path.name
 
 
 @functools.lru_cache(maxsize=4096)

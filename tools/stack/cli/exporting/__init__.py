@@ -11,7 +11,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
-from stack.upstreaming import plan
+from stack.upstreaming import plan as planning  # `plan` is a module of this package
 from stack.upstreaming.proposal import Plan, Proposal
 from stack.upstreaming.splitting import By
 
@@ -59,8 +59,8 @@ class Work:
         asked = self.asked
         onto = _onto(asked.onto, self._planned())
         split = dict(_split(one) for one in asked.split)
-        wanted = plan.Wanted(asked.series, asked.upstream, onto, split, tests=asked.tests, python=asked.python)
-        return plan.plans(self.stores, wanted)
+        wanted = planning.Wanted(asked.series, asked.upstream, onto, split, tests=asked.tests, python=asked.python)
+        return planning.plans(self.stores, wanted)
 
     @property
     def chosen(self) -> tuple[Proposal, ...]:
