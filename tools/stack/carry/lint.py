@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
-from stack.carry import apply, links, pin_requirements, rebase, upstream_stores
+from stack.carry import apply, links, patch_sources, pin_requirements, rebase, upstream_stores
 from stack.carry.apply import Misfit
 from stack.carry.export import export
 from stack.carry.upstream_stores import Stores
@@ -71,6 +71,8 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
     patches = stores.stack.order(upstream)
     if not patches:
         return
+    for place, problem in patch_sources.problems(stores.stack, upstream):
+        yield Finding(place, f"{problem}: {patch_sources.remedy(upstream)}")
     try:
         base = stores.base(upstream)
     except apply.DoesNotApply:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from stack.base.errors import StackError
-from stack.carry import engine, history, ladder, landing, pin_requirements, upstream_stores
+from stack.carry import engine, history, ladder, landing, patch_sources, pin_requirements, upstream_stores
 from stack.carry.drift import blame
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
@@ -91,6 +91,8 @@ class Rebase:
             files[f"{FOLDER}/{row.patch.ref.path}"] = None
         for leg in self.legs:
             files |= {f"{FOLDER}/{path}": data for path, data in leg.carry.exported.items()}
+            carried = {row.patch.ref: leg.carry.exported.get(row.patch.ref.path) for row in leg.carry.rows}
+            files |= patch_sources.mirrored(self.stack, carried)
         dropped = self._dropped()
         known_landed = {one.ref: one for one in self._landed()}
         for one in self.stack.series:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.carry import links, worktree_state
+from stack.carry import links, patch_sources, worktree_state
 from stack.carry.export import export
 from stack.carry.upstream_stores import Stores
 from stack.model import document, mail, series, switch
@@ -84,6 +84,7 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
 
     """
     _check_free(stores.stack, folder)
+    patch_sources.check(stores.stack, upstream)
     objects = stores.objects(upstream)
     base = stores.base(upstream)
     patches = stores.stack.order(upstream)
@@ -174,6 +175,7 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
         raise StackError(f"{folder} was checked out with --source {record.source}", "refresh it with the same --source")
     _check_settled(folder)
     _check_unchanged(stores.stack, record)
+    patch_sources.check(stores.stack, upstream)
     base = record.base
     if base != stores.base(upstream):
         raise StackError(f"{folder} stands on another pin of {upstream}", "check it out anew and move your commits there")
@@ -187,6 +189,23 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
     exported = dict(zip(refs, raws, strict=True))
     for commit, (ref, raw) in zip(commits, exported.items(), strict=True):
         _check_readable(commit, ref, raw)
+    return _refreshed(stores.stack, upstream, exported)
+
+
+def refresh_from_sources(stores: Stores, upstream: str) -> Refreshed:
+    """Make the patches of an upstream anew with the files of the folders that their `from` names; nothing is written.
+
+    Raises:
+        StackError: no patch of the upstream has such a folder, or a later patch does not fit the new files.
+
+    """
+    if not any(ref.upstream == upstream for ref in stores.stack.sources):
+        raise StackError(
+            f"no patch of {upstream} has its files in a folder", f"name a working tree: stack refresh {upstream} DIR"
+        )
+    exported = patch_sources.refreshed(stores, upstream)
+    for ref, raw in exported.items():
+        parse(raw, ref, name=ref.path)
     return _refreshed(stores.stack, upstream, exported)
 
 
@@ -404,6 +423,7 @@ def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) 
     files: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": None for ref in before}
     files |= {f"{FOLDER}/{ref.path}": data for ref, data in exported.items()}
     expected: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": before.get(ref) for ref in before.keys() | exported.keys()}
+    files |= patch_sources.mirrored(stack, {ref: exported.get(ref) for ref in before})
     for one in stack.series:
         path = f"{FOLDER}/{one.name}/{series.FILE}"
         text = document.read_text(stack.root / path)

@@ -23,6 +23,8 @@ NAME = r"[a-z0-9][a-z0-9-]*"
 _HEADER = re.compile(r"[ \t]*\[\[[ \t]*(?:patch|\"patch\"|'patch')[ \t]*\]\]")
 SASS = r"[A-Z][A-Z0-9]*(\.[A-Za-z0-9_]+)*"
 """The form of an instruction's name: the operation and its modifiers."""
+SOURCES = r"(kernels/src|sources)(/[A-Za-z0-9][A-Za-z0-9._-]*)+"
+"""The pattern of a folder that holds the new files of a patch: commands write there, so that it may not be any folder."""
 _ADDRESS = r"https?://\S+"
 _TAG = r"[^\s\[\]](?:[^\[\]\x00-\x1f\x7f]*[^\s\[\]])?"
 _PATCH_FILE = r"[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
@@ -96,6 +98,7 @@ class Series:
 
     `pull` is a pull request with all of the series; `pulls` are those of single patches, of which a cut one may have several.
     `tags` of a patch stand in brackets before its subject in the title of its pull request, where upstream wants such.
+    `sources` of a patch is the folder of the stack, below its root, that holds the files that the patch adds.
     """
 
     name: str
@@ -113,6 +116,7 @@ class Series:
     landed: tuple[Landed, ...] = ()
     pulls: tuple[Pulled, ...] = ()
     tags: Mapping[PatchRef, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[PatchRef, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def load(folder: Path) -> Series:
@@ -141,6 +145,7 @@ def load(folder: Path) -> Series:
         landed=tuple(_landed(folder.name, one) for one in table.tables("landed")),
         pulls=tuple(pull for one in patches for pull in one.pulls),
         tags=MappingProxyType({one.ref: one.tags for one in patches if one.tags}),
+        sources=MappingProxyType({one.ref: one.source for one in patches if one.source is not None}),
     )
     table.finish()
     if state in NEEDS_PULL and series.pull is None and not series.pulls:
@@ -336,6 +341,7 @@ class _Listed(NamedTuple):
     compiles: tuple[Compiles, ...]
     pulls: tuple[Pulled, ...]
     tags: tuple[str, ...]
+    source: str | None
 
 
 def _patch(series: str, table: Table) -> _Listed:
@@ -343,6 +349,7 @@ def _patch(series: str, table: Table) -> _Listed:
     file = table.text("file", pattern=_PATCH_FILE, meaning="<upstream>/<name>.patch")
     listed, tags = table.tables("compiles"), table.texts("tags")
     addresses = _addresses(table)
+    source = table.optional_text("from", pattern=SOURCES, meaning="a folder below kernels/src/ or sources/")
     table.finish()
     odd = [tag for tag in tags if not re.fullmatch(_TAG, tag)]
     if odd:
@@ -352,7 +359,9 @@ def _patch(series: str, table: Table) -> _Listed:
     if re.match(r"\d+[-_]", PurePosixPath(file).name):
         raise table.error("file", f"is {file!r}", "a patch is named after its subject, never numbered")
     ref = PatchRef(series, upstream, file)
-    return _Listed(ref, tuple(_compiles(ref, one) for one in listed), tuple(Pulled(ref, one) for one in addresses), tags)
+    return _Listed(
+        ref, tuple(_compiles(ref, one) for one in listed), tuple(Pulled(ref, one) for one in addresses), tags, source
+    )
 
 
 def _addresses(table: Table) -> tuple[str, ...]:

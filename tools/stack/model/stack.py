@@ -32,6 +32,11 @@ class Stack:
     label: str = "stack"
     """What the stack's wheels are named after: `0.32.0+<label>.g…`."""
 
+    @property
+    def sources(self) -> Mapping[PatchRef, str]:
+        """The folders that hold the new files of patches."""
+        return {ref: folder for one in self.series for ref, folder in one.sources.items()}
+
     def order(self, upstream: str) -> tuple[Patch, ...]:
         """The patches of one upstream in the order in which they apply."""
         return tuple(self.patches[ref] for one in self.series for ref in one.patches if ref.upstream == upstream)

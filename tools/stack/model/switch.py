@@ -34,7 +34,7 @@ KEPT = 20
 """Switches that can be taken back, and as many that can be made again."""
 
 WRITTEN = ("pins.toml", "pyproject.toml")
-WRITTEN_BELOW = "stacks/"
+WRITTEN_BELOW = ("stacks/", "kernels/src/", "sources/")
 """The files that a switch may name."""
 
 _LOG = logging.getLogger(__name__)
@@ -92,7 +92,9 @@ def apply(
     """
     for path in changes:
         if fault := _fault(path):
-            raise StackError(f"{path!r} {fault}", f"a switch writes {', '.join(WRITTEN)} and files below {WRITTEN_BELOW}")
+            raise StackError(
+                f"{path!r} {fault}", f"a switch writes {', '.join(WRITTEN)} and files below {', '.join(WRITTEN_BELOW)}"
+            )
     with _locked(root) as place:
         _recover(place)
         for path, content in (expected or {}).items():

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the new files of a patch as files that an editor, a formatter and a reviewer can open.
+
+`from = "kernels/src/NAME"` of a patch in `series.toml` names a folder of the stack. It holds exactly the files that the patch
+adds, at their paths in the upstream, with the same bytes. Commands that write the patch write the folder along with it;
+`refresh` goes the other way, from the folder into the patch.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from stack.base.errors import StackError
+from stack.carry import links
+from stack.carry.export import export
+from stack.carry.merge import merge
+from stack.carry.upstream_stores import Stores
+from stack.model.patch import Patch, files, parse
+from stack.model.series import PatchRef
+from stack.model.stack import Stack
+from stack.store.objects import Entry, Identity
+
+_REGULAR = (0o100644, 0o100755)
+_IGNORED = "__pycache__"
+
+
+def added(patch: Patch) -> Mapping[str, bytes]:
+    """Return the text files that a patch adds, by their path in the upstream.
+
+    Raises:
+        StackError: its diff cannot be read.
+
+    """
+    return {
+        file.new: b"".join(hunk.sides()[1] for hunk in file.hunks)
+        for file in files(patch)
+        if file.old is None and file.new is not None and file.new_mode in _REGULAR and not file.binary
+    }
+
+
+def mirrored(stack: Stack, patches: Mapping[PatchRef, bytes | None]) -> dict[str, bytes | None]:
+    """Return the files that folders have to hold when the stack gets new patch files, by path below the stack's root.
+
+    Args:
+        stack: the stack before the change.
+        patches: the new bytes of patches; None for a patch that goes, whose folder goes with it.
+
+    Returns:
+        The bytes of each file; None removes it.
+
+    """
+    changes: dict[str, bytes | None] = {}
+    for ref, raw in patches.items():
+        folder = stack.sources.get(ref)
+        if folder is not None:
+            now = {} if raw is None else added(parse(raw, ref, name=ref.path))
+            changes |= {f"{folder}/{path}": None for path in added(stack.patches[ref]) if path not in now}
+            changes |= {f"{folder}/{path}": data for path, data in now.items()}
+    return changes
+
+
+def problems(stack: Stack, upstream: str) -> Iterator[tuple[str, str]]:
+    """Find files that differ from what a patch adds: the file's path below the root, and what is wrong with it.
+
+    Raises:
+        StackError: a folder has a link or a special file, or cannot be read.
+
+    """
+    for patch in stack.order(upstream):
+        folder = stack.sources.get(patch.ref)
+        if folder is None:
+            continue
+        if not (stack.root / folder).is_dir():
+            yield folder, f"is missing, and {patch.ref.path} names it"
+            continue
+        wanted, found = added(patch), _read(stack.root, folder)
+        for path in sorted(wanted.keys() | found.keys()):
+            if path not in found:
+                yield f"{folder}/{path}", f"is missing, and {patch.ref.path} adds it"
+            elif path not in wanted:
+                yield f"{folder}/{path}", f"is not in {patch.ref.path}"
+            elif wanted[path] != found[path]:
+                yield f"{folder}/{path}", f"is not what {patch.ref.path} adds"
+
+
+def check(stack: Stack, upstream: str) -> None:
+    """Refuse to go on where a folder and its patch differ: writing one of them would lose the other.
+
+    Raises:
+        StackError: they differ.
+
+    """
+    for place, problem in problems(stack, upstream):
+        raise StackError(f"{place} {problem}", remedy(upstream))
+
+
+def remedy(upstream: str) -> str:
+    """Say how to bring folders and patches of an upstream in step."""
+    return f"run `stack refresh {upstream}`, which writes the folder into the patch, or makes a missing folder from it"
+
+
+def refreshed(stores: Stores, upstream: str) -> dict[PatchRef, bytes]:
+    """Make the patches of an upstream anew, with the files of their folders in them; nothing is written.
+
+    Later patches that change these files are merged onto them. The patch of a missing folder stays as it is.
+
+    Raises:
+        StackError: a folder cannot be read, or a later patch changes lines that the new file does not have.
+
+    """
+    stack, objects = stores.stack, stores.objects(upstream)
+    before = tip = base = stores.base(upstream)
+    patches = stack.order(upstream)
+    commits = []
+    for patch, commit in zip(patches, links.checked_chain(objects, base, patches), strict=True):
+        merged = merge(objects, {}, objects.tree_of(before), objects.tree_of(tip), objects.tree_of(commit))
+        if merged.conflicts:
+            paths = ", ".join(sorted({conflict.path for conflict in merged.conflicts}))
+            raise StackError(
+                f"{patch.ref.path} changes lines of {paths} that are no longer there",
+                f"edit both in a working tree: stack checkout {upstream} DIR",
+            )
+        tree = merged.tree
+        folder = stack.sources.get(patch.ref)
+        if folder is not None and (stack.root / folder).is_dir():
+            old, new = added(patch), _read(stack.root, folder)
+            changes: dict[str, Entry | None] = {path: None for path in old if path not in new}
+            for path, data in new.items():
+                known = objects.entry(tree, path)
+                changes[path] = Entry(
+                    known.mode if known is not None else _mode(stack.root / folder / path), objects.write_blob(data)
+                )
+            tree = objects.replaced(tree, changes)
+        author = Identity(patch.author.name, patch.author.mail, patch.author.date)
+        before, tip = commit, objects.write_commit(tree, (tip,), patch.message, author)
+        commits.append(tip)
+    return dict(zip((patch.ref for patch in patches), export(objects, base, commits), strict=True))
+
+
+def _read(root: Path, folder: str) -> dict[str, bytes]:
+    """Read all files below a folder of the stack, without following links."""
+    found: dict[str, bytes] = {}
+    for top, names, leaves in os.walk(root / folder, onerror=_refuse):
+        names[:] = sorted(name for name in names if name != _IGNORED)
+        for name in (*names, *leaves):
+            path = Path(top, name)
+            kind = path.lstat().st_mode
+            if stat.S_ISREG(kind):
+                found[path.relative_to(root / folder).as_posix()] = path.read_bytes()
+            elif not stat.S_ISDIR(kind):
+                raise StackError(f"{path} is not a regular file", "put the file itself there")
+    return found
+
+
+def _refuse(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise StackError(f"{error.filename} cannot be read ({error.strerror})", "correct its rights") from error
+
+
+def _mode(path: Path) -> int:
+    return _REGULAR[1] if path.stat().st_mode & stat.S_IXUSR else _REGULAR[0]
