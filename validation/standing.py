@@ -3,14 +3,14 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import count, takewhile
+from itertools import chain, count, takewhile
 from pathlib import Path
 
 from stack.model import verdict
 from stack.model.errors import StackError
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
-from stack.model.verdict import Case, Machine, Verdict
+from stack.model.verdict import Case, Machine, Outcome, Verdict
 from validation import gates, machine
 from validation.suite import Subject
 
@@ -50,9 +50,16 @@ def of_image(folder: Path, image: str, gates_now: Mapping[str, Sha256]) -> list[
 
 
 def free(target: Path) -> Path:
-    """Return the path of a new verdict beside those that count: `target`, or with a number where that exists."""
+    """Return the path of a new verdict beside those that count: `target`, or with a number where that has cases."""
     numbered = (target.with_stem(f"{target.stem}-{number}") for number in count(2))
-    return target if not target.exists() else next(path for path in numbered if not path.exists())
+    return next(path for path in chain((target,), numbered) if not path.exists() or _is_without_cases(path))
+
+
+def _is_without_cases(file: Path) -> bool:
+    """Whether a file is a verdict in which no case ran, so that nothing is lost with it."""
+    with suppress(StackError):
+        return all(case.outcome is Outcome.NOT_RUN for case in verdict.load(file).cases)
+    return False
 
 
 def newest(target: Path) -> Path:

@@ -137,3 +137,12 @@ def test_a_stale_run_that_was_broken_off_is_gone_on_with(now: Stack, stale: Call
     file.write_bytes(write(replace(load(file), whole=False)))
     assert stale() == [ONE, TWO]  # it counts for nothing, and stays
     assert not load(file).whole
+
+
+def test_a_verdict_in_which_no_case_ran_is_replaced(tmp_path: Path, now: Stack) -> None:
+    target = tmp_path / "kernels.json"
+    assert standing.free(target) == target
+    run(now, lambda _: [Case(ONE, Outcome.NOT_RUN, "no GPU", ("sm90",))], Subject(), Asked(target))
+    assert standing.free(target) == target
+    target.write_text("{}")
+    assert standing.free(target) == tmp_path / "kernels-2.json"
