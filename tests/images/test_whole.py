@@ -108,7 +108,12 @@ def test_from_the_stack_to_a_completion(
     )
     assert validated["gate"] == {"name": "served", "problems": []}
     file = tmp_path / "verdicts/serve.json"
+    asked = ("image", "validate", "serve", "--gate", "served", "--image", layout, "--recipe", RECIPE, "--no-prove", "--stale")
+    stale = json.loads(run(*asked, "--out", tmp_path / "verdicts", "--json"))
+    assert {case["outcome"] for one in stale["verdicts"] for case in one["cases"]} <= {"not-run"}
+    assert stale["gate"] == validated["gate"]
     verdict = verdicts.load(file)
+    assert {case.name for case in verdict.cases if case.outcome == "passed"} == {*stale["standing"]}
     assert verdict.image == built["digest"] == validated["image"]
     assert verdict.stack == digest.of(stacks.load(root))
     assert {"torch", "vllm"} <= verdict.versions.keys()

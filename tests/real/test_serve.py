@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stack's own patches in a real vLLM on this machine's CPU, with a model whose answers are known."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from stack.validation import machine
 from stack.validation.serve import checks, suite
 
 from ..cli.conftest import SCRIPT
+from ..documented import check_verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,9 +30,23 @@ def outcomes(verdict: Verdict, place: str) -> dict[str, Outcome]:
 def test_the_patched_vllm_serves(tmp_path: Path) -> None:
     """One test, as its two servers take minutes and gigabytes; the proofs of the series are tests of their own."""
     out = tmp_path / "verdict.json"
-    command = [sys.executable, "-c", SCRIPT, "--root", str(ROOT), "validate", "serve", "--no-prove", "--out", str(out)]
+    command = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        "--root",
+        str(ROOT),
+        "validate",
+        "serve",
+        "--no-prove",
+        "--json",
+        "--out",
+        str(out),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    check_verdict(json.loads(done.stdout))
+    assert json.loads(done.stdout) == json.loads(out.read_text())
     verdict = verdicts.load(out)
     for name in recipes.ours():
         able = set(recipes.load(name).flags) <= set(machine.here().flags)

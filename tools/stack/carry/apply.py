@@ -266,12 +266,16 @@ def touched(patch: Patch) -> tuple[str, ...]:
     """The paths that a patch reads or writes.
 
     Raises:
-        StackError: the diff cannot be parsed, or names a path outside of the tree.
+        StackError: the diff cannot be parsed, or names a path outside of the tree, or one that is too deep.
 
     """
     paths = {name for file in files(patch) for name in (file.old, file.new) if name is not None}
     for path in paths:
         parts = path.split("/")
+        if len(parts) > names.MAX_DEPTH:
+            raise StackError(
+                f"{patch.ref.path} changes {path[:60]!r}…, which is deeper than {names.MAX_DEPTH} folders", "refuse this patch"
+            )
         if not {"..", ".", ""}.isdisjoint(parts) or any(
             names.is_dot_git(part.encode("utf-8", "surrogateescape")) for part in parts
         ):

@@ -17,7 +17,7 @@ from stack.images.image import Platform
 from stack.images.reference import Reference
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Verdict, Weights
-from stack.validation import gates
+from stack.validation import gates, standing
 from stack.validation import suite as suites
 from stack.validation.bench import start
 from stack.validation.gates import Gate
@@ -48,7 +48,7 @@ class Order:
     """What to validate, and how.
 
     `out` is the folder of the verdicts, a file a suite. `recipes` serve the tiny models, where no `checkpoint` is given. `devices`
-    of this machine are lent to the container. `only` and `resume` as in `stack validate`.
+    of this machine are lent to the container. `only`, `resume` and `stale` as in `stack validate`.
     """
 
     engine: Engine
@@ -62,6 +62,17 @@ class Order:
     prove: bool = True
     only: tuple[str, ...] = ()
     resume: bool = False
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a suite came to: its verdict, and the file; None where no case had to run. `standing`: cases that did not run again."""
+
+    suite: str
+    file: Path
+    verdict: Verdict | None
+    standing: frozenset[str] = frozenset()
 
 
 def needed(gate: Gate) -> tuple[str, ...]:
@@ -88,8 +99,8 @@ def of(layout: Reference, stack: Stack) -> Platform:
     return one
 
 
-def validate(order: Order, stores: Stores) -> Iterator[tuple[Path, Verdict]]:
-    """Run the suites in the image, one after the other; each verdict with its file, as it is finished.
+def validate(order: Order, stores: Stores) -> Iterator[Done]:
+    """Run the suites in the image, one after the other, and return each as it is finished.
 
     Raises:
         StackError: the image is not of this stack, what is to be resumed is of another, or what a suite needs cannot be had.
@@ -99,7 +110,8 @@ def validate(order: Order, stores: Stores) -> Iterator[tuple[Path, Verdict]]:
         recipes.servable(name, "name its folder with --model")
     platform = of(order.layout, stores.stack)
     judged_by = gates.digests(stores.stack.root / gates.FILE)
-    outs = {name: order.out / f"{name}.json" for name in order.suites}
+    outs = {name: _out(order, name) for name in order.suites}
+    before = standing.of_image(order.out, platform.digest, judged_by) if order.stale else []
     if order.resume:
         for out in outs.values():
             suites.look_at_earlier(stores.stack, out, platform.digest, judged_by)
@@ -110,9 +122,22 @@ def validate(order: Order, stores: Stores) -> Iterator[tuple[Path, Verdict]]:
         )
         made = _Made(order, stores, container, held)
         for name, out in outs.items():
-            suite, subject = made.suite(name)
-            asked = suites.Asked(out, order.only, order.resume, stores.place.progress)
-            yield out, suites.run(stores.stack, suite, replace(subject, image=platform.digest, gates=judged_by), asked)
+            suite, about = made.suite(name)
+            subject = replace(about, image=platform.digest, gates=judged_by)
+            kept = standing.names(stores.stack, [file for file in before if file != out], name, subject)
+            asked = suites.Asked(out, order.only, order.resume, stores.place.progress, kept)
+            try:
+                yield Done(name, out, suites.run(stores.stack, suite, subject, asked), kept)
+            except suites.NothingToRun:
+                yield Done(name, out, None, kept)
+
+
+def _out(order: Order, suite: str) -> Path:
+    """The file of a suite's verdict; of a stale one, beside those whose cases stand."""
+    target = order.out / f"{suite}.json"
+    if not order.stale:
+        return target
+    return standing.newest(target) if order.resume else standing.free(target)
 
 
 class _Made:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from stack.base.errors import StackError
 
 _START = re.compile(rb'^diff --git (?P<old>"?a/.+?"?) (?P<new>"?b/.+)$')
-_HUNK = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+# Python refuses to read numbers of thousands of digits.
+_HUNK = re.compile(rb"^@@ -(\d{1,40})(?:,(\d{1,40}))? \+(\d{1,40})(?:,(\d{1,40}))? @@")
 _INDEX = re.compile(rb"^index ([0-9a-f]+)\.\.([0-9a-f]+)(?: ([0-7]+))?$")
 # A line of a hunk never begins so: it has its ` `, `-`, `+` in front.
-_PLACE = re.compile(rb"^(?:diff --git (.+)|@@ -(\d+))", re.MULTILINE)
+_PLACE = re.compile(rb"^(?:diff --git (.+)|@@ -(\d{1,40}))", re.MULTILINE)
 _BINARY_BLOCK = re.compile(rb"^(?:literal|delta) \d+$")
 _LINE_END = ord("\n")
 _ESCAPE = re.compile(rb"\\([abfnrtv\"\\]|[0-7]{3})")

@@ -4,7 +4,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -223,7 +223,7 @@ def stand(release: Release, one: Verdict, file: Path) -> tuple[Standing, Verdict
         judged = {case.name: bound.fallen(release.carried, case, one.inputs) for case in ran if case.inputs or not own}
         falls = {name: fall for name, fall in judged.items() if fall is not None}
     counts = tuple(case.name for case in ran if case.name not in falls)
-    if one.stack != release.stack and (release.carried is None or not counts):
+    if one.stack != release.stack and (release.carried is None or one.image is not None or not counts):
         why = f", and no case of it counts here ({next(iter(falls.values()))})" if falls and one.inputs else ""
         raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {release.stack[:12]}{why}", "validate this one")
     left = (_without(case, falls, release) if case.name in falls else case for case in one.cases)
@@ -231,10 +231,12 @@ def stand(release: Release, one: Verdict, file: Path) -> tuple[Standing, Verdict
     return Standing(file, one.stack, counts, MappingProxyType(falls)), replace(one, cases=cases)
 
 
-def passed(release: Release, files: Sequence[Path], start: str) -> frozenset[str]:
+def passed(
+    release: Release, files: Sequence[Path], start: str, fits: Callable[[Verdict, Case], bool] = lambda _, __: True
+) -> frozenset[str]:
     """Name the cases that passed in verdicts and count for a release; files that are not verdicts, or do not count, are skipped.
 
-    Only names that begin with `start` are looked at.
+    Only names that begin with `start` are looked at, and only cases that `fits` takes.
     """
     found: set[str] = set()
     for file in files:
@@ -244,6 +246,7 @@ def passed(release: Release, files: Sequence[Path], start: str) -> frozenset[str
                 case.name
                 for case in one.cases
                 if case.name.startswith(start)
+                and fits(one, case)
                 and case.outcome is Outcome.PASSED
                 and (release.cases is None or not any(release.cases.problems(case)))
             }

@@ -15,10 +15,10 @@ from stack.cli.validating import FOLDER
 from stack.cli.verdict import print_cases
 from stack.images import engine as engines
 from stack.images import validating
-from stack.images.validating import Checkpoint
+from stack.images.validating import Checkpoint, Done
 from stack.model import verdict as verdicts
-from stack.model.verdict import Outcome, Verdict, Weights
-from stack.validation import gates, signing
+from stack.model.verdict import Outcome, Weights
+from stack.validation import gates, signing, standing
 from stack.validation.gates import Judgement
 
 _SUITES = ("kernels", "serve", "bench")
@@ -56,6 +56,12 @@ _SUITES = ("kernels", "serve", "bench")
     help="Keep what an earlier run of the same image on this machine has finished; a verdict of another is refused.",
 )
 @click.option(
+    "--stale",
+    is_flag=True,
+    help="Run only what has fallen out: no case that passed in a verdict of this image in the folder of --out, under the same gates, "
+    "and whose inputs are still the same. New verdicts go beside them, and the gate is judged by all.",
+)
+@click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     help=f"The folder of the verdicts. Default: {FOLDER}/DIGEST, by the digest of the image.",
@@ -79,6 +85,7 @@ def command(
     no_prove: bool,
     only: tuple[str, ...],
     resume: bool,
+    stale: bool,
     out: Path | None,
     key: Path | None,
     as_json: bool,
@@ -110,19 +117,23 @@ def command(
         prove=not no_prove,
         only=only,
         resume=resume,
+        stale=stale,
     )
-    done: list[tuple[Path, Verdict]] = []
+    done: list[Done] = []
     with options.place(source) as place, Stores(stack, place) as stores:
-        for file, verdict in validating.validate(order, stores):
-            if key is not None:
-                signing.sign(file, key)
-            done.append((file, verdict))
-    judged = gates.judge(asked, gates.release(stack), [file for file, _ in done]) if asked is not None else None
+        for one in validating.validate(order, stores):
+            if key is not None and one.verdict is not None:
+                signing.sign(one.file, key)
+            done.append(one)
+    files = [one.file for one in done if one.verdict is not None]
+    if stale:
+        files = standing.of_image(order.out, digest, gates.digests(stack.root / gates.FILE))
+    judged = gates.judge(asked, gates.release(stack), files) if asked is not None else None
     if as_json:
         print_json(_json(digest, done, judged))
     else:
         _print(digest, done, judged)
-    failed = any(one.outcome is Outcome.FAILED for _, verdict in done for one in verdict.cases)
+    failed = any(case.outcome is Outcome.FAILED for one in done if one.verdict is not None for case in one.verdict.cases)
     context.exit(1 if failed or (judged is not None and judged.problems) else 0)
 
 
@@ -140,12 +151,15 @@ def _checkpoint(model: Path | None, weights: str | None, flags: str) -> Checkpoi
         raise click.UsageError(f"--flags {flags!r} cannot be read ({odd})") from odd
 
 
-def _print(digest: str, done: Sequence[tuple[Path, Verdict]], judged: Judgement | None) -> None:
+def _print(digest: str, done: Sequence[Done], judged: Judgement | None) -> None:
     click.echo(f"image {digest}")
-    for file, verdict in done:
+    for one in done:
         click.echo()
-        print_cases(verdict.cases)
-        click.echo(f"verdict: {file}")
+        if one.verdict is None:
+            click.echo(f"{one.suite}: nothing has fallen out: {len(one.standing)} cases stand")
+            continue
+        print_cases(one.verdict.cases)
+        click.echo(f"verdict: {one.file}")
     if judged is not None:
         click.echo()
         for problem in judged.problems:
@@ -153,7 +167,8 @@ def _print(digest: str, done: Sequence[tuple[Path, Verdict]], judged: Judgement 
         click.echo(f"gate {judged.gate.name}: {'not passed' if judged.problems else 'passed'}")
 
 
-def _json(digest: str, done: Sequence[tuple[Path, Verdict]], judged: Judgement | None) -> dict[str, object]:
+def _json(digest: str, done: Sequence[Done], judged: Judgement | None) -> dict[str, object]:
 
+    made = [{"file": str(one.file), **verdicts.as_json(one.verdict)} for one in done if one.verdict is not None]
     gate = {"gate": {"name": judged.gate.name, "problems": list(judged.problems)}} if judged is not None else {}
-    return {"image": digest, "verdicts": [{"file": str(file), **verdicts.as_json(one)} for file, one in done], **gate}
+    return {"image": digest, "verdicts": made, "standing": sorted(name for one in done for name in one.standing), **gate}

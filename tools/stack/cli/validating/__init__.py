@@ -12,7 +12,7 @@ from stack.model import digest
 from stack.model import verdict as verdicts
 from stack.model.stack import Stack
 from stack.model.verdict import Outcome, Verdict
-from stack.validation import gates
+from stack.validation import standing
 from stack.validation import suite as suites
 from stack.validation.suite import Subject, Suite
 
@@ -33,7 +33,7 @@ _OPTIONS = (
         "--stale",
         is_flag=True,
         help="Run only what has fallen out: no case that passed in a verdict at hand (.stack/verdicts, validation/verdicts) and whose "
-        "inputs are still the same. The verdict goes to VERB-DIGEST.json.",
+        "inputs are still the same. The verdict goes to a new file VERB-DIGEST.json.",
     ),
     click.option(
         "--out", type=click.Path(path_type=Path, dir_okay=False), help=f"The verdict's file. Default: {FOLDER}/VERB.json."
@@ -62,7 +62,7 @@ def look_ahead(
 ) -> None:
     """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `stack.validation.suite.look_ahead`."""
 
-    suites.look_ahead(stack, suites.Asked(_target(stack, name, out, stale=stale), only, resume), names)
+    suites.look_ahead(stack, suites.Asked(_target(stack, name, out, stale=stale, resume=resume), only, resume), names)
 
 
 def conclude(
@@ -85,12 +85,13 @@ def conclude(
     returns is printed below the table.
     """
 
-    target = _target(stack, name, out, stale=stale)
-    standing = _standing(stack, name, target) if stale else frozenset()
+    subject = subject or suites.Subject()
+    target = _target(stack, name, out, stale=stale, resume=resume)
+    standing = _standing(stack, name, target, subject) if stale else frozenset()
     try:
         with progress() as tell:
             asked = suites.Asked(target, only, resume, tell, standing)
-            verdict = suites.run(stack, suite, subject or suites.Subject(), asked)
+            verdict = suites.run(stack, suite, subject, asked)
     except suites.NothingToRun:
         if as_json:
             print_json({"stale": 0, "standing": sorted(standing)})
@@ -106,15 +107,17 @@ def conclude(
     context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
 
 
-def _standing(stack: Stack, name: str, target: Path) -> frozenset[str]:
-    """Name the cases of a suite that passed in a verdict at hand and whose inputs are still the same."""
+def _standing(stack: Stack, name: str, target: Path, subject: Subject) -> frozenset[str]:
+    """Name the cases of a suite that passed in a verdict at hand, for the same subject, and whose inputs are still the same."""
 
-    files = [file for place in _KEPT for file in sorted((stack.root / place).glob("*.json")) if file != target]
-    return gates.passed(gates.release(stack), files, f"{name}/")
+    files = [file for place in _KEPT for file in standing.files(stack.root / place) if file != target]
+    return standing.names(stack, files, name, subject)
 
 
-def _target(stack: Stack, name: str, out: Path | None, *, stale: bool) -> Path:
+def _target(stack: Stack, name: str, out: Path | None, *, stale: bool, resume: bool) -> Path:
     """Where a suite's verdict goes; of a stale one, beside those whose cases stand."""
 
-    mark = f"-{digest.of(stack)[:12]}" if stale else ""
-    return out or stack.root / FOLDER / f"{name}{mark}.json"
+    if out is not None or not stale:
+        return out or stack.root / FOLDER / f"{name}.json"
+    target = stack.root / FOLDER / f"{name}-{digest.of(stack)[:12]}.json"
+    return standing.newest(target) if resume else standing.free(target)
