@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
 from click.testing import CliRunner
 
 from stack.carry.outcome import Outcome
@@ -158,6 +159,6 @@ def test_the_documentation_names_these_outcomes_and_no_others() -> None:
     row = re.search(r"^\| `outcome` \| (.*) \|$", (ROOT / "docs/json.md").read_text(), re.MULTILINE)
     assert row is not None
     assert set(re.findall(r"`([a-z-]+)`", row[1])) == seen
-    command = cli.commands["triage"]
-    assert command.help is not None
+    command = cli.get_command(Context(cli), "triage")
+    assert command is not None and command.help is not None
     assert all(one in command.help for one in seen)

@@ -10,6 +10,9 @@ import click
 import pytest
 
 from stack.cli import cli
+from stack.cli.lazy import LazyGroup
+
+CLI = Path(__file__).parents[2] / "tools/stack/cli"
 
 HEAVY = (
     "rich",
@@ -31,11 +34,15 @@ HEAVY = (
 def verbs(command: click.Command, name: str = "stack") -> Iterator[tuple[str, click.Command]]:
     yield name, command
     if isinstance(command, click.Group):
-        for each in command.commands:
-            yield from verbs(command.commands[each], f"{name} {each}")
+        context = click.Context(command)
+        for each in command.list_commands(context):
+            found = command.get_command(context, each)
+            assert found is not None
+            yield from verbs(found, f"{name} {each}")
 
 
 VERBS = dict(verbs(cli))
+LAZY = {name: command for name, command in VERBS.items() if isinstance(command, LazyGroup)}
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -44,6 +51,23 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.startswith("Usage: stack ")
     loaded = done.stdout.splitlines()[-1]
     assert [name for name in HEAVY if f"'{name}'" in loaded] == []
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_group_lists_each_of_its_modules_in_a_line(name: str) -> None:
+    group = LAZY[name]
+    folder = {"stack": "", "stack image": "imaging/", "stack validate": "validating/"}[name]
+    modules = (CLI / folder).glob("*.py")
+    assert {f"stack.cli.{folder.replace('/', '.')}{path.stem}" for path in modules if "\ndef command(" in path.read_text()} == {
+        one.module for one in group.lazy.values()
+    }
+    lines = group.get_help(click.Context(group, info_name=name)).partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines if line.strip()] == sorted(group.lazy)
+    assert all(len(line) <= 80 and line.endswith(".") for line in lines if line.strip())
+
+
+def test_another_word_for_a_command() -> None:
+    assert cli.get_command(click.Context(cli), "wheels") is VERBS["stack wheel"]
 
 
 @pytest.mark.parametrize("name", VERBS)

@@ -13,18 +13,12 @@ from pathlib import Path
 import pytest
 
 from stack.carry.resolutions import Beside, Resolution, Resolutions, files, record
-from stack.cli import cli, resolutions
 
 from ..carry.world import World, numbered
 from .conftest import Stack
 
 FIRST = numbered("main"), numbered("main", {10: "upstream's"}), numbered("main", {10: "hook"})
 PATCH = "one/gamma/hook-main.patch"
-
-
-@pytest.fixture(autouse=True)
-def wired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cli.commands, "resolutions", resolutions.command)
 
 
 @pytest.fixture

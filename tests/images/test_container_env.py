@@ -34,10 +34,10 @@ SERVER = '#!/bin/sh\necho "$0 $*"; env; id -u; cat "$2/letter"; grep -c : /proc/
 OWNER = """
 import signal, subprocess, sys
 from pathlib import Path
-from stack.images import engine, image, inside
+from stack.images import container_env, engine, image
 from stack.images.reference import Reference
 where = Reference(sys.argv[1], layout=True)
-with inside.entered(engine.found(sys.argv[4]), where, image.read(where).platforms[0], Path(sys.argv[2])) as container:
+with container_env.entered(engine.found(sys.argv[4]), where, image.read(where).platforms[0], Path(sys.argv[2])) as container:
     process = container.interpreter(["-c", "import time; print('runs', flush=True); time.sleep(600)"], {"MARK": sys.argv[3]})
     running = subprocess.Popen(process.command, env=process.environment, start_new_session=True)
     try:
