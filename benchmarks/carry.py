@@ -158,11 +158,14 @@ class Ways:
         """The whole command."""
         stack = Path(sys.executable).with_name("stack")
         span = ["--repo", self.bare, "--base", self.base, "--onto", self.onto]
+        # An installed command has its bytecode; the warm-up writes it here.
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         start = time.perf_counter()
         done = subprocess.run(
             [stack, "--cache", self.cache, "triage", *map(str, span), "--json", *self.files],
             stdout=subprocess.PIPE,
             check=False,
+            env=env,
         )
         took = time.perf_counter() - start
         return str(json.loads(done.stdout)["patches"][-1]["tree"]), took

@@ -2,6 +2,8 @@
 """Triage on a repository of its own: real git, real patch files, a history that takes, reworks and takes back."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -338,6 +340,11 @@ def test_the_verb(upstream: Upstream, tmp_path: Path) -> None:
     assert answer["patches"][0]["landed"]["score"] == 1.0
     shown = CliRunner().invoke(cli, [*ask, "--independent", str(landed)])
     assert "landed" in shown.output
+
+
+def test_it_starts_without_what_only_editing_and_releases_need() -> None:
+    code = "import sys, stack.carry.triage; print(*{'tomlkit', 'packaging', 'platformdirs'} & sys.modules.keys())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 @pytest.mark.parametrize(

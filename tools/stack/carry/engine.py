@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Carrying a chain of patches from one base to another, rung by rung: every patch is tried, each gets its outcome."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -125,7 +125,8 @@ def carry(
         _Link(patch, pair[1], pair, told=_of_another_base(objects, pair[0], patch))
         for patch, pair in zip(patches, pairs, strict=True)
     ]
-    with _Export(objects, dict(zip((patch.ref.path for patch in patches), (base, *sources), strict=False))) as export:
+    before = {link.patch.ref.path: link.pair[0] for link in links}
+    with _Export(objects, before, {link.patch.ref.path for link in links if link.told}) as export:
         for number in range(len(rungs)):
             climb.rung(number, links, export.add if number == len(rungs) - 1 else None)
         exported = export.finish()
@@ -145,11 +146,15 @@ def step_name(path: str, rung: str) -> str:
 
 
 class _Export:
-    """The patch files of what is carried: git works on the first while the last are merged."""
+    """The patch files of what is carried: git works on the first while the last are merged.
 
-    def __init__(self, objects: Objects, before: Mapping[str, CommitId]) -> None:
+    `before` has the commit below each patch on the old base; `foreign` are the patches that were made on another base.
+    """
+
+    def __init__(self, objects: Objects, before: Mapping[str, CommitId], foreign: Collection[str]) -> None:
         self._objects = objects
         self._before = before
+        self._foreign = foreign
         self._diffs = Diffs(objects)
         self._same: dict[str, bytes] = {}
         self._made: list[tuple[Patch, CommitId]] = []
@@ -166,9 +171,8 @@ class _Export:
         assert row.commit is not None
         path = row.patch.ref.path
         before = self._before[path]
-        same_base = not apply.foreign(self._objects, self._objects.tree_of(before), row.patch)
         same_copies = _same_copies(self._objects, row.patch, before, row.tip)
-        if same_base and same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
+        if path not in self._foreign and same_copies and _same_change(self._objects, (before, origin), (row.tip, row.commit)):
             self._same[path] = row.patch.raw
         else:
             self._diffs.add(row.commit)

@@ -3,10 +3,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-from packaging.version import InvalidVersion, Version
+from typing import TYPE_CHECKING
 
 from stack.model.ids import CommitId
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 AUTO = "auto"
 """In place of rungs: all releases between, found by the versions of their tags."""
@@ -40,8 +42,10 @@ def ordered(tags: Iterable[str]) -> list[str]:
     return sorted(known, key=lambda tag: known[tag])
 
 
-def version(tag: str) -> Version | None:
+def version(tag: str) -> "Version | None":
     """The version that a tag stands for, None where it names none."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (a jump to a named base needs no versions)
+
     try:
         return Version(tag)
     except InvalidVersion:

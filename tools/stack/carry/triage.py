@@ -5,6 +5,7 @@ The repository is only read: what a carry writes goes into a throw-away reposito
 """
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from stack.store.objects import Objects
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _NOBODY = Author("unknown", "unknown@localhost", "0 +0000")
 
 
@@ -84,13 +86,12 @@ def triage(
 
     """
     git.require()
-    lent = _objects_folder(repo)
+    lent, base, onto = _ends(repo, span)
     twice = next((file for place, file in enumerate(files) if file in files[:place]), None)
     if twice is not None:
         raise StackError(f"{twice} is given twice", "name each patch once")
     read = {file: _read(file) for file in files}
-    base, onto = _revision(repo, span.base), _revision(repo, span.onto)
-    through = _rungs(repo, span)
+    through = _rungs(repo, span) if span.through else ()
     way = (*through, Rung(span.onto, onto))
     chain = [patch for its in read.values() for patch in its]
     groups = [[patch] for patch in chain] if independent else [chain]
@@ -207,6 +208,22 @@ def _contains(repo: Path, rung: Rung, other: Rung) -> bool:
     """Whether a rung has another one in its history."""
     asked = ["merge-base", "--is-ancestor", other.commit, rung.commit]
     return git.run(asked, cwd=repo, accept=(0, 1)).returncode == 0
+
+
+def _ends(repo: Path, span: Range) -> tuple[Path, CommitId, CommitId]:
+    """The objects folder of a repository, and both ends of the way: in one call of git where it has nothing to complain of."""
+    asked = [
+        "rev-parse",
+        "--path-format=absolute",
+        "--git-path",
+        "objects",
+        *(f"{name}^{{commit}}" for name in (span.base, span.onto)),
+    ]
+    done = git.run(asked, cwd=repo, accept=(0, 128))
+    lines = done.stdout.decode("utf-8", "surrogateescape").splitlines()
+    if done.returncode == 0 and len(lines) == 3 and all(map(_COMMIT.fullmatch, lines[1:])):
+        return Path(lines[0]), CommitId(lines[1]), CommitId(lines[2])
+    return _objects_folder(repo), _revision(repo, span.base), _revision(repo, span.onto)
 
 
 def _objects_folder(repo: Path) -> Path:

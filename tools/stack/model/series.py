@@ -11,8 +11,6 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import tomlkit
-
 from stack.base.errors import StackError
 from stack.model import document
 from stack.model.document import Table
@@ -164,6 +162,8 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
         StackError: something else stands below a table that goes.
 
     """
+    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+
     listed = [(str(table["upstream"]), str(table["file"])) for table in tomllib.loads(text).get("patch", [])]
     if listed == [(patch.upstream, patch.file) for patch in patches]:
         return text
@@ -199,6 +199,8 @@ def with_landed(text: str, landed: Iterable[Landed]) -> str:
         StackError: the list of those stands where it cannot be added to.
 
     """
+    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+
     added = [{"file": one.ref.file, "release": one.release, "before": one.before} for one in landed]
     if not added:
         return text
@@ -242,6 +244,8 @@ def with_pulls(text: str, pulled: Iterable[Pulled], state: State | None = None) 
 
 def _stated(head: str, state: State | None) -> str:
     """What stands above the patches, with another state."""
+    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+
     toml = tomlkit.parse(head)
     if state is None or toml.get("state") == state:
         return head
@@ -251,6 +255,8 @@ def _stated(head: str, state: State | None) -> str:
 
 def _pulled(text: str, addresses: Mapping[str, Sequence[str]]) -> str:
     """One [[patch]] with its comments, and with its pull requests right below its file."""
+    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+
     toml = tomlkit.parse(text)
     table = toml["patch"][0]
     value = _pull_value(addresses.get(str(table.get("file")), ()))

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-import platformdirs
-
 from stack.base import files
 from stack.base.errors import StackError
 from stack.model.ids import Sha256
@@ -33,6 +31,8 @@ def root(override: Path | None = None) -> Path:
     named = os.environ.get("STACK_CACHE")
     if named:
         return Path(named).expanduser().absolute()
+    import platformdirs  # noqa: PLC0415  (a command with --cache does not need it)
+
     return platformdirs.user_cache_path("stack", appauthor=False)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stack.carry.drift import signatures
 from stack.carry.drift.finding import Drift
-from stack.carry.drift.modules import Modules, defines_class, headers
+from stack.carry.drift.modules import Modules, headers
 from stack.carry.drift.outline import Definition
 from stack.carry.drift.source import BUILTINS, Parents, Source, chain
 
@@ -77,18 +77,19 @@ def _same_headers(source: Source, path: str, *names: str) -> bool:
     """Whether the text of a file says that a function, a class or a class's function takes what it took."""
     assert source.before is not None
     data, old = source.modules.files.read(path) or b"", source.before.files.read(path) or b""
-    if not names or (data == old and defines_class(data, names[0])):
-        return bool(names)
+    if not names:
+        return False
     name = names[0]
-    if len(names) == 1 and data == old and b"\ndef " + name.encode() + b"(" in data:
+    is_class = source.modules.defines_class(path, name)
+    if data == old and (is_class or (len(names) == 1 and b"\ndef " + name.encode() + b"(" in data)):
         return True
-    if not defines_class(data, name):
+    if not is_class:
         now = headers(data, name)
         # Nothing of the file itself: what the name stands for comes from elsewhere.
         own = path == source.path and b"class " + name.encode() not in data
         return (own and not now) or (len(names) == 1 and bool(now) and now == headers(old, name))
     method = names[1] if len(names) > 1 else "__init__"
-    return defines_class(data, name) and defines_class(old, name) and headers(data, method) == headers(old, method)
+    return source.before.defines_class(path, name) and headers(data, method) == headers(old, method)
 
 
 def _gone(source: Source, call: ast.Call, was: Function, now: Function) -> bool:

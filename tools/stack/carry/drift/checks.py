@@ -70,6 +70,8 @@ def check(
         StackError: the repository cannot be read.
 
     """
+    # Git reads the files while the first of them are looked at.
+    objects.expect([each for each in (tree, before) if each is not None], (path for path, lines in added.items() if lines))
     files = Files(objects, tree)
     known = known if known is not None else Known()
     modules = Modules(files, known, hints=hints)

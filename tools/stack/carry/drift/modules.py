@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stack.carry.drift.finding import nearest
-from stack.carry.drift.outline import Definition, Known, Outline, outline
+from stack.carry.drift.outline import Defined, Definition, Known, Outline, outline
 from stack.carry.drift.tree import ASIDE, Files
 from stack.store import git
 
@@ -22,6 +22,7 @@ _DEPTH = 12
 _TOP = re.compile(rb"^(?:(?:async )?def (\w+)\(|class (\w+)[(:]|(\w+)(?: = |: ))", re.MULTILINE)
 _PARAMETERS = re.compile(rb"(\(.*?\)[^\n]*:)[ \t]*(?:#.*)?$", re.MULTILINE | re.DOTALL)
 _DEFINITIONS = r"^(async +def|def|class) +[A-Za-z]"
+_NOTHING = Defined(frozenset(), frozenset())
 _NAMED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)")
 
 
@@ -53,13 +54,15 @@ class Modules:
         self._resolved: dict[tuple[str, str, int], tuple[str, Definition | None] | None] = {}
         self._reexports: dict[tuple[str, str], str | None] = {}
         self._provides: dict[tuple[str, str], bool | None] = {}
+        self._files: dict[str, str | None] = {}
+        self._belongs: dict[tuple[str, str], str | None] = {}
 
     def file(self, place: str) -> str | None:
         """The file of the module at a place; None where there is none, or only a folder (a namespace package)."""
-        for path in (f"{place}/__init__.py", f"{place}.py", f"{place}/__init__.pyi", f"{place}.pyi"):
-            if self.files.is_file(path):
-                return path
-        return None
+        if place not in self._files:
+            paths = (f"{place}/__init__.py", f"{place}.py", f"{place}/__init__.pyi", f"{place}.pyi")
+            self._files[place] = next(filter(self.files.is_file, paths), None)
+        return self._files[place]
 
     def exists(self, place: str) -> bool:
         """Whether a module is there, or may be."""
@@ -72,11 +75,11 @@ class Modules:
 
     def belongs(self, top: str, importer: str) -> str | None:
         """The place of a top-level package or module if it is the tree's own, seen from the file that imports it."""
-        for root in dict.fromkeys((_root(self.files, importer), *_ROOTS)):
-            place = f"{root}/{top}" if root else top
-            if self.file(place):
-                return place
-        return None
+        key = top, importer.rpartition("/")[0]
+        if key not in self._belongs:
+            roots = dict.fromkeys((_root(self.files, importer), *_ROOTS))
+            self._belongs[key] = next(filter(self.file, (f"{root}/{top}" if root else top for root in roots)), None)
+        return self._belongs[key]
 
     def place(self, importer: str, level: int, dotted: str) -> str | None:
         """Where an import leads; None where that is not for this tree to say."""
@@ -172,13 +175,21 @@ class Modules:
 
     def is_defined(self, path: str, name: str) -> bool:
         """Whether a line that is not indented defines or assigns a name: most names are found so, without parsing the file."""
+        return name.encode("utf-8", "replace") in self._defined(path).names
+
+    def defines_class(self, path: str, name: str) -> bool:
+        """Whether a class of that name stands at the top level of a file."""
+        return name.encode("utf-8", "replace") in self._defined(path).classes
+
+    def _defined(self, path: str) -> Defined:
         entry = self.files.entry(path)
         if entry is None:
-            return False
+            return _NOTHING
         if entry.id not in self._known.defined:
             found = _TOP.findall(self.files.read(path) or b"")
-            self._known.defined[entry.id] = frozenset(one or other or third for one, other, third in found)
-        return name.encode("utf-8", "replace") in self._known.defined[entry.id]
+            names = frozenset(one or other or third for one, other, third in found)
+            self._known.defined[entry.id] = Defined(names, frozenset(other for _, other, _ in found if other))
+        return self._known.defined[entry.id]
 
     def reexport(self, path: str, name: str) -> str | None:
         """Where a file has a name from, by its text alone: None unless it imports it once, under its own name, from this tree."""
@@ -323,9 +334,3 @@ def headers(data: bytes, name: str) -> list[bytes]:
             found.append(rest[1])
         place = data.find(word, place + 1)
     return found
-
-
-def defines_class(data: bytes, name: str) -> bool:
-    """Whether a class of that name stands at the top level of a file."""
-    word = name.encode("utf-8", "replace")
-    return b"\nclass " + word + b"(" in data or b"\nclass " + word + b":" in data

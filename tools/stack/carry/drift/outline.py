@@ -32,13 +32,20 @@ class Outline:
     dynamic: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """The names that lines at the left edge of a file define or assign, and those of its classes."""
+
+    names: frozenset[bytes]
+    classes: frozenset[bytes]
+
+
 @dataclass(slots=True)
 class Known:
     """What has been read of files, by their blobs: shared by the checks of trees that are alike."""
 
     outlines: dict[str, Outline | None] = field(default_factory=dict)
-    defined: dict[str, frozenset[bytes]] = field(default_factory=dict)
-    """The names that lines at the left edge define or assign."""
+    defined: dict[str, Defined] = field(default_factory=dict)
 
 
 def outline(data: bytes) -> Outline | None:

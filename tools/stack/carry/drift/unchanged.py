@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 
 from stack.carry.drift import naming
 from stack.carry.drift.chunks import chunks, imports, texts
-from stack.carry.drift.modules import Imported, Modules, defines_class, headers
+from stack.carry.drift.modules import Imported, Modules, headers
 from stack.carry.drift.outline import LARGEST, bodiless
 from stack.carry.drift.tree import Files
 
@@ -124,10 +124,11 @@ class Unchanged:
         now, old = self._now.files.read(path) or b"", self._before.files.read(path) or b""
         if now == old:
             return True
-        if defines_class(now, names[0]) != defines_class(old, names[0]):
+        is_class = self._now.defines_class(path, names[0])
+        if is_class != self._before.defines_class(path, names[0]):
             return False
         method = names[1] if len(names) > 1 else "__init__"
-        called = method if defines_class(now, names[0]) else names[0]
+        called = method if is_class else names[0]
         return headers(now, called) == headers(old, called)
 
 
