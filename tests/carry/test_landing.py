@@ -29,8 +29,8 @@ def _base(upstream: Upstream, files: dict[str, list[str] | None]) -> None:
     git.run(["tag", "--force", "base"], cwd=upstream.folder)
 
 
-def _carried(upstream: Upstream, patch: Path) -> Carried:
-    span = Range("base", "main")
+def _carried(upstream: Upstream, patch: Path, *through: str) -> Carried:
+    span = Range("base", "main", through)
     found = triage(upstream.folder, span, [patch], cache=upstream.patches.parent / "cache", independent=True)
     return found.rows[0].carried
 
@@ -556,6 +556,35 @@ def test_a_part_taken_back_is_not_settled_by_the_rework_of_its_like(upstream: Up
     assert carried.outcome is Outcome.PARTLY_LANDED
     assert any(by[:12] in said for said in carried.evidence)
     assert _changed(carried.residue) == [f"+{line}" for line in GUARD]
+
+
+ANNEX = [f"annex_{n} = compute({n})" for n in range(40)]
+
+
+@pytest.mark.parametrize("rungs", [False, True], ids=["at once", "through the release that had it"])
+@pytest.mark.parametrize(
+    ("annex", "outcome", "left"),
+    [
+        (ANNEX, Outcome.DROPPED_UPSTREAM, None),
+        (_with(20, ["    log(1)"], ANNEX), Outcome.DROPPED_UPSTREAM, None),
+        (_with(20, FUNCTION, ANNEX), Outcome.PARTLY_LANDED, ["+    log(1)"]),
+        (_with(20, [*FUNCTION, "    log(1)"], ANNEX), Outcome.LANDED, None),
+    ],
+    ids=["nothing moved", "a line that another file got", "one part moved, the other dropped", "both moved"],
+)
+def test_a_part_that_was_dropped_where_another_moved(
+    upstream: Upstream, annex: list[str], outcome: Outcome, left: list[str] | None, rungs: bool
+) -> None:
+    """A step that moves one part to another file may drop the other; one line in another file is not a move."""
+    _base(upstream, {"annex.py": ANNEX})
+    both = {"a.py": _with(20, ["    log(1)"], _with(60, FUNCTION))}
+    patch = upstream.fork("Both", dict(both))
+    had = upstream.commit("Both", dict(both))
+    by = upstream.commit("Move or drop", {"a.py": LONG, "annex.py": annex})
+    carried = _carried(upstream, patch, *([had] if rungs else []))
+    assert carried.outcome is outcome
+    assert any(by[:12] in said for said in carried.evidence)
+    assert left is None or _changed(carried.residue) == left
 
 
 def test_an_indentation_that_was_taken_back_is_carried_on(upstream: Upstream) -> None:

@@ -523,7 +523,11 @@ def _concluded(row: Carried, stopped: Carried, gone: bool) -> Carried:
         said = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
         return replace(row, evidence=row.evidence if gone and not had else (said, *row.evidence))
     if row.outcome is Outcome.LANDED:
-        return replace(row, rung=stopped.rung if had else row.rung, evidence=stopped.evidence if had else row.evidence)
+        if not had:
+            return row
+        # What upstream did to it after the rung is told by the new base.
+        evidence = row.evidence if row.landed is not None and row.landed == stopped.landed else stopped.evidence
+        return replace(row, rung=stopped.rung, evidence=evidence)
     if had and (gone or row.outcome is Outcome.PARTLY_LANDED):
         return row
     if had:

@@ -38,12 +38,16 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A group with its fate; `now`: its state on the new base. `by`: the step that took it back or moved it, where known."""
+    """A group with its fate; `now`: its state on the new base. `by`: the step that took it back or moved it, where known.
+
+    `moved`: its lines are in other files now.
+    """
 
     group: Group
     fate: Fate
     now: State
     by: Step | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +123,15 @@ class _Fate:
         return Part(group, Fate.LACKING if then is now is State.SHORT else Fate.BLOCKED, now)
 
     def settled(self, part: Part, reworked: Sequence[Part]) -> Part:
-        """A part taken back by a step that changed others of the same patch is reworked with them."""
+        """A part taken back by a step that changed others of the same patch is reworked with them.
+
+        Where the step moved the others to another file, the part's lines have to be there, too: it may have dropped them.
+        """
         if part.fate is not Fate.TAKEN_BACK:
             return part
+        if part.by is not None and any(one.moved and one.by == part.by for one in reworked):
+            is_moved = self._is_moved(part.group, part.by, 1)
+            return replace(part, fate=Fate.REWORKED, moved=True) if is_moved else part
         steps = {part.by, *(step for step, _ in self._departures(part.group))}
         last = [(one.group, was) for one in reworked for step, was in self._departures(one.group) if step in steps]
         # A step has lines of another group, too, if both have the same lines.
@@ -145,8 +155,8 @@ class _Fate:
             if step is not None or self._is_still_there(group):
                 return Part(group, Fate.REWORKED, State.ABSENT, step)
         by = by or landing.reversal(self.index, self.files, self.found.last)
-        if by is not None and then is State.PRESENT and self._is_moved(group, by):
-            return Part(group, Fate.REWORKED, State.ABSENT, by)
+        if by is not None and then is State.PRESENT and self._is_moved(group, by, FEW):
+            return Part(group, Fate.REWORKED, State.ABSENT, by, moved=True)
         return Part(group, Fate.TAKEN_BACK, State.ABSENT, by)
 
     def _reworked(self, group: Group, now: State) -> Part:
@@ -197,10 +207,13 @@ class _Fate:
     def _read(self, blob: str | None) -> bytes:
         return self.objects.read(blob) if blob is not None else b""
 
-    def _is_moved(self, group: Group, by: Step) -> bool:
-        """Whether the step that removed a group's lines put all of them into other files."""
+    def _is_moved(self, group: Group, by: Step, least: int) -> bool:
+        """Whether the step that removed a group's lines put all of them, and at least so many, into other files.
+
+        One or two lines alone can be in another file by chance.
+        """
         held = self.index.holders({line for line in moved_lines.told(group) if line[0] > 0})
-        return bool(held) and all(
+        return len(held) >= least and all(
             any(one.step == by.number and one.path != group.path for one in places) for places in held.values()
         )
 
