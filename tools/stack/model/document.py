@@ -2,6 +2,7 @@
 """Strict reading of TOML: every key is asked for once, what nobody asked for is an error that names file and key."""
 
 import difflib
+import graphlib
 import os
 import re
 import sys
@@ -301,23 +302,9 @@ def _shown(value: object) -> str:
 
 
 def find_cycle(edges: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The first cycle of a directed graph, as its nodes with the first one repeated at the end; empty where there is none."""
-    done: set[str] = set()
-
-    def visit(node: str, path: tuple[str, ...]) -> tuple[str, ...]:
-        if node in path:
-            return (*path[path.index(node) :], node)
-        if node in done:
-            return ()
-        for after in edges.get(node, ()):
-            found = visit(after, (*path, node))
-            if found:
-                return found
-        done.add(node)
-        return ()
-
-    for start in edges:
-        found = visit(start, ())
-        if found:
-            return found
+    """Return a cycle of a directed graph, as its nodes with the first one repeated at the end; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        return tuple(reversed(error.args[1]))  # it lists each node before those that point at it
     return ()
