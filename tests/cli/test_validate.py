@@ -99,12 +99,12 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
 @pytest.mark.images
 def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path) -> None:
     assert "does not answer" in stack("validate", "bench", "--url", "http://127.0.0.1:9").refused()
-    assert "is no address" in stack("validate", "bench", "--url", "spark").refused()
+    assert "is not the address of a server" in stack("validate", "bench", "--url", "spark").refused()
     with serving(Behaviour()) as url:
         assert "no tokenizer.json at little" in stack("validate", "bench", "--url", url).refused()
         words = tokenizer(tmp_path)
         ran = stack("validate", "bench", "--url", url, "--tokenizer", words, "--record")
-        assert ran.refused() == "a baseline says what was measured: run this on the machine of the server, with --weights"
+        assert ran.refused() == "a baseline names its machine and weights: run this on the machine of the server, and name them with --weights"
 
 
 def of_command(words: str) -> list[int]:
@@ -165,7 +165,7 @@ def refused(empty: World, *arguments: object) -> str:
 def test_a_place_for_no_file_is_refused_before_anything_is_prepared(
     empty: World, tmp_path: Path, suite: tuple[str, ...], what: str
 ) -> None:
-    assert refused(empty, *suite, "--out", "/dev/null") == "/dev/null is no file, but something else: name a file with --out"
+    assert refused(empty, *suite, "--out", "/dev/null") == "/dev/null is not a regular file: name a file with --out"
     out = tmp_path / "a-file"
     out.touch()
     assert refused(empty, *suite, "--out", out / "x").startswith(f"no {what} can be written to {out / 'x'} (")
@@ -219,7 +219,7 @@ def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:
     with scoring(Scoring()) as url:
         ignored = quality("--url", url, "--as", "qkv-mxfp4")
         assert ignored.code == 1
-        assert "nothing was quantised" in ignored.out
+        assert "nothing was quantized" in ignored.out
         assert quality("--url", url).refused().startswith("--url and --as go together")
         assert quality("--url", url, "--as", "../x").refused().startswith("--as '../x': use letters")
         text = tmp_path / "text"

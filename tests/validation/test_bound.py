@@ -13,7 +13,7 @@ from stack.model.inputs import CODE
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict
 from stack.validation import bound
-from stack.validation.suite import Asked, Subject, run
+from stack.validation.suite import RunOptions, ValidatedSubject, run
 
 from ..model.factories import CACHE, FILES, GATING, PINS, SHA256, patch, write
 
@@ -66,7 +66,7 @@ def stack_with(root: Path, **changed: bytes | str) -> Stack:
 @pytest.fixture
 def made(tmp_path: Path) -> Verdict:
     stack = stack_with(tmp_path / "made")
-    return run(stack, lambda _: CASES, Subject(), Asked(tmp_path / "verdict.json"))
+    return run(stack, lambda _: CASES, ValidatedSubject(), RunOptions(tmp_path / "verdict.json"))
 
 
 def fallen(stack: Stack, verdict: Verdict) -> dict[str, str]:
@@ -145,7 +145,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 )  # fmt: skip
 def test_a_change_of_the_validation(tmp_path: Path, here: Path, path: str, old: str, new: str, names: set[str]) -> None:
     stack = stack_with(tmp_path / "made")
-    made = run(stack, lambda _: CASES, Subject(), Asked(tmp_path / "verdict.json"))
+    made = run(stack, lambda _: CASES, ValidatedSubject(), RunOptions(tmp_path / "verdict.json"))
     assert fallen(stack, made) == {}
     edited(here, path, old, new)
     for one in (bound._code, bound._data, bound._file):
@@ -180,8 +180,8 @@ def test_a_resumed_run_keeps_the_inputs(tmp_path: Path, made: Verdict) -> None:
     again = run(
         stack,
         lambda job: filter(lambda one: job.wants(one.name), CASES),
-        Subject(),
-        Asked(tmp_path / "verdict.json", resume=True),
+        ValidatedSubject(),
+        RunOptions(tmp_path / "verdict.json", resume=True),
     )
     assert again.inputs == made.inputs
     assert again.cases == made.cases

@@ -124,7 +124,7 @@ def test_a_kernel_that_writes_over_its_inputs_is_held_against_what_they_were(pro
 def test_a_bar_that_lets_a_wrong_output_through_fails_the_case(problem: str) -> None:
     found = running.outcome(case_of(problem, lambda _: truth_of(problem).reference, bar=1.1))
     assert found["outcome"] == "failed"
-    assert "the bar proves nothing, it lets through: " in found["why"]
+    assert "the bar proves nothing, it accepts wrong outputs: " in found["why"]
 
 
 def rounding_between(layer: Experts) -> np.ndarray:
@@ -193,7 +193,9 @@ def test_padding_is_zeros_and_changes_nothing() -> None:
     found = np.where(padding[:, None], 0, whole)
     assert wrongly_padded(found, found, whole, padding) == ""
     assert wrongly_padded(whole, whole, whole, padding) == "padding is not zeros"
-    assert wrongly_padded(found, found * np.float32(1 + 2**-23), whole, padding).endswith("the same beside other padding")
+    assert wrongly_padded(found, found * np.float32(1 + 2**-23), whole, padding).endswith(
+        "change with the content of the padding"
+    )
     assert wrongly_padded(found * 2, found * 2, whole, padding).endswith("as without padding")
 
 
@@ -287,7 +289,7 @@ def test_formats_agree_with_ml_dtypes_and_wrong_ones_do_not(agreement: Agreement
 def test_a_comparison_that_sees_no_difference_fails() -> None:
     same = np.arange(4)
     case: AnyCase = Same("kernels/formats/test", Agreement("test", "numpy", lambda: Compared(same, same, {"another": same})))
-    assert running.outcome(case)["why"] == "the comparison proves nothing, it lets through: another"
+    assert running.outcome(case)["why"] == "the comparison proves nothing, it accepts wrong outputs: another"
     missing = Same("kernels/formats/test", Agreement("test", "no_such_package", lambda: Compared(same, same, {})))
     assert running.outcome(missing)["why"] == "no_such_package is not installed"
 

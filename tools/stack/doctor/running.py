@@ -83,7 +83,7 @@ def _said(check: Check[Subject], subject: Subject) -> tuple[Found, ...]:
         with subject.talk.taken():
             return tuple(check.look(subject)) or (fine(check.fine),)
     except Wrong as failed:
-        told = failed.told.get("answer")
+        told = failed.details.get("answer")
         shown = f" ({_short(told)})" if told else ""
         if re.search(r"answers 40[13]", failed.problem):
             return (unknown(f"{failed.problem}: it wants a key", "set VLLM_API_KEY to it"),)

@@ -17,7 +17,7 @@ from stack.model.verdict import Case, Weights
 from stack.store import cache
 from stack.validation import endpoint
 from stack.validation.serve import suite
-from stack.validation.suite import Job, Subject
+from stack.validation.suite import Job, ValidatedSubject
 
 
 @click.command("serve")
@@ -73,7 +73,7 @@ def command(
         def cases(job: Job) -> Iterator[Case]:
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
-        subject = Subject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
+        subject = ValidatedSubject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
         conclude(
             context,
             stores.stack,
