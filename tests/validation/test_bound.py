@@ -152,15 +152,15 @@ def test_a_change_of_the_validation(tmp_path: Path, here: Path, path: str, old: 
         one.cache_clear()
     found = fallen(stack, made)
     assert found.keys() == names
-    assert {*found.values()} <= {f"{CODE}: validation/{path} is other"}
+    assert {*found.values()} <= {f"{CODE}: validation/{path} differs"}
 
 
 def test_the_input_is_named_with_its_files(tmp_path: Path, made: Verdict) -> None:
     now = stack_with(tmp_path / "now", flashinfer=of(HEADER), vllm=of(MARLIN))
     found = fallen(now, made)
-    assert found[EMULATED] == found[COMPILED] == f"flashinfer: {HEADER} is other"
-    assert found[VLLMS] == f"vllm: {MARLIN} is other"
-    assert found[SERVED] == f"vllm: vllm/harmony/parser.py, {MARLIN} are other"
+    assert found[EMULATED] == found[COMPILED] == f"flashinfer: {HEADER} differs"
+    assert found[VLLMS] == f"vllm: {MARLIN} differs"
+    assert found[SERVED] == f"vllm: vllm/harmony/parser.py, {MARLIN} differ"
 
 
 def test_a_case_that_names_too_little_does_not_count(tmp_path: Path, made: Verdict) -> None:

@@ -54,7 +54,7 @@ def test_a_case_whose_inputs_are_the_same_counts_and_the_others_fall_out(earlier
     assert found.problems == ()
     [standing] = found.standing
     assert (standing.counts, list(standing.fallen)) == ((ONE,), [CHAT])
-    assert str(standing.fallen[CHAT]) == f"vllm: vllm/harmony/parser.py, {MARLIN} are other"
+    assert str(standing.fallen[CHAT]) == f"vllm: vllm/harmony/parser.py, {MARLIN} differ"
     [problem, fewer] = judged(now, out, text=GATE + SERVES).problems
     assert problem == f"{CHAT} was not run: its verdict no longer counts (vllm: vllm/harmony/parser.py, {MARLIN} differ)"
     assert fewer == "serve/*: 0 passed, 1 are needed"

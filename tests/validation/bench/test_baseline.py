@@ -8,12 +8,12 @@ import pytest
 from stack.base.errors import StackError
 from stack.model.verdict import Weights
 from stack.validation.bench import baseline
-from stack.validation.bench.baseline import Subject
+from stack.validation.bench.baseline import MeasuredSubject
 
 from ..factories import CPU, SPARK, STACK
 
 OURS = Path(__file__).parents[3] / baseline.FOLDER
-SUBJECT = Subject("openai/gpt-oss-120b", Weights.REAL, SPARK, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
+SUBJECT = MeasuredSubject("openai/gpt-oss-120b", Weights.REAL, SPARK, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
 
 TOML = """\
 source = "somebody"
@@ -73,7 +73,7 @@ def test_sizes_are_found_or_any() -> None:
         (replace(SUBJECT, machine=replace(SPARK, gpus=SPARK.gpus * 2)), "other hardware: 1 NVIDIA GB10, here 2 NVIDIA GB10"),
     ],
 )
-def test_what_cannot_be_compared_says_why(subject: Subject, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_says_why(subject: MeasuredSubject, said: str, tmp_path: Path) -> None:
     assert loaded(tmp_path, TOML).unlike(subject) == said
 
 

@@ -10,7 +10,7 @@ import pytest
 from stack.model.verdict import Outcome, Weights
 from stack.store import cache
 from stack.validation.bench import benchy, suite
-from stack.validation.bench.baseline import Baseline, Subject
+from stack.validation.bench.baseline import Baseline, MeasuredSubject
 from stack.validation.bench.benchy import Size, Target, UnmeasuredError
 from stack.validation.bench.statistics import Ranking, compare
 from stack.validation.suite import Job
@@ -21,7 +21,7 @@ from .server import Behaviour, serving, tokenizer
 pytestmark = [pytest.mark.slow, pytest.mark.images]
 
 SIZE = Size(256, 16, 3)
-SUBJECT = Subject("little", Weights.TINY, CPU, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
+SUBJECT = MeasuredSubject("little", Weights.TINY, CPU, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,9 @@ def test_a_choice_that_changes_nothing_fails(tmp_path: Path) -> None:
     run(tmp_path, "bf16")
     case = run(tmp_path, "lm_head-mxfp4")["quality/lm_head-mxfp4"]
     assert case.outcome is Outcome.FAILED
-    assert case.why.startswith("nothing was quantized, since every number equals the reference's: was the server started with --quant")
+    assert case.why.startswith(
+        "nothing was quantized, since every number equals the reference's: was the server started with --quant"
+    )
     # Under another name it is the reference once more, which shows how steady a server is.
     assert run(tmp_path, "again")["quality/again"].outcome is Outcome.PASSED
 

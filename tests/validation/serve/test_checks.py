@@ -249,7 +249,9 @@ def test_a_bar_that_a_fault_would_pass_fails() -> None:
     bar = Bar("largest", 0.01)
     assert "would not notice: a small one" in numbers.judge(bar, [-1.0, -2.0], [-1.0, -2.0], wrong).why
     assert not numbers.judge(replace(bar, blind=("a small one",)), [-1.0, -2.0], [-1.0, -2.0], wrong).why
-    assert "that does not exist: no such" in numbers.judge(replace(bar, blind=("no such",)), [-1.0, -2.0], [-1.0, -2.0], wrong).why
+    assert (
+        "that does not exist: no such" in numbers.judge(replace(bar, blind=("no such",)), [-1.0, -2.0], [-1.0, -2.0], wrong).why
+    )
 
 
 def test_what_is_measured() -> None:

@@ -122,7 +122,7 @@ def _upstreams(stack: Stack) -> list[str]:
 
 
 def _enough(named: Selection, wanted: Selection) -> bool:
-    """Whether a selection contains another; None stands for the whole tree."""
+    """Return whether a selection contains another; None stands for the whole tree."""
     return named is None or (wanted is not None and set(wanted) <= set(named))
 
 

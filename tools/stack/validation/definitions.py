@@ -52,7 +52,7 @@ class Definitions:
     beginning: Mapping[str, Definition]
 
     def has(self, name: str) -> bool:
-        """Whether the validation defines a case of this name."""
+        """Return whether the validation defines a case of this name."""
         return name in self.named or any(name.startswith(start) for start in self.beginning)
 
     def problems(self, case: Case) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Wanted:
     missed: bool = False
 
     def takes(self, of: Verdict, case: Case) -> bool:
-        """Whether a case of a verdict is one of them."""
+        """Return whether a case of a verdict is one of them."""
         fits = self.needs is None or self.needs in case.needs
         loaded = not self.weights or of.weights in self.weights
         return fits and loaded and fnmatchcase(case.name, self.names)
@@ -264,7 +264,7 @@ def _without(case: Case, falls: Mapping[str, Fallen], release: Release) -> Case 
 
 
 def _is_own(release: Release, recorded: Verdict) -> bool:
-    """Whether a verdict is of exactly this stack, by exactly this validation."""
+    """Return whether a verdict is of exactly this stack, by exactly this validation."""
     versions = (release.versions or {}).items()
     return recorded.stack == release.stack and all(recorded.versions.get(name) == wanted for name, wanted in versions)
 
@@ -307,7 +307,7 @@ def _other_pins(release: Release, recorded: Verdict) -> Iterator[str]:
 
 
 def _same_commit(one: str, other: str) -> bool:
-    """Whether two commit ids agree as far as both are known: either may be a prefix of the other."""
+    """Return whether two commit ids agree as far as both are known: either may be a prefix of the other."""
     return one.startswith(other) or other.startswith(one)
 
 
@@ -371,7 +371,7 @@ def _missing(gate: Gate, verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _can(gate: Gate, case: Case) -> bool:
-    """Whether a gate's machine has all that a case needs; if it needs several GPUs, one of them suffices."""
+    """Return whether a gate's machine has all that a case needs; if it needs several GPUs, one of them suffices."""
     gpus = _gpus(case)
     return gate.has.issuperset({*case.needs} - gpus) and (not gpus or bool(gpus & gate.has))
 
@@ -381,7 +381,7 @@ def _gpus(case: Case) -> set[str]:
 
 
 def _by_margins(case: Case) -> bool:
-    """Whether a case passes by margins: a case of the kernels other than a compile check."""
+    """Return whether a case passes by margins: a case of the kernels other than a compile check."""
     return case.suite == "kernels" and not case.name.startswith("kernels/compile/")
 
 

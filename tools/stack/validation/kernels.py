@@ -118,7 +118,7 @@ class Kernels:
         return self._outside(stores)
 
     def _outside(self, stores: Stores) -> "Process":
-        """The interpreter for cases that depend on the stack, never on an image."""
+        """Return the interpreter for cases that depend on the stack, never on an image."""
         if self.python is not None:
             return Process(Interpreter(self.python))
         named = environment.named(REQUIREMENTS)

@@ -36,7 +36,7 @@ class Job:
     standing: frozenset[str] = frozenset()
 
     def wants(self, name: str) -> bool:
-        """Whether a case has to run: it is selected, and its outcome is not known."""
+        """Return whether a case has to run: it is selected, and its outcome is not known."""
         done = name in self.known or name in self.standing
         return not done and (not self.only or any(fnmatchcase(name, glob) for glob in self.only))
 
@@ -165,7 +165,7 @@ def look_ahead(carried: Stack, options: RunOptions, names: Iterable[str]) -> Non
 
 
 def _may_match(name: str, glob: str) -> bool:
-    """Whether a glob matches a name. If the name ends in a slash: whether the glob could match a name that begins with it."""
+    """Return whether a glob matches a name. If the name ends in a slash: whether the glob could match a name that begins with it."""
     if not name.endswith("/"):
         return fnmatchcase(name, glob)
     literal = re.split(r"[*?[]", glob, maxsplit=1)[0]

@@ -233,7 +233,7 @@ def _wrong(layer: Experts, expert: Expert, part: Routed, gate_up: Array) -> Iter
 
 
 def _doubled(layer: Experts, expert: Expert, part: Routed, gate_up: Array, hidden: Array) -> Iterator[Fault]:
-    """For each matrix of an expert, double one block: of some candidates, the one with the largest effect on these tokens."""
+    """Double one block in each matrix of an expert: of some candidates, the one with the largest effect on these tokens."""
     draw = np.random.default_rng(layer.seed)
     inputs = _activation(layer, layer.inputs[part.rows].astype(np.float64))
     weights = part.weights[:, None]

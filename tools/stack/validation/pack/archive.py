@@ -81,5 +81,5 @@ def _tar(folder: str, files: Mapping[str, bytes]) -> memoryview:
 
 
 def _alike(path: str) -> tuple[str, str]:
-    """Sort key that puts files of one kind next to each other, which compresses better."""
+    """Return a sort key that puts files of one kind next to each other, which compresses better."""
     return path.rpartition("/")[2].rpartition(".")[2], path

@@ -116,12 +116,12 @@ def used(inside: Sequence[Image], gpu: int) -> tuple[Image, ...]:
 
 
 def _runs(image: Image, gpu: int) -> bool:
-    """Machine code runs on its GPU, and on later ones of the same major version unless it is for one GPU only."""
+    """Return whether machine code runs on a GPU: on its own, and on later ones of the same major version unless it is for one GPU only."""
     return image.gpu == gpu or (not image.specific and image.gpu // 10 == gpu // 10 and image.gpu < gpu)
 
 
 def _compiles(image: Image, gpu: int) -> bool:
-    """PTX compiles for its GPU, and for every later one unless it is for one GPU or family only."""
+    """Return whether PTX compiles for a GPU: for its own, and for every later one unless it is for one GPU or family only."""
     return image.gpu == gpu or (not image.specific and not image.family and image.gpu < gpu)
 
 

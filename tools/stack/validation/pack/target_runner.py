@@ -56,7 +56,7 @@ class Run:
         self.speeds = speeds.kept(self.work / "speeds.json", self.job.known, machine.started())
 
     def late(self) -> bool:
-        """Whether the time is up."""
+        """Return whether the time is up."""
         return self.until is not None and time.monotonic() > self.until
 
 
