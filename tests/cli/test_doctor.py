@@ -52,7 +52,7 @@ def test_a_log_with_a_fault() -> None:
     found = doctor("--log", file, "--recipe", "gpt-oss-120b-spark")
     assert (found.code, found.err) == (1, "")
     assert (
-        f"  ✗ {file}:4: VLLM_MXFP4_BACKEND is set, and vLLM does not read it [unknown-variables]\n    fix: take it out; use "
+        f"  ✗ {file}:4: VLLM_MXFP4_BACKEND is set, but vLLM does not read it [unknown-variables]\n    fix: take it out; use "
         in found.out
     )
     assert "MARLIN" not in found.out.replace("marlin", "")

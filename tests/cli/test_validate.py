@@ -17,7 +17,7 @@ from stack.model.ids import Sha256
 from stack.model.verdict import load
 from stack.store import cache
 from stack.validation.bench import benchy
-from stack.validation.suite import Subject, begun
+from stack.validation.suite import ValidatedSubject, begun
 
 from ..carry.world import World
 from ..validation.bench.server import Behaviour, serving, tokenizer
@@ -104,7 +104,10 @@ def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path)
         assert "no tokenizer.json at little" in stack("validate", "bench", "--url", url).refused()
         words = tokenizer(tmp_path)
         ran = stack("validate", "bench", "--url", url, "--tokenizer", words, "--record")
-        assert ran.refused() == "a baseline names its machine and weights: run this on the machine of the server, and name them with --weights"
+        assert (
+            ran.refused()
+            == "a baseline names its machine and weights: run this on the machine of the server, and name them with --weights"
+        )
 
 
 def of_command(words: str) -> list[int]:
@@ -194,7 +197,7 @@ def test_only_what_a_suite_has_is_asked_for_before_anything_is_prepared(
 @pytest.mark.parametrize("suite", [KERNELS, BENCH])
 def test_a_verdict_of_another_stack_is_not_resumed(empty: World, tmp_path: Path, suite: tuple[str, ...]) -> None:
     out = tmp_path / "v.json"
-    other = replace(begun(empty.load(), Subject()), stack=Sha256("2" * 64))
+    other = replace(begun(empty.load(), ValidatedSubject()), stack=Sha256("2" * 64))
     out.write_bytes(verdicts.write(other))
     said = refused(empty, *suite, "--resume", "--out", out)
     assert said.startswith(f"{out} cannot be resumed: it is of the stack 222222222222, this one is ")
