@@ -506,7 +506,7 @@ LOGS_CASES: Mapping[str, Cases] = {
             Case(log("h200-too-much"), WRONG, "less than desired GPU memory utilization", "free -h", 43),
             Case(log("h200-jit-failed"), WRONG, "a kernel of FlashInfer does not compile", "MAX_JOBS=2", 90),
             Case(log("cpu-argument"), WRONG, "has no such flag", "--script", 5),
-            Case(log("h200-refused-moe"), WRONG, "the backend that was asked for does not run here", "stack recipe show", 105),
+            Case(log("h200-refused-moe"), WRONG, "the requested backend does not run here", "stack recipe show", 105),
         ],
         log("cpu-fp32"),
     ),

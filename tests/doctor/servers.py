@@ -119,7 +119,7 @@ LOUD: Mapping[str, list[Case]] = {
         Case(ends(None, reasoning=None, ended="x" * 10_000), WRONG, "20 tokens are counted"),
         Case(ends("<|channel|>final"), WRONG, "control tokens in it, <|channel|>"),
         Case(ends("na na " * 60), WRONG, "an answer repeats itself"),
-        Case(ends(7), WRONG, "no text"),  # type: ignore[arg-type]
+        Case(ends(7), WRONG, "is not a text"),  # type: ignore[arg-type]
         Case(Manner(chat=lambda _: {"choices": []}), WRONG, "the answer has no choices.0.message"),
         Case(Manner(chat=lambda _: {"choices": [{"message": "\x1b[31m"}]}), WRONG, "a wrong form"),
     ],

@@ -135,7 +135,7 @@ class _Made:
         given = self._order.checkpoint
         url = self._serving() if given is not None else None
         chosen = (GIVEN,) if given is not None else self._order.recipes or recipes.ours()
-        plan = serve.Plan(tuple(map(recipes.load, chosen)), url, self._inside, prove=self._order.prove)
+        plan = serve.ServeOptions(tuple(map(recipes.load, chosen)), url, self._inside, prove=self._order.prove)
         loaded = given.weights if given is not None else Weights.TINY
         versions = serve.versions(self._stores.stack, replace(plan, url=None))
 

@@ -64,7 +64,9 @@ def command(
         )
     if weights is not None and not given:
         raise click.UsageError("--weights goes with --recipe gpt-oss: the other recipes have models of our own")
-    plan = suite.Plan(chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove)
+    plan = suite.ServeOptions(
+        chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove
+    )
     loaded = Weights(weights) if weights else Weights.TINY
     place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:

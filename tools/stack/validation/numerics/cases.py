@@ -38,7 +38,7 @@ LARGE = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class KernelCase:
     """A kernel on a problem. `reduced` says what is smaller than in gpt-oss-120b; empty for the full size."""
 
     name: str
@@ -65,7 +65,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class BesideIdeal(Case):
+class BesideIdeal(KernelCase):
     """A case whose bar is a multiple of an ideal kernel's error, which the run computes."""
 
     problem: Experts | Linear
@@ -86,7 +86,7 @@ class Same:
         return self.agreement.needs
 
 
-AnyCase = Case | Same | Sanitized
+AnyCase = KernelCase | Same | Sanitized
 
 
 def declared() -> tuple[AnyCase, ...]:
@@ -130,27 +130,27 @@ _REFERENCE_EXPERTS = Experts(33, experts=16, intermediate=192)
 def _experts() -> Iterator[AnyCase]:
     kernel, reference = cpu.EXPERTS
     for problem, reduced in _EXPERTS:
-        yield Case(_name("moe", kernel, f"experts={problem.experts}", problem), kernel, problem, BFLOAT16_BAR, reduced)
+        yield KernelCase(_name("moe", kernel, f"experts={problem.experts}", problem), kernel, problem, BFLOAT16_BAR, reduced)
     problem, reduced = _REFERENCE_EXPERTS, "16 of 128 experts, a fifteenth of the intermediate size"
-    yield Case(_name("moe", reference, f"experts={problem.experts}", problem), reference, problem, FLOAT32_BAR, reduced)
+    yield KernelCase(_name("moe", reference, f"experts={problem.experts}", problem), reference, problem, FLOAT32_BAR, reduced)
 
 
 def _linear() -> Iterator[AnyCase]:
     plain, single, onednn = cpu.LINEAR
     for tokens in (1, 8):
         head = Linear(tokens, 2880, 201088, bias=False)
-        yield Case(_name("linear", plain, "lm_head", head), plain, head, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", plain, "lm_head", head), plain, head, BFLOAT16_BAR)
     for tokens in TOKENS:
         qkv, output = Linear(tokens, 2880, 5120), Linear(tokens, 4096, 2880)
-        yield Case(_name("linear", onednn, "qkv", qkv), onednn, qkv, BFLOAT16_BAR)
-        yield Case(_name("linear", plain, "o", output), plain, output, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", onednn, "qkv", qkv), onednn, qkv, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", plain, "o", output), plain, output, BFLOAT16_BAR)
     router = Linear(33, 2880, 128)
-    yield Case(_name("linear", onednn, "router", router), onednn, router, BFLOAT16_BAR)
+    yield KernelCase(_name("linear", onednn, "router", router), onednn, router, BFLOAT16_BAR)
     for weight in ("mxfp4", "mxfp8", "nvfp4"):
         twin = Linear(33, 2880, 5120, weight)
-        yield Case(_name("linear", plain, f"qkv/{weight}-twin", twin), plain, twin, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", plain, f"qkv/{weight}-twin", twin), plain, twin, BFLOAT16_BAR)
         seen = Linear(8, 2880, 5120, weight, activations="nvfp4" if weight == "nvfp4" else "mxfp8")
-        yield Case(_name("linear", single, f"qkv/{weight}-{seen.activations}", seen), single, seen, FLOAT32_BAR)
+        yield KernelCase(_name("linear", single, f"qkv/{weight}-{seen.activations}", seen), single, seen, FLOAT32_BAR)
 
 
 DECODE = ((1, 1), (1, 2), (1, 127), (1, 128), (1, 129), (1, 130), (1, 1000), (1, 2049))
@@ -168,12 +168,12 @@ def _attention() -> Iterator[AnyCase]:
             # vLLM's CPU kernel rounds its cache to E4M3 towards zero, every GPU kernel to the nearest: see docs/validate.md.
             for kernel, cache in ((sixteen, "bfloat16"), (eight, "e4m3-cut")):
                 problem = Attention(sequences, window, cache)
-                yield Case(_attention_name(kernel, batch, problem), kernel, problem, BFLOAT16_BAR)
+                yield KernelCase(_attention_name(kernel, batch, problem), kernel, problem, BFLOAT16_BAR)
             if batch != "prefill":
                 problem = Attention(sequences, window)
-                yield Case(_attention_name(reference, batch, problem), reference, problem, FLOAT32_BAR)
+                yield KernelCase(_attention_name(reference, batch, problem), reference, problem, FLOAT32_BAR)
     far = Attention(LONG, WINDOW)
-    yield Case(_attention_name(sixteen, "long", far), sixteen, far, BFLOAT16_BAR)
+    yield KernelCase(_attention_name(sixteen, "long", far), sixteen, far, BFLOAT16_BAR)
 
 
 _FEW_EXPERTS = Experts(8, experts=8, hidden=192, intermediate=160)
@@ -250,18 +250,18 @@ def _gpu() -> Iterator[AnyCase]:
         for problem, reduced in _EXPERTS:
             experts = replace(problem, activations=cuda.activations(mixture))
             bar = MXFP8_BAR if experts.activations == "mxfp8" else BFLOAT16_BAR
-            yield Case(_name("moe", mixture, f"experts={experts.experts}", experts), mixture, experts, bar, reduced)
+            yield KernelCase(_name("moe", mixture, f"experts={experts.experts}", experts), mixture, experts, bar, reduced)
     for dense in cuda.LINEAR:
         for tokens in TOKENS:
             for name, inputs, outputs in (("qkv", 2880, 5120), ("o", 4096, 2880)):
                 layer = Linear(tokens, inputs, outputs, cuda.weight(dense))
-                yield Case(_name("linear", dense, name, layer), dense, layer, BFLOAT16_BAR)
+                yield KernelCase(_name("linear", dense, name, layer), dense, layer, BFLOAT16_BAR)
     for attends in cuda.ATTENTION:
         for batch, sequences in _BATCHES.items():
             for window in (WINDOW, None):
                 for cache in ("bfloat16", "e4m3"):
                     attention = Attention(sequences, window, cache, page=16)
-                    yield Case(_attention_name(attends, batch, attention), attends, attention, BFLOAT16_BAR)
+                    yield KernelCase(_attention_name(attends, batch, attention), attends, attention, BFLOAT16_BAR)
 
 
 _DECODED = (
@@ -309,7 +309,7 @@ def _grouped() -> Iterator[AnyCase]:
         for what, tokens, outputs in (("gate_up", _FEW, 5760), ("down", _FEW, 2880), ("down", _MANY, 2880)):
             problem = Grouped(tokens, 2880, outputs)
             name = f"{SUITE}/grouped/{kernel.name}/{what}/groups={len(tokens)}/m={problem.tokens}"
-            yield Case(name, kernel, problem, BFLOAT16_BAR, f"{len(tokens)} of 128 experts")
+            yield KernelCase(name, kernel, problem, BFLOAT16_BAR, f"{len(tokens)} of 128 experts")
 
 
 def _name(kind: str, kernel: Kernel[Any], what: str, problem: Experts | Linear) -> str:

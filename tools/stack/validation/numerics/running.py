@@ -20,7 +20,7 @@ from typing import Any
 
 from stack.validation.numerics import sanitizing
 from stack.validation.numerics.agreement import differing
-from stack.validation.numerics.cases import AnyCase, BesideIdeal, Case, Same, named
+from stack.validation.numerics.cases import AnyCase, BesideIdeal, KernelCase, Same, named
 from stack.validation.numerics.judging import Judgement, beside_ideal, judge
 from stack.validation.numerics.kernels import decode
 from stack.validation.numerics.kernels.environment import capability
@@ -73,7 +73,7 @@ def outcome(case: AnyCase) -> Json:
     return _json(case, result, time.monotonic() - began, [here] if here in case.needs else None)
 
 
-def _held(case: Case) -> Json:
+def _held(case: KernelCase) -> Json:
     if lacking := case.kernel.lacks():
         return {"outcome": "not-run", "why": lacking}
     # Run on a copy of the problem: a kernel that overwrites its inputs must not change the reference.
@@ -149,7 +149,7 @@ def touch(cases: Sequence[AnyCase]) -> None:
     for case in cases:
         if isinstance(case, Same):
             case.agreement.compare()
-        elif isinstance(case, Case):
+        elif isinstance(case, KernelCase):
             case.kernel.run(case.problem)
 
 

@@ -32,7 +32,7 @@ _ELF = struct.Struct("<16sHHIQQQIHHHHHH")
 _ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
-class Kind(IntEnum):
+class ImageKind(IntEnum):
     """Type of an image."""
 
     PTX = 1
@@ -44,7 +44,7 @@ class Image:
     """One image: its position in the file, its GPU (90 for sm_90), and its container."""
 
     container: int
-    kind: Kind
+    kind: ImageKind
     gpu: int
     start: int
     size: int
@@ -107,10 +107,10 @@ def thin(data: bytes, gpu: int, name: str, kernels: str | None = None) -> Thinne
 
 def used(inside: Sequence[Image], gpu: int) -> tuple[Image, ...]:
     """Select the images of a container that the driver may use on a GPU: its machine code, else the newest PTX for it."""
-    own = tuple(image for image in inside if image.kind is Kind.CUBIN and _runs(image, gpu))
+    own = tuple(image for image in inside if image.kind is ImageKind.CUBIN and _runs(image, gpu))
     if own:
         return own
-    suiting = [image for image in inside if image.kind is Kind.PTX and _compiles(image, gpu)]
+    suiting = [image for image in inside if image.kind is ImageKind.PTX and _compiles(image, gpu)]
     newest = max((image.gpu for image in suiting), default=None)
     return tuple(image for image in suiting if image.gpu == newest)
 
@@ -164,11 +164,11 @@ def _images(data: bytes, container: int, place: int, end: int, name: str) -> Ite
         if end - place < _IMAGE.size:
             raise _unknown(name, place)
         kind, _, header, size, compressed, _, _, _, gpu, _, flags = _IMAGE.unpack_from(data, place)
-        if kind not in tuple(Kind) or header < _IMAGE.size or place + header + size > end:
+        if kind not in tuple(ImageKind) or header < _IMAGE.size or place + header + size > end:
             raise _unknown(name, place)
         yield Image(
             container,
-            Kind(kind),
+            ImageKind(kind),
             gpu,
             place + header,
             size,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stack.validation.bench.statistics import quantile
-from stack.validation.quality.scores import Likely, Place
+from stack.validation.quality.scores import Likely, TokenPlace
 
 _REST = 1e-7
 """Least probability of "another token"; below it, sums in single precision are noise."""
@@ -46,7 +46,7 @@ class Distance:
         return self.perplexity[1] / self.perplexity[0]
 
 
-def between(reference: Sequence[Place], other: Sequence[Place]) -> Distance:
+def between(reference: Sequence[TokenPlace], other: Sequence[TokenPlace]) -> Distance:
     """Compare two records of the same two or more tokens."""
     divergences = [divergence(ours.likely, theirs.likely) for ours, theirs in zip(reference, other, strict=True)]
     kls = sorted(kl for kl, _ in divergences)
@@ -76,7 +76,7 @@ def divergence(reference: Likely, other: Likely) -> tuple[float, float]:
     return max(0.0, known + rest[0] * math.log(rest[0] / rest[1])), min(covered, 1.0)
 
 
-def blind(reference: Sequence[Place]) -> list[Place]:
+def blind(reference: Sequence[TokenPlace]) -> list[TokenPlace]:
     """Make a mutant that ignores the context: at each place it has the reference's mean distribution over the text."""
     sums: dict[int, float] = {}
     for place in reference:
@@ -86,15 +86,17 @@ def blind(reference: Sequence[Place]) -> list[Place]:
     # Name as many tokens as a server would, so that the mutant is not known better than a server.
     named = sorted(mean, key=lambda token: -mean[token])[: min(len(place.likely) for place in reference)]
     likely = {token: mean[token] for token in named}
-    return [Place(place.token, likely | {place.token: mean[place.token]}) for place in reference]
+    return [TokenPlace(place.token, likely | {place.token: mean[place.token]}) for place in reference]
 
 
-def late(reference: Sequence[Place]) -> list[Place]:
+def late(reference: Sequence[TokenPlace]) -> list[TokenPlace]:
     """Make a mutant that is one token behind: it has the distribution of the previous place."""
     floor = math.log(_REST)
     shifted = [reference[-1], *reference[:-1]]
-    return [Place(now.token, {now.token: floor} | dict(before.likely)) for now, before in zip(reference, shifted, strict=True)]
+    return [
+        TokenPlace(now.token, {now.token: floor} | dict(before.likely)) for now, before in zip(reference, shifted, strict=True)
+    ]
 
 
-WRONG: Mapping[str, Callable[[Sequence[Place]], list[Place]]] = {"blind": blind, "one token behind": late}
+WRONG: Mapping[str, Callable[[Sequence[TokenPlace]], list[TokenPlace]]] = {"blind": blind, "one token behind": late}
 """Mutants. A server must be nearer to the reference than all of them, so the bar is the distance of the nearest one."""

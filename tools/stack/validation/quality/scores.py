@@ -41,7 +41,7 @@ class UnscoredError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TokenPlace:
     """One token of a text, and the server's distribution at its place."""
 
     token: int
@@ -64,7 +64,7 @@ class Scores:
     text: Sha256
     top: int
     here: bool
-    places: tuple[Place, ...]
+    places: tuple[TokenPlace, ...]
 
     @property
     def subject(self) -> tuple[object, ...]:
@@ -89,7 +89,7 @@ def pieces(text: str) -> Iterator[str]:
         yield piece
 
 
-def score(server: Endpoint, model: str, text: str, top: int) -> tuple[Place, ...]:
+def score(server: Endpoint, model: str, text: str, top: int) -> tuple[TokenPlace, ...]:
     """Ask a server for its distributions over a piece of text. The first token has no place, since it has no context.
 
     Raises:
@@ -116,7 +116,7 @@ def score(server: Endpoint, model: str, text: str, top: int) -> tuple[Place, ...
     return tuple(_place(token, entry, top) for token, entry in zip(tokens[1:], likely[1:], strict=True))
 
 
-def _place(token: object, answered: object, top: int) -> Place:
+def _place(token: object, answered: object, top: int) -> TokenPlace:
     """Read and check one token's part of an answer.
 
     Raises:
@@ -134,7 +134,7 @@ def _place(token: object, answered: object, top: int) -> Place:
     return _distributed(token, likely)
 
 
-def _distributed(token: int, likely: Likely) -> Place:
+def _distributed(token: int, likely: Likely) -> TokenPlace:
     """Make a place, and check that its numbers are a distribution that contains the token.
 
     Raises:
@@ -146,7 +146,7 @@ def _distributed(token: int, likely: Likely) -> Place:
     # Written so that NaN is refused, too.
     if not all(_LOWEST <= value <= _SLACK for value in likely.values()) or _sum(likely) > 1 + _SLACK:
         raise UnscoredError(f"the log-probabilities for a token are not valid: {sorted(likely.values(), reverse=True)[:3]}")
-    return Place(token, likely)
+    return TokenPlace(token, likely)
 
 
 def _sum(likely: Likely) -> float:
@@ -207,7 +207,7 @@ def load(file: Path) -> Scores:
     return record
 
 
-def _places(places: object, file: Path) -> tuple[Place, ...]:
+def _places(places: object, file: Path) -> tuple[TokenPlace, ...]:
     try:
         assert isinstance(places, list)
         assert places

@@ -18,7 +18,7 @@ from stack.store.sources import Progress
 from stack.validation.endpoint import Endpoint
 from stack.validation.quality import distance, scores
 from stack.validation.quality.choices import CHOICES, Choice
-from stack.validation.quality.scores import Place, Scores, UnscoredError
+from stack.validation.quality.scores import Scores, TokenPlace, UnscoredError
 from stack.validation.suite import Job
 
 FOLDER = Path(".stack/quality")
@@ -85,9 +85,9 @@ class Quality:
         measured = {"tokens": len(scored), "perplexity": perplexity(scored)} | dict(stack.measured)
         return Case(name, Outcome.PASSED, needs=_needs(record), measured=measured, seconds=time.monotonic() - began)
 
-    def _read(self, server: Endpoint, model: str, job: Job) -> list[Place]:
+    def _read(self, server: Endpoint, model: str, job: Job) -> list[TokenPlace]:
         pieces = list(scores.pieces(self.text))
-        scored: list[Place] = []
+        scored: list[TokenPlace] = []
         for number, piece in enumerate(pieces):
             job.step("reading the text", number, len(pieces))
             scored += scores.score(server, model, piece, self.top)
@@ -136,7 +136,7 @@ class Quality:
         return ""
 
 
-def perplexity(scored: Sequence[Place]) -> float:
+def perplexity(scored: Sequence[TokenPlace]) -> float:
     """Compute the perplexity of a record."""
     return math.exp(-statistics.fmean(place.likely[place.token] for place in scored))
 

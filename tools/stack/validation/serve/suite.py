@@ -42,7 +42,7 @@ Wheel = Callable[[Stack], Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ServeOptions:
     """Options of the suite.
 
     `url`: a running server to check, in place of one that the suite starts. `inside`: an environment with the stack's packages (an
@@ -57,7 +57,7 @@ class Plan:
     prove: bool = True
 
 
-def cases(job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> Iterator[Case]:
+def cases(job: Job, stores: Stores, wheel: Wheel, plan: ServeOptions) -> Iterator[Case]:
     """Run all cases of the suite, one after the other.
 
     Args:
@@ -78,7 +78,7 @@ def cases(job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> Iterator[Case]:
             yield from suite.series(series)
 
 
-def versions(stack: Stack, plan: Plan) -> dict[str, str]:
+def versions(stack: Stack, plan: ServeOptions) -> dict[str, str]:
     """Return the versions in our servers, by package; for a user's own server the case `version` reports it."""
     archives = {pin.upstream: pin.archive for pin in stack.pins if pin.archive is not None}
     if plan.url is not None or patches.SERVED not in archives:
@@ -91,7 +91,7 @@ def versions(stack: Stack, plan: Plan) -> dict[str, str]:
 class _Suite:
     """One run of the suite; inputs that several cases share are built once."""
 
-    def __init__(self, job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> None:
+    def __init__(self, job: Job, stores: Stores, wheel: Wheel, plan: ServeOptions) -> None:
         self._job, self._stores, self._wheel, self._plan = job, stores, wheel, plan
         self._flags = frozenset(machine.here().flags)
         self._packages: dict[str, Packages] = {}

@@ -24,7 +24,7 @@ SHARED_LIMIT = 101_376
 _PLACE = re.compile(r" \[\+(0x[0-9a-f]+)\]$")
 
 
-class Kind(IntEnum):
+class BufferKind(IntEnum):
     """Role of a buffer for a kernel."""
 
     CONSTANT = 0
@@ -76,7 +76,7 @@ class Machine:
         self.copies.clear()
         self.library.emulated_begin(seed, shared_limit)
 
-    def give(self, name: str, array: npt.NDArray[Any] | None, kind: Kind) -> ctypes.c_void_p:
+    def give(self, name: str, array: npt.NDArray[Any] | None, kind: BufferKind) -> ctypes.c_void_p:
         """Register an array that kernels may access, and return its address; the bytes of an output become 0xFF.
 
         None becomes a null pointer. The array must be contiguous. An output is used in place, so it must stay alive; inputs are copied.
@@ -84,7 +84,7 @@ class Machine:
         if array is None:
             return ctypes.c_void_p(None)
         assert array.flags.c_contiguous, name
-        place = array.ctypes.data if kind is Kind.OUTPUT else self._alone(array)
+        place = array.ctypes.data if kind is BufferKind.OUTPUT else self._alone(array)
         address = ctypes.c_void_p(place)
         self.library.emulated_buffer(name.encode(), address, array.nbytes, kind)
         return address

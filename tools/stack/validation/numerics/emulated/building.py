@@ -53,7 +53,7 @@ def headers(flashinfer: Path) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BuildPlan:
     """The source files to compile, by path, and the compiler."""
 
     sources: Mapping[str, bytes]
@@ -108,7 +108,7 @@ class Plan:
             path.unlink()
 
 
-def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
+def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> BuildPlan:
     """Collect the sources of kernels and of the machine that runs them.
 
     `kernels`: headers of FlashInfer's folder `flashinfer/mxfp4` by name; its `primitives.cuh` is replaced by ours. `launchers`: C++ with
@@ -121,7 +121,7 @@ def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
     given = {f"device/flashinfer/mxfp4/{name}": data for name, data in kernels.items()}
     device = {str(path.relative_to(_OURS)): path.read_bytes() for path in (_OURS / "device").rglob("*") if path.is_file()}
     own = {name: (_OURS / name).read_bytes() for name in ("machine.cpp", "launchers.cpp")}
-    return Plan(given | device | own | ({"launchers.cpp": launchers} if launchers is not None else {}), compiler())
+    return BuildPlan(given | device | own | ({"launchers.cpp": launchers} if launchers is not None else {}), compiler())
 
 
 def _write(sources: Mapping[str, bytes], work: Path) -> None:

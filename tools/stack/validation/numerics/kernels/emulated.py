@@ -19,7 +19,7 @@ import numpy.typing as npt
 from stack.validation.numerics import EMULATED
 from stack.validation.numerics.agreement import Agreement, Bits, Compared
 from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
-from stack.validation.numerics.emulated import SHARED_LIMIT, Kind, Machine, bfloat16_bits, from_bfloat16_bits
+from stack.validation.numerics.emulated import SHARED_LIMIT, BufferKind, Machine, bfloat16_bits, from_bfloat16_bits
 from stack.validation.numerics.experts import Experts
 from stack.validation.numerics.formats import Bytes, Single, bfloat16, decode_e8m0
 from stack.validation.numerics.kernels import Kernel
@@ -157,21 +157,21 @@ def decoded(
         activated = np.empty((entries, -(-layer.intermediate // 128) * _ACTIVATED_STAGE), np.uint8)
         output = np.empty((layer.tokens, layer.hidden), np.uint16)
         inputs = bfloat16_bits(layer.inputs)
-        given: list[tuple[str, npt.NDArray[Any] | None, Kind]] = [
-            ("hidden_states", inputs, Kind.INPUT),
-            ("w13", weights.up, Kind.CONSTANT),
-            ("w13_scale", weights.up_scales, Kind.CONSTANT),
-            ("w13_bias", weights.up_bias, Kind.CONSTANT),
-            ("w2", weights.down, Kind.CONSTANT),
-            ("w2_scale", weights.down_scales, Kind.CONSTANT),
-            ("w2_bias", weights.down_bias, Kind.CONSTANT),
-            ("topk_ids", None if chooses else local, Kind.INPUT),
-            ("topk_weights", None if chooses else shares, Kind.INPUT),
-            ("routing_logits", bfloat16_bits(logits) if chooses else None, Kind.INPUT),
-            ("is_padding", padding, Kind.INPUT),
-            ("expert_map", weights.places if layer.elsewhere else None, Kind.INPUT),
-            ("activated", activated, Kind.OUTPUT),
-            ("output", output, Kind.OUTPUT),
+        given: list[tuple[str, npt.NDArray[Any] | None, BufferKind]] = [
+            ("hidden_states", inputs, BufferKind.INPUT),
+            ("w13", weights.up, BufferKind.CONSTANT),
+            ("w13_scale", weights.up_scales, BufferKind.CONSTANT),
+            ("w13_bias", weights.up_bias, BufferKind.CONSTANT),
+            ("w2", weights.down, BufferKind.CONSTANT),
+            ("w2_scale", weights.down_scales, BufferKind.CONSTANT),
+            ("w2_bias", weights.down_bias, BufferKind.CONSTANT),
+            ("topk_ids", None if chooses else local, BufferKind.INPUT),
+            ("topk_weights", None if chooses else shares, BufferKind.INPUT),
+            ("routing_logits", bfloat16_bits(logits) if chooses else None, BufferKind.INPUT),
+            ("is_padding", padding, BufferKind.INPUT),
+            ("expert_map", weights.places if layer.elsewhere else None, BufferKind.INPUT),
+            ("activated", activated, BufferKind.OUTPUT),
+            ("output", output, BufferKind.OUTPUT),
         ]
         addresses = [cpu.give(*argument) for argument in given]
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, int(weights.places.max()) + 1)
@@ -203,11 +203,11 @@ def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, bey
     def once(early: bool) -> Bits:
         output = np.empty((layer.tokens, layer.outputs), np.uint16)
         addresses = [
-            cpu.give("x", inputs, Kind.INPUT),
-            cpu.give("weight", codes, Kind.CONSTANT),
-            cpu.give("scale", room, Kind.CONSTANT),
-            cpu.give("bias", bias, Kind.CONSTANT),
-            cpu.give("output", output, Kind.OUTPUT),
+            cpu.give("x", inputs, BufferKind.INPUT),
+            cpu.give("weight", codes, BufferKind.CONSTANT),
+            cpu.give("scale", room, BufferKind.CONSTANT),
+            cpu.give("bias", bias, BufferKind.CONSTANT),
+            cpu.give("output", output, BufferKind.OUTPUT),
         ]
         cpu.call("emulated_gemv", *addresses, layer.tokens, layer.outputs, layer.inputs, processors, SHARED_LIMIT, int(early))
         return output
@@ -238,8 +238,8 @@ def quantized(cpu: Machine, numbers: npt.NDArray[np.uint16], rounding: Rounding)
     rows, columns = numbers.shape
     codes, scales = np.empty((rows, columns // 2), np.uint8), np.empty((rows, columns // 32), np.uint8)
     cpu.begin()
-    addresses = [cpu.give("numbers", numbers, Kind.INPUT)]
-    addresses += [cpu.give("output", codes, Kind.OUTPUT), cpu.give("scales", scales, Kind.OUTPUT)]
+    addresses = [cpu.give("numbers", numbers, BufferKind.INPUT)]
+    addresses += [cpu.give("output", codes, BufferKind.OUTPUT), cpu.give("scales", scales, BufferKind.OUTPUT)]
     cpu.call("emulated_quantize", *addresses, ctypes.c_int64(scales.size), int(rounding is Rounding.EVEN))
     return Blocks(MXFP4, codes, scales)
 
@@ -248,8 +248,12 @@ def dequantized(cpu: Machine, blocks: Blocks) -> npt.NDArray[np.uint16]:
     """Decode an MXFP4 matrix with FlashInfer's kernel to bits of bfloat16: [rows, columns]."""
     output = np.empty(blocks.shape, np.uint16)
     cpu.begin()
-    addresses = [cpu.give(name, array, Kind.INPUT) for name, array in (("codes", blocks.codes), ("scales", blocks.scales))]
-    cpu.call("emulated_dequantize", *addresses, cpu.give("output", output, Kind.OUTPUT), ctypes.c_int64(blocks.scales.size))
+    addresses = [
+        cpu.give(name, array, BufferKind.INPUT) for name, array in (("codes", blocks.codes), ("scales", blocks.scales))
+    ]
+    cpu.call(
+        "emulated_dequantize", *addresses, cpu.give("output", output, BufferKind.OUTPUT), ctypes.c_int64(blocks.scales.size)
+    )
     return output
 
 
