@@ -15,6 +15,6 @@ def test_without_a_gpu_it_says_so_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "benchmarks/decode_kernels.py"), "--quick", "--json", str(out)]
     environment = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    expected = "decode_kernels: needs torch and an NVIDIA GPU from SM80 on, and torch sees none here\n"
+    expected = "decode_kernels: needs torch and an NVIDIA GPU from SM80 on, but torch finds none\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     assert not out.exists()

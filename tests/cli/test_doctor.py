@@ -52,7 +52,7 @@ def test_a_log_with_a_fault() -> None:
     found = doctor("--log", file, "--recipe", "gpt-oss-120b-spark")
     assert (found.code, found.err) == (1, "")
     assert (
-        f"  ✗ {file}:4: VLLM_MXFP4_BACKEND is set, and vLLM does not read it [unknown-variables]\n    fix: take it out; use "
+        f"  ✗ {file}:4: VLLM_MXFP4_BACKEND is set, but vLLM does not read it [unknown-variables]\n    fix: take it out; use "
         in found.out
     )
     assert "MARLIN" not in found.out.replace("marlin", "")
@@ -98,7 +98,7 @@ def test_the_key_is_shown_to_the_server_and_to_nobody_else() -> None:
     [
         (["--log", "/nowhere/x.log"], "/nowhere/x.log cannot be read"),
         (["--script", "/nowhere/x.sh"], "/nowhere/x.sh cannot be read"),
-        (["--url", "nonsense"], "is no address of a server"),
+        (["--url", "nonsense"], "is not the address of a server"),
         (["--recipe", "nonsense"], "unknown recipe 'nonsense'"),
         (["--python", "/nowhere/python"], "/nowhere/python cannot be run"),
         *((["--timeout", given], f"'--timeout': {said}") for given, said in SECONDS),

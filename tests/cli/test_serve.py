@@ -184,10 +184,10 @@ def test_a_server_that_does_not_start_says_why(fake: Fake, stack: Stack) -> None
 @pytest.mark.parametrize(
     ("how", "problem"),
     [
-        ("broken", "the server answers its first question with 500"),
-        ("none", "the server answers, but with no token"),
+        ("broken", "the server answers its first request with 500"),
+        ("none", "the server's answer has no token"),
         ("never", "the server is not ready after 3 s"),
-        ("silent", "the server does not answer its first question (ReadTimeout)"),
+        ("silent", "the server does not answer its first request (ReadTimeout)"),
     ],
 )
 def test_one_that_is_healthy_and_does_not_answer_is_not_served(fake: Fake, stack: Stack, how: str, problem: str) -> None:
@@ -251,8 +251,8 @@ def test_a_node_without_an_api_is_not_asked(fake: Fake, begin: Begin) -> None:
         (["--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines, and VLLM_API_KEY is not set"),
         (["--host", "::"], ":: can be reached from other machines"),
         (["--host", "192.0.2.1.invalid"], "192.0.2.1.invalid can be reached from other machines"),
-        (["--", "--port=1"], "--port among the extra flags: give --port before the --"),
-        (["--", "--api_key", "x"], "an API key on a command line is seen by everybody on the machine: set VLLM_API_KEY"),
+        (["--", "--port=1"], "--port is among the extra flags: give --port before the --"),
+        (["--", "--api_key", "x"], "an API key on a command line is visible to every user of the machine: set VLLM_API_KEY"),
         (["--set", "A"], "'A' sets no variable: write NAME=VALUE"),
         (["--set", "A=b"], "recipe cpu-fp32 has no variable A: it has none"),
         (["--image", "oci:x"], "--image has its own packages: leave --python out"),
@@ -271,7 +271,10 @@ def test_what_is_refused_before_anything_starts(
 def test_a_port_that_is_taken(fake: Fake, stack: Stack) -> None:
     with socket.create_server(("127.0.0.1", fake.port)):
         refused = stack("serve", "cpu-fp32", *fake.options).refused()
-    assert refused == f"port {fake.port} of 127.0.0.1 is taken: end what listens there, or name another one with --port"
+    assert (
+        refused
+        == f"port {fake.port} of 127.0.0.1 is in use: end the process that listens there, or name another port with --port"
+    )
 
 
 def test_no_vllm(stack: Stack, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from stack.model.ids import Sha256
 from stack.model.verdict import load
 from stack.store import cache
 from stack.validation.bench import benchy
-from stack.validation.suite import Subject, begun
+from stack.validation.suite import ValidatedSubject, begun
 
 from ..carry.world import World
 from ..validation.bench.server import Behaviour, serving, tokenizer
@@ -99,12 +99,15 @@ def test_bench(stack: Stack, prepared: World, tmp_path: Path) -> None:
 @pytest.mark.images
 def test_bench_says_what_is_wrong(stack: Stack, prepared: World, tmp_path: Path) -> None:
     assert "does not answer" in stack("validate", "bench", "--url", "http://127.0.0.1:9").refused()
-    assert "is no address" in stack("validate", "bench", "--url", "spark").refused()
+    assert "is not the address of a server" in stack("validate", "bench", "--url", "spark").refused()
     with serving(Behaviour()) as url:
         assert "no tokenizer.json at little" in stack("validate", "bench", "--url", url).refused()
         words = tokenizer(tmp_path)
         ran = stack("validate", "bench", "--url", url, "--tokenizer", words, "--record")
-        assert ran.refused() == "a baseline says what was measured: run this on the machine of the server, with --weights"
+        assert (
+            ran.refused()
+            == "a baseline names its machine and weights: run this on the machine of the server, and name them with --weights"
+        )
 
 
 def of_command(words: str) -> list[int]:
@@ -165,7 +168,7 @@ def refused(empty: World, *arguments: object) -> str:
 def test_a_place_for_no_file_is_refused_before_anything_is_prepared(
     empty: World, tmp_path: Path, suite: tuple[str, ...], what: str
 ) -> None:
-    assert refused(empty, *suite, "--out", "/dev/null") == "/dev/null is no file, but something else: name a file with --out"
+    assert refused(empty, *suite, "--out", "/dev/null") == "/dev/null is not a regular file: name a file with --out"
     out = tmp_path / "a-file"
     out.touch()
     assert refused(empty, *suite, "--out", out / "x").startswith(f"no {what} can be written to {out / 'x'} (")
@@ -194,7 +197,7 @@ def test_only_what_a_suite_has_is_asked_for_before_anything_is_prepared(
 @pytest.mark.parametrize("suite", [KERNELS, BENCH])
 def test_a_verdict_of_another_stack_is_not_resumed(empty: World, tmp_path: Path, suite: tuple[str, ...]) -> None:
     out = tmp_path / "v.json"
-    other = replace(begun(empty.load(), Subject()), stack=Sha256("2" * 64))
+    other = replace(begun(empty.load(), ValidatedSubject()), stack=Sha256("2" * 64))
     out.write_bytes(verdicts.write(other))
     said = refused(empty, *suite, "--resume", "--out", out)
     assert said.startswith(f"{out} cannot be resumed: it is of the stack 222222222222, this one is ")
@@ -219,7 +222,7 @@ def test_quality(stack: Stack, world: World, tmp_path: Path) -> None:
     with scoring(Scoring()) as url:
         ignored = quality("--url", url, "--as", "qkv-mxfp4")
         assert ignored.code == 1
-        assert "nothing was quantised" in ignored.out
+        assert "nothing was quantized" in ignored.out
         assert quality("--url", url).refused().startswith("--url and --as go together")
         assert quality("--url", url, "--as", "../x").refused().startswith("--as '../x': use letters")
         text = tmp_path / "text"

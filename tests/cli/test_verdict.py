@@ -134,11 +134,11 @@ import sys
 from pathlib import Path
 from stack.model import stack
 from stack.model.verdict import Case, Outcome
-from stack.validation.suite import Asked, Subject, run
+from stack.validation.suite import RunOptions, ValidatedSubject, run
 def suite(job):
     for number in range(1000000):
         yield Case(f"kernels/{number}", Outcome.PASSED, measured={"text": "x" * 20000})
-run(stack.load(Path(sys.argv[1])), suite, Subject(), Asked(Path(sys.argv[2])))
+run(stack.load(Path(sys.argv[1])), suite, ValidatedSubject(), RunOptions(Path(sys.argv[2])))
 """
 
 

@@ -38,9 +38,9 @@ def test_a_configuration_of_somebodys_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ("[]", "is no configuration"),
+        ("{", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", "is not a JSON object"),
         (json.dumps(SHAPE | {"head_dim": 0}), "head_dim is 0"),
         (json.dumps(SHAPE | {"head_dim": "64"}), "head_dim is '64'"),
         (json.dumps({"hidden_size": 1}), "intermediate_size is missing"),

@@ -11,7 +11,7 @@ from stack.deploy import recipes
 from stack.doctor import logs, script, scripts
 from stack.doctor.facts import VOCABULARY, Facts, Package, Ptxas, Python, Torch
 from stack.doctor.finding import Severity
-from stack.doctor.jit import Module, State
+from stack.doctor.jit import Module, ModuleState
 from stack.doctor.rules import Target
 from stack.model.verdict import Gpu, Machine
 
@@ -57,7 +57,7 @@ WELL = Facts(
     {"MAX_JOBS": "4", "FLASHINFER_CUDA_ARCH_LIST": "12.1a"},
     PYTHON,
     (Ptxas("CUDA's", "/cuda/bin/ptxas", True), Ptxas("Triton's", "/venv/ptxas-blackwell", True)),
-    (Module("fused_moe_120", Path("/c/fused_moe_120"), "0.7.0.post1", "121a", State.WHOLE),),
+    (Module("fused_moe_120", Path("/c/fused_moe_120"), "0.7.0.post1", "121a", ModuleState.WHOLE),),
     {},
     {"vllm": "0.32.0", "flashinfer-python": "0.7.0.post1"},
     0.7,
@@ -75,7 +75,7 @@ def packages(**changed: Package | None) -> Facts:
     return facts(python=replace(PYTHON, packages={name: package for name, package in found.items() if package is not None}))
 
 
-def module(state: State, name: str = "batch_decode", why: str = "since then") -> Facts:
+def module(state: ModuleState, name: str = "batch_decode", why: str = "since then") -> Facts:
     return facts(modules=(*WELL.modules, Module(name, Path(f"/c/{name}"), "0.7.0", "121a", state, why)))
 
 
@@ -89,7 +89,7 @@ CACHED = replace(packages(**OLDER), environment={"TIKTOKEN_RS_CACHE_DIR": "/v/"}
 MACHINE: Mapping[str, Cases] = {
     "gpu": Cases(
         [
-            Case(facts(machine=replace(SPARK, gpus=())), WRONG, "nvidia-smi names none", "driver"),
+            Case(facts(machine=replace(SPARK, gpus=())), WRONG, "nvidia-smi lists none", "driver"),
             Case(facts(machine=replace(SPARK, gpus=()), is_nvidia=False), NOTE, "no GPU"),
         ],
         WELL,
@@ -134,8 +134,8 @@ MACHINE: Mapping[str, Cases] = {
                 "FLASHINFER_CUDA_ARCH_LIST=12.1a",
             ),
             Case(variables(FLASHINFER_CUDA_ARCH_LIST="12.0a"), WRONG, "no code for this GPU, 12.1", "12.1a"),
-            Case(variables(FLASHINFER_CUDA_ARCH_LIST="12.0f;12.1a"), WRONG, "is no architecture", "blanks"),
-            Case(variables(FLASHINFER_CUDA_ARCH_LIST=""), WRONG, "is no architecture", "12.1a"),
+            Case(variables(FLASHINFER_CUDA_ARCH_LIST="12.0f;12.1a"), WRONG, "is not an architecture", "blanks"),
+            Case(variables(FLASHINFER_CUDA_ARCH_LIST=""), WRONG, "is not an architecture", "12.1a"),
         ],
         variables(FLASHINFER_CUDA_ARCH_LIST="9.0a 12.0f"),
     ),
@@ -156,12 +156,17 @@ MACHINE: Mapping[str, Cases] = {
     ),
     "jit-cache": Cases(
         [
-            Case(module(State.ORPHANED), WRONG, "sources that are no more: batch_decode", "rm -r /c/batch_decode"),
-            Case(module(State.HIDDEN, "a b"), NOTE, "and perhaps of other sources, since since then: a b", "rm -r '/c/a b'"),
-            Case(module(State.CHANGED), NOTE, "compiled anew at the next start", "nothing is to be deleted"),
-            Case(module(State.UNFINISHED), NOTE, "begun and not finished: batch_decode"),
-            Case(module(State.OTHER), NOTE, "never loaded, as since then: batch_decode", "rm -r /c/batch_decode"),
-            Case(module(State.UNKNOWN), UNKNOWN, "batch_decode", "ninja"),
+            Case(module(ModuleState.ORPHANED), WRONG, "sources that no longer exist: batch_decode", "rm -r /c/batch_decode"),
+            Case(
+                module(ModuleState.HIDDEN, "a b"),
+                NOTE,
+                "although perhaps built from other sources, since since then: a b",
+                "rm -r '/c/a b'",
+            ),
+            Case(module(ModuleState.CHANGED), NOTE, "compiled again at the next start", "delete nothing"),
+            Case(module(ModuleState.UNFINISHED), NOTE, "not compiled completely: batch_decode"),
+            Case(module(ModuleState.OTHER), NOTE, "never loaded, as since then: batch_decode", "rm -r /c/batch_decode"),
+            Case(module(ModuleState.UNKNOWN), UNKNOWN, "batch_decode", "ninja"),
         ],
         WELL,
     ),
@@ -248,19 +253,21 @@ GONE = {
 SERVE = "vllm serve openai/gpt-oss-120b --host 127.0.0.1 --gpu-memory-utilization 0.7"
 
 
-def sh(text: str, target: Target | None = HERE, name: str = "serve.sh") -> scripts.Subject:
-    return scripts.Subject(script.parse(name, text), GONE, target)
+def sh(text: str, target: Target | None = HERE, name: str = "serve.sh") -> scripts.ScriptSubject:
+    return scripts.ScriptSubject(script.parse(name, text), GONE, target)
 
 
-def compose(service: str, *, command: str = f"[{', '.join(SERVE.split())}]") -> scripts.Subject:
+def compose(service: str, *, command: str = f"[{', '.join(SERVE.split())}]") -> scripts.ScriptSubject:
     return sh(f"services:\n  vllm:\n    image: x\n{service}\n    command: {command}\n", name="compose.yml")
 
 
 CACHE = "    volumes: [cache:/root/.cache]"
-TOLD = scripts.Subject(script.parse("a.sh", "export FLASHINFER_CUDA_ARCH_LIST=12.1\n"), GONE, HERE, "0.7.0.post1")
+TOLD = scripts.ScriptSubject(script.parse("a.sh", "export FLASHINFER_CUDA_ARCH_LIST=12.1\n"), GONE, HERE, "0.7.0.post1")
 GOOD = sh(f"export VLLM_LOGGING_LEVEL=DEBUG FLASHINFER_CUDA_ARCH_LIST=12.1a MAX_JOBS=4\n{SERVE} \\\n  --max-model-len 4096\n")
-ALONE = scripts.Subject(script.parse("a.sh", f"export VLLM_A=1 FLASHINFER_A=1\n{SERVE}\n"), {}, pinned=frozenset({"cutlass"}))
-LOST = scripts.Subject(script.parse("a.sh", f"export VLLM_A=1\n{SERVE}\n"), None)
+ALONE = scripts.ScriptSubject(
+    script.parse("a.sh", f"export VLLM_A=1 FLASHINFER_A=1\n{SERVE}\n"), {}, pinned=frozenset({"cutlass"})
+)
+LOST = scripts.ScriptSubject(script.parse("a.sh", f"export VLLM_A=1\n{SERVE}\n"), None)
 SCRIPTS: Mapping[str, Cases] = {
     "serves": Cases([Case(sh("echo hello\n"), UNKNOWN, "no `vllm serve`", "name the file")], GOOD),
     "variables": Cases(
@@ -272,7 +279,7 @@ SCRIPTS: Mapping[str, Cases] = {
                 "write VLLM_LOGGING_LEVEL",
                 1,
             ),
-            Case(sh(f"VLLM_ODD=1 {SERVE}"), WRONG, "nothing there is named like it", "take it out", 1),
+            Case(sh(f"VLLM_ODD=1 {SERVE}"), WRONG, "it has no similar name", "take it out", 1),
             Case(
                 sh("#\nexport VLLM_MXFP4_BACKEND=CUTLASS"),
                 WRONG,
@@ -465,11 +472,11 @@ LOGS = Path(__file__).parents[1] / "deploy/logs"
 PINNED = "0.32.0"
 
 
-def log(name: str, recipe: str | None = None, pinned: str = PINNED) -> logs.Subject:
+def log(name: str, recipe: str | None = None, pinned: str = PINNED) -> logs.LogSubject:
     return logs.read(LOGS / f"{name}.log", recipes.load(recipe) if recipe is not None else None, pinned)
 
 
-def said(*lines: str, recipe: str | None = None) -> logs.Subject:
+def said(*lines: str, recipe: str | None = None) -> logs.LogSubject:
     """A log of a server that begins, with some more lines."""
     head = "(APIServer pid=1) INFO 01-17 10:00:00 [api_utils.py:347]   █▄█▀ █     █     █     █  version 0.32.0+sm121.g1\n"
     return logs.of(head + "".join(f"{line}\n" for line in lines), recipes.load(recipe) if recipe else None, PINNED)
@@ -499,7 +506,7 @@ LOGS_CASES: Mapping[str, Cases] = {
             Case(log("h200-too-much"), WRONG, "less than desired GPU memory utilization", "free -h", 43),
             Case(log("h200-jit-failed"), WRONG, "a kernel of FlashInfer does not compile", "MAX_JOBS=2", 90),
             Case(log("cpu-argument"), WRONG, "has no such flag", "--script", 5),
-            Case(log("h200-refused-moe"), WRONG, "the backend that was asked for does not run here", "stack recipe show", 105),
+            Case(log("h200-refused-moe"), WRONG, "the requested backend does not run here", "stack recipe show", 105),
         ],
         log("cpu-fp32"),
     ),
@@ -565,7 +572,9 @@ LOGS_CASES: Mapping[str, Cases] = {
         ],
         SERVED,
     ),
-    "fallbacks": Cases([Case(log("made-two-ranks"), NOTE, "something else is used than was asked for", "", 9)], SERVED),
+    "fallbacks": Cases(
+        [Case(log("made-two-ranks"), NOTE, "a fallback is used instead of the requested setting", "", 9)], SERVED
+    ),
     "unknown-variables": Cases(
         [Case(log("h200-variables"), WRONG, "VLLM_NVFP4_GEMM_BACKEND is set", "--linear-backend", 9)], log("h200-default")
     ),

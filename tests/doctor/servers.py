@@ -96,14 +96,14 @@ def endless(body: Json) -> Json:
 LOUD: Mapping[str, list[Case]] = {
     "health": [
         Case(Manner(health=503), WRONG, "/health answers 503", "log"),
-        Case(Manner(late=5), WRONG, "nothing answers", "--url"),
+        Case(Manner(late=5), WRONG, "the server does not answer", "--url"),
     ],
     "model": [
         Case(Manner(models=[]), WRONG, "it serves no model"),
         Case(Manner(models=[{"id": "a"}, {"id": "b"}]), WRONG, "it serves a, b", "--model"),
-        Case(Manner(models=7), WRONG, "another form"),
-        Case(Manner(raw=b"<html>"), WRONG, "no JSON comes back"),
-        Case(Manner(raw=b'{"data": ' + b"[" * 100_000), WRONG, "no JSON comes back"),
+        Case(Manner(models=7), WRONG, "a wrong form"),
+        Case(Manner(raw=b"<html>"), WRONG, "the answer is not JSON"),
+        Case(Manner(raw=b'{"data": ' + b"[" * 100_000), WRONG, "the answer is not JSON"),
         Case(Manner(status=401), UNKNOWN, "it wants a key", "VLLM_API_KEY"),
         Case(Manner(models=[{"id": "other", "max_model_len": 8}]), NOTE, "it serves other, recipe gpt-oss-120b-spark is for"),
     ],
@@ -119,9 +119,9 @@ LOUD: Mapping[str, list[Case]] = {
         Case(ends(None, reasoning=None, ended="x" * 10_000), WRONG, "20 tokens are counted"),
         Case(ends("<|channel|>final"), WRONG, "control tokens in it, <|channel|>"),
         Case(ends("na na " * 60), WRONG, "an answer repeats itself"),
-        Case(ends(7), WRONG, "no text"),  # type: ignore[arg-type]
+        Case(ends(7), WRONG, "is not a text"),  # type: ignore[arg-type]
         Case(Manner(chat=lambda _: {"choices": []}), WRONG, "the answer has no choices.0.message"),
-        Case(Manner(chat=lambda _: {"choices": [{"message": "\x1b[31m"}]}), WRONG, "another form"),
+        Case(Manner(chat=lambda _: {"choices": [{"message": "\x1b[31m"}]}), WRONG, "a wrong form"),
     ],
     "system-message": [
         Case(Manner(chat=twice), WRONG, "2 system messages", "developer message"),

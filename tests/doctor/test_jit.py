@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.doctor.jit import Module, State, modules
+from stack.doctor.jit import Module, ModuleState, modules
 
 VERSION = "0.7.0.post1"
 # As FlashInfer writes it (jit/cpp_ext.py), with a compiler that copies.
@@ -68,7 +68,7 @@ def test_as_it_is_installed(cache: Cache) -> None:
     folder = cache.build("fused_moe_120")
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     found = cache.look()["fused_moe_120"]
-    assert (found.state, found.version, found.architectures, found.folder) == (State.WHOLE, VERSION, "121a", folder)
+    assert (found.state, found.version, found.architectures, found.folder) == (ModuleState.WHOLE, VERSION, "121a", folder)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
@@ -78,7 +78,7 @@ def test_only_what_changed_is_named(cache: Cache, name: str) -> None:
     os.utime(cache.data / name, (NEW, NEW))
     other = cache.build("batch_decode")
     found = cache.look()
-    assert found["fused_moe_120"].state is State.CHANGED
+    assert found["fused_moe_120"].state is ModuleState.CHANGED
     assert name in found["fused_moe_120"].why
     os.utime(other / "one.o", (NEW + 1, NEW + 1))
 
@@ -87,7 +87,7 @@ def test_sources_that_are_gone(cache: Cache) -> None:
     cache.build("fused_moe_120")
     (cache.data / "one.cu").unlink()
     found = cache.look()["fused_moe_120"]
-    assert found.state is State.ORPHANED
+    assert found.state is ModuleState.ORPHANED
     assert "one.cu" in found.why
 
 
@@ -96,19 +96,19 @@ def test_installed_anew_with_old_times(cache: Cache) -> None:
     (cache.data / "one.cu").write_text("patched")
     os.utime(cache.data / "one.cu", (OLD, OLD))
     os.utime(cache.record, (NEW, NEW))
-    assert cache.look()["fused_moe_120"].state is State.HIDDEN
+    assert cache.look()["fused_moe_120"].state is ModuleState.HIDDEN
 
 
 def test_of_another_version_or_not_finished(cache: Cache) -> None:
     cache.build("fused_moe_120", "0.6.4")
     (cache.build("batch_decode") / "batch_decode.so").unlink()
     found = cache.look()
-    assert (found["fused_moe_120"].state, found["batch_decode"].state) == (State.OTHER, State.UNFINISHED)
+    assert (found["fused_moe_120"].state, found["batch_decode"].state) == (ModuleState.OTHER, ModuleState.UNFINISHED)
 
 
 def test_a_build_that_ninja_cannot_read(cache: Cache) -> None:
     (cache.build("fused_moe_120") / "build.ninja").write_text("build x: nothing y\n")
-    assert cache.look()["fused_moe_120"].state is State.UNKNOWN
+    assert cache.look()["fused_moe_120"].state is ModuleState.UNKNOWN
 
 
 def test_another_folder_for_the_cache(cache: Cache, tmp_path: Path) -> None:

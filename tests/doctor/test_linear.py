@@ -17,7 +17,7 @@ MORE = ("attention backends found for x Reasons: {", "a: [", "cvt.e2m1x2", "Reas
 
 def beginnings() -> Iterator[str]:
     """The literal beginning of each pattern: a line of nothing else has the most places at which a search can begin."""
-    for words, pattern, _ in vllm_log._TOLD:
+    for words, pattern, _ in vllm_log._PATTERNS:
         yield from (words, literal(pattern.pattern))
     for known in logs.known():
         for alternative in known.pattern.pattern.split("|"):

@@ -80,7 +80,7 @@ def test_all_answers_together_take_no_longer_than_asked() -> None:
 def test_nobody_is_there() -> None:
     found = [*running.look("http://127.0.0.1:9", None, None, None, key=None, longest=2)]
     assert found[0].severity is Severity.WRONG
-    assert "nothing answers" in found[0].found.what
+    assert "the server does not answer" in found[0].found.what
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stack.base.errors import StackError
 from stack.doctor import logs, script, shell
 from stack.doctor.finding import run
-from stack.doctor.scripts import CHECKS, Subject, look
+from stack.doctor.scripts import CHECKS, ScriptSubject, look
 
 PIECES = st.sampled_from(
     (
@@ -104,7 +104,7 @@ def test_whatever_is_in_it(text: str, name: str) -> None:
         assert name in str(refused)
         return
     last = text.count("\n") + 1
-    lines = [one.found.line for one in run(CHECKS, Subject(found, {}), name)]
+    lines = [one.found.line for one in run(CHECKS, ScriptSubject(found, {}), name)]
     assert all(line is None or 1 <= line <= last for line in lines)
 
 
@@ -152,7 +152,7 @@ def test_of_merged_keys_the_first_counts() -> None:
 
 
 def test_nothing_is_fine_in_what_is_not_understood() -> None:
-    found = [*look(Subject(script.parse("notes.txt", "rm -rf ~/.cache/vllm\nhello\n"), {}))]
+    found = [*look(ScriptSubject(script.parse("notes.txt", "rm -rf ~/.cache/vllm\nhello\n"), {}))]
     assert [(one.check, one.severity.value) for one in found] == [("serves", "could not tell"), ("caches-deleted", "wrong")]
 
 
@@ -168,4 +168,4 @@ def test_no_yaml_is_refused_or_empty(text: str) -> None:
     try:
         assert script.parse("compose.yml", text).serves == ()
     except StackError as refused:
-        assert "is no YAML" in str(refused)
+        assert "is not valid YAML" in str(refused)

@@ -32,7 +32,7 @@ def test_the_server_crashes_at_its_start_after_patches_were_applied_to_another_r
     line = info("ImportError: cannot import name 'quant_utils' from 'vllm.model_executor.layers.quantization'", "ERROR")
     found = wrong(of_log("ready to load", line), "errors")
     assert found.place == "log:3"
-    assert "has moved in this release" in found.found.what
+    assert "was moved in this release" in found.found.what
     assert "stack check" in found.found.fix
 
 

@@ -18,7 +18,7 @@ from stack.cli import main
 from stack.images import container_env, engine, validating
 from stack.model.verdict import Case, Outcome, load
 from stack.validation import gates
-from stack.validation.suite import Job, Subject
+from stack.validation.suite import Job, ValidatedSubject
 from tests.validation.factories import CHAT, answered, exact, failed
 
 from .world import ONE, TWO, World
@@ -48,14 +48,14 @@ def validate(
 ) -> Validate:
     """Run `stack image validate`; each suite has the given cases."""
 
-    def suite(_: object, name: str) -> tuple[Callable[[Job], Iterator[Case]], Subject]:
+    def suite(_: object, name: str) -> tuple[Callable[[Job], Iterator[Case]], ValidatedSubject]:
         def run(job: Job) -> Iterator[Case]:
             for case in cases[name]:
                 if job.wants(case.name):
                     ran.append(case.name)
                     yield case
 
-        return run, Subject()
+        return run, ValidatedSubject()
 
     monkeypatch.setattr(engine, "found", lambda _: None)
     monkeypatch.setattr(container_env, "entered", lambda *_: nullcontext())

@@ -57,7 +57,7 @@ def unknown(stores: Stores, settings: list[str], commit: CommitId | None = None)
     return [one.name for one in (*settled, *values.values())]
 
 
-def names(one: removed_settings.Gone) -> list[str]:
+def names(one: removed_settings.RemovedSetting) -> list[str]:
     """The names that a pattern stands for."""
     meant = {
         "VLLM_USE_FLASHINFER_MOE_MXFP4_*": ["VLLM_USE_FLASHINFER_MOE_MXFP4_BF16"],

@@ -38,7 +38,7 @@ def test_a_folder_takes_the_place_of_what_is_published() -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("cpu-fp32", "written by the validation"), ("gpt-oss", "whatever you serve: name its folder with --model")],
+    [("cpu-fp32", "written by the validation"), ("gpt-oss", "the one that you serve: name its folder with --model")],
 )
 def test_models_that_nobody_publishes_need_a_folder(name: str, said: str) -> None:
     with pytest.raises(StackError, match=said):

@@ -13,19 +13,19 @@ import yaml
 from stack.base.errors import StackError
 from stack.deploy import recipes
 from stack.serving.command import command
-from stack.serving.compose import Kind, compose
+from stack.serving.compose import Usage, compose
 
 from ..images import newer
 
 DOCKER = Path(__file__).parents[2] / "docker"
-KEPT = {"compose.yml": Kind.LOCAL, "compose.open.yml": Kind.OPEN, "compose.dev.yml": Kind.DEVELOPMENT}
+KEPT = {"compose.yml": Usage.LOCAL, "compose.open.yml": Usage.OPEN, "compose.dev.yml": Usage.DEVELOPMENT}
 SPARK = recipes.load("gpt-oss-120b-spark")
 PUBLISHED = [one for one in map(recipes.load, recipes.known()) if one.hardware is not None]
 ALL = [
     (one, kind)
     for one in PUBLISHED
-    for kind in Kind
-    if one.hardware and (one.hardware.nodes == 1 or kind is not Kind.DEVELOPMENT)
+    for kind in Usage
+    if one.hardware and (one.hardware.nodes == 1 or kind is not Usage.DEVELOPMENT)
 ]
 GIVEN = {"NODE_ADDRESS": "10.0.0.2", "HEAD_ADDRESS": "10.0.0.1", "INTERFACE": "enp1s0f0np0", "HCA": "rocep1s0f0"}
 OPEN = {"STACK_HOST": "0.0.0.0", "VLLM_API_KEY": "secret"}
@@ -54,15 +54,15 @@ def test_what_is_kept_is_what_is_written(name: str) -> None:
 
 @pytest.mark.images
 @pytest.mark.parametrize(("recipe", "kind"), ALL, ids=[f"{one.name}-{kind}" for one, kind in ALL])
-def test_compose_takes_every_file(recipe: recipes.Recipe, kind: Kind, tmp_path: Path) -> None:
+def test_compose_takes_every_file(recipe: recipes.Recipe, kind: Usage, tmp_path: Path) -> None:
     """Real compose resolves it; each server gets its recipe's command and variables, its caches, one GPU, and no more rights."""
     assert recipe.hardware is not None
     several = recipe.hardware.nodes > 1
     file = tmp_path / "compose.yml"
     file.write_text(compose(recipe, kind))
-    made = services(file, "--profile=*", **(OPEN if kind is Kind.OPEN else {}), **(GIVEN if several else {}))
+    made = services(file, "--profile=*", **(OPEN if kind is Usage.OPEN else {}), **(GIVEN if several else {}))
     assert len(made) == recipe.hardware.nodes
-    address = "0.0.0.0" if kind is Kind.OPEN else "127.0.0.1"
+    address = "0.0.0.0" if kind is Usage.OPEN else "127.0.0.1"
     for rank, one in enumerate(made.values()):
         said = GIVEN | {"NODE_RANK": str(rank)} if several else {}
         expected = command(recipe, said, host=address if several else "0.0.0.0")
@@ -72,7 +72,7 @@ def test_compose_takes_every_file(recipe: recipes.Recipe, kind: Kind, tmp_path: 
         (gpu,) = one["deploy"]["resources"]["reservations"]["devices"]
         assert (gpu["driver"], gpu["count"], gpu["capabilities"]) == ("nvidia", 1, ["gpu"])
         assert not {"privileged", "cap_add", "pid", "ipc"} & one.keys()
-        assert one.get("cap_drop") == (None if kind is Kind.DEVELOPMENT else ["ALL"])
+        assert one.get("cap_drop") == (None if kind is Usage.DEVELOPMENT else ["ALL"])
         assert int(one["shm_size"]) == 1 << 30
         assert [each["host_ip"] for each in one.get("ports", ())] == ([] if several else [address])
         assert ("network_mode" in one, "healthcheck" in one) == (several, several and rank > 0)
@@ -89,7 +89,7 @@ def test_nobody_else_asks_what_has_no_key(tmp_path: Path) -> None:
     assert [one["host_ip"] for one in opened["ports"]] == ["0.0.0.0"]
     assert opened["environment"]["VLLM_API_KEY"] == "secret"
     nodes = tmp_path / "compose.yml"
-    nodes.write_text(compose(recipes.load("gpt-oss-120b-2-sparks"), Kind.OPEN))
+    nodes.write_text(compose(recipes.load("gpt-oss-120b-2-sparks"), Usage.OPEN))
     for file, given in ((DOCKER / "compose.open.yml", {}), (nodes, GIVEN)):
         for key in ({}, {"VLLM_API_KEY": ""}):
             done = composed(file, STACK_IMAGE="stack", STACK_HOST="10.0.0.1", **given, **key)
@@ -141,11 +141,11 @@ def test_no_volume_is_in_the_way_of_the_images_user() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "said"),
     [
-        ("cpu-fp32", Kind.LOCAL, "no published model"),
-        ("gpt-oss", Kind.LOCAL, "no published model"),
-        ("gpt-oss-120b-2-sparks", Kind.DEVELOPMENT, "is for 2 nodes"),
+        ("cpu-fp32", Usage.LOCAL, "no published model"),
+        ("gpt-oss", Usage.LOCAL, "no published model"),
+        ("gpt-oss-120b-2-sparks", Usage.DEVELOPMENT, "is for 2 nodes"),
     ],
 )
-def test_what_cannot_be_composed(name: str, kind: Kind, said: str) -> None:
+def test_what_cannot_be_composed(name: str, kind: Usage, said: str) -> None:
     with pytest.raises(StackError, match=said):
         compose(recipes.load(name), kind)

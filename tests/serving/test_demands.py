@@ -39,12 +39,12 @@ def test_a_machine_that_a_recipe_is_for(recipe: recipes.Recipe, here: Machine) -
         (
             SPARK,
             machine(H200_GPU),
-            "for NVIDIA DGX Spark (GB10), compute capability 12.1; here is NVIDIA H200 (9.0): take a recipe",
+            "for NVIDIA DGX Spark (GB10), compute capability 12.1; here is NVIDIA H200 (9.0): use a recipe",
         ),
         (SPARK, machine(), "here is no NVIDIA GPU"),
-        (SPARK, machine(GB10, memory=60), "takes 90 GB, this machine with its NVIDIA GB10 has 60: take a smaller model"),
+        (SPARK, machine(GB10, memory=60), "takes 90 GB, this machine with its NVIDIA GB10 has 60: use a smaller model"),
         (H200, machine(Gpu("NVIDIA H200 MIG", "9.0", 35 * 10**9, "1")), "takes 136 GB, NVIDIA H200 MIG has 35"),
-        (TINY, machine(flags=("avx2",)), "needs a CPU with avx512_bf16: take another recipe"),
+        (TINY, machine(flags=("avx2",)), "needs a CPU with avx512_bf16: use another recipe"),
         (TINY, machine(memory=4, flags=("avx512_bf16",)), "takes 5 GB, this machine has 4"),
     ],
 )
@@ -79,7 +79,7 @@ def test_ports() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for host in ("127.0.0.1", "0.0.0.0"):
-            with pytest.raises(StackError, match=f"port {port} of {host} is taken"):
+            with pytest.raises(StackError, match=f"port {port} of {host} is in use"):
                 demands.demand_port(host, port)
     demands.demand_port("127.0.0.1", port)
     with pytest.raises(StackError, match=r"nothing can listen at 192\.0\.2\.1 port"):

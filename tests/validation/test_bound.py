@@ -13,7 +13,7 @@ from stack.model.inputs import CODE
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict
 from stack.validation import bound
-from stack.validation.suite import Asked, Subject, run
+from stack.validation.suite import RunOptions, ValidatedSubject, run
 
 from ..model.factories import CACHE, FILES, GATING, PINS, SHA256, patch, write
 
@@ -66,7 +66,7 @@ def stack_with(root: Path, **changed: bytes | str) -> Stack:
 @pytest.fixture
 def made(tmp_path: Path) -> Verdict:
     stack = stack_with(tmp_path / "made")
-    return run(stack, lambda _: CASES, Subject(), Asked(tmp_path / "verdict.json"))
+    return run(stack, lambda _: CASES, ValidatedSubject(), RunOptions(tmp_path / "verdict.json"))
 
 
 def fallen(stack: Stack, verdict: Verdict) -> dict[str, str]:
@@ -149,22 +149,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 )  # fmt: skip
 def test_a_change_of_the_validation(tmp_path: Path, here: Path, path: str, old: str, new: str, names: set[str]) -> None:
     stack = stack_with(tmp_path / "made")
-    made = run(stack, lambda _: CASES, Subject(), Asked(tmp_path / "verdict.json"))
+    made = run(stack, lambda _: CASES, ValidatedSubject(), RunOptions(tmp_path / "verdict.json"))
     assert fallen(stack, made) == {}
     edited(here, path, old, new)
     for one in (bound._code, bound._data, bound._file):
         one.cache_clear()
     found = fallen(stack, made)
     assert found.keys() == names
-    assert {*found.values()} <= {f"{CODE}: validation/{path} is other"}
+    assert {*found.values()} <= {f"{CODE}: validation/{path} differs"}
 
 
 def test_the_input_is_named_with_its_files(tmp_path: Path, made: Verdict) -> None:
     now = stack_with(tmp_path / "now", flashinfer=of(HEADER), vllm=of(MARLIN))
     found = fallen(now, made)
-    assert found[EMULATED] == found[COMPILED] == f"flashinfer: {HEADER} is other"
-    assert found[VLLMS] == f"vllm: {MARLIN} is other"
-    assert found[SERVED] == f"vllm: vllm/harmony/parser.py, {MARLIN} are other"
+    assert found[EMULATED] == found[COMPILED] == f"flashinfer: {HEADER} differs"
+    assert found[VLLMS] == f"vllm: {MARLIN} differs"
+    assert found[SERVED] == f"vllm: vllm/harmony/parser.py, {MARLIN} differ"
 
 
 def test_a_case_that_names_too_little_does_not_count(tmp_path: Path, made: Verdict) -> None:
@@ -184,8 +184,8 @@ def test_a_resumed_run_keeps_the_inputs(tmp_path: Path, made: Verdict) -> None:
     again = run(
         stack,
         lambda job: filter(lambda one: job.wants(one.name), CASES),
-        Subject(),
-        Asked(tmp_path / "verdict.json", resume=True),
+        ValidatedSubject(),
+        RunOptions(tmp_path / "verdict.json", resume=True),
     )
     assert again.inputs == made.inputs
     assert again.cases == made.cases

@@ -21,7 +21,7 @@ def test_addresses_end_in_v1(url: str) -> None:
     "url", ["127.0.0.1:8000", "localhost", "ftp://example.org", "http://", "", "http://[::1", "http://127.0.0.1:99999"]
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(StackError, match="is no address of a server: write it like"):
+    with pytest.raises(StackError, match="is not the address of a server: write it like"):
         endpoint.at(url)
 
 

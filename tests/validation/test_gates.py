@@ -136,7 +136,7 @@ def test_a_gpu_that_is_not_there_passes_nothing(toml: Path) -> None:
 )
 def test_a_kernel_that_passed_has_margins_that_say_so(toml: Path, margins: dict[str, float]) -> None:
     claimed = replace(passed("kernels/one"), margins=margins)
-    said = "0.json: kernels/one passed, but its margins do not say so: each has to be there, and at least 1"
+    said = "0.json: kernels/one passed, but its margins do not show it: each must be recorded, and be at least 1"
     assert problems(toml, verdict(claimed, *GOOD[1:])) == (said,)
     compiles = replace(passed("kernels/compile/mine"), margins={})
     assert problems(toml, verdict(*GOOD, compiles)) == ()
@@ -164,12 +164,12 @@ def test_another_gpu_is_not_the_one_that_a_gate_is_for(toml: Path) -> None:
     hopper = replace(SPARK, gpus=(replace(SPARK.gpus[0], capability="9.0"),))
     assert problems(toml, verdict(*SPARKS, machine=SPARK, weights=Weights.DUMMY), gate="sm121") == ()
     said = problems(toml, verdict(*SPARKS, machine=hopper, weights=Weights.DUMMY), gate="sm121")
-    assert any("its machine has no sm121, which the gate sm121 is for" in one for one in said), said
+    assert any("its machine has no sm121, which the gate sm121 requires" in one for one in said), said
     assert any("kernels/far passed without the sm121 that it needs" in one for one in said), said
 
 
 def test_a_run_without_an_end_does_not_count(toml: Path) -> None:
-    assert "did not come to its end" in problems(toml, verdict(*GOOD, whole=False))[0]
+    assert "did not finish" in problems(toml, verdict(*GOOD, whole=False))[0]
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_signature_is_asked_for_where_signers_are_named(toml: Path) -> None:
 
     assert first().startswith("v.json is not signed: sign it")
     signing.sign(path, theirs)
-    assert first().startswith("v.json is signed by nobody in allowed_signers")
+    assert first().startswith("v.json is not signed by anyone in allowed_signers")
     signature = signing.sign(path, ours)
     assert first() == ""
     assert signing.verify(path, path.read_bytes(), signers) == "ada@example.org"
@@ -392,7 +392,7 @@ def test_a_verdict_that_cannot_be_of_this_release_is_refused(toml: Path, forged:
 
 def test_a_machine_has_what_the_gates_machine_has(toml: Path) -> None:
     toml.write_text(toml.read_text().replace('has = ["cpu"]', 'has = ["cpu", "avx512f", "avx512_bf16"]', 1))
-    assert problems(toml, SOUND) == ("0.json: its machine has no avx512f, which the gate cpu is for",)
+    assert problems(toml, SOUND) == ("0.json: its machine has no avx512f, which the gate cpu requires",)
     capable = replace(CPU, flags=("avx512f", *CPU.flags))
     assert problems(toml, replace(SOUND, machine=capable)) == ()
 

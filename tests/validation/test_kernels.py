@@ -68,7 +68,7 @@ def test_cases_arrive_as_they_end(tmp_path: Path) -> None:
         (GOOD | {"margins": {"good": "ten"}}, "margins.good is 'ten'"),
         (GOOD | {"more": 1}, "more"),
         ({key: value for key, value in GOOD.items() if key != "needs"} | {"needs": "cpu"}, "needs"),
-        (GOOD | {"name": "kernels/a/z"}, "kernels/a/z, which was not to run"),
+        (GOOD | {"name": "kernels/a/z"}, "kernels/a/z, which was not requested"),
         ("x" * 2**21, "not whole, strict JSON"),
         ('{"a":' * 100_000, "not whole, strict JSON"),
     ],
@@ -81,7 +81,7 @@ def test_what_is_no_case_is_an_error_in_one_line(line: object, says: str, tmp_pa
 
 
 def test_a_case_that_comes_twice_was_not_to_run_again(tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="kernels/a/b, which was not to run"):
+    with pytest.raises(StackError, match="kernels/a/b, which was not requested"):
         cases(saying(tmp_path, GOOD, GOOD), "kernels/a/b")
 
 

@@ -15,7 +15,7 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
 from stack.validation import bound, gates
 from stack.validation.gates import Judgement
-from stack.validation.suite import Asked, Job, NothingToRun, Subject, run
+from stack.validation.suite import Job, NothingToRun, RunOptions, ValidatedSubject, run
 
 from .factories import CHAT, ONE, TWO, answered, exact, failed, file
 from .test_bound import MARLIN, of, stack_with
@@ -35,7 +35,7 @@ def earlier(tmp_path: Path) -> tuple[Path, Verdict]:
     """A verdict of an earlier stack: a kernel and a server."""
     out = tmp_path / "earlier.json"
     independent = replace(exact(ONE), used={"vllm": (), "flashinfer": ()})
-    return out, run(stack_with(tmp_path / "made"), lambda _: [independent, answered()], Subject(), Asked(out))
+    return out, run(stack_with(tmp_path / "made"), lambda _: [independent, answered()], ValidatedSubject(), RunOptions(out))
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def test_a_case_whose_inputs_are_the_same_counts_and_the_others_fall_out(earlier
     assert found.problems == ()
     [standing] = found.standing
     assert (standing.counts, list(standing.fallen)) == ((ONE,), [CHAT])
-    assert str(standing.fallen[CHAT]) == f"vllm: vllm/harmony/parser.py, {MARLIN} are other"
+    assert str(standing.fallen[CHAT]) == f"vllm: vllm/harmony/parser.py, {MARLIN} differ"
     [problem, fewer] = judged(now, out, text=GATE + SERVES).problems
-    assert problem == f"{CHAT} was not run: its verdict counts no more (vllm: vllm/harmony/parser.py, {MARLIN} are other)"
+    assert problem == f"{CHAT} was not run: its verdict no longer counts (vllm: vllm/harmony/parser.py, {MARLIN} differ)"
     assert fewer == "serve/*: 0 passed, 1 are needed"
 
 
 def test_what_fell_out_counts_by_another_verdict(earlier: tuple[Path, Verdict], now: Stack, tmp_path: Path) -> None:
-    run(now, lambda _: [answered()], Subject(), Asked(tmp_path / "new.json"))
+    run(now, lambda _: [answered()], ValidatedSubject(), RunOptions(tmp_path / "new.json"))
     found = judged(now, earlier[0], tmp_path / "new.json", text=GATE + SERVES)
     assert found.problems == ()
     assert [one.counts for one in found.standing] == [(ONE,), (CHAT,)]
@@ -70,7 +70,7 @@ def test_what_fell_out_counts_by_another_verdict(earlier: tuple[Path, Verdict], 
 def test_a_failure_counts_as_long_as_its_case_stands(tmp_path: Path, now: Stack) -> None:
     bad = [replace(failed(TWO, "cpu"), used={"vllm": (), "flashinfer": ()}), failed(CHAT, "cpu")]
     independent = replace(exact(ONE), used={"vllm": (), "flashinfer": ()})
-    run(stack_with(tmp_path / "made"), lambda _: [independent, *bad], Subject(), Asked(tmp_path / "bad.json"))
+    run(stack_with(tmp_path / "made"), lambda _: [independent, *bad], ValidatedSubject(), RunOptions(tmp_path / "bad.json"))
     [problem] = judged(now, tmp_path / "bad.json").problems
     assert problem == f"{tmp_path / 'bad.json'}: {TWO} failed: it is wrong"
 
@@ -104,7 +104,7 @@ def test_what_is_carried_is_judged_like_all_else(earlier: tuple[Path, Verdict], 
     )
     beyond = replace(made.cases[0], measured={**made.cases[0].measured, "differing": 3})
     problems = judged(now, file(tmp_path, "beyond.json", replace(made, cases=(beyond, made.cases[1])))).problems
-    assert "differing is 3, and has to be from 0 to 0" in problems[0]
+    assert "differing is 3; it must be from 0 to 0" in problems[0]
     for label, count in ((made.stack[:8], 0), ("0" * 8, 1)):
         versions = {**made.versions, "vllm": f"1.0.0+sm121.g{label}"}
         assert len(judged(now, file(tmp_path, "label.json", replace(made, versions=versions))).problems) == count
@@ -118,7 +118,7 @@ def test_not_even_an_own_verdict_may_name_other_inputs(earlier: tuple[Path, Verd
     listed = {one.digest: one for one in other.values()}
     cases = (made.cases[0], replace(made.cases[1], inputs={kind: one.digest for kind, one in other.items()}))
     forged = file(tmp_path, "forged.json", replace(made, cases=cases, inputs={**made.inputs, **listed}))
-    assert f"{CHAT} was not run: its verdict counts no more" in judged(stack, forged, text=GATE + SERVES).problems[0]
+    assert f"{CHAT} was not run: its verdict no longer counts" in judged(stack, forged, text=GATE + SERVES).problems[0]
 
 
 class Suite:
@@ -163,13 +163,13 @@ def test_only_what_has_fallen_out_is_run(earlier: tuple[Path, Verdict], now: Sta
 
 def test_a_failed_case_is_run_again(now: Stack, tmp_path: Path) -> None:
     bad = replace(exact(TWO), outcome=Outcome.FAILED, why="it is wrong")
-    run(now, lambda _: [exact(ONE), bad], Subject(), Asked(tmp_path / "one.json"))
+    run(now, lambda _: [exact(ONE), bad], ValidatedSubject(), RunOptions(tmp_path / "one.json"))
     assert gates.passed(gates.release(now), [tmp_path / "one.json"], "kernels/") == {ONE}
     assert gates.passed(gates.release(now), [tmp_path / "one.json"], "serve/") == frozenset()
     with pytest.raises(NothingToRun):
         run(
             now,
             lambda job: [one for one in (exact(ONE),) if job.wants(one.name)],
-            Subject(),
-            Asked(tmp_path / "two.json", standing=frozenset({ONE})),
+            ValidatedSubject(),
+            RunOptions(tmp_path / "two.json", standing=frozenset({ONE})),
         )

@@ -14,7 +14,7 @@ from stack.model import digest
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Gpu, Machine, Outcome, Weights, load, write
 from stack.validation import gates, machine, standing
-from stack.validation.suite import Asked, Job, Subject, run
+from stack.validation.suite import Job, RunOptions, ValidatedSubject, run
 from tests.validation.factories import CHAT, ONE, TWO, answered, exact
 
 from .test_bound import of, stack_with
@@ -28,19 +28,19 @@ def now(tmp_path: Path) -> Stack:
     return stack_with(tmp_path / "now")
 
 
-def kept(stack: Stack, case: Case, subject: Subject, **fields: object) -> Path:
+def kept(stack: Stack, case: Case, subject: ValidatedSubject, **fields: object) -> Path:
     """A verdict of one case, in the folder of verdicts."""
     file = stack.root / ".stack/verdicts/kept.json"
-    made = run(stack, lambda _: [case], subject, Asked(file))
+    made = run(stack, lambda _: [case], subject, RunOptions(file))
     file.write_bytes(write(replace(made, **fields)))  # type: ignore[arg-type]
     return file
 
 
-def names(stack: Stack, file: Path, subject: Subject, suite: str = "serve") -> set[str]:
+def names(stack: Stack, file: Path, subject: ValidatedSubject, suite: str = "serve") -> set[str]:
     return {*standing.names(stack, [file], suite, subject)}
 
 
-TINY = Subject("cpu-fp32", Weights.TINY, {"model": "a", "vllm": "1"})
+TINY = ValidatedSubject("cpu-fp32", Weights.TINY, {"model": "a", "vllm": "1"})
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ TINY = Subject("cpu-fp32", Weights.TINY, {"model": "a", "vllm": "1"})
         (replace(TINY, image="sha256:" + "1" * 64), False),
     ],
 )
-def test_a_case_stands_for_the_same_weights_model_and_image(now: Stack, subject: Subject, stands: bool) -> None:
+def test_a_case_stands_for_the_same_weights_model_and_image(now: Stack, subject: ValidatedSubject, stands: bool) -> None:
     assert names(now, kept(now, answered(), TINY), subject) == ({CHAT} if stands else set())
 
 
@@ -83,10 +83,10 @@ def test_a_case_on_a_gpu_stands_for_machines_with_such_a_gpu(
     now: Stack, monkeypatch: pytest.MonkeyPatch, here: str | None, stands: bool
 ) -> None:
     """On a machine without a GPU it could not be run anyway."""
-    file = kept(now, ON_GPU, Subject(weights=Weights.DUMMY), machine=with_gpu("9.0"))
+    file = kept(now, ON_GPU, ValidatedSubject(weights=Weights.DUMMY), machine=with_gpu("9.0"))
     at_hand = with_gpu(here)
     monkeypatch.setattr(machine, "here", lambda: at_hand)
-    assert names(now, file, Subject(weights=Weights.DUMMY)) == ({ON_GPU.name} if stands else set())
+    assert names(now, file, ValidatedSubject(weights=Weights.DUMMY)) == ({ON_GPU.name} if stands else set())
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_stale_run_that_was_broken_off_is_gone_on_with(now: Stack, stale: Call
 def test_a_verdict_in_which_no_case_ran_is_replaced(tmp_path: Path, now: Stack) -> None:
     target = tmp_path / "kernels.json"
     assert standing.free(target) == target
-    run(now, lambda _: [Case(ONE, Outcome.NOT_RUN, "no GPU", ("sm90",))], Subject(), Asked(target))
+    run(now, lambda _: [Case(ONE, Outcome.NOT_RUN, "no GPU", ("sm90",))], ValidatedSubject(), RunOptions(target))
     assert standing.free(target) == target
     target.write_text("{}")
     assert standing.free(target) == tmp_path / "kernels-2.json"

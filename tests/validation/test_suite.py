@@ -13,7 +13,7 @@ from stack.model import digest, stack
 from stack.model import verdict as verdicts
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict, load
-from stack.validation.suite import Asked, Job, Subject, look_ahead, look_at_earlier, run
+from stack.validation.suite import Job, RunOptions, ValidatedSubject, look_ahead, look_at_earlier, run
 
 from ..model.factories import FILES, patch, write
 
@@ -48,7 +48,7 @@ def ended(verdict: Verdict) -> dict[str, Outcome]:
 
 def test_a_run_is_written_as_it_was_handed_back(carried: Stack, tmp_path: Path) -> None:
     out = tmp_path / "deep/er/verdict.json"
-    verdict = run(carried, Counting(), Subject(), Asked(out))
+    verdict = run(carried, Counting(), ValidatedSubject(), RunOptions(out))
     assert load(out) == verdict
     assert verdict.whole
     assert ended(verdict) == ENDS
@@ -56,50 +56,54 @@ def test_a_run_is_written_as_it_was_handed_back(carried: Stack, tmp_path: Path) 
 
 def test_only_what_is_asked_for_runs(carried: Stack, tmp_path: Path) -> None:
     suite = Counting()
-    run(carried, suite, Subject(), Asked(tmp_path / "v.json", only=("*/o*", "*/far")))
+    run(carried, suite, ValidatedSubject(), RunOptions(tmp_path / "v.json", only=("*/o*", "*/far")))
     assert suite.ran == ["kernels/one", "kernels/far"]
     with pytest.raises(StackError, match=r"no case matches \*/nothing"):
-        run(carried, suite, Subject(), Asked(tmp_path / "w.json", only=("*/nothing",)))
+        run(carried, suite, ValidatedSubject(), RunOptions(tmp_path / "w.json", only=("*/nothing",)))
 
 
 def test_a_broken_run_is_not_whole_and_is_resumed_where_it_broke(carried: Stack, tmp_path: Path) -> None:
     out = tmp_path / "v.json"
     with pytest.raises(KeyboardInterrupt):
-        run(carried, Counting(until="kernels/two"), Subject(), Asked(out))
+        run(carried, Counting(until="kernels/two"), ValidatedSubject(), RunOptions(out))
     assert not load(out).whole
     assert ended(load(out)) == {"kernels/one": Outcome.PASSED}
     suite = Counting()
-    verdict = run(carried, suite, Subject(), Asked(out, resume=True))
+    verdict = run(carried, suite, ValidatedSubject(), RunOptions(out, resume=True))
     assert suite.ran == ["kernels/two", "kernels/far"]
     assert verdict.whole
     assert ended(verdict) == ENDS
 
 
 def test_finished_cases_are_not_run_again_what_was_not_run_is_tried_again(carried: Stack, tmp_path: Path) -> None:
-    run(carried, Counting(), Subject(), Asked(tmp_path / "v.json"))
+    run(carried, Counting(), ValidatedSubject(), RunOptions(tmp_path / "v.json"))
     suite = Counting()
-    run(carried, suite, Subject(), Asked(tmp_path / "v.json", resume=True))
+    run(carried, suite, ValidatedSubject(), RunOptions(tmp_path / "v.json", resume=True))
     assert suite.ran == ["kernels/far"]
-    run(carried, suite := Counting(), Subject(), Asked(tmp_path / "v.json"))
+    run(carried, suite := Counting(), ValidatedSubject(), RunOptions(tmp_path / "v.json"))
     assert suite.ran == list(NAMES)
 
 
 def test_what_is_of_another_stack_machine_or_subject_is_not_resumed_and_not_lost(carried: Stack, tmp_path: Path) -> None:
     out = tmp_path / "v.json"
-    run(carried, Counting(), Subject(versions={"torch": "2.12.0"}), Asked(out))
+    run(carried, Counting(), ValidatedSubject(versions={"torch": "2.12.0"}), RunOptions(out))
     before = out.read_bytes()
     other = tmp_path / "other"
     write(other, {**FILES, "stacks/gating/vllm/gate-kernels.patch": patch(line="newer").replace(b"2" * 40, b"3" * 40)})
-    same = Subject(versions={"torch": "2.12.0"})
+    same = ValidatedSubject(versions={"torch": "2.12.0"})
     suite = Counting()
     for stack_of, subject, said in (
-        (carried, Subject(versions={"torch": "2.13.0"}), "it is of torch 2.12.0, here is 2.13.0: remove it to begin anew"),
-        (carried, Subject(), "it is of torch 2.12.0, here is none"),
+        (
+            carried,
+            ValidatedSubject(versions={"torch": "2.13.0"}),
+            "it is of torch 2.12.0, here is 2.13.0: remove it to begin anew",
+        ),
+        (carried, ValidatedSubject(), "it is of torch 2.12.0, here is none"),
         (carried, replace(same, recipe="fast"), "it is of another recipe"),
         (stack.load(other), same, "it is of the stack [0-9a-f]{12}, this one is [0-9a-f]{12}"),
     ):
         with pytest.raises(StackError, match=f"v.json cannot be resumed: {said}"):
-            run(stack_of, suite, subject, Asked(out, resume=True))
+            run(stack_of, suite, subject, RunOptions(out, resume=True))
     assert suite.ran == []
     assert out.read_bytes() == before
     kept = load(out)
@@ -115,19 +119,19 @@ def test_what_is_of_another_stack_machine_or_subject_is_not_resumed_and_not_lost
     ):
         out.write_bytes(verdicts.write(earlier))
         with pytest.raises(StackError, match=f"it is of {said}"):
-            run(carried, suite, subject, Asked(out, resume=True))
+            run(carried, suite, subject, RunOptions(out, resume=True))
     assert suite.ran == []
 
 
 def test_a_verdict_of_another_day_is_resumed(carried: Stack, tmp_path: Path) -> None:
     gates = {"cpu": digest.of(carried)}
-    subject = Subject(image=f"sha256:{digest.of(carried)}", gates=gates)
+    subject = ValidatedSubject(image=f"sha256:{digest.of(carried)}", gates=gates)
     out = tmp_path / "v.json"
     look_at_earlier(carried, out, subject.image, gates)
-    run(carried, Counting(), subject, Asked(out))
+    run(carried, Counting(), subject, RunOptions(out))
     look_at_earlier(carried, out, subject.image, MappingProxyType(gates))
     out.write_bytes(verdicts.write(replace(load(out), made="2020-01-01T00:00:00Z")))
-    run(carried, suite := Counting(), subject, Asked(out, resume=True))
+    run(carried, suite := Counting(), subject, RunOptions(out, resume=True))
     assert suite.ran == ["kernels/far"]
 
 
@@ -150,16 +154,16 @@ def test_a_verdict_of_another_day_is_resumed(carried: Stack, tmp_path: Path) -> 
 def test_what_no_case_can_match_is_found_out_before_the_suite_is_prepared(
     carried: Stack, tmp_path: Path, glob: str, may: bool
 ) -> None:
-    asked = Asked(tmp_path / "v.json", only=("nothing", glob))
+    asked = RunOptions(tmp_path / "v.json", only=("nothing", glob))
     with nullcontext() if may else pytest.raises(StackError, match="no case matches nothing "):
         look_ahead(carried, asked, ("kernels/one", "kernels/moe/"))
 
 
 def test_what_is_resumed_has_its_cases(carried: Stack, tmp_path: Path) -> None:
     out = tmp_path / "v.json"
-    run(carried, Counting(), Subject(), Asked(out))
-    look_ahead(carried, Asked(out, only=("nothing",), resume=True), NAMES)
-    assert ended(run(carried, Counting(), Subject(), Asked(out, only=("nothing",), resume=True))) == {
+    run(carried, Counting(), ValidatedSubject(), RunOptions(out))
+    look_ahead(carried, RunOptions(out, only=("nothing",), resume=True), NAMES)
+    assert ended(run(carried, Counting(), ValidatedSubject(), RunOptions(out, only=("nothing",), resume=True))) == {
         name: how for name, how in ENDS.items() if how is not Outcome.NOT_RUN
     }
 
@@ -167,7 +171,7 @@ def test_what_is_resumed_has_its_cases(carried: Stack, tmp_path: Path) -> None:
 def test_a_case_that_comes_twice_is_a_defect(carried: Stack, tmp_path: Path) -> None:
     case = Case("kernels/one", Outcome.PASSED)
     with pytest.raises(StackError, match="kernels/one ran twice"):
-        run(carried, lambda job: [case, replace(case)], Subject(), Asked(tmp_path / "v.json"))
+        run(carried, lambda job: [case, replace(case)], ValidatedSubject(), RunOptions(tmp_path / "v.json"))
 
 
 def test_a_place_for_no_file_is_found_out_before_anything_runs(carried: Stack, tmp_path: Path) -> None:
@@ -176,12 +180,12 @@ def test_a_place_for_no_file_is_found_out_before_anything_runs(carried: Stack, t
     for out, said in (
         (tmp_path / "a-file/v.json", "no verdict can be written to .*a-file/v.json .*: name another file with --out"),
         (tmp_path / ("n" * 300), "File name too long"),
-        (tmp_path / "fifo", "fifo is no file, but something else"),
-        (tmp_path, "is no file, but something else"),
+        (tmp_path / "fifo", "fifo is not a regular file"),
+        (tmp_path, "is not a regular file"),
     ):
         suite = Counting()
         with pytest.raises(StackError, match=said):
-            run(carried, suite, Subject(), Asked(out))
+            run(carried, suite, ValidatedSubject(), RunOptions(out))
         assert suite.ran == []
     assert (tmp_path / "fifo").is_fifo()
 
@@ -196,7 +200,7 @@ def test_a_stack_that_changes_while_it_is_validated_gives_no_whole_verdict(carri
 
     out = tmp_path / "v.json"
     with pytest.raises(StackError, match="was changed while it was validated"):
-        run(carried, edits, Subject(), Asked(out))
+        run(carried, edits, ValidatedSubject(), RunOptions(out))
     assert not load(out).whole
     assert load(out).stack == digest.of(carried)
 
@@ -206,4 +210,4 @@ def test_a_comment_that_changes_meanwhile_is_no_other_stack(carried: Stack, tmp_
         yield from Counting()(job)
         (tmp_path / "pins.toml").write_text("# a comment\n" + (tmp_path / "pins.toml").read_text())
 
-    assert run(carried, edits, Subject(), Asked(tmp_path / "v.json")).whole
+    assert run(carried, edits, ValidatedSubject(), RunOptions(tmp_path / "v.json")).whole

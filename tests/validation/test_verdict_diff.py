@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from stack.validation.verdict_diff import Way, between
+from stack.validation.verdict_diff import ChangeKind, between
 
 from .factories import SPARK, VERSIONS, failed, not_run, passed, verdict
 
@@ -15,12 +15,12 @@ def test_losses_come_first_and_numbers_last() -> None:
     after = verdict(passed("a/numbers", x=2.0), passed("a/won"), failed("a/other"), failed("a/lost"), not_run("a/new"))
     found = between(before, after)
     assert [(one.name, one.way) for one in found.cases] == [
-        ("a/gone", Way.LOST),
-        ("a/lost", Way.LOST),
-        ("a/won", Way.WON),
-        ("a/other", Way.OTHER),
-        ("a/new", Way.OTHER),
-        ("a/numbers", Way.NUMBERS),
+        ("a/gone", ChangeKind.LOST),
+        ("a/lost", ChangeKind.LOST),
+        ("a/won", ChangeKind.WON),
+        ("a/other", ChangeKind.OTHER),
+        ("a/new", ChangeKind.OTHER),
+        ("a/numbers", ChangeKind.NUMBERS),
     ]
     assert list(found.cases[-1].numbers()) == [("x", 1.0, 2.0)]
     assert found.lost

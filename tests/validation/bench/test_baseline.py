@@ -8,12 +8,12 @@ import pytest
 from stack.base.errors import StackError
 from stack.model.verdict import Weights
 from stack.validation.bench import baseline
-from stack.validation.bench.baseline import Subject
+from stack.validation.bench.baseline import MeasuredSubject
 
 from ..factories import CPU, SPARK, STACK
 
 OURS = Path(__file__).parents[3] / baseline.FOLDER
-SUBJECT = Subject("openai/gpt-oss-120b", Weights.REAL, SPARK, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
+SUBJECT = MeasuredSubject("openai/gpt-oss-120b", Weights.REAL, SPARK, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
 
 TOML = """\
 source = "somebody"
@@ -67,13 +67,13 @@ def test_sizes_are_found_or_any() -> None:
         (replace(SUBJECT, weights=Weights.DUMMY), ""),
         (replace(SUBJECT, weights=Weights.TINY), "another model: gpt-oss-120b, real weights"),
         (replace(SUBJECT, model="gpt-oss-20b"), "another model: gpt-oss-120b, real weights"),
-        (replace(SUBJECT, weights=None), "what the server has loaded is not known: say it with --weights"),
+        (replace(SUBJECT, weights=None), "the weights that the server has loaded are not known: name them with --weights"),
         (replace(SUBJECT, machine=None), "the server's machine is not known: run this on the machine of the server"),
         (replace(SUBJECT, machine=CPU), "other hardware: 1 NVIDIA GB10, here no GPU"),
         (replace(SUBJECT, machine=replace(SPARK, gpus=SPARK.gpus * 2)), "other hardware: 1 NVIDIA GB10, here 2 NVIDIA GB10"),
     ],
 )
-def test_what_cannot_be_compared_says_why(subject: Subject, said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_says_why(subject: MeasuredSubject, said: str, tmp_path: Path) -> None:
     assert loaded(tmp_path, TOML).unlike(subject) == said
 
 
@@ -99,7 +99,7 @@ ODD: Mapping[str, tuple[str, str, str]] = {
     "no source": ('source = "somebody"', "", "source is missing"),
     "date": ("2026-01-17", "last week", "date is 'last week'"),
     "weights": ('"real"', '"heavy"', "weights is 'heavy'"),
-    "size": ("512 = 1854", "half = 1854", "prefill.half is no size"),
+    "size": ("512 = 1854", "half = 1854", "prefill.half is not a size"),
     "speed": ("1854", "0", "prefill.512 is [0]"),
     "speed of a run": ("59.9]", "-1]", "decode.32.512 is"),
     "no runs": ("[60.1, 60.0, 59.9]", "[]", "decode.32.512 is []"),

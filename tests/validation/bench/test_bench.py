@@ -10,9 +10,9 @@ import pytest
 from stack.model.verdict import Outcome, Weights
 from stack.store import cache
 from stack.validation.bench import benchy, suite
-from stack.validation.bench.baseline import Baseline, Subject
+from stack.validation.bench.baseline import Baseline, MeasuredSubject
 from stack.validation.bench.benchy import Size, Target, UnmeasuredError
-from stack.validation.bench.statistics import Way, compare
+from stack.validation.bench.statistics import Ranking, compare
 from stack.validation.suite import Job
 
 from ..factories import CPU
@@ -21,7 +21,7 @@ from .server import Behaviour, serving, tokenizer
 pytestmark = [pytest.mark.slow, pytest.mark.images]
 
 SIZE = Size(256, 16, 3)
-SUBJECT = Subject("little", Weights.TINY, CPU, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
+SUBJECT = MeasuredSubject("little", Weights.TINY, CPU, {"vllm": "5df63a720"}, "llama-benchy 0.4.0")
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ def test_counts_without_token_ids_are_believed_where_the_text_agrees(python: Pat
 
 LIES = {
     "refuses": "failed: HTTP 500",
-    "breaks off": "brought 5 tokens, asked for were 16",
+    "breaks off": "brought 5 tokens, requested were 16",
     "hangs": "no request ended for 6 s",
-    "no tokens": "brought no text; the server says 16 tokens",
-    "many in one": "the server says 16 tokens, its text has 2",
-    "stops early": "brought 5 tokens, asked for were 16",
-    "usage only": "the server says 16 tokens, its text has 4",
-    "thrice the ids": "brought 48 tokens, asked for were 16",
-    "long prompts": "the server says that it read 512 tokens, sent were about 256",
+    "no tokens": "brought no text; the server claims 16 tokens",
+    "many in one": "the server claims 16 tokens, its text has 2",
+    "stops early": "brought 5 tokens, requested were 16",
+    "usage only": "the server claims 16 tokens, its text has 4",
+    "thrice the ids": "brought 48 tokens, requested were 16",
+    "long prompts": "the server claims to have read 512 tokens, about 256 were sent",
 }
 
 
@@ -102,11 +102,11 @@ def test_cases_of_a_run(python: Path, words: Path) -> None:
     assert one is not None
     # How far runs of so little lie apart depends on what else the machine does, and with it what can be said of them.
     goal = compare(one.prefill, (10.0,)).way
-    assert goal is not Way.WORSE
+    assert goal is not Ranking.WORSE
     assert ended == {
         "bench/pp256-tg16": Outcome.PASSED,
         "bench/pp4000-tg32": Outcome.NOT_RUN,
-        "bench/against/goal/pp256": Outcome.NOT_RUN if goal is Way.NOT_COMPARABLE else Outcome.PASSED,
+        "bench/against/goal/pp256": Outcome.NOT_RUN if goal is Ranking.NOT_COMPARABLE else Outcome.PASSED,
         "bench/against/fast/pp256-tg16": Outcome.FAILED,
         "bench/against/far": Outcome.NOT_RUN,
     }
@@ -135,7 +135,7 @@ def test_a_prompt_that_is_read_at_once_has_no_speed(python: Path, words: Path) -
     with serving(Behaviour(prefill=1e9, lie="slow lists")) as url:
         [case] = suite.Bench(python, Target(url, "little", words), SUBJECT, [SIZE], [])(Job())
     assert case.outcome is Outcome.NOT_RUN
-    assert case.why == "256 tokens are read in less time than the server takes to list its models: take more"
+    assert case.why == "256 tokens take less time than the list of the server's models: measure more"
 
 
 def test_a_run_that_stands_apart_is_shown(python: Path, words: Path) -> None:

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from stack.validation.bench.statistics import Way, compare, outliers, quantile
+from stack.validation.bench.statistics import Ranking, compare, outliers, quantile
 
 
 @pytest.mark.parametrize(("freedom", "t"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (5, 2.5706), (8, 2.3060), (30, 2.0423)])
@@ -17,18 +17,18 @@ OURS = (60.1, 59.9, 60.0, 60.2, 59.8)
 @pytest.mark.parametrize(
     ("theirs", "way"),
     [
-        (OURS, Way.SAME),
-        ((60.2, 60.0, 59.9, 60.1, 60.3), Way.SAME),
-        ((58.9, 59.1, 59.0, 59.0, 59.2), Way.BETTER),
-        ((61.0, 61.2, 60.9, 61.1, 61.0), Way.WORSE),
-        ((60.05,), Way.SAME),
-        ((59.0,), Way.BETTER),
-        ((62.4,), Way.WORSE),
-        ((55.0, 65.0, 70.0), Way.SAME),  # so wide a spread says little, and the interval shows it
-        ((60.0, 61.0), Way.NOT_COMPARABLE),
+        (OURS, Ranking.SAME),
+        ((60.2, 60.0, 59.9, 60.1, 60.3), Ranking.SAME),
+        ((58.9, 59.1, 59.0, 59.0, 59.2), Ranking.BETTER),
+        ((61.0, 61.2, 60.9, 61.1, 61.0), Ranking.WORSE),
+        ((60.05,), Ranking.SAME),
+        ((59.0,), Ranking.BETTER),
+        ((62.4,), Ranking.WORSE),
+        ((55.0, 65.0, 70.0), Ranking.SAME),  # so wide a spread says little, and the interval shows it
+        ((60.0, 61.0), Ranking.NOT_COMPARABLE),
     ],
 )
-def test_ways(theirs: tuple[float, ...], way: Way) -> None:
+def test_ways(theirs: tuple[float, ...], way: Ranking) -> None:
     assert compare(OURS, theirs).way is way
 
 
@@ -42,7 +42,7 @@ def test_the_interval_is_welchs() -> None:
 
 def test_few_runs_say_nothing() -> None:
     found = compare(OURS[:2], OURS)
-    assert (found.way, found.why) == (Way.NOT_COMPARABLE, "fewer than 3 runs have no spread")
+    assert (found.way, found.why) == (Ranking.NOT_COMPARABLE, "with fewer than 3 runs the spread is unknown")
 
 
 def test_runs_that_stand_apart_are_named() -> None:
@@ -55,13 +55,13 @@ def test_runs_that_stand_apart_are_named() -> None:
 def test_nothing_is_said_that_depends_on_runs_that_stand_apart() -> None:
     """A mean of 58 +- 18 must not pass for the same as 60."""
     found = compare((50.0, 50.1, 50.0, 49.9, 90.0), OURS)
-    assert found.way is Way.NOT_COMPARABLE
-    assert found.why == "with the runs that stand apart (90) it is same, without them worse: measure again"
-    assert compare((60.0, 60.1, 31.0, 60.0, 59.9), OURS).way is Way.SAME
+    assert found.way is Ranking.NOT_COMPARABLE
+    assert found.why == "with the outliers (90) it is same, without them worse: measure again"
+    assert compare((60.0, 60.1, 31.0, 60.0, 59.9), OURS).way is Ranking.SAME
 
 
 def test_the_same_machine_is_called_the_same_about_as_often_as_promised() -> None:
     """What a 95 % interval promises, seen on 400 pairs of five runs drawn from one distribution."""
     draw = random.Random(5)
     ways = [compare(*([draw.gauss(60, 1) for _ in range(5)] for _ in range(2))).way for _ in range(400)]
-    assert 0.92 < sum(way in (Way.SAME, Way.NOT_COMPARABLE) for way in ways) / len(ways) < 0.99
+    assert 0.92 < sum(way in (Ranking.SAME, Ranking.NOT_COMPARABLE) for way in ways) / len(ways) < 0.99

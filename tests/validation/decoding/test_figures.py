@@ -108,7 +108,7 @@ def test_a_graph_whose_steps_have_other_bits_than_alone_is_wrong() -> None:
     other = [one.copy() for one in alone]
     other[1][2, 3] ^= 1
     assert figures.changed(alone, other) == (
-        "wrong: 1 of 3 steps of the graph, the first is 1, have other bits than by themselves"
+        "wrong: 1 of 3 steps of the graph, the first is 1, have other bits than when run alone"
     )
     with pytest.raises(ValueError, match="shorter"):
         figures.changed(alone, other[:2])

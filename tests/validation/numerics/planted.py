@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from stack.validation.numerics.emulated import Machine, building
-from stack.validation.numerics.emulated.building import Plan
+from stack.validation.numerics.emulated.building import BuildPlan
 from tests.validation.numerics.decode_judges import (
     BF16,
     BYTES,
@@ -47,18 +47,18 @@ class Fault:
     becomes: str
     says: str
 
-    def planted(self, kernels: Mapping[str, bytes]) -> Plan:
+    def planted(self, kernels: Mapping[str, bytes]) -> BuildPlan:
         """Plan the library of the kernels with this fault."""
         text = kernels[self.header].decode()
         assert self.was in text, f"{self.header} has no {self.was}"
         changed = {**kernels, self.header: text.replace(self.was, self.becomes).encode()}
         return building.plan({name: data for name, data in changed.items() if name not in _UNUSED[self.header]})
 
-    def inputs(self, plan: Plan) -> dict[str, str]:
+    def inputs(self, plan: BuildPlan) -> dict[str, str]:
         """Name the inputs of the judges' answers, besides their code and the environment."""
         return {"sources and compiler": plan.digest, "fault": repr(self)}
 
-    def judged(self, plan: Plan, machine: Path, judges: Sequence[Judge] | None = None) -> list[str]:
+    def judged(self, plan: BuildPlan, machine: Path, judges: Sequence[Judge] | None = None) -> list[str]:
         """Build the library and ask the judges until one says what is expected: all answers so far.
 
         The library goes when the judges have answered. `machine`: compiled without kernels.

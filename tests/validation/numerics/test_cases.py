@@ -16,7 +16,7 @@ from stack.validation.numerics import KINDS, running
 from stack.validation.numerics.agreement import AGREEMENTS, Agreement, Compared
 from stack.validation.numerics.attention import Attention
 from stack.validation.numerics.blocks import MXFP8, Rounding, quantize
-from stack.validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, Case, Same, declared, named
+from stack.validation.numerics.cases import BFLOAT16_BAR, MXFP8_BAR, AnyCase, KernelCase, Same, declared, named
 from stack.validation.numerics.experts import Experts, swiglu
 from stack.validation.numerics.formats import bfloat16
 from stack.validation.numerics.judging import Fault, Truth, judge, measure, reordered, wrongly_padded
@@ -71,8 +71,8 @@ def wrong_outputs(truth: Truth) -> dict[str, np.ndarray]:
     return {"zeros": np.zeros_like(truth.reference), "noise": noise, **truth.mutants, **by_fault}
 
 
-def case_of(problem: str, run: Callable[[Any], Any], bar: float = BFLOAT16_BAR) -> Case:
-    return Case("kernels/test/case", Kernel("test", ("cpu",), lambda: "", run), PROBLEMS[problem], bar)
+def case_of(problem: str, run: Callable[[Any], Any], bar: float = BFLOAT16_BAR) -> KernelCase:
+    return KernelCase("kernels/test/case", Kernel("test", ("cpu",), lambda: "", run), PROBLEMS[problem], bar)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -124,7 +124,7 @@ def test_a_kernel_that_writes_over_its_inputs_is_held_against_what_they_were(pro
 def test_a_bar_that_lets_a_wrong_output_through_fails_the_case(problem: str) -> None:
     found = running.outcome(case_of(problem, lambda _: truth_of(problem).reference, bar=1.1))
     assert found["outcome"] == "failed"
-    assert "the bar proves nothing, it lets through: " in found["why"]
+    assert "the bar proves nothing, it accepts wrong outputs: " in found["why"]
 
 
 def rounding_between(layer: Experts) -> np.ndarray:
@@ -193,7 +193,9 @@ def test_padding_is_zeros_and_changes_nothing() -> None:
     found = np.where(padding[:, None], 0, whole)
     assert wrongly_padded(found, found, whole, padding) == ""
     assert wrongly_padded(whole, whole, whole, padding) == "padding is not zeros"
-    assert wrongly_padded(found, found * np.float32(1 + 2**-23), whole, padding).endswith("the same beside other padding")
+    assert wrongly_padded(found, found * np.float32(1 + 2**-23), whole, padding).endswith(
+        "change with the content of the padding"
+    )
     assert wrongly_padded(found * 2, found * 2, whole, padding).endswith("as without padding")
 
 
@@ -207,14 +209,14 @@ def test_a_row_of_zeros_allows_nothing() -> None:
 
 def test_what_cannot_run_here_is_not_run_with_the_reason() -> None:
     kernel: Kernel[Any] = Kernel("test", ("sm121",), lambda: "needs sm121", lambda _: pytest.fail("it ran"))
-    found = running.outcome(Case("kernels/test/far", kernel, PROBLEMS["linear"], 0.01))
+    found = running.outcome(KernelCase("kernels/test/far", kernel, PROBLEMS["linear"], 0.01))
     assert (found["outcome"], found["why"], found["needs"]) == ("not-run", "needs sm121", ["sm121"])
     assert found["measured"] == {}
 
 
 def test_of_several_gpus_a_case_needed_the_one_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     far: Kernel[Any] = Kernel("test", ("sm90", "sm121"), lambda: "", lambda _: truth_of("linear").reference)
-    case = Case("kernels/test/far", far, PROBLEMS["linear"], 0.01)
+    case = KernelCase("kernels/test/far", far, PROBLEMS["linear"], 0.01)
     assert running.outcome(case)["needs"] == ["sm90", "sm121"]
     monkeypatch.setattr(running, "capability", lambda: "sm90")
     assert running.outcome(case)["needs"] == ["sm90"]
@@ -255,7 +257,7 @@ def test_names_are_unique_and_no_case_needs_nothing() -> None:
 def test_a_window_that_is_wrong_far_back_only_is_seen() -> None:
     """Such as one whose start is counted in too few bits: right up to 4096 keys."""
     mine = [one for one in declared() if one.name == "kernels/attention/vllm-cpu/long/window=128/kv=bfloat16"]
-    [case] = [one for one in mine if isinstance(one, Case)]
+    [case] = [one for one in mine if isinstance(one, KernelCase)]
     assert isinstance(case.problem, Attention)
     small = replace(case.problem, heads=4, shared=2)
     assert all(keys > 4096 for _, keys in small.sequences)
@@ -266,11 +268,11 @@ def test_a_window_that_is_wrong_far_back_only_is_seen() -> None:
 
 
 def test_gpt_oss_is_tried_in_its_own_sizes() -> None:
-    mine = [one.problem for one in declared() if isinstance(one, Case) and one.kernel.name == "vllm-cpu"]
+    mine = [one.problem for one in declared() if isinstance(one, KernelCase) and one.kernel.name == "vllm-cpu"]
     experts = [one for one in mine if isinstance(one, Experts)]
     assert {one.tokens for one in experts} == {1, 2, 4, 8, 33, 128, 1000}
     assert any((one.experts, one.hidden, one.intermediate) == (128, 2880, 2880) for one in experts)
-    reduced = [one for one in declared() if isinstance(one, Case) and isinstance(one.problem, Experts)]
+    reduced = [one for one in declared() if isinstance(one, KernelCase) and isinstance(one.problem, Experts)]
     assert all(bool(one.reduced) == (one.problem != Experts(1, activations=one.problem.activations)) for one in reduced)
 
 
@@ -287,7 +289,7 @@ def test_formats_agree_with_ml_dtypes_and_wrong_ones_do_not(agreement: Agreement
 def test_a_comparison_that_sees_no_difference_fails() -> None:
     same = np.arange(4)
     case: AnyCase = Same("kernels/formats/test", Agreement("test", "numpy", lambda: Compared(same, same, {"another": same})))
-    assert running.outcome(case)["why"] == "the comparison proves nothing, it lets through: another"
+    assert running.outcome(case)["why"] == "the comparison proves nothing, it accepts wrong outputs: another"
     missing = Same("kernels/formats/test", Agreement("test", "no_such_package", lambda: Compared(same, same, {})))
     assert running.outcome(missing)["why"] == "no_such_package is not installed"
 

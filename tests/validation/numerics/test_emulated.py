@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stack.store import cache as places
-from stack.validation.numerics.emulated import SHARED_LIMIT, KernelFault, Kind, Machine, building
+from stack.validation.numerics.emulated import SHARED_LIMIT, BufferKind, KernelFault, Machine, building
 from stack.validation.numerics.emulated.building import CannotBuild
 from stack.validation.numerics.kernels.emulated import in_every_order
 
@@ -113,11 +113,11 @@ def turned(machine: Machine, fault: Fault, seed: int = 0, shared: int = 2 * THRE
     output, unwritten = np.empty_like(NUMBERS), np.empty(1, np.int32)
     machine.begin(seed)
     addresses = [
-        machine.give("input", NUMBERS, Kind.INPUT),
-        machine.give("weights", WEIGHTS, Kind.CONSTANT),
-        machine.give("scales", SCALES, Kind.CONSTANT),
-        machine.give("output", output, Kind.OUTPUT),
-        machine.give("unwritten", unwritten, Kind.OUTPUT),
+        machine.give("input", NUMBERS, BufferKind.INPUT),
+        machine.give("weights", WEIGHTS, BufferKind.CONSTANT),
+        machine.give("scales", SCALES, BufferKind.CONSTANT),
+        machine.give("output", output, BufferKind.OUTPUT),
+        machine.give("unwritten", unwritten, BufferKind.OUTPUT),
     ]
     machine.call("emulated_turn", int(fault), *addresses, BLOCKS, threads, shared, 1)
     return output
@@ -150,7 +150,7 @@ def test_outputs_that_depend_on_the_order_or_are_not_all_written_are_refused(mac
         in_every_order(machine, lambda early: numbers + np.uint16(early))
 
     def leaves_out(_: bool) -> np.ndarray:
-        machine.give("output", numbers, Kind.OUTPUT)
+        machine.give("output", numbers, BufferKind.OUTPUT)
         return numbers
 
     with pytest.raises(RuntimeError, match="8 bytes of the output are not written"):
@@ -195,8 +195,8 @@ def test_what_is_only_read_may_be_of_an_earlier_kernel_that_has_ended(machine: M
     numbers = np.arange(32, dtype=np.uint32)
     output = np.empty((2, 8), np.uint32)
     machine.begin()
-    given = machine.give("input", numbers, Kind.INPUT)
-    addresses = [machine.give(f"output {number}", row, Kind.OUTPUT) for number, row in enumerate(output)]
+    given = machine.give("input", numbers, BufferKind.INPUT)
+    addresses = [machine.give(f"output {number}", row, BufferKind.OUTPUT) for number, row in enumerate(output)]
     machine.call("emulated_once", given, addresses[0], 0)
     machine.call("emulated_once", given, addresses[1], 1)  # its predecessor waited for whoever wrote the input
     assert np.array_equal(output, [numbers[::4]] * 2)
@@ -223,8 +223,8 @@ def test_matrices_lie_as_ptx_says(machine: Machine) -> None:
     sums, votes = np.empty((32, 4), np.float32), np.empty(32, np.uint32)
     words_a, words_b = of_a.view(np.uint32)[..., 0].copy(), of_b.view(np.uint32)[..., 0].copy()
     machine.begin(3)
-    given = [machine.give("a", words_a, Kind.INPUT), machine.give("b", words_b, Kind.INPUT)]
-    given += [machine.give(name, array, Kind.OUTPUT) for name, array in (("s", sums), ("v", votes))]
+    given = [machine.give("a", words_a, BufferKind.INPUT), machine.give("b", words_b, BufferKind.INPUT)]
+    given += [machine.give(name, array, BufferKind.OUTPUT) for name, array in (("s", sums), ("v", votes))]
     machine.call("emulated_matrix", *given)
     product = a @ b + 0.5
     for lane in range(32):
@@ -248,8 +248,8 @@ def test_products_of_bytes_are_those_of_the_instructions_layout(machine: Machine
     words_a, words_b = of_a.view(np.uint32)[..., 0].copy(), of_b.view(np.uint32)[..., 0].copy()
     sums, permuted, dots = np.empty((32, 4), np.int32), np.empty(32, np.uint32), np.empty(32, np.int32)
     machine.begin(3)
-    given = [machine.give("a", words_a, Kind.INPUT), machine.give("b", words_b, Kind.INPUT)]
-    given += [machine.give(name, array, Kind.OUTPUT) for name, array in (("s", sums), ("p", permuted), ("d", dots))]
+    given = [machine.give("a", words_a, BufferKind.INPUT), machine.give("b", words_b, BufferKind.INPUT)]
+    given += [machine.give(name, array, BufferKind.OUTPUT) for name, array in (("s", sums), ("p", permuted), ("d", dots))]
     machine.call("emulated_bytes", *given)
     product = a.astype(np.int64) @ b.astype(np.int64)
     for lane in range(32):
@@ -300,8 +300,8 @@ def copied(machine: Machine, fault: CopyFault, seed: int) -> tuple[np.ndarray, n
     """The weights, and the output of the kernel that copies."""
     weights, output = np.arange(THREADS * 4, dtype=np.uint32) * np.uint32(0x01234567), np.empty(THREADS, np.uint32)
     machine.begin(seed)
-    given = [machine.give("weights", weights, Kind.CONSTANT), machine.give("input", weights.copy(), Kind.INPUT)]
-    machine.call("emulated_copy", int(fault), *given, machine.give("output", output, Kind.OUTPUT), THREADS)
+    given = [machine.give("weights", weights, BufferKind.CONSTANT), machine.give("input", weights.copy(), BufferKind.INPUT)]
+    machine.call("emulated_copy", int(fault), *given, machine.give("output", output, BufferKind.OUTPUT), THREADS)
     return weights, output
 
 
@@ -340,8 +340,8 @@ def test_products_and_roundings_are_those_of_bfloat16(machine: Machine) -> None:
     c[: 2**14] = c[: 2**14] & np.uint32(0xFFFF0000) | np.uint32(0x8000)  # ties
     products, rounded = np.empty_like(a), np.empty(len(c), np.uint16)
     machine.begin()
-    given = [machine.give(name, array, Kind.INPUT) for name, array in (("a", a), ("b", b), ("c", c))]
-    outputs = [machine.give(name, array, Kind.OUTPUT) for name, array in (("p", products), ("r", rounded))]
+    given = [machine.give(name, array, BufferKind.INPUT) for name, array in (("a", a), ("b", b), ("c", c))]
+    outputs = [machine.give(name, array, BufferKind.OUTPUT) for name, array in (("p", products), ("r", rounded))]
     machine.call("emulated_number", *given, *outputs, len(a))
 
     with np.errstate(over="ignore", invalid="ignore"):

@@ -185,7 +185,7 @@ def test_nvfp4_keeps_small_blocks_by_subnormal_scales() -> None:
 
 
 def test_columns_that_fill_no_block_are_refused() -> None:
-    with pytest.raises(ValueError, match="33 columns are no multiple of 32"):
+    with pytest.raises(ValueError, match="33 columns are not a multiple of 32"):
         quantize(MXFP4, np.zeros((1, 33)))
 
 

@@ -13,7 +13,7 @@ import pytest
 from stack.proof.compiling import toolkit
 from stack.store import cache
 from stack.validation.numerics import running, sanitizing
-from stack.validation.numerics.cases import Case, named
+from stack.validation.numerics.cases import KernelCase, named
 from stack.validation.numerics.kernels import decode
 from stack.validation.numerics.linear import Linear
 from stack.validation.numerics.sanitizing import FOUND, Report, Sanitized, why
@@ -95,13 +95,13 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_every_decode_kernel_runs_beneath_it() -> None:
     touched = named(*sanitizing.CASES)
-    assert {one.kernel.name for one in touched if isinstance(one, Case)} == {
+    assert {one.kernel.name for one in touched if isinstance(one, KernelCase)} == {
         "mxfp4-decode",
         "mxfp4-decode-choosing",
         "mxfp4-decode-padded",
         "mxfp4-gemv",
     }
-    assert {one.problem.tokens for one in touched if isinstance(one, Case) if not hasattr(one.problem, "sequences")} == {
+    assert {one.problem.tokens for one in touched if isinstance(one, KernelCase) if not hasattr(one.problem, "sequences")} == {
         1,
         2,
         4,
@@ -109,13 +109,13 @@ def test_every_decode_kernel_runs_beneath_it() -> None:
         16,
     }
     # For few rows, for many, and above 8 tokens there are other instantiations of one kernel, whether a GPU has 48 or 132 multiprocessors.
-    dense = [one.problem for one in touched if isinstance(one, Case) and isinstance(one.problem, Linear)]
+    dense = [one.problem for one in touched if isinstance(one, KernelCase) and isinstance(one.problem, Linear)]
     for processors in (48, 132):
         blocks = [(-(-one.outputs // 32), one.tokens > 8) for one in dense]
         shapes = {((rows >= processors) + (rows >= 8 * processors), many) for rows, many in blocks}
         assert shapes == {(0, False), (0, True), (1, False), (1, True), (2, False), (2, True)}
     assert all(named(glob) for glob in sanitizing.CASES)
-    assert len([one for one in touched if not isinstance(one, Case)]) == 3
+    assert len([one for one in touched if not isinstance(one, KernelCase)]) == 3
     assert all(one.needs == decode.CAPABLE for one in touched)
 
 

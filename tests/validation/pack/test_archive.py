@@ -127,7 +127,7 @@ def test_the_script_notices_that_what_says_so_is_damaged(tmp_path: Path, text: s
         (folder / "pack.json").unlink()
     else:
         (folder / "pack.json").write_text(text)
-    said = "validate: pack.json is not as it was packed: copy the archive again, and unpack it again\n"
+    said = "validate: pack.json is missing or damaged: copy the archive again, and unpack it again\n"
     assert checked(folder, fake_torch(tmp_path)) == (2, said)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stack.base.errors import StackError
 from stack.validation.pack import fatbin
-from stack.validation.pack.fatbin import Kind
+from stack.validation.pack.fatbin import ImageKind
 from tests.validation.pack.factories import FAMILY, PTX, SPECIFIC, Made, library
 
 SOME = st.builds(
@@ -52,15 +52,15 @@ def test_a_container_that_has_something_for_the_gpu_keeps_it_and_nothing_else(co
     for number in {image.container for image in fatbin.images(data, "x.so")}:
         inside = [image for image in fatbin.images(data, "x.so") if image.container == number]
         mine = [image for image in kept if image.container == number]
-        own = [image for image in inside if image.kind is Kind.CUBIN and image.gpu == 90]
-        assert mine == own if own else all(image.kind is Kind.PTX and image.gpu <= 90 for image in mine)
+        own = [image for image in inside if image.kind is ImageKind.CUBIN and image.gpu == 90]
+        assert mine == own if own else all(image.kind is ImageKind.PTX and image.gpu <= 90 for image in mine)
 
 
 def test_the_newest_ptx_stays_where_there_is_no_machine_code() -> None:
     data = library([[Made(75, PTX), Made(80), Made(80, PTX), Made(90, PTX, flags=0x11 | SPECIFIC), Made(100, PTX)]])
-    assert [(one.kind, one.gpu) for one in fatbin.thin(data, 90, "x.so").kept] == [(Kind.PTX, 90)]
+    assert [(one.kind, one.gpu) for one in fatbin.thin(data, 90, "x.so").kept] == [(ImageKind.PTX, 90)]
     data = library([[Made(75, PTX), Made(80), Made(80, PTX), Made(89, PTX, flags=0x11 | SPECIFIC), Made(100, PTX)]])
-    assert [(one.kind, one.gpu) for one in fatbin.thin(data, 90, "x.so").kept] == [(Kind.PTX, 80)]
+    assert [(one.kind, one.gpu) for one in fatbin.thin(data, 90, "x.so").kept] == [(ImageKind.PTX, 80)]
 
 
 def test_machine_code_of_the_same_major_number_runs_on_later_ones() -> None:

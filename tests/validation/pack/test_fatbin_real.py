@@ -11,7 +11,7 @@ from stack.proof.compiling import toolkit
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
 from stack.validation.pack import fatbin
-from stack.validation.pack.fatbin import Kind
+from stack.validation.pack.fatbin import ImageKind
 
 pytestmark = [pytest.mark.slow, pytest.mark.kernels]
 
@@ -40,14 +40,14 @@ def said(tools: Toolkit, *arguments: str | Path) -> str:
 def test_the_images_are_those_that_cuobjdump_lists(tools: Toolkit, built: Path) -> None:
     found = fatbin.images(built.read_bytes(), built.name)
     listed = re.findall(r"\.sm_(\d+)(a?)\.cubin", said(tools, "--list-elf", built))  # it names no family
-    cubins = [one for one in found if one.kind is Kind.CUBIN]
+    cubins = [one for one in found if one.kind is ImageKind.CUBIN]
     assert sorted((str(one.gpu), "a" if one.specific else "") for one in cubins) == sorted(listed)
     assert {(one.gpu, one.specific, one.family) for one in cubins} == {
         (80, False, False),
         (90, True, False),
         (120, False, True),
     }
-    assert [one.gpu for one in found if one.kind is Kind.PTX] == [80]
+    assert [one.gpu for one in found if one.kind is ImageKind.PTX] == [80]
     assert re.findall(r"\.sm_(\d+)\.ptx", said(tools, "--list-ptx", built)) == ["80"]
 
 

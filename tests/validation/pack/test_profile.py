@@ -87,7 +87,7 @@ def test_traces_that_say_nothing_are_refused() -> None:
     with pytest.raises(StackError, match="has no more kernels than the shorter one"):
         profile.token(trace(8), trace(8), 32)
     for bad in (b"", b"{}", b"[]"):
-        with pytest.raises(StackError, match="is no trace"):
+        with pytest.raises(StackError, match="is not a trace"):
             profile.token(bad, trace(8), 32)
 
 
@@ -120,7 +120,7 @@ def test_each_goal_of_the_benchmark_is_a_case() -> None:
     assert goal.name == "bench/kernels/MoE/M=1/times-as-fast-as-marlin"
     assert (goal.outcome, goal.measured["found"], goal.bar) == (Outcome.PASSED, 1.7, 1.6)
     _, missed = target_runner.timed(said(goal={"found": 1.5, "met": False}), "sm90")
-    assert (missed.outcome, missed.why) == (Outcome.FAILED, "1.500, and at least 1.60 is asked for")
+    assert (missed.outcome, missed.why) == (Outcome.FAILED, "1.500, which must be at least 1.60")
     _, absent = target_runner.timed(said(goal={"found": None, "met": None}), "sm90")
     assert absent.outcome is Outcome.NOT_RUN
     wrong, _ = target_runner.timed(said(row={"failed": True, "why": "wrong: rel-L2 0.5 to float32"}), "sm90")
@@ -137,7 +137,7 @@ def test_a_benchmark_that_does_not_run_has_failed_with_its_log(tmp_path: Path, m
     assert "needs torch and an NVIDIA GPU" in (tmp_path / "decode-kernels.log").read_text()
     run.until = 0.0
     late = list(target_runner._timed(run))
-    assert {(case.outcome, case.why) for case in late} == {(Outcome.NOT_RUN, "the time was up before they were timed")}
+    assert {(case.outcome, case.why) for case in late} == {(Outcome.NOT_RUN, "the time was up before they were measured")}
     assert len({case.name for case in late}) == 25
     asked = target_runner.Run(root, tmp_path, load(root), Job(only=("bench/kernels/MoE/M=1/*-marlin",)), "sm90", until=0.0)
     assert [case.name for case in target_runner._timed(asked)] == ["bench/kernels/MoE/M=1/times-as-fast-as-marlin"]
@@ -146,7 +146,7 @@ def test_a_benchmark_that_does_not_run_has_failed_with_its_log(tmp_path: Path, m
     monkeypatch.setattr(target_runner.time, "monotonic", lambda: next(clock, 0.01))
     run.until = 0.01
     ended = list(target_runner._timed(run))
-    assert {case.why for case in ended} == {f"the time was up while they were timed: see {tmp_path / 'decode-kernels.log'}"}
+    assert {case.why for case in ended} == {f"the time was up while they were measured: see {tmp_path / 'decode-kernels.log'}"}
     assert {case.outcome for case in ended} == {Outcome.NOT_RUN}
     assert list(target_runner._timed(target_runner.Run(root, tmp_path, load(root), Job(only=("serve/*",)), "sm90"))) == []
 

@@ -70,7 +70,7 @@ def test_a_server_that_answers_late_is_not_waited_for(archive: Callable[[str], P
 def test_one_that_ends_has_failed_and_says_why(archive: Callable[[str], Path]) -> None:
     (_, (outcome, why)), (_, other) = cases(archive(GONE), time.monotonic() + 60).items()
     assert (outcome, why) == (Outcome.FAILED, "the server ended with 3: no GPU")
-    assert other == (Outcome.NOT_RUN, "its server did not come to answer")
+    assert other == (Outcome.NOT_RUN, "its server did not become ready")
 
 
 @pytest.mark.parametrize("patience", [60, None])

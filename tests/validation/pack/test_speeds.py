@@ -116,8 +116,8 @@ def decoded(place: Path, monkeypatch: pytest.MonkeyPatch, *only: str, resume: bo
     monkeypatch.setattr(target_runner.server, "serving", started)
     monkeypatch.setattr(target_runner.importlib.metadata, "version", lambda _: "1")
     carried = stack.load(ROOT)
-    asked = suite.Asked(place / "verdict.json", only, resume)
-    return {case.name: case for case in suite.run(carried, cases, suite.Subject(), asked).cases}
+    asked = suite.RunOptions(place / "verdict.json", only, resume)
+    return {case.name: case for case in suite.run(carried, cases, suite.ValidatedSubject(), asked).cases}
 
 
 def test_a_run_that_is_resumed_compares_its_server_with_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stack.validation.quality import distance
 from stack.validation.quality.distance import between, divergence
-from stack.validation.quality.scores import Place
+from stack.validation.quality.scores import TokenPlace
 
 from .server import log_softmax
 
@@ -60,14 +60,14 @@ def test_what_is_reported_is_never_more_than_the_truth(first: list[float], secon
         assert kl == pytest.approx(truth, abs=1e-6)
 
 
-def record(seed: int, noise: float, count: int = 200) -> list[Place]:
+def record(seed: int, noise: float, count: int = 200) -> list[TokenPlace]:
     """Tokens drawn from distributions over 30 tokens, and what a server with that much noise in its logits says of them."""
     draw, rounding = random.Random(seed), random.Random(f"{seed} {noise}")
     found = []
     for _ in range(count):
         plain = [draw.gauss(0, 2) for _ in range(30)]
         token = draw.choices(range(30), [math.exp(value) for value in plain])[0]
-        found.append(Place(token, dict(enumerate(log_softmax([value + noise * rounding.gauss(0, 1) for value in plain])))))
+        found.append(TokenPlace(token, dict(enumerate(log_softmax([value + noise * rounding.gauss(0, 1) for value in plain])))))
     return found
 
 
@@ -103,6 +103,6 @@ def test_wrong_servers_are_far(name: str) -> None:
 
 
 def test_two_tokens_that_weigh_the_same_are_both_the_likeliest() -> None:
-    tied, other = Place(0, likely(0.4, 0.4, 0.2)), Place(0, likely(0.3, 0.5, 0.2))
+    tied, other = TokenPlace(0, likely(0.4, 0.4, 0.2)), TokenPlace(0, likely(0.3, 0.5, 0.2))
     assert between([tied, tied], [other, other]).agreement == 1
-    assert between([tied, tied], [Place(0, likely(0.2, 0.2, 0.6))] * 2).agreement == 0
+    assert between([tied, tied], [TokenPlace(0, likely(0.2, 0.2, 0.6))] * 2).agreement == 0

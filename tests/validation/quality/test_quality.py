@@ -88,7 +88,9 @@ def test_a_choice_that_changes_nothing_fails(tmp_path: Path) -> None:
     run(tmp_path, "bf16")
     case = run(tmp_path, "lm_head-mxfp4")["quality/lm_head-mxfp4"]
     assert case.outcome is Outcome.FAILED
-    assert case.why.startswith("nothing was quantised: every number is the reference's; was the server started with --quant")
+    assert case.why.startswith(
+        "nothing was quantized, since every number equals the reference's: was the server started with --quant"
+    )
     # Under another name it is the reference once more, which shows how steady a server is.
     assert run(tmp_path, "again")["quality/again"].outcome is Outcome.PASSED
 
@@ -99,7 +101,7 @@ def test_a_server_that_does_not_run_the_model_fails(tmp_path: Path, behaviour: B
     run(tmp_path, "bf16", top=top)
     case = run(tmp_path, "qkv-mxfp4", behaviour, top)["quality/qkv-mxfp4"]
     assert case.outcome is Outcome.FAILED
-    assert case.why.startswith("this is not the model any more")
+    assert case.why.startswith("it is as far from the reference as a server that does not run the model")
     assert float(case.measured["top-1 agreement"]) < 0.1
 
 
@@ -145,11 +147,11 @@ LIES = {
     "nothing": "no prompt_logprobs",
     "one less": "their numbers differ",
     "other tokens": "of the text has no log-probability",
-    "few": "1 log-probabilities for a token, asked for were 20",
-    "positive": "the log-probabilities for a token are none",
-    "no distribution": "the log-probabilities for a token are none",
-    "nan": "the log-probabilities for a token are none",
-    "words": "are not of the known form",
+    "few": "1 log-probabilities for a token, requested were 20",
+    "positive": "the log-probabilities for a token are not valid",
+    "no distribution": "the log-probabilities for a token are not valid",
+    "nan": "the log-probabilities for a token are not valid",
+    "words": "have an unknown form",
 }
 
 
@@ -171,7 +173,7 @@ def test_a_server_of_another_stack_is_not_recorded(tmp_path: Path) -> None:
 
 def test_a_text_that_is_too_short_says_nothing(tmp_path: Path) -> None:
     case = run(tmp_path, "bf16", text="The clock gains four minutes.")["quality/recorded/bf16"]
-    assert (case.outcome, case.why) == (Outcome.FAILED, "the text has 4 tokens, fewer than 50 say nothing")
+    assert (case.outcome, case.why) == (Outcome.FAILED, "the text has 4 tokens, at least 50 are needed")
 
 
 def test_only_records_of_the_same_are_compared(tmp_path: Path) -> None:
@@ -243,15 +245,15 @@ def test_a_forged_record_is_refused(name: str, tmp_path: Path) -> None:
     file.write_text(record())
     assert len(scores.load(file).places) == len(GOOD)
     file.write_text(record(places=[FORGED[name], *GOOD[1:]]))
-    with pytest.raises(StackError, match="places are not of the known form: record it again"):
+    with pytest.raises(StackError, match="places have an unknown form: record it again"):
         scores.load(file)
 
 
 def test_infinity_and_a_renamed_record_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "o-fp8.json"
     file.write_text(record().replace("-0.5", "-1e999", 1))
-    with pytest.raises(StackError, match="places are not of the known form"):
+    with pytest.raises(StackError, match="places have an unknown form"):
         scores.load(file)
     file.write_text(record(name="bf16"))
-    with pytest.raises(StackError, match="is a record of 'bf16': a record is not renamed"):
+    with pytest.raises(StackError, match="is a record of 'bf16': do not rename a record"):
         scores.load(file)

@@ -15,7 +15,7 @@ import pytest
 from stack.deploy.recipes import Bar, Recipe
 from stack.validation.model import expected_replies
 from stack.validation.serve import checks, numbers, prompts
-from stack.validation.serve.checks import Asked
+from stack.validation.serve.checks import ServerUnderTest
 from stack.validation.serve.client import Talk, Wrong
 
 from . import lying_vllm
@@ -27,7 +27,7 @@ NUMBERS = {
     "log-probabilities": lambda asked: judged(numbers.scores(asked, lying_vllm.REFERENCE)),
     "greedy": lambda asked: judged(numbers.answers(asked, lying_vllm.REFERENCE)),
 }
-ALL: dict[str, Callable[[Asked], object]] = {**checks.CHECKS, **checks.GENERAL, **EFFECTS, **NUMBERS}
+ALL: dict[str, Callable[[ServerUnderTest], object]] = {**checks.CHECKS, **checks.GENERAL, **EFFECTS, **NUMBERS}
 
 
 def judged(found: numbers.Judged) -> None:
@@ -36,9 +36,11 @@ def judged(found: numbers.Judged) -> None:
 
 
 @contextmanager
-def asking(lie: lying_vllm.Lie = str, **how: Any) -> Iterator[Asked]:
+def asking(lie: lying_vllm.Lie = str, **how: Any) -> Iterator[ServerUnderTest]:
     with lying_vllm.serving(lie, **how) as url:
-        yield Asked(Talk(url, lying_vllm.MODEL), RECIPE, lambda: f"INFO {BACKEND}", lying_vllm.TOKENS, lying_vllm.STACK)
+        yield ServerUnderTest(
+            Talk(url, lying_vllm.MODEL), RECIPE, lambda: f"INFO {BACKEND}", lying_vllm.TOKENS, lying_vllm.STACK
+        )
 
 
 def other(old: str, new: str) -> lying_vllm.Lie:
@@ -177,7 +179,7 @@ def test_what_is_refused_fails(name: str, refuses: Callable[[lying_vllm.Json], b
 
 @pytest.mark.parametrize("name", ["chat/stream", "tool-call/stream"])
 def test_a_stream_without_end_fails(name: str) -> None:
-    with asking(ends=False) as asked, pytest.raises(Wrong, match="it has no end"):
+    with asking(ends=False) as asked, pytest.raises(Wrong, match="its final event is missing"):
         ALL[name](asked)
 
 
@@ -230,7 +232,7 @@ def test_a_failure_of_form_shows_request_and_answer() -> None:
     with asking(other('"usage": {', '"usage": [], "other": {')) as asked, pytest.raises(Wrong) as failed, asked.talk.taken():
         checks.counted(asked)
     text = str(failed.value)
-    assert text.startswith("the answer is of another form than it has to be (AttributeError: 'list' object")
+    assert text.startswith("the answer has a wrong form (AttributeError: 'list' object")
     assert "request: POST /v1/chat/completions" in text
     assert '"usage": []' in text
 
@@ -238,7 +240,7 @@ def test_a_failure_of_form_shows_request_and_answer() -> None:
 def test_nobody_answers() -> None:
     with asking() as asked:
         pass
-    with pytest.raises(Wrong, match="no answer comes back"):
+    with pytest.raises(Wrong, match="it does not answer"):
         checks.chat(asked)
 
 
@@ -247,7 +249,9 @@ def test_a_bar_that_a_fault_would_pass_fails() -> None:
     bar = Bar("largest", 0.01)
     assert "would not notice: a small one" in numbers.judge(bar, [-1.0, -2.0], [-1.0, -2.0], wrong).why
     assert not numbers.judge(replace(bar, blind=("a small one",)), [-1.0, -2.0], [-1.0, -2.0], wrong).why
-    assert "that is none: no such" in numbers.judge(replace(bar, blind=("no such",)), [-1.0, -2.0], [-1.0, -2.0], wrong).why
+    assert (
+        "that does not exist: no such" in numbers.judge(replace(bar, blind=("no such",)), [-1.0, -2.0], [-1.0, -2.0], wrong).why
+    )
 
 
 def test_what_is_measured() -> None:

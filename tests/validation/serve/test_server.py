@@ -130,7 +130,7 @@ def test_one_that_dies_says_why(installed: Installed, note: Path) -> None:
     assert "Engine core initialization failed" in str(failed.value)
     assert failed.value.cause == "RuntimeError: Engine core initialization failed"
     assert str(NotServing("it ended", "some\nand then some")) == "it ended: and then some\nsome\nand then some"
-    assert NotServing("it ended", "").cause == "it said nothing"
+    assert NotServing("it ended", "").cause == "it printed nothing"
 
 
 def test_one_that_is_never_ready_is_given_up(installed: Installed, note: Path) -> None:

@@ -42,7 +42,7 @@ def _stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]
         yield found
 
 
-def ran(stores: Stores, plan: suite.Plan, *only: str, lie: lying_vllm.Lie = str) -> dict[str, Case]:
+def ran(stores: Stores, plan: suite.ServeOptions, *only: str, lie: lying_vllm.Lie = str) -> dict[str, Case]:
     def wheel(_: object) -> Path:
         raise AssertionError("no server of ours is asked for")
 
@@ -52,7 +52,7 @@ def ran(stores: Stores, plan: suite.Plan, *only: str, lie: lying_vllm.Lie = str)
 
 
 def test_a_running_server_is_asked_everything_but_its_log(stores: Stores) -> None:
-    found = ran(stores, suite.Plan((RECIPE,)))
+    found = ran(stores, suite.ServeOptions((RECIPE,)))
     assert found.keys() == {f"serve/tiny/{name}" for name in (checks.CHECKS.keys() | suite.NUMBERS.keys()) - {"backends"}}
     assert {case.outcome for case in found.values()} == {Outcome.PASSED}, [case for case in found.values() if case.why]
     scored = found["serve/tiny/log-probabilities"]
@@ -63,7 +63,7 @@ def test_a_running_server_is_asked_everything_but_its_log(stores: Stores) -> Non
 
 def test_of_somebodys_own_server_only_what_holds_for_all_is_asked(stores: Stores) -> None:
     recipe = Recipe("gpt-oss", "A server", recipes.GIVEN, (), {}, ())
-    found = ran(stores, suite.Plan((recipe,)))
+    found = ran(stores, suite.ServeOptions((recipe,)))
     assert found.keys() == {f"serve/gpt-oss/{name}" for name in checks.GENERAL}
     assert {(case.outcome, case.needs) for case in found.values()} == {(Outcome.PASSED, ())}
 
@@ -71,7 +71,7 @@ def test_of_somebodys_own_server_only_what_holds_for_all_is_asked(stores: Stores
 def test_an_answer_of_another_form_fails_its_case_and_the_others_run(stores: Stores) -> None:
     found = ran(
         stores,
-        suite.Plan((RECIPE,)),
+        suite.ServeOptions((RECIPE,)),
         lie=lambda text: text.replace(
             f'"content": "{expected_replies.SAID}', f'"content": ["\\ud800"], "x": "{expected_replies.SAID}'
         ),
@@ -85,17 +85,17 @@ def test_an_answer_of_another_form_fails_its_case_and_the_others_run(stores: Sto
     ("lie", "said"),
     [
         (lambda _: "!503 busy", "no server of an OpenAI API answers at .*: it answers 503: check --url"),
-        (lambda _: "hello", "no server of an OpenAI API answers at .*: no JSON comes back"),
+        (lambda _: "hello", "no server of an OpenAI API answers at .*: the answer is not JSON"),
         (lambda _: '{"data": []}', "lists no model: check --url"),
     ],
 )
 def test_an_address_of_something_else_is_refused(stores: Stores, lie: lying_vllm.Lie, said: str) -> None:
     with pytest.raises(StackError, match=said):
-        ran(stores, suite.Plan((RECIPE,)), lie=lie)
+        ran(stores, suite.ServeOptions((RECIPE,)), lie=lie)
 
 
 def test_a_lie_is_a_failed_case_with_all_that_was_said(stores: Stores) -> None:
-    found = ran(stores, suite.Plan((RECIPE,)), lie=lambda text: text.replace("I echo", "You echo"))
+    found = ran(stores, suite.ServeOptions((RECIPE,)), lie=lambda text: text.replace("I echo", "You echo"))
     failed = {name for name, case in found.items() if case.outcome is Outcome.FAILED}
     assert "serve/tiny/chat/whole" in failed
     assert "serve/tiny/models" not in failed
@@ -104,20 +104,22 @@ def test_a_lie_is_a_failed_case_with_all_that_was_said(stores: Stores) -> None:
 
 def test_numbers_that_are_off_fail_against_the_bar(stores: Stores) -> None:
     name = "serve/tiny/log-probabilities"
-    found = ran(stores, suite.Plan((RECIPE,)), name, lie=lambda text: text.replace('"logprob": -1.14', '"logprob": -1.15'))
+    found = ran(
+        stores, suite.ServeOptions((RECIPE,)), name, lie=lambda text: text.replace('"logprob": -1.14', '"logprob": -1.15')
+    )
     assert found[name].outcome is Outcome.FAILED
     assert "off by 0.01" in found[name].why
     assert found.keys() == {name}
 
 
 def test_only_what_is_wanted_runs(stores: Stores) -> None:
-    assert ran(stores, suite.Plan((RECIPE,)), "serve/tiny/models").keys() == {"serve/tiny/models"}
-    assert not ran(stores, suite.Plan((RECIPE,)), "serve/other/*")
+    assert ran(stores, suite.ServeOptions((RECIPE,)), "serve/tiny/models").keys() == {"serve/tiny/models"}
+    assert not ran(stores, suite.ServeOptions((RECIPE,)), "serve/other/*")
 
 
 def test_what_the_cpu_lacks_is_not_run(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = replace(RECIPE, flags=("avx1024",))
-    found = {case.name: case for case in suite.cases(Job(("serve/tiny/*",)), stores, _no_wheel, suite.Plan((recipe,)))}
+    found = {case.name: case for case in suite.cases(Job(("serve/tiny/*",)), stores, _no_wheel, suite.ServeOptions((recipe,)))}
     assert found.keys() == {f"serve/tiny/{name}" for name in ("starts", *checks.CHECKS, *suite.NUMBERS)}
     assert {case.outcome for case in found.values()} == {Outcome.NOT_RUN}
     assert {case.why for case in found.values()} == {"the CPU has no avx1024"}
@@ -158,7 +160,7 @@ def without_gating(stores: Stores, folder: Path, monkeypatch: pytest.MonkeyPatch
         built.append([one.name for one in stack.series])
         return folder
 
-    plan = suite.Plan((RECIPE,), ablate=True)
+    plan = suite.ServeOptions((RECIPE,), ablate=True)
     (case,) = suite.cases(Job(("serve/series/gating/missed",)), stores, wheel, plan)
     assert built == [["cache"]]
     return case
@@ -177,7 +179,7 @@ def test_a_server_that_ends_for_another_reason_proves_nothing(
 ) -> None:
     case = without_gating(stores, tmp_path / "packages", monkeypatch, "raise MemoryError('no room')")
     assert case.outcome is Outcome.FAILED
-    assert "what is missed cannot be seen" in case.why
+    assert "it cannot be tested without the series" in case.why
     assert "no room" in case.why
 
 
@@ -190,8 +192,8 @@ def test_a_series_that_nobody_misses_fails(stores: Stores, tmp_path: Path, monke
 def test_versions_of_what_is_served(stores: Stores) -> None:
     pin = stores.stack.pins.get("vllm")
     assert pin.archive is not None
-    assert suite.versions(stores.stack, suite.Plan(())) == {"torch": "2.13.0", "vllm": pin.archive.version}
-    assert suite.versions(stores.stack, suite.Plan((), url="http://127.0.0.1:9")) == {}
+    assert suite.versions(stores.stack, suite.ServeOptions(())) == {"torch": "2.13.0", "vllm": pin.archive.version}
+    assert suite.versions(stores.stack, suite.ServeOptions((), url="http://127.0.0.1:9")) == {}
 
 
 def test_recipes_of_effects_exist() -> None:
@@ -218,7 +220,7 @@ class Proofs:
 
 
 def proved(stores: Stores, **how: bool) -> Case:
-    (case,) = suite.cases(Job(("serve/series/gating/proved",)), stores, _no_wheel, suite.Plan((), **how))
+    (case,) = suite.cases(Job(("serve/series/gating/proved",)), stores, _no_wheel, suite.ServeOptions((), **how))
     return case
 
 

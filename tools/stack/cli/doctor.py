@@ -119,7 +119,7 @@ def _scripts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> 
     flashinfer = archive.version if archive is not None else None
     unknown, target = _unknown(options, read), _target(recipe)
     for one in read:
-        yield from scripts.look(scripts.Subject(one, unknown, target, flashinfer, frozenset(pinned)))
+        yield from scripts.look(scripts.ScriptSubject(one, unknown, target, flashinfer, frozenset(pinned)))
 
 
 def _unknown(options: Options, read: Sequence[Script]) -> dict[str, Unknown] | None:

@@ -13,7 +13,7 @@ from stack.deploy.recipes import Backends, Recipe
 from stack.model import verdict
 from stack.serving import checking
 from stack.serving.command import Command, pairs, shown
-from stack.serving.compose import Kind
+from stack.serving.compose import Usage
 from stack.serving.compose import compose as made
 
 set_option = click.option(
@@ -103,7 +103,7 @@ def compose(name: str, is_open: bool, development: bool, output: Path | None, as
 
     if is_open and development:
         raise click.UsageError("--development is for this machine alone: leave --open out")
-    kind = Kind.OPEN if is_open else Kind.DEVELOPMENT if development else Kind.LOCAL
+    kind = Usage.OPEN if is_open else Usage.DEVELOPMENT if development else Usage.LOCAL
     text = made(recipes.load(name), kind)
     if output is not None:
         output.write_text(text, encoding="utf-8")

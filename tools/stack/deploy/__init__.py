@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a server is run: recipes, hardware, checkpoints, settings that vLLM removed, its log and its version."""
+"""Facts about running a server: recipes, hardware, checkpoints, settings that vLLM removed, its log and its version."""

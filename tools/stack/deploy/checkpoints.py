@@ -15,7 +15,7 @@ FILE = DATA / "checkpoints.toml"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A gpt-oss by the words of its `config.json`; `sliding_window` counts on every other layer."""
+    """Shape of a gpt-oss, with the names of its `config.json`. `sliding_window` applies to every other layer."""
 
     hidden_size: int
     intermediate_size: int
@@ -31,7 +31,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A published checkpoint: where it is published, at which revision, how many bytes its weights have, and their shape."""
+    """A published checkpoint: repository, revision, bytes of its weights, and shape."""
 
     name: str
     repository: str
@@ -41,15 +41,15 @@ class Checkpoint:
 
 
 def known() -> tuple[str, ...]:
-    """The names of all checkpoints."""
+    """Name all checkpoints."""
     return tuple(document.load(FILE))
 
 
 def load(name: str) -> Checkpoint:
-    """The checkpoint of that name.
+    """Load the checkpoint of that name.
 
     Raises:
-        StackError: there is none, or the file is not as it should be.
+        StackError: there is no such checkpoint, or the file is invalid.
 
     """
     table = document.entry(FILE, name, "checkpoint")
@@ -65,10 +65,10 @@ def load(name: str) -> Checkpoint:
 
 
 def shape(file: Path) -> Shape:
-    """The shape in somebody's own `config.json`.
+    """Read the shape from a user's `config.json`.
 
     Raises:
-        StackError: it cannot be read, or is no gpt-oss's.
+        StackError: it cannot be read, or is not that of a gpt-oss.
 
     """
     if not file.exists():
@@ -76,10 +76,10 @@ def shape(file: Path) -> Shape:
     try:
         values = json.loads(document.read_text(file, piped=True))
     except (ValueError, RecursionError) as bad:
-        raise StackError(f"{file} is no JSON", "name the config.json of a checkpoint") from bad
+        raise StackError(f"{file} is not valid JSON", "name the config.json of a checkpoint") from bad
     if not isinstance(values, dict):
-        raise StackError(f"{file} is no configuration", "name the config.json of a checkpoint")
-    # A configuration says much more than shapes: only what is asked for is looked at.
+        raise StackError(f"{file} is not a JSON object", "name the config.json of a checkpoint")
+    # A configuration has many more keys: only these are read.
     return _shape(Table({name: values[name] for name in Shape.__slots__ if name in values}, file=file))
 
 
@@ -88,5 +88,5 @@ def _shape(table: Table) -> Shape:
     table.finish()
     for name in Shape.__slots__:
         if not getattr(made, name):
-            raise table.error(name, "is 0", "a model has some")
+            raise table.error(name, "is 0", "write a number above 0")
     return made

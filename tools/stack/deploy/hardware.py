@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that recipes are for; `validation/hardware.toml`."""
+"""Machines for which there are recipes; `validation/hardware.toml`."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ FILE = DATA / "hardware.toml"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A machine: its GPU's compute capability, memory in 10^9 bytes and its bandwidth in 10^9 bytes a second.
+    """A machine: its GPU's compute capability, memory in 10^9 bytes, and memory bandwidth in 10^9 bytes per second.
 
-    `unified`: CPU and GPU share the memory. `source`: who says so. `gpu`: its GPU as the driver names it, None where nobody has seen it.
+    `unified`: CPU and GPU share the memory. `source`: where the numbers come from. `gpu`: the driver's name of the GPU, None if unknown.
     """
 
     name: str
@@ -27,15 +27,15 @@ class Profile:
 
 
 def known() -> tuple[str, ...]:
-    """The names of all machines."""
+    """Name all machines."""
     return tuple(document.load(FILE))
 
 
 def load(name: str) -> Profile:
-    """The machine of that name.
+    """Load the machine of that name.
 
     Raises:
-        StackError: there is none, or the file is not as it should be.
+        StackError: there is no such machine, or the file is invalid.
 
     """
     table = document.entry(FILE, name, "hardware")
@@ -51,5 +51,5 @@ def load(name: str) -> Profile:
     )
     table.finish()
     if made.memory <= 0 or made.bandwidth <= 0:
-        raise table.error("memory", "or bandwidth is not above 0", "write what the machine has")
+        raise table.error("memory", "or bandwidth is not above 0", "write the machine's numbers")
     return made

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes: how a server is started, and what is expected of it; `validation/recipes/*.toml`."""
+"""Recipes: how a server is started, and its expected properties; `validation/recipes/*.toml`."""
 
 import re
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ FOLDER = DATA / "recipes"
 NAME = r"[a-z][a-z0-9-]*"
 _VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 GIVEN = "given"
-"""The model of a recipe that asks a server of somebody's own, with gpt-oss in whatever size and with whatever weights."""
+"""The model of a recipe for a user's own server, which serves gpt-oss in any size with any weights."""
 RANK = "NODE_RANK"
-"""The variable that says which of its nodes a server is started on; clients ask node 0."""
+"""The variable with the number of the node on which a server is started; clients connect to node 0."""
 TINY = ("tiny", "tiny-mxfp4")
-"""The models that the validation writes itself."""
+"""The models that the validation generates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How far log-probabilities may be off the reference, by `measure` (`largest` or `rms` of all differences).
+    """Bar for the differences of log-probabilities from the reference, by `measure` (`largest` or `rms` of all differences).
 
-    `blind`: faults that drown in this server's rounding; all others have to be farther off than `at`.
+    `blind`: faults that are smaller than this server's rounding errors. All other faults must differ by more than `at`.
     """
 
     measure: str
@@ -38,7 +38,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a recipe is for: machines of `hardware.toml`, how many, and how many of each one's 10^9 bytes the server takes."""
+    """The hardware of a recipe: a machine of `hardware.toml`, the number of nodes, and 10^9 bytes that the server takes on each."""
 
     name: str
     nodes: int
@@ -47,9 +47,9 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """What a server has to run with, in the words of its log; None where it does not matter.
+    """The expected backends of a server, in the words of its log; None if any is accepted.
 
-    `decode`: what runs experts of few tokens, where that is not their backend's kernel; `kv`: the type of the cache's values.
+    `decode`: the kernel for experts of few tokens, if it is not their backend's; `kv`: the type of the cache's values.
     """
 
     moe: str | None = None
@@ -62,7 +62,7 @@ class Backends:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Tokens a second that one request decodes after a prompt of `context` tokens, and who has measured that, and where."""
+    """Tokens per second that one request decodes after a prompt of `context` tokens, and the source of that measurement."""
 
     context: int
     decode: float
@@ -71,10 +71,10 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to serve: `flags` are what the CPU has to have, `log` what the server's log has to say.
+    """How to serve a model. `flags` are required CPU flags, `log` texts that the server's log must contain.
 
-    `variables` are what the user has to say (`${NAME}` in arguments and environment), with what each means. `proven`: a verdict in
-    the repository that shows it; None where nothing has.
+    `variables` are names that the user must set (`${NAME}` in arguments and environment), each with its meaning. `proven`: a verdict
+    in the repository that shows the recipe at work; None if there is none.
     """
 
     name: str
@@ -93,43 +93,43 @@ class Recipe:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the validation writes its model itself."""
+        """Whether the validation generates its model."""
         return self.model in TINY
 
 
 def filled(text: str, variables: Mapping[str, str]) -> str:
-    """An argument or a value of a recipe, with `variables` in the places of their names."""
+    """Replace `${NAME}` in an argument or a value of a recipe by the variable's value."""
     return _VARIABLE.sub(lambda found: variables[found[1]], text)
 
 
 def ours() -> tuple[str, ...]:
-    """The names of the recipes that serve a model of our own."""
+    """Name the recipes that serve a model of our own."""
     return tuple(name for name in known() if load(name).is_ours)
 
 
 def servable(name: str, otherwise: str) -> Recipe:
-    """The recipe of that name, which serves a model of our own; `otherwise` is what else the user can do.
+    """Load the recipe of that name, which must serve a model of our own. `otherwise` is the alternative that an error names.
 
     Raises:
-        StackError: there is none, or it has no such model.
+        StackError: there is no such recipe, or it has another model.
 
     """
     recipe = load(name)
     if not recipe.is_ours:
-        raise StackError(f"recipe {name} has no model of ours", f"{otherwise}, or take {', '.join(ours())}")
+        raise StackError(f"recipe {name} has no model of ours", f"{otherwise}, or use {', '.join(ours())}")
     return recipe
 
 
 def known() -> tuple[str, ...]:
-    """The names of all recipes."""
+    """Name all recipes."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 
 
 def load(name: str) -> Recipe:
-    """The recipe of that name.
+    """Load the recipe of that name.
 
     Raises:
-        StackError: there is none, or it is not as it should be.
+        StackError: there is no such recipe, or it is invalid.
 
     """
     if name not in known():
@@ -138,10 +138,10 @@ def load(name: str) -> Recipe:
 
 
 def read(file: Path) -> Recipe:
-    """A recipe from its file.
+    """Read a recipe from its file.
 
     Raises:
-        StackError: it is not as it should be.
+        StackError: it is invalid.
 
     """
     table = document.load(file)
@@ -166,32 +166,34 @@ def read(file: Path) -> Recipe:
     if recipe.is_ours:
         _demand_tested(table, recipe)
     elif recipe.model != GIVEN and recipe.hardware is None:
-        raise table.error("hardware", "is missing", "say what it is for")
+        raise table.error("hardware", "is missing", "name its hardware")
     if (recipe.hardware is not None and recipe.hardware.nodes > 1) != (RANK in recipe.variables):
         raise table.error(
             "variables", f"and hardware.nodes disagree on {RANK}", "give it to recipes of several nodes, and to no other"
         )
     if not re.fullmatch(NAME, recipe.name):
-        raise StackError(f"{file} is no name for a recipe", "use lower-case letters, digits and dashes")
+        raise StackError(f"{file} is not a valid name of a recipe", "use lower-case letters, digits and dashes")
     return recipe
 
 
 def _demand_tested(table: Table, recipe: Recipe) -> None:
     if recipe.bar is None:
-        raise table.error("bar", "is missing", "say how far log-probabilities may be off the reference")
+        raise table.error("bar", "is missing", "set how far log-probabilities may be off the reference")
     if not recipe.log:
-        raise table.error("log", "is empty", "name what the log says of the backends: a server may have chosen others")
+        raise table.error("log", "is empty", "name the log's lines about backends: a server may choose others")
 
 
 def _demand_named(table: Table, recipe: Recipe) -> None:
-    """What is to be filled in is what is named."""
+    """Check that exactly the named variables are used."""
     texts = (*recipe.arguments, *recipe.environment.values())
     used = {name for text in texts for name in _VARIABLE.findall(text)}
     if odd := [text for text in texts if "$" in _VARIABLE.sub("", text)]:
         raise table.error("arguments", f"or environment has {odd[0]!r:.100}", "write $ before a variable's name in braces only")
     if odd := sorted(used ^ {*recipe.variables}):
         raise table.error(
-            "variables", f"and the arguments disagree on {odd[0]}", "name what is filled in, and fill in what is named"
+            "variables",
+            f"and the arguments disagree on {odd[0]}",
+            "name every variable that is used, and use every one that is named",
         )
 
 
@@ -204,7 +206,9 @@ def _hardware(table: Table) -> Hardware:
     )
     table.finish()
     if made.nodes < 1 or made.memory <= 0:
-        raise table.error("nodes", f"are {made.nodes} with {made.memory} GB", "write what it takes")
+        raise table.error(
+            "nodes", f"are {made.nodes} with {made.memory} GB", "write how many nodes and how much memory it takes"
+        )
     return made
 
 
@@ -225,19 +229,19 @@ def _speed(table: Table) -> Speed:
     made = Speed(table.whole("context"), table.number("decode"), table.text("source"))
     table.finish()
     if made.decode <= 0:
-        raise table.error("decode", f"is {made.decode}", "write tokens a second")
+        raise table.error("decode", f"is {made.decode}", "write tokens per second")
     return made
 
 
 def _pairs(table: Table) -> Mapping[str, str]:
-    found = {name: table.text(name) for name in table}
+    texts = {name: table.text(name) for name in table}
     table.finish()
-    return MappingProxyType(found)
+    return MappingProxyType(texts)
 
 
 def _bar(table: Table) -> Bar:
     bar = Bar(table.text("measure", pattern="largest|rms", meaning="largest or rms"), table.number("at"), table.texts("blind"))
     table.finish()
     if bar.at <= 0:
-        raise table.error("at", f"is {bar.at}", "no two computations agree so well")
+        raise table.error("at", f"is {bar.at}", "set it above 0: no two computations agree exactly")
     return bar

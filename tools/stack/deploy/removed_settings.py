@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the early forks that are gone at the pins, and what does the same now; `tools/stack/deploy/removed_settings.toml`."""
+"""Settings of early forks that the pinned vLLM does not have, with their replacements; see `removed_settings.toml`."""
 
 import functools
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ FILE = Path(__file__).with_name("removed_settings.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class RemovedSetting:
     """A flag of `vllm serve`, or a variable, that nothing reads any more; `name` may end with `*`.
 
-    `by`: what does the same, one or the other, as arguments of `vllm serve`. `since`: the first release of vLLM without it; None
-    where vLLM never had it.
+    `by`: alternatives with the same effect, as arguments of `vllm serve`. `since`: the first release of vLLM without the setting; None
+    if vLLM never had it.
     """
 
     name: str
@@ -26,33 +26,35 @@ class Gone:
 
     @property
     def when(self) -> str:
-        """Since when it is gone."""
+        """The release that removed it."""
         return f"gone since vLLM {self.since}" if self.since else "never vLLM's own"
 
     @property
     def instead(self) -> str:
-        """What to do instead, for a person."""
+        """The advice for a user."""
         return f"use {' or '.join(self.by)}{f' ({self.note})' if self.note else ''}"
 
     def __str__(self) -> str:
-        """Both."""
+        """Return both texts."""
         return f"{self.when}; {self.instead}"
 
 
 @functools.cache
-def known() -> tuple[Gone, ...]:
-    """All of them; where several names fit, the first one counts."""
+def known() -> tuple[RemovedSetting, ...]:
+    """Load all of them, in the order of the file."""
     table = document.load(FILE)
-    found = []
-    for one in table.tables("gone"):
-        found.append(Gone(one.text("name"), one.texts("by"), one.optional_text("note"), one.optional_text("since")))
-        one.finish()
+    settings = []
+    for entry in table.tables("gone"):
+        settings.append(
+            RemovedSetting(entry.text("name"), entry.texts("by"), entry.optional_text("note"), entry.optional_text("since"))
+        )
+        entry.finish()
     table.finish()
-    return tuple(found)
+    return tuple(settings)
 
 
-def find(setting: str) -> Gone | None:
-    """What a flag or a variable was, if it is one of those; a flag with or without its value."""
+def find(setting: str) -> RemovedSetting | None:
+    """Find the entry of a flag (with or without its value) or a variable; the first that matches. None if there is none."""
     name = setting.partition("=")[0]
     name = name.replace("_", "-") if name.startswith("--") else name
-    return next((one for one in known() if fnmatchcase(name, one.name)), None)
+    return next((entry for entry in known() if fnmatchcase(name, entry.name)), None)

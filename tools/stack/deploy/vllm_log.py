@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a vLLM server's log says: what runs, with what, since when, and what was refused and why.
+"""Read a vLLM server's log: what runs in which configuration, how long the start took, and what was refused and why.
 
-The words are those of vLLM 0.32.0 (the file that writes a line is named beside its pattern); a later one that words it otherwise is
-read as one that does not say. Logs come from terminals, files, containers and pipes: coloured, with progress bars, cut at any place.
+Patterns match the texts of vLLM 0.32.0; a comment names the file that writes a line. If a later release changes a text, its fact counts
+as missing. Logs come from terminals, files, containers and pipes: with colours and progress bars, and cut anywhere.
 """
 
 import re
@@ -14,29 +14,29 @@ from types import MappingProxyType
 from stack.deploy.recipes import Backends
 
 PARTS = ("MoE", "MoE decode", "linear", "attention")
-"""What a log names backends of."""
+"""The parts of a model whose backends a log names."""
 UNSAID = "not said"
-"""What a log says nothing of."""
+"""Text for a fact that a log does not contain."""
 _LONGEST = 2**14
-"""Characters of a line that are read; vLLM's own have some thousands."""
+"""Characters of a line that are read; vLLM's own lines have up to some thousands."""
 _FRONT = 400
-"""Characters of a line in which its record begins: engines of containers put their own before it."""
+"""Number of first characters in which a line's record must begin: container engines put a prefix before it."""
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _PROCESS = re.compile(r"\(([\w.-]+) pid=(\d+)\) ?")
-# logger.py; DEBUG logs name a path in place of a file, old versions no process.
+# logger.py; at DEBUG level it writes a path instead of a file name, and old versions write no process.
 _RECORD = re.compile(
     r"(?:\((?P<process>[\w.-]+) pid=\d+\) )?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) "
     r"(?P<at>\d\d-\d\d \d\d:\d\d:\d\d) \[(?P<place>[^\]\s]{1,200})\] ?"
 )
 _CONTAINER = re.compile(r"[\w.-]+ +\| ?")
-"""What `docker compose logs` puts before a line."""
+"""Prefix of `docker compose logs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a log: where it stands (from 1, as an editor counts), who says it, how grave, when, from what file, and what.
+    """A line of a log: number (from 1, as in an editor), process, level, time, source file, and text.
 
-    What a line does not say is empty.
+    A field that the line does not contain is empty.
     """
 
     number: int
@@ -49,7 +49,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name that the log gives to something, in what line; `of`: to what, in the log's words."""
+    """A name in the log: the name, the thing it belongs to in the log's words (`of`), and the line."""
 
     name: str
     of: str
@@ -58,7 +58,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A backend that was not taken for a part (of `PARTS`), and why, in the log's words; empty where it gives no reason."""
+    """A backend that was not chosen for a part (of `PARTS`), with the log's reason; empty if it gives none."""
 
     part: str
     name: str
@@ -68,7 +68,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The KV cache: the type of its values, tokens in it, GiB, tokens of the longest request, and how many of these fit in."""
+    """The KV cache: type of its values, size in tokens and GiB, longest request in tokens, and how many of these fit in."""
 
     kind: str | None = None
     tokens: int | None = None
@@ -79,7 +79,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """CUDA graphs: whether there are some, of what mode, why not (the log's words), seconds and GiB that capturing them took."""
+    """CUDA graphs: whether they are used, their mode, the log's reason if not, and the seconds and GiB of their capture."""
 
     on: bool | None = None
     mode: str | None = None
@@ -91,7 +91,7 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Seconds that a phase of the start took, as the log counts them: all times of a process together, of several the slowest."""
+    """Seconds of a phase of the start: the sum within a process, and the slowest of several processes."""
 
     name: str
     seconds: float
@@ -100,11 +100,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the log says of the server's last start; None and nothing where it does not say.
+    """The facts that a log contains about the server's last start; a missing fact is None or empty.
 
-    `starts`: how many there are. `lines`: of the whole log. `dtype`: of activations. `compiled`: whether torch.compile was used.
-    `weights`: GiB of the model on a device. `ready`: whether it serves; `stage`: what it was doing last. `unknown`: environment
-    variables that this vLLM does not know. `fallbacks`: lines that say that something else is used than what was asked for.
+    `starts`: number of starts. `lines`: lines of the whole log. `dtype`: of activations. `compiled`: whether torch.compile was used.
+    `weights`: GiB of the model on a device. `ready`: whether it serves; `stage`: its last activity. `unknown`: environment variables
+    that this vLLM does not know. `fallbacks`: lines about a fallback to something that was not requested.
     """
 
     starts: int = 0
@@ -133,17 +133,17 @@ class Reading:
     stage: str | None = None
 
     def named(self, part: str) -> tuple[Named, ...]:
-        """The backends of a part (of `PARTS`) that were selected."""
+        """Return the backends that were chosen for a part (of `PARTS`)."""
         return {"MoE": self.moe, "MoE decode": self.decode, "linear": self.linear, "attention": self.attention}[part]
 
     def seconds(self, name: str) -> float | None:
-        """How long a phase took."""
-        return next((one.seconds for one in self.phases if one.name == name), None)
+        """Return the seconds of a phase."""
+        return next((phase.seconds for phase in self.phases if phase.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What of a server is not as a recipe expects it: the part, what was expected, what runs, and what the log says about why."""
+    """A difference between a server and its recipe: part, expected value, found value, and the log's reasons."""
 
     part: str
     expected: str
@@ -152,15 +152,15 @@ class Mismatch:
 
 
 def lines(text: str) -> Iterator[Line]:
-    """The lines of a log, without colours and what containers put before them; of a progress bar each state is one."""
+    """Split a log into lines, without colours and container prefixes; each state of a progress bar is a line of its own."""
     for number, whole in enumerate(text.split("\n"), 1):
-        for one in whole.split("\r"):
-            if one.strip():
-                yield line(one, number)
+        for piece in whole.split("\r"):
+            if piece.strip():
+                yield line(piece, number)
 
 
 def line(text: str, number: int = 0) -> Line:
-    """One line of a log."""
+    """Parse one line of a log."""
     plain = text[: 2 * _LONGEST]
     plain = (_ANSI.sub("", plain) if "\x1b" in plain else plain)[:_LONGEST].rstrip()
     record = _RECORD.search(plain, 0, _FRONT)
@@ -176,7 +176,7 @@ def line(text: str, number: int = 0) -> Line:
 _STAGES = MappingProxyType(
     {
         "Initializing a V1 LLM engine": "starting the engine",  # v1/engine/core.py
-        "Building JIT module": "compiling kernels",  # flashinfer/jit/core.py; behind what a progress bar leaves on its line
+        "Building JIT module": "compiling kernels",  # flashinfer/jit/core.py; follows the rest of a progress bar in its line
         "Starting to load model": "loading the model",  # v1/worker/gpu_model_runner.py
         "Loading model from scratch": "loading the model",  # v1/worker/gpu/model_runner.py
         "Loading safetensors checkpoint shards": "loading the weights",  # model_executor/model_loader/weight_utils.py
@@ -192,63 +192,65 @@ _STAGES = MappingProxyType(
 )
 
 
-def stage(said: Line) -> str | None:
-    """What a server begins to do with that line; None where it goes on with what it does."""
-    return next((name for words, name in _STAGES.items() if words in said.text), None)
+def stage(entry: Line) -> str | None:
+    """Return the activity that begins with a line; None if the line begins none."""
+    return next((name for words, name in _STAGES.items() if words in entry.text), None)
 
 
-def progress(said: Line) -> tuple[int, int] | None:
-    """How far a progress bar is, and of how much; None where the line is none."""
-    found = _BAR.search(said.text)
+def progress(entry: Line) -> tuple[int, int] | None:
+    """Return the position and the total of a progress bar; None if the line is not a progress bar."""
+    found = _BAR.search(entry.text)
     return (int(found[1]), int(found[2])) if found is not None else None
 
 
 def read(text: str) -> Reading:
-    """What a log says. It takes time in proportion to its length, whatever is in it."""
-    found = _Found()
+    """Read a whole log. The time is proportional to its length, whatever its content."""
+    collected = _Collector()
     starts = number = 0
-    for one in lines(text):
-        number = one.number
-        if _BANNER.search(one.text):
-            starts, found = starts + 1, _Found()
-        found.take(one)
-    return found.reading(max(starts, 1 if number else 0), text.count("\n") + 1 if text else 0)
+    for entry in lines(text):
+        number = entry.number
+        if _BANNER.search(entry.text):
+            starts, collected = starts + 1, _Collector()
+        collected.take(entry)
+    return collected.reading(max(starts, 1 if number else 0), text.count("\n") + 1 if text else 0)
 
 
-def mismatches(said: Reading, expected: Backends) -> tuple[Mismatch, ...]:
-    """What of a server's log is not what a recipe expects; what a recipe does not name may be anything."""
-    found = [_other(said, part, name) for part, name in wanted(expected).items()]
-    if expected.kv is not None and said.cache.kind != expected.kv:
-        found.append(Mismatch("KV cache", expected.kv, said.cache.kind or UNSAID))
-    if expected.graphs is not None and said.graphs.on is not expected.graphs:
+def mismatches(reading: Reading, expected: Backends) -> tuple[Mismatch, ...]:
+    """List how a server's log differs from a recipe; a part that the recipe does not name may be anything."""
+    found = [_other(reading, part, name) for part, name in wanted(expected).items()]
+    if expected.kv is not None and reading.cache.kind != expected.kv:
+        found.append(Mismatch("KV cache", expected.kv, reading.cache.kind or UNSAID))
+    if expected.graphs is not None and reading.graphs.on is not expected.graphs:
         words = {True: "on", False: "off", None: UNSAID}
-        why = (said.graphs.why,) if said.graphs.why else ()
-        found.append(Mismatch("graphs", words[expected.graphs], words[said.graphs.on], why))
-    return tuple(one for one in found if one is not None)
+        why = (reading.graphs.why,) if reading.graphs.why else ()
+        found.append(Mismatch("graphs", words[expected.graphs], words[reading.graphs.on], why))
+    return tuple(mismatch for mismatch in found if mismatch is not None)
 
 
 def wanted(expected: Backends) -> Mapping[str, str]:
-    """The backend that a recipe names for each part (of `PARTS`)."""
+    """Return the expected backend of each part (of `PARTS`) that a recipe names."""
     named = (expected.moe, expected.decode, expected.linear, expected.attention)
     return {part: name for part, name in zip(PARTS, named, strict=True) if name is not None}
 
 
-def _other(said: Reading, part: str, expected: str) -> Mismatch | None:
-    """One kind of layer has one backend: another for the same kind is not what was expected, for another kind it is."""
-    named = said.named(part)
-    kinds = {one.of for one in named if one.name == expected}
-    if kinds and all(one.name == expected or one.of not in kinds for one in named):
+def _other(reading: Reading, part: str, expected: str) -> Mismatch | None:
+    """Compare the backends of a part. Layers of one kind have one backend, but layers of different kinds may have different ones."""
+    named = reading.named(part)
+    kinds = {backend.of for backend in named if backend.name == expected}
+    if kinds and all(backend.name == expected or backend.of not in kinds for backend in named):
         return None
-    why = [f"{one.name}: {one.why or 'no reason given'}" for one in said.refused if one.part == part and one.name == expected]
-    why = why or [f"{one.name}: {one.why or 'no reason given'}" for one in said.refused if one.part == part]
-    told = (*why, *(one.text for one in said.fallbacks if part.lower() in one.text.lower()))
-    return Mismatch(part, expected, ", ".join(dict.fromkeys(one.name for one in named)) or UNSAID, tuple(dict.fromkeys(told)))
+    refused = [refusal for refusal in reading.refused if refusal.part == part]
+    refused = [refusal for refusal in refused if refusal.name == expected] or refused
+    why = [f"{refusal.name}: {refusal.why or 'no reason given'}" for refusal in refused]
+    why += [entry.text for entry in reading.fallbacks if part.lower() in entry.text.lower()]
+    found = ", ".join(dict.fromkeys(backend.name for backend in named)) or UNSAID
+    return Mismatch(part, expected, found, tuple(dict.fromkeys(why)))
 
 
 _BAR = re.compile(r"\| (\d{1,15})/(\d{1,15}) \[")  # tqdm
 _BANNER = re.compile(r"█\s+version (\S+)")  # entrypoints/utils/api_utils.py
 _ERROR = re.compile(r"(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)(?:: |$)|(?:[\w. ]+: )?error: (?:argument|unrecognized) ")
-"""The line of a traceback that names the error; or what argparse says."""
+"""The line of a traceback that names the error, or an error of argparse."""
 _SETTING = re.compile(
     r"\b(model|dtype|max_seq_len|quantization|kv_cache_dtype)=('[^']*'|[\w.]+)(?=,)|'(cudagraph_mode|mode)': <\w+\.(\w+): "
 )
@@ -259,16 +261,16 @@ _REASON = re.compile(
 
 
 @dataclass(slots=True)
-class _Found:
-    """What has been found so far."""
+class _Collector:
+    """The facts that were found so far."""
 
-    one: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     named: dict[str, dict[tuple[str, str], Named]] = field(default_factory=lambda: {part: {} for part in PARTS})
     refused: dict[tuple[str, str, str], Refused] = field(default_factory=dict)
     phases: dict[str, Phase] = field(default_factory=dict)
     spent: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Seconds of a phase in a process so far: graphs are captured twice, once to see what room they take."""
+    """Seconds of a phase in a process so far. Graphs are captured twice: the first capture measures the memory that they take."""
     unknown: dict[str, Named] = field(default_factory=dict)
     fallbacks: dict[str, Line] = field(default_factory=dict)
     graphs: Graphs = Graphs()
@@ -278,96 +280,98 @@ class _Found:
     stage: str | None = None
     ending: bool = False
     listing: tuple[str, str] | None = None
-    """Of what linear layers, and of what process, reasons are being listed."""
+    """The kind of linear layers, and the process, whose reasons the following lines list."""
 
-    def take(self, said: Line) -> None:
-        """Take in a line."""
-        if said.at:
-            self._clock(said.at)
-        if self.listing is not None and not self._listed(said):
+    def take(self, entry: Line) -> None:
+        """Read a line."""
+        if entry.at:
+            self._clock(entry.at)
+        if self.listing is not None and not self._listed(entry):
             self.listing = None
-        self.stage = stage(said) or self.stage
-        self.ending = self.ending or ("[shutdown]" in said.text and "unexpectedly" not in said.text)
-        if self.error is None and not self.ending and said.level in ("", "ERROR", "CRITICAL") and _ERROR.match(said.text):
-            self.error = said  # what a server says of its engine while it is ended is none
-        for words, pattern, taken in _TOLD:
-            if words in said.text and (match := pattern.search(said.text)):
-                taken(self, match, said)
+        self.stage = stage(entry) or self.stage
+        self.ending = self.ending or ("[shutdown]" in entry.text and "unexpectedly" not in entry.text)
+        if self.error is None and not self.ending and entry.level in ("", "ERROR", "CRITICAL") and _ERROR.match(entry.text):
+            self.error = entry  # errors about its engine during a shutdown do not count
+        for words, pattern, taken in _PATTERNS:
+            if words in entry.text and (match := pattern.search(entry.text)):
+                taken(self, match, entry)
 
     def _clock(self, at: str) -> None:
         try:
-            now = datetime.strptime(f"2024-{at}", "%Y-%m-%d %H:%M:%S")  # the log names no year; this one has all days
+            now = datetime.strptime(f"2024-{at}", "%Y-%m-%d %H:%M:%S")  # the log has no year; take one with a 29 February
         except ValueError:
             return
         self.began = self.began or now
         self.last = max(self.last or now, now) if now >= self.began - timedelta(days=1) else now + timedelta(days=366)
 
-    def _listed(self, said: Line) -> bool:
+    def _listed(self, entry: Line) -> bool:
         assert self.listing is not None
-        reason = _REASON.match(said.text)
-        if reason is None or said.process != self.listing[1]:
+        reason = _REASON.match(entry.text)
+        if reason is None or entry.process != self.listing[1]:
             return False
         name = reason["a"] or reason["c"] or reason["e"]
-        self.refuse("linear", name, (reason["b"] or reason["d"] or reason["f"]).strip(), said)
+        self.refuse("linear", name, (reason["b"] or reason["d"] or reason["f"]).strip(), entry)
         return True
 
-    def name(self, part: str, name: str, of: str, said: Line) -> None:
-        """A backend was selected."""
-        self.named[part].setdefault((name, of), Named(name, of, said.number))
+    def name(self, part: str, name: str, of: str, entry: Line) -> None:
+        """Note that a backend was chosen."""
+        self.named[part].setdefault((name, of), Named(name, of, entry.number))
 
-    def refuse(self, part: str, name: str, why: str, said: Line) -> None:
-        """A backend was not taken."""
-        self.refused.setdefault((part, name, why), Refused(part, name, why, said.number))
+    def refuse(self, part: str, name: str, why: str, entry: Line) -> None:
+        """Note that a backend was refused."""
+        self.refused.setdefault((part, name, why), Refused(part, name, why, entry.number))
 
-    def took(self, phase: str, seconds: float, said: Line) -> None:
-        """A phase ended."""
-        spent = self.spent[phase, said.process] = self.spent.get((phase, said.process), 0.0) + seconds
+    def took(self, phase: str, seconds: float, entry: Line) -> None:
+        """Add the seconds of a phase that ended."""
+        spent = self.spent[phase, entry.process] = self.spent.get((phase, entry.process), 0.0) + seconds
         if phase not in self.phases or self.phases[phase].seconds < spent:
-            self.phases[phase] = Phase(phase, spent, said.number)
+            self.phases[phase] = Phase(phase, spent, entry.number)
 
-    def no_graphs(self, why: str, said: Line) -> None:
-        """There are no graphs; the first reason is the reason."""
+    def no_graphs(self, why: str, entry: Line) -> None:
+        """Note that graphs are not used; the first reason counts."""
         if self.graphs.on is not False:
-            self.graphs = Graphs(on=False, mode="NONE", why=why, line=said.number)
+            self.graphs = Graphs(on=False, mode="NONE", why=why, line=entry.number)
 
-    def captured(self, seconds: str, gib: str, said: Line) -> None:
-        """There are graphs."""
+    def captured(self, seconds: str, gib: str, entry: Line) -> None:
+        """Note that graphs were captured."""
         if self.graphs.on is not False:
-            self.graphs = Graphs(True, self.graphs.mode, None, float(seconds), float(gib), said.number)
+            self.graphs = Graphs(True, self.graphs.mode, None, float(seconds), float(gib), entry.number)
 
-    def graph_mode(self, mode: str, said: Line) -> None:
-        """Graphs are to be of another mode than asked for."""
+    def graph_mode(self, mode: str, entry: Line) -> None:
+        """Note that graphs get another mode than requested."""
         if mode == "NONE":
-            self.no_graphs(said.text, said)
+            self.no_graphs(entry.text, entry)
         elif self.graphs.on is None:
-            self.graphs = Graphs(mode=mode, why=said.text, line=said.number)
+            self.graphs = Graphs(mode=mode, why=entry.text, line=entry.number)
 
-    def configured(self, said: Line) -> None:
-        """The engine says its whole configuration; the first engine's counts."""
-        for setting, value, other, name in _SETTING.findall(said.text):
+    def configured(self, entry: Line) -> None:
+        """Read the engine's configuration; the first engine's counts."""
+        for setting, value, other, name in _SETTING.findall(entry.text):
             self.settings.setdefault(setting or other, name or value.strip("'"))
         mode = self.settings.get("cudagraph_mode")
         if mode == "NONE":
-            self.no_graphs("cudagraph_mode is NONE", said)
+            self.no_graphs("cudagraph_mode is NONE", entry)
         elif mode and self.graphs.mode is None and self.graphs.on is None:
-            self.graphs = Graphs(mode=mode, line=said.number)
+            self.graphs = Graphs(mode=mode, line=entry.number)
 
-    def is_ready(self, said: Line) -> None:
-        """It serves."""
-        self.one["ready"] = "yes"
+    def is_ready(self, entry: Line) -> None:
+        """Note that it serves."""
+        self.values["ready"] = "yes"
         if self.began is not None and self.last is not None:
-            self.took("ready", (self.last - self.began).total_seconds(), said)
+            self.took("ready", (self.last - self.began).total_seconds(), entry)
 
     def reading(self, starts: int, count: int) -> Reading:
-        """All of it."""
-        number: Callable[[str], float | None] = lambda name: float(self.one[name]) if name in self.one else None  # noqa: E731
-        whole: Callable[[str], int | None] = lambda name: int(self.one[name].replace(",", "")) if name in self.one else None  # noqa: E731
+        """Return all facts."""
+        number: Callable[[str], float | None] = lambda name: float(self.values[name]) if name in self.values else None  # noqa: E731
+        whole: Callable[[str], int | None] = lambda name: (  # noqa: E731
+            int(self.values[name].replace(",", "")) if name in self.values else None
+        )
         dtype = self.settings.get("dtype", "").removeprefix("torch.") or None
         return Reading(
             starts=starts,
             lines=count,
-            version=self.one.get("version"),
-            model=self.settings.get("model") or self.one.get("model"),
+            version=self.values.get("version"),
+            model=self.settings.get("model") or self.values.get("model"),
             context=int(length) if re.fullmatch(_WHOLE, length := self.settings.get("max_seq_len", "")) else whole("context"),
             dtype=dtype,
             quantization=_unless_none(self.settings.get("quantization")),
@@ -384,15 +388,15 @@ class _Found:
             unknown=tuple(self.unknown.values()),
             fallbacks=tuple(self.fallbacks.values()),
             error=self.error,
-            address=self.one.get("address"),
-            headless="headless" in self.one,
-            ready="ready" in self.one,
+            address=self.values.get("address"),
+            headless="headless" in self.values,
+            ready="ready" in self.values,
             stage=self.stage,
         )
 
     def _kind(self, dtype: str | None) -> str | None:
-        """`auto` is the type of the activations."""
-        named = self.one.get("kv") or self.settings.get("kv_cache_dtype")
+        """Return the type of the cache's values; `auto` is the type of the activations."""
+        named = self.values.get("kv") or self.settings.get("kv_cache_dtype")
         return dtype if named == "auto" else named
 
     def _compiled(self) -> bool | None:
@@ -406,82 +410,82 @@ def _unless_none(value: str | None) -> str | None:
     return None if value == "None" else value
 
 
-_Taken = Callable[[_Found, "re.Match[str]", Line], None]
+_Action = Callable[[_Collector, "re.Match[str]", Line], None]
 
 
-def _keeps(*names: str) -> _Taken:
-    """The groups of a pattern are values of these names; the first that is said counts."""
+def _keeps(*names: str) -> _Action:
+    """Make an action that stores a pattern's groups under these names; the first occurrence counts."""
 
-    def taken(found: _Found, match: "re.Match[str]", _said: Line) -> None:
+    def taken(found: _Collector, match: "re.Match[str]", _entry: Line) -> None:
         for name, value in zip(names, match.groups(), strict=True):
-            found.one.setdefault(name, value)
+            found.values.setdefault(name, value)
 
     return taken
 
 
-def _names(part: str, of: str = "") -> _Taken:
-    """A pattern's first group is the backend of a part; its second, where it has one, of what."""
+def _names(part: str, of: str = "") -> _Action:
+    """Make an action for a chosen backend: the first group is its name, the second, if any, the kind of layers."""
 
-    def taken(found: _Found, match: "re.Match[str]", said: Line) -> None:
-        found.name(part, match[1], (match[2] or "").strip() if match.re.groups > 1 else of, said)
+    def taken(found: _Collector, match: "re.Match[str]", entry: Line) -> None:
+        found.name(part, match[1], (match[2] or "").strip() if match.re.groups > 1 else of, entry)
 
     return taken
 
 
-def _takes(phase: str) -> _Taken:
-    """A pattern's last group is the seconds that a phase took."""
-    return lambda found, match, said: found.took(phase, float(match[match.re.groups]), said)
+def _takes(phase: str) -> _Action:
+    """Make an action for a finished phase: the last group is its seconds."""
+    return lambda found, match, entry: found.took(phase, float(match[match.re.groups]), entry)
 
 
-def _refuses(part: str) -> _Taken:
-    """A pattern's first group is a backend that was not taken, its second why."""
-    return lambda found, match, said: found.refuse(part, match[1], _plain(match[2] or ""), said)
+def _refuses(part: str) -> _Action:
+    """Make an action for a refused backend: the first group is its name, the second the reason."""
+    return lambda found, match, entry: found.refuse(part, match[1], _plain(match[2] or ""), entry)
 
 
-def _refuses_several(part: str, pattern: str) -> _Taken:
-    """A pattern's first group lists backends that were not taken, and why."""
+def _refuses_several(part: str, pattern: str) -> _Action:
+    """Make an action for several refused backends: the first group lists names and reasons, which `pattern` separates."""
     each = re.compile(pattern)
 
-    def taken(found: _Found, match: "re.Match[str]", said: Line) -> None:
+    def taken(found: _Collector, match: "re.Match[str]", entry: Line) -> None:
         for name, why in each.findall(match[1]):
-            found.refuse(part, name, _plain(why), said)
+            found.refuse(part, name, _plain(why), entry)
 
     return taken
 
 
 def _plain(why: str) -> str:
-    """A reason without the quotes and brackets of a list."""
+    """Remove the quotes and brackets of a list from a reason."""
     return why.strip().strip("[]").replace("'", "").strip().rstrip(".")
 
 
-def _lists(found: _Found, match: "re.Match[str]", said: Line) -> None:
-    found.listing = (match[1], said.process)
+def _lists(found: _Collector, match: "re.Match[str]", entry: Line) -> None:
+    found.listing = (match[1], entry.process)
 
 
-def _does_not_know(found: _Found, match: "re.Match[str]", said: Line) -> None:
-    found.unknown.setdefault(match[1], Named(match[1], "environment variable", said.number))
+def _does_not_know(found: _Collector, match: "re.Match[str]", entry: Line) -> None:
+    found.unknown.setdefault(match[1], Named(match[1], "environment variable", entry.number))
 
 
-def _falls_back(found: _Found, _match: "re.Match[str]", said: Line) -> None:
-    found.fallbacks.setdefault(said.text, said)
+def _falls_back(found: _Collector, _match: "re.Match[str]", entry: Line) -> None:
+    found.fallbacks.setdefault(entry.text, entry)
 
 
 _WHOLE, _NUMBER, _COUNT = r"\d{1,15}", r"\d{1,15}(?:\.\d{1,15})?", r"\d{1,15}|\d{1,3}(?:,\d{3}){1,4}"
-"""As vLLM writes them: what else looks like one is none."""
+"""Numbers as vLLM writes them; anything else that looks like a number is ignored."""
 _KV = r"(fp8\w*|int8\w*|nvfp4\w*|[\w]+)"
-_TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
+_PATTERNS: tuple[tuple[str, "re.Pattern[str]", _Action], ...] = tuple(
     (words, re.compile(pattern), taken)
     for words, pattern, taken in (
         # entrypoints/utils/api_utils.py, v1/engine/core.py
         ("version ", _BANNER.pattern, _keeps("version")),
         ("model   ", r"█\s+model   (\S+)", _keeps("model")),
         ("Initializing a V1 LLM engine", r"engine \(v(\S+)\) with config: ", _keeps("version")),
-        ("with config: model=", r"with config: ", lambda found, _, said: found.configured(said)),
+        ("with config: model=", r"with config: ", lambda found, _, entry: found.configured(entry)),
         ("Using max model len", rf"Using max model len ({_COUNT})", _keeps("context")),  # config/model.py
         # entrypoints/cli/serve.py, entrypoints/launchers/api_server/entry.py, uvicorn
         ("headless", r"Launching (?:vLLM \(v\S+\)|\d+ data parallel engine\(s\)(?: in)?) (headless)", _keeps("headless")),
         ("Starting vLLM server on", r"Starting vLLM server on (\S+)", _keeps("address")),
-        ("Application startup complete", r"", lambda found, _, said: found.is_ready(said)),
+        ("Application startup complete", r"", lambda found, _, entry: found.is_ready(entry)),
         # model_executor/layers/fused_moe/oracle/*.py
         (" MoE backend", r"Using '?(\w+)'? (\w+(?: Int8)?) MoE (?:LoRA )?backend\b", _names("MoE")),
         # model_executor/layers/fused_moe/experts/flashinfer_mxfp4_decode_moe.py, of the series mxfp4-moe
@@ -536,23 +540,23 @@ _TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
             _keeps("tokens", "longest", "concurrency"),
         ),
         # config/vllm.py, config/compilation.py, v1/worker/gpu_model_runner.py
-        ("Enforce eager set", r"", lambda found, _, said: found.no_graphs("enforce_eager is set", said)),
-        ("Cudagraph is disabled under eager mode", r"", lambda found, _, said: found.no_graphs("enforce_eager is set", said)),
-        ("Skipping CUDA graph capture", r"", lambda found, _, said: found.no_graphs(said.text, said)),
+        ("Enforce eager set", r"", lambda found, _, entry: found.no_graphs("enforce_eager is set", entry)),
+        ("Cudagraph is disabled under eager mode", r"", lambda found, _, entry: found.no_graphs("enforce_eager is set", entry)),
+        ("Skipping CUDA graph capture", r"", lambda found, _, entry: found.no_graphs(entry.text, entry)),
         (
             "setting cudagraph_mode=",
             r"setting cudagraph_mode=(\w+)",
-            lambda found, match, said: found.graph_mode(match[1], said),
+            lambda found, match, entry: found.graph_mode(match[1], entry),
         ),
         (
             "udagraph mode ",
             r"Overriding to (?:CUDAGraphMode\.)?(\w+)\.",
-            lambda found, match, said: found.graph_mode(match[1], said),
+            lambda found, match, entry: found.graph_mode(match[1], entry),
         ),
         (
             "Graph capturing finished",
             rf"^Graph capturing finished in ({_NUMBER}) secs, took (-?{_NUMBER}) GiB",
-            lambda found, match, said: found.captured(match[1], match[2], said),
+            lambda found, match, entry: found.captured(match[1], match[2], entry),
         ),
         # model_executor/model_loader, compilation/monitor.py, model_executor/warmup/kernel_warmup.py, v1/engine/core.py
         (
@@ -569,13 +573,13 @@ _TOLD: tuple[tuple[str, "re.Pattern[str]", _Taken], ...] = tuple(
         ("init engine (", rf"init engine \(.{{0,300}}?\) took ({_NUMBER}) s", _takes("engine")),
         # platforms/interface.py
         ("Unknown vLLM environment variable", r"Unknown vLLM environment variable detected: (\w+)", _does_not_know),
-        # what is used in place of what was asked for: kernels/linear/__init__.py, fused_moe/oracle, v1/sample and others
+        # fallbacks to something that was not requested: kernels/linear/__init__.py, fused_moe/oracle, v1/sample and others
         ("alling back", r"(?i)\bfalling back\b", _falls_back),
         ("using automatic selection", r"", _falls_back),
         ("precluded higher-priority backend", r"", _falls_back),
     )
 )
-"""Words that a line has to have, since looking for them is fast; the pattern; what is done with it.
+"""Each entry: words that the line must contain, which are fast to search; the pattern; the action.
 
-Gaps in patterns are bounded: an unbounded one takes time by the square of a line in which its beginning stands again and again.
+Repetitions in patterns are bounded: an unbounded one takes quadratic time if a line contains its beginning again and again.
 """

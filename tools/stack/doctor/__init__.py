@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a machine, a serve script, a server's log or a running server, and what to do about it.
+"""Diagnose a machine, a serve script, a server's log or a running server, and say what to do.
 
-Facts are gathered first, checks are functions of them: what a check says does not depend on where it runs.
+Facts are gathered first, and checks are functions of them: a check's result does not depend on where it runs.
 """

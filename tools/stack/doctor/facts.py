@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is on this machine: the only place of the doctor that starts programs and reads the system."""
+"""Gather the facts about this machine: the only module of the doctor that starts programs and reads the system."""
 
 import hashlib
 import json
@@ -22,14 +22,14 @@ from stack.proof.compiling import jobs
 from stack.validation import machine
 
 _WAIT = 120.0
-"""Seconds that an interpreter may take: torch from a cold disk."""
+"""Seconds that an interpreter may take; importing torch from a cold disk takes long."""
 _PREFIXES = ("VLLM_", "FLASHINFER_", "TORCH_", "CUDA_", "NVCC_", "TRITON_", "TIKTOKEN_", "HF_", "TRANSFORMERS_")
 _PLAIN = ("MAX_JOBS", "HOME", "PATH")
 _SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD)S?(?:_|$)")
 VOCABULARY = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
-"""SHA-256 of o200k_base.tiktoken as OpenAI publishes it; tiktoken and harmony check the same."""
+"""SHA-256 of OpenAI's o200k_base.tiktoken; tiktoken and harmony check the same."""
 CACHED = "fb374d419588a4632f3f557e76b4b70aebbca790"
-"""What tiktoken-rs calls it in its cache: the SHA-1 of its address."""
+"""Name of the file in tiktoken-rs' cache: the SHA-1 of its address."""
 PLAIN = "o200k_base.tiktoken"
 _SMALLEST = b".version 8.0\n.target sm_80\n.address_size 64\n"
 _ASK = """
@@ -57,7 +57,7 @@ print(json.dumps({"found": found, "marks": marks, "torch": torch, "problem": pro
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed package, and what it wants beside itself, as its metadata says it."""
+    """An installed package, with the requirements in its metadata."""
 
     version: str
     requires: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Torch:
-    """An installed torch that can be imported. `cuda`: what it is built for, None for CPUs; `cudnn`: what it loads, as 91400 for 9.14.0."""
+    """An installed torch that can be imported. `cuda`: the CUDA it is built for, None for CPUs; `cudnn`: loaded version, 91400 for 9.14.0."""
 
     cuda: str | None
     cudnn: int | None = None
@@ -73,9 +73,9 @@ class Torch:
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """An interpreter and its packages (by normalised names). `marks`: what requirements' markers are held against.
+    """An interpreter and its packages (by normalized names). `marks`: the environment for requirements' markers.
 
-    `problem`: why it, or its torch, cannot be looked at.
+    `problem`: why it, or its torch, cannot be examined.
     """
 
     path: Path
@@ -86,14 +86,14 @@ class Python:
     problem: str = ""
 
     def version(self, name: str) -> str | None:
-        """The version of an installed package."""
+        """Return the version of an installed package."""
         found = self.packages.get(name)
         return found.version if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ptxas:
-    """An assembler. `knows`: whether it takes sm_121a; None where it cannot be run."""
+    """An assembler. `knows`: whether it supports sm_121a; None if it cannot be run."""
 
     owner: str
     path: str
@@ -102,10 +102,10 @@ class Ptxas:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What there is. `available`: bytes of memory that are free; `hashes`: SHA-256 of the vocabulary's files that variables name.
+    """The facts. `available`: free bytes of memory; `hashes`: SHA-256 of the vocabulary files that variables name.
 
-    `pins`: the versions that the stack stands on; `utilization`: the share of the GPU's memory that the recipe takes; `is_nvidia`: whether
-    the machine has a GPU of NVIDIA's, with or without a driver.
+    `pins`: the stack's pinned versions; `utilization`: the share of the GPU's memory that the recipe takes; `is_nvidia`: whether the
+    machine has an NVIDIA GPU, with or without a driver.
     """
 
     machine: Machine
@@ -121,31 +121,31 @@ class Facts:
 
     @property
     def capability(self) -> str | None:
-        """The compute capability of the first GPU."""
+        """Compute capability of the first GPU."""
         return self.machine.gpus[0].capability if self.machine.gpus else None
 
     @property
     def is_sm12x(self) -> bool:
-        """Whether a GPU is an SM120 or SM121."""
+        """Whether one of the GPUs is an SM120 or SM121."""
         return any(gpu.capability.startswith("12.") for gpu in self.machine.gpus)
 
     @property
     def is_unified(self) -> bool:
-        """Whether the GPU shares the machine's memory: its driver names no memory of its own."""
+        """Whether the GPU shares the machine's memory: then its driver reports no memory of its own."""
         return bool(self.machine.gpus) and self.machine.gpus[0].memory is None
 
 
 def gather(python: Path, pins: Pins, utilization: float | None = None) -> Facts:
-    """Look at this machine, and at the packages of an interpreter."""
+    """Examine this machine, and the packages of an interpreter."""
     environment = {name: value for name, value in os.environ.items() if _is_told(name)}
-    asked = _ask(python)
+    examined = _ask(python)
     return Facts(
         machine=machine.here(),
         available=jobs.available_memory(),
         environment=environment,
-        python=asked,
-        ptxas=tuple(_ptxas(environment, asked.site)),
-        modules=tuple(modules(environment, python, asked.site)),
+        python=examined,
+        ptxas=tuple(_ptxas(environment, examined.site)),
+        modules=tuple(modules(environment, python, examined.site)),
         hashes=dict(_hashes(environment)),
         pins={pin.archive.package: pin.archive.version for pin in pins if pin.archive is not None},
         utilization=utilization,
@@ -155,14 +155,14 @@ def gather(python: Path, pins: Pins, utilization: float | None = None) -> Facts:
 
 def _is_gpu(device: Path) -> bool:
     try:
-        # 0x03: a display controller.
+        # Class 0x03 is a display controller.
         return (device / "vendor").read_text().strip() == "0x10de" and (device / "class").read_text().startswith("0x03")
     except OSError:
         return False
 
 
 def interpreter() -> Path:
-    """The interpreter that serves: the one beside the `vllm` on PATH, else the first Python on PATH."""
+    """Find the interpreter that serves: the one beside the `vllm` on PATH, else the first Python on PATH."""
     served = shutil.which("vllm")
     beside = Path(served).resolve().parent / "python" if served else None
     if beside is not None and beside.is_file():
@@ -179,14 +179,14 @@ def _ask(python: Path) -> Python:
         done = subprocess.run(
             [str(python), "-W", "ignore", "-c", _ASK], capture_output=True, text=True, check=False, timeout=_WAIT, cwd="/"
         )
-        said = json.loads(done.stdout.strip().rpartition("\n")[2])
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
         return Python(
             python,
-            {canonicalize_name(name): Package(version, tuple(wants)) for name, (version, wants) in said["found"].items()},
-            said["marks"],
-            Torch(*said["torch"]) if said["torch"] else None,
-            Path(said["site"]),
-            said["problem"],
+            {canonicalize_name(name): Package(version, tuple(wants)) for name, (version, wants) in answer["found"].items()},
+            answer["marks"],
+            Torch(*answer["torch"]) if answer["torch"] else None,
+            Path(answer["site"]),
+            answer["problem"],
         )
     except OSError as failed:
         return Python(python, problem=f"it cannot be run ({failed.strerror})")
@@ -197,7 +197,7 @@ def _ask(python: Path) -> Python:
 
 
 def _ptxas(environment: Mapping[str, str], site: Path | None) -> Iterator[Ptxas]:
-    """The assemblers that would be used: that of the CUDA toolkit, and Triton's own one for Blackwell."""
+    """Yield the assemblers in use: that of the CUDA toolkit, and Triton's own for Blackwell."""
     home = environment.get("CUDA_HOME") or environment.get("CUDA_PATH")
     found = str(Path(home) / "bin/ptxas") if home else shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
     if Path(found).is_file():
@@ -205,14 +205,14 @@ def _ptxas(environment: Mapping[str, str], site: Path | None) -> Iterator[Ptxas]
     if site is not None and (site / "triton").is_dir():
         own = site / "triton/backends/nvidia/bin"
         fresh = own / "ptxas-blackwell"
-        # Triton before 3.6 has one for all GPUs.
+        # Triton before 3.6 has a single one for all GPUs.
         name, file = ("TRITON_PTXAS_BLACKWELL_PATH", fresh) if fresh.exists() else ("TRITON_PTXAS_PATH", own / "ptxas")
         used = environment.get(name, str(file))
         yield Ptxas("Triton's", used, _knows(used))
 
 
 def _knows(ptxas: str) -> bool | None:
-    """Whether an assembler takes sm_121a: by its own answer, not by its version."""
+    """Return whether an assembler supports sm_121a, by running it, since versions are not reliable."""
     with tempfile.TemporaryDirectory(prefix="stack-doctor-") as folder:
         source = Path(folder, "empty.ptx")
         source.write_bytes(_SMALLEST)

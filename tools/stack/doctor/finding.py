@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check found: how bad it is, where, and what to do; and how checks are run."""
+"""Results of checks: severity, place, and what to do; and how checks are run."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Severity(StrEnum):
-    """How bad it is. Only what is wrong makes the doctor exit with 1."""
+    """Severity of a finding. Only WRONG makes the doctor exit with 1."""
 
     WRONG = "wrong"
     NOTE = "worth knowing"
@@ -20,7 +20,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a check says: one sentence, the fix (empty where nothing is to be done), and the line that it is about."""
+    """A check's result: one sentence, the fix (empty if none is needed), and the line that it is about."""
 
     severity: Severity
     what: str
@@ -30,7 +30,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found, and where: in the machine, a file, or a server by its address."""
+    """A check's result, and where it applies: the machine, a file, or a server's address."""
 
     check: str
     where: str
@@ -38,18 +38,18 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """Severity of the result."""
         return self.found.severity
 
     @property
     def place(self) -> str:
-        """Where, as editors read it."""
+        """The place in the form that editors read."""
         return f"{self.where}:{self.found.line}" if self.found.line else self.where
 
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[T]):
-    """A check by its name. `fine`: what holds where it finds nothing."""
+    """A check with its name. `fine` is the sentence for a check that found nothing."""
 
     name: str
     fine: str
@@ -57,27 +57,27 @@ class Check(Generic[T]):
 
 
 def run(checks: Iterable[Check[T]], subject: T, where: str) -> Iterator[Finding]:
-    """What checks say of a subject; each says something."""
+    """Run checks on a subject; each yields at least one finding."""
     for check in checks:
-        said = tuple(check.look(subject)) or (Found(Severity.FINE, check.fine),)
-        yield from (Finding(check.name, where, one) for one in said)
+        results = tuple(check.look(subject)) or (Found(Severity.FINE, check.fine),)
+        yield from (Finding(check.name, where, result) for result in results)
 
 
 def wrong(what: str, fix: str, line: int | None = None) -> Found:
-    """It does not work, or not as it should."""
+    """Report a fault: it does not work, or not as it should."""
     return Found(Severity.WRONG, what, fix, line)
 
 
 def note(what: str, fix: str = "", line: int | None = None) -> Found:
-    """It works, and may surprise."""
+    """Report a surprise: it works, but a user should know."""
     return Found(Severity.NOTE, what, fix, line)
 
 
 def fine(what: str, line: int | None = None) -> Found:
-    """It is as it should be."""
+    """Report that something is in order."""
     return Found(Severity.FINE, what, "", line)
 
 
 def unknown(what: str, fix: str = "", line: int | None = None) -> Found:
-    """It could not be looked at."""
+    """Report that something could not be checked."""
     return Found(Severity.UNKNOWN, what, fix, line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server's log says of what runs, and of what went wrong."""
+"""Check a server's log: what runs, and what went wrong."""
 
 import functools
 import re
@@ -17,7 +17,7 @@ from stack.model import document
 ERRORS = Path(__file__).with_name("errors.toml")
 _LARGEST = 512 * 2**20
 _LONGEST = 2000
-"""Characters of a line in which errors are looked for."""
+"""Characters of a line that are searched for errors."""
 _NEVER = re.compile(r"TRTLLM|DEEP_?GEMM", re.IGNORECASE)
 _WHY = {"TRTLLM": "TRTLLM's kernels are built for SM100 and SM103 only", "DEEP": "DeepGEMM is for SM90 and SM100 only"}
 _FOREIGN = "does not support current device"
@@ -27,7 +27,7 @@ _NOT_SAID = "not said"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An error that logs show, by its name. `pattern`: over one line; `source`: who writes that line."""
+    """A known error. `pattern` matches one line; `source`: the program that writes that line."""
 
     name: str
     pattern: re.Pattern[str]
@@ -37,13 +37,13 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A log: what it says, its lines with a known error, the recipe that its server was started by, and the pinned version of vLLM.
+class LogSubject:
+    """A log: its facts, its lines with known errors, the recipe of the server, and the pinned version of vLLM.
 
-    Of each error the first line counts.
+    Each error is listed once, with its first line.
     """
 
-    said: Reading
+    reading: Reading
     errors: tuple[tuple[Known, Line], ...]
     recipe: Recipe | None = None
     pinned: str | None = None
@@ -51,27 +51,27 @@ class Subject:
 
 @functools.cache
 def known() -> tuple[Known, ...]:
-    """The errors that are known."""
+    """Load the known errors."""
     table = document.load(ERRORS)
-    found = []
-    for one in table.tables("error"):
-        texts = (one.text(name) for name in ("name", "pattern", "cause", "fix", "source"))
+    errors = []
+    for entry in table.tables("error"):
+        texts = (entry.text(name) for name in ("name", "pattern", "cause", "fix", "source"))
         name, pattern, cause, fix, source = texts
-        found.append(Known(name, re.compile(pattern), cause, fix, source))
-        one.finish()
+        errors.append(Known(name, re.compile(pattern), cause, fix, source))
+        entry.finish()
     table.finish()
-    return tuple(found)
+    return tuple(errors)
 
 
-def read(file: Path, recipe: Recipe | None = None, pinned: str | None = None) -> Subject:
-    """A log from its file.
+def read(file: Path, recipe: Recipe | None = None, pinned: str | None = None) -> LogSubject:
+    """Read a log from its file.
 
     Raises:
-        StackError: it cannot be read.
+        StackError: it cannot be read, or is too large.
 
     """
     try:
-        # Not as text: a progress bar's carriage returns end no line. Pipes and devices say nothing of their size.
+        # Read bytes: in text mode a progress bar's carriage returns would end lines. Pipes and devices have no size to check first.
         with file.open("rb") as opened:
             data = opened.read(_LARGEST + 1)
     except OSError as failed:
@@ -81,69 +81,70 @@ def read(file: Path, recipe: Recipe | None = None, pinned: str | None = None) ->
     return of(data.decode("utf-8", "replace"), recipe, pinned)
 
 
-def of(text: str, recipe: Recipe | None = None, pinned: str | None = None) -> Subject:
-    """A log from its text."""
+def of(text: str, recipe: Recipe | None = None, pinned: str | None = None) -> LogSubject:
+    """Read a log from its text."""
     found: dict[str, tuple[Known, Line]] = {}
     for line in vllm_log.lines(text):
-        # What is only told, such as why a backend is no candidate, is no error.
-        one = _known(line.text[:_LONGEST]) if line.level not in ("DEBUG", "INFO") else None
-        if one is not None:
-            found.setdefault(one.name, (one, line))
-    return Subject(vllm_log.read(text), tuple(found.values()), recipe, pinned)
+        # INFO and DEBUG lines are not errors, even if they contain one, for example the reason why a backend was not chosen.
+        error = _known(line.text[:_LONGEST]) if line.level not in ("DEBUG", "INFO") else None
+        if error is not None:
+            found.setdefault(error.name, (error, line))
+    return LogSubject(vllm_log.read(text), tuple(found.values()), recipe, pinned)
 
 
 @functools.cache
 def _any() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{one.pattern.pattern})" for one in known()))
+    return re.compile("|".join(f"(?:{error.pattern.pattern})" for error in known()))
 
 
 def _known(text: str) -> Known | None:
     if not _any().search(text):
         return None
-    return next(one for one in known() if one.pattern.search(text))
+    return next(error for error in known() if error.pattern.search(text))
 
 
-def _errors(subject: Subject) -> Iterator[Found]:
-    for one, line in subject.errors:
-        yield wrong(f"{_short(line.text)}: {one.cause}", one.fix, line.number)
-    error = subject.said.error
+def _errors(subject: LogSubject) -> Iterator[Found]:
+    for known_error, line in subject.errors:
+        yield wrong(f"{_short(line.text)}: {known_error.cause}", known_error.fix, line.number)
+    error = subject.reading.error
     if error is not None and all(line.number > error.number for _, line in subject.errors):
         yield wrong(f"the first error: {_short(error.text)}", "read on from there", error.number)
 
 
-def look(subject: Subject, where: str) -> Iterator[Finding]:
-    """What checks say of a log; of one that does not come to vLLM's start, its errors only."""
-    return run(CHECKS if _is_vllm(subject.said) else CHECKS[:2], subject, where)
+def look(subject: LogSubject, where: str) -> Iterator[Finding]:
+    """Run the checks on a log; without a start of vLLM in it, only those for the start and for errors."""
+    return run(CHECKS if _is_vllm(subject.reading) else CHECKS[:2], subject, where)
 
 
-def _is_vllm(said: Reading) -> bool:
-    return bool(said.version or said.model or said.headless or said.stage)
+def _is_vllm(reading: Reading) -> bool:
+    return bool(reading.version or reading.model or reading.headless or reading.stage)
 
 
-def _started(subject: Subject) -> Iterator[Found]:
-    said = subject.said
-    if not _is_vllm(said):
-        yield unknown("it has no start of vLLM in it", "name what the server has printed from its start on")
+def _started(subject: LogSubject) -> Iterator[Found]:
+    reading = subject.reading
+    if not _is_vllm(reading):
+        yield unknown("it contains no start of vLLM", "name a log with the server's output from its start on")
         return
-    if said.starts > 1:
-        yield note(f"it has {said.starts} starts: what is said here is of the last one")
-    if said.ready:
-        took = said.seconds("engine")
+    if reading.starts > 1:
+        yield note(f"it has {reading.starts} starts: the findings are about the last one")
+    if reading.ready:
+        took = reading.seconds("engine")
         yield fine(
-            f"vLLM {said.version or '?'} serves {said.model or '?'}" + (f", the engine was up in {took:.0f} s" if took else "")
+            f"vLLM {reading.version or '?'} serves {reading.model or '?'}"
+            + (f", the engine was up in {took:.0f} s" if took else "")
         )
-    elif said.headless:
-        yield fine(f"vLLM {said.version or '?'} runs without an API, as one of several nodes")
-    elif said.error is None:
+    elif reading.headless:
+        yield fine(f"vLLM {reading.version or '?'} runs without an API, as one of several nodes")
+    elif reading.error is None:
         yield note(
-            f"it ends before the server is ready, while {said.stage or 'starting'}", "wait, or see what ended the server"
+            f"it ends before the server is ready, while {reading.stage or 'starting'}", "wait, or see what ended the server"
         )
     else:
-        yield wrong(f"the server did not start; it was {said.stage or 'starting'}", "see its errors", said.error.number)
+        yield wrong(f"the server did not start; it was {reading.stage or 'starting'}", "see its errors", reading.error.number)
 
 
-def _version(subject: Subject) -> Iterator[Found]:
-    version = subject.said.version
+def _version(subject: LogSubject) -> Iterator[Found]:
+    version = subject.reading.version
     if version is None or subject.pinned is None:
         return
     if version.partition("+")[0] != subject.pinned:
@@ -158,64 +159,64 @@ def _version(subject: Subject) -> Iterator[Found]:
         )
 
 
-def _backends(subject: Subject) -> Iterator[Found]:
-    if not any(map(subject.said.named, PARTS)):
-        yield unknown("which backends run: it does not come so far")
+def _backends(subject: LogSubject) -> Iterator[Found]:
+    if not any(map(subject.reading.named, PARTS)):
+        yield unknown("which backends run: the log ends before that")
     for part in PARTS:
         named: dict[str, Named] = {}
-        for one in subject.said.named(part):
-            named.setdefault(one.name, one)
-        for one in named.values():
-            of = f" for {one.of}" if one.of and one.of.lower() != part.lower() else ""
-            yield fine(f"{part}: {one.name}{of}", one.line)
+        for backend in subject.reading.named(part):
+            named.setdefault(backend.name, backend)
+        for backend in named.values():
+            of = f" for {backend.of}" if backend.of and backend.of.lower() != part.lower() else ""
+            yield fine(f"{part}: {backend.name}{of}", backend.line)
 
 
-def _refused(subject: Subject) -> Iterator[Found]:
-    for one in subject.said.refused:
-        said = f"{one.part}: {one.name} was not taken ({one.why or 'the log gives no reason'})"
-        if _NEVER.search(one.name):
-            yield fine(f"{said}; {_never_why(one.name)}", one.line)
-        elif subject.said.named(one.part) and _FOREIGN in one.why:
-            yield fine(said, one.line)
+def _refused(subject: LogSubject) -> Iterator[Found]:
+    for refusal in subject.reading.refused:
+        problem = f"{refusal.part}: {refusal.name} was not taken ({refusal.why or 'the log gives no reason'})"
+        if _NEVER.search(refusal.name):
+            yield fine(f"{problem}; {_never_why(refusal.name)}", refusal.line)
+        elif subject.reading.named(refusal.part) and _FOREIGN in refusal.why:
+            yield fine(problem, refusal.line)
         else:
-            yield note(said, line=one.line)
+            yield note(problem, line=refusal.line)
 
 
 def _never_why(name: str) -> str:
-    return f"never runs on SM12x: {next(said for words, said in _WHY.items() if words in name.upper())}"
+    return f"never runs on SM12x: {next(why for words, why in _WHY.items() if words in name.upper())}"
 
 
-def _never(subject: Subject) -> Iterator[Found]:
-    """What runs on other GPUs only, and was taken all the same, for a recipe whose GPU cannot."""
+def _never(subject: LogSubject) -> Iterator[Found]:
+    """Find backends that run only on other GPUs, but were chosen for a recipe whose GPU cannot run them."""
     recipe = subject.recipe
     if recipe is None or recipe.hardware is None or "spark" not in recipe.hardware.name:
         return
     for part in PARTS:
-        for one in subject.said.named(part):
-            if _NEVER.search(one.name):
-                said = f"{part}: {one.name} was selected, and {_never_why(one.name)}"
-                yield wrong(said, f"start it as `stack recipe show {recipe.name}` says", one.line)
+        for backend in subject.reading.named(part):
+            if _NEVER.search(backend.name):
+                problem = f"{part}: {backend.name} was selected, but it {_never_why(backend.name)}"
+                yield wrong(problem, f"start it as `stack recipe show {recipe.name}` says", backend.line)
 
 
-def _expected(subject: Subject) -> Iterator[Found]:
+def _expected(subject: LogSubject) -> Iterator[Found]:
     if subject.recipe is None:
         return
-    for one in vllm_log.mismatches(subject.said, subject.recipe.backends):
-        if one.found == _NOT_SAID and not subject.said.ready:
-            continue  # it did not come so far
-        why = f" ({'; '.join(one.why[:2])})" if one.why else ""
-        line = next((named.line for named in (subject.said.named(one.part) if one.part in PARTS else ())), None)
+    for mismatch in vllm_log.mismatches(subject.reading, subject.recipe.backends):
+        if mismatch.found == _NOT_SAID and not subject.reading.ready:
+            continue  # the log ends before that
+        why = f" ({'; '.join(mismatch.why[:2])})" if mismatch.why else ""
+        line = next((named.line for named in (subject.reading.named(mismatch.part) if mismatch.part in PARTS else ())), None)
         yield wrong(
-            f"{one.part}: recipe {subject.recipe.name} expects {one.expected}, it is {one.found}{why}",
+            f"{mismatch.part}: recipe {subject.recipe.name} expects {mismatch.expected}, it is {mismatch.found}{why}",
             f"start it as `stack recipe show {subject.recipe.name}` says",
-            subject.said.graphs.line if one.part == "graphs" else line,
+            subject.reading.graphs.line if mismatch.part == "graphs" else line,
         )
 
 
-def _graphs(subject: Subject) -> Iterator[Found]:
-    graphs = subject.said.graphs
-    if subject.said.version is not None and re.search(r"\bcpu\b", subject.said.version.replace(".", " ")):
-        return  # CPUs have no graphs
+def _graphs(subject: LogSubject) -> Iterator[Found]:
+    graphs = subject.reading.graphs
+    if subject.reading.version is not None and re.search(r"\bcpu\b", subject.reading.version.replace(".", " ")):
+        return  # CPUs have no CUDA graphs
     if graphs.on is False:
         eager = graphs.why is not None and "eager" in graphs.why
         yield wrong(
@@ -232,8 +233,8 @@ def _graphs(subject: Subject) -> Iterator[Found]:
         yield unknown("whether CUDA graphs were captured: it does not say")
 
 
-def _cache(subject: Subject) -> Iterator[Found]:
-    cache = subject.said.cache
+def _cache(subject: LogSubject) -> Iterator[Found]:
+    cache = subject.reading.cache
     if cache.tokens is None:
         yield unknown("how large the KV cache is: it does not say")
         return
@@ -249,18 +250,18 @@ def _cache(subject: Subject) -> Iterator[Found]:
         )
 
 
-def _fallbacks(subject: Subject) -> Iterator[Found]:
-    for one in subject.said.fallbacks[:_SHOWN]:
-        yield note(f"something else is used than was asked for: {_short(one.text)}", line=one.number)
-    if (more := len(subject.said.fallbacks) - _SHOWN) > 0:
+def _fallbacks(subject: LogSubject) -> Iterator[Found]:
+    for entry in subject.reading.fallbacks[:_SHOWN]:
+        yield note(f"a fallback is used instead of the requested setting: {_short(entry.text)}", line=entry.number)
+    if (more := len(subject.reading.fallbacks) - _SHOWN) > 0:
         yield note(f"{more} more such lines")
 
 
-def _variables(subject: Subject) -> Iterator[Found]:
-    for one in subject.said.unknown:
-        by = removed_settings.find(one.name)
+def _variables(subject: LogSubject) -> Iterator[Found]:
+    for variable in subject.reading.unknown:
+        by = removed_settings.find(variable.name)
         fix = f"take it out; {by.instead}" if by is not None else "take it out, or correct its name"
-        yield wrong(f"{one.name} is set, and vLLM does not read it", fix, one.line)
+        yield wrong(f"{variable.name} is set, but vLLM does not read it", fix, variable.line)
 
 
 def _short(text: str) -> str:
@@ -268,7 +269,7 @@ def _short(text: str) -> str:
     return plain if len(plain) <= 160 else f"{plain[:157]}…"
 
 
-CHECKS: tuple[Check[Subject], ...] = (
+CHECKS: tuple[Check[LogSubject], ...] = (
     Check("start", "the server started", _started),
     Check("errors", "it has no error that is known", _errors),
     Check("version", "it is of the version that the stack stands on", _version),

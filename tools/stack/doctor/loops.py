@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a text repeats itself without end, as a model does whose kernels are wrong."""
+"""Detect a text that repeats itself without end, as a model with wrong kernels does."""
 
 import re
 from collections import Counter
 
 _UNIT = re.compile(r"(.{1,200}?)\1{3,}", re.DOTALL)
 _LEAST = 60
-"""Characters of repetitions that count: tables and quotations have shorter ones."""
+"""Least length of repetitions; tables and quotations have shorter ones."""
 _WORDS, _MANY = 4, 100
 _DISTINCT = 0.5
-"""Share of the sequences of four words that occur once or first; prose has above 0.9."""
+"""Least share of different sequences of four words; prose has above 0.9."""
 _READ = 20_000
 
 
 def loop(text: str) -> str | None:
-    """What a text repeats; None where it goes on as texts do."""
+    """Return the repeated part of a text; None if it does not repeat itself."""
     text = text[:_READ]
     for found in _UNIT.finditer(text):
         unit = found[1].strip()

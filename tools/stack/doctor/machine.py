@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a machine that is to serve: hardware, driver, compilers, caches and packages."""
+"""Check a machine for serving: hardware, driver, compilers, caches and packages."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,25 +11,25 @@ from packaging.version import InvalidVersion, Version
 from stack.doctor import rules
 from stack.doctor.facts import CACHED, PLAIN, VOCABULARY, Facts
 from stack.doctor.finding import Check, Found, Severity, fine, note, unknown, wrong
-from stack.doctor.jit import Module, State
+from stack.doctor.jit import Module, ModuleState
 
 _DRIVERS = {12: 525, 13: 580}
-"""The first Linux driver of each CUDA: "CUDA Compatibility", minor version compatibility."""
+"""First Linux driver of each CUDA release, by NVIDIA's "CUDA Compatibility", minor version compatibility."""
 _CUDNN = 91400
-"""The first cuDNN with MXFP4 GEMMs on SM12x (FlashInfer 0.7, gemm/gemm_base.py)."""
+"""First cuDNN with MXFP4 GEMMs on SM12x (FlashInfer 0.7, gemm/gemm_base.py)."""
 _LOOKED = ("vllm", "flashinfer-python", "torch")
-"""Whose requirements have to hold."""
+"""The packages whose requirements are checked."""
 _SHOWN = 6
 
 
 def _gpu(facts: Facts) -> Iterator[Found]:
     if not facts.machine.gpus and facts.is_nvidia:
         yield wrong(
-            "there is a GPU of NVIDIA's, and nvidia-smi names none",
+            "the machine has an NVIDIA GPU, but nvidia-smi lists none",
             "install its driver, or lend the GPU to the container (docker run --gpus all)",
         )
     elif not facts.machine.gpus:
-        yield note("there is no GPU: what is served here is served by the CPU")
+        yield note("there is no GPU: the CPU serves here")
     for gpu in facts.machine.gpus:
         memory = f"{gpu.memory / 10**9:.0f} GB" if gpu.memory else f"shares the machine's {facts.machine.memory / 10**9:.0f} GB"
         yield fine(f"{gpu.name}, compute capability {gpu.capability}, {memory}, driver {gpu.driver}")
@@ -104,54 +104,56 @@ def _architectures(facts: Facts) -> Iterator[Found]:
 
 
 def _ptxas(facts: Facts) -> Iterator[Found]:
-    for one in facts.ptxas:
-        if one.knows is None:
-            yield unknown(f"{one.owner} ptxas {one.path} does not say what it knows", "see whether it runs")
-        elif one.knows:
-            yield fine(f"{one.owner} ptxas {one.path} knows sm_121a")
+    for assembler in facts.ptxas:
+        if assembler.knows is None:
+            yield unknown(f"{assembler.owner} ptxas {assembler.path} does not say what it knows", "see whether it runs")
+        elif assembler.knows:
+            yield fine(f"{assembler.owner} ptxas {assembler.path} knows sm_121a")
         else:
             fix = "install CUDA 12.9 or newer, and set CUDA_HOME to it"
-            if one.owner != "CUDA's":
+            if assembler.owner != "CUDA's":
                 fix = (
                     "update Triton, or set TRITON_PTXAS_PATH and TRITON_PTXAS_BLACKWELL_PATH to the ptxas of CUDA 12.9 or newer"
                 )
-            said = f"{one.owner} ptxas {one.path} does not know sm_121a"
-            yield wrong(said, fix) if facts.is_sm12x else note(f"{said}: it compiles nothing for a DGX Spark", fix)
+            problem = f"{assembler.owner} ptxas {assembler.path} does not know sm_121a"
+            yield wrong(problem, fix) if facts.is_sm12x else note(f"{problem}: it compiles nothing for a DGX Spark", fix)
     if not facts.ptxas and facts.machine.gpus:
         yield unknown("there is no ptxas: FlashInfer and Triton compile nothing", "install CUDA's compiler, or set CUDA_HOME")
 
 
 def _jit(facts: Facts) -> Iterator[Found]:
-    by_state: dict[State, list[Module]] = {}
-    for one in facts.modules:
-        by_state.setdefault(one.state, []).append(one)
-    if found := by_state.get(State.ORPHANED):
-        yield wrong(f"compiled from sources that are no more: {_named(found)} ({found[0].why})", _removed(found))
-    if found := by_state.get(State.HIDDEN):
-        yield note(f"loaded as they are, and perhaps of other sources, since {found[0].why}: {_named(found)}", _removed(found))
-    if found := by_state.get(State.CHANGED):
+    by_state: dict[ModuleState, list[Module]] = {}
+    for module in facts.modules:
+        by_state.setdefault(module.state, []).append(module)
+    if found := by_state.get(ModuleState.ORPHANED):
+        yield wrong(f"compiled from sources that no longer exist: {_named(found)} ({found[0].why})", _removed(found))
+    if found := by_state.get(ModuleState.HIDDEN):
+        yield note(f"loaded although perhaps built from other sources, since {found[0].why}: {_named(found)}", _removed(found))
+    if found := by_state.get(ModuleState.CHANGED):
         yield note(
-            f"compiled anew at the next start, since what is installed changed: {_named(found)} ({found[0].why})",
-            "nothing is to be deleted",
+            f"compiled again at the next start, since the installed sources changed: {_named(found)} ({found[0].why})",
+            "delete nothing",
         )
-    if found := by_state.get(State.UNFINISHED):
-        yield note(f"begun and not finished: {_named(found)}", "nothing is to be deleted; the next start goes on with them")
-    if found := by_state.get(State.OTHER):
+    if found := by_state.get(ModuleState.UNFINISHED):
+        yield note(f"not compiled completely: {_named(found)}", "delete nothing; the next start continues")
+    if found := by_state.get(ModuleState.OTHER):
         yield note(f"never loaded, as {found[0].why}: {_named(found)}", _removed(found))
-    if found := by_state.get(State.UNKNOWN):
-        yield unknown(f"whether these are of what is installed: {_named(found)} ({found[0].why})", "pip install ninja")
-    if found := by_state.get(State.WHOLE):
-        yield fine(f"in FlashInfer's JIT cache, of what is installed: {_named(found)}")
+    if found := by_state.get(ModuleState.UNKNOWN):
+        yield unknown(
+            f"whether these were built from the installed sources: {_named(found)} ({found[0].why})", "pip install ninja"
+        )
+    if found := by_state.get(ModuleState.WHOLE):
+        yield fine(f"in FlashInfer's JIT cache, built from the installed sources: {_named(found)}")
 
 
 def _named(modules: list[Module]) -> str:
-    names = list(dict.fromkeys(one.name for one in modules))
+    names = list(dict.fromkeys(module.name for module in modules))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
 def _removed(modules: list[Module]) -> str:
-    return "rm -r " + " ".join(_quoted(str(one.folder)) for one in modules)
+    return "rm -r " + " ".join(_quoted(str(module.folder)) for module in modules)
 
 
 def _quoted(path: str) -> str:
@@ -159,11 +161,11 @@ def _quoted(path: str) -> str:
 
 
 def _jobs(facts: Facts) -> Iterator[Found]:
-    said = rules.jobs(facts.environment.get("MAX_JOBS"), facts.available, facts.machine.cores)
+    found = rules.jobs(facts.environment.get("MAX_JOBS"), facts.available, facts.machine.cores)
     if facts.machine.gpus:
-        yield from said
-    elif "MAX_JOBS" in facts.environment:  # an image for GPUs sets it wherever it runs
-        yield from (note(one.what, one.fix) if one.severity is Severity.WRONG else one for one in said)
+        yield from found
+    elif "MAX_JOBS" in facts.environment:  # an image for GPUs sets it on every machine
+        yield from (note(each.what, each.fix) if each.severity is Severity.WRONG else each for each in found)
 
 
 def _memory(facts: Facts) -> Iterator[Found]:
@@ -187,9 +189,9 @@ def _vocabulary(facts: Facts) -> Iterator[Found]:
         yield _hashed(facts, "TIKTOKEN_RS_CACHE_DIR", CACHED)
     else:
         fix = f"install oss-harmony>=0.0.11, or put o200k_base.tiktoken as {CACHED} into a folder and name that in TIKTOKEN_RS_CACHE_DIR"
-        said = f"openai-harmony {older} downloads its vocabulary at the first start"
+        problem = f"openai-harmony {older} downloads its vocabulary at the first start"
         offline = any(facts.environment.get(name) == "1" for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-        yield wrong(f"{said}, and this machine is offline", fix) if offline else note(said, fix)
+        yield wrong(f"{problem}, and this machine is offline", fix) if offline else note(problem, fix)
 
 
 def _hashed(facts: Facts, variable: str, file: str) -> Found:
@@ -250,7 +252,7 @@ def _required(facts: Facts) -> Iterator[Found]:
 
 
 def _requirement(text: str, marks: Mapping[str, str]) -> Requirement | None:
-    """A requirement that counts in that environment, without extras."""
+    """Parse a requirement without extras; None if it is invalid, or does not apply to that environment."""
     try:
         wanted = Requirement(text)
     except InvalidRequirement:
@@ -266,7 +268,7 @@ def _version(text: str) -> Version | None:
 
 
 def _companions(facts: Facts) -> Iterator[Found]:
-    """FlashInfer refuses to be imported beside companions of another version (jit/env.py, 0.7)."""
+    """Check FlashInfer's companions: it refuses to be imported with companions of another version (jit/env.py, 0.7)."""
     own = facts.python.version("flashinfer-python")
     if own is None or (version := _version(own)) is None:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds wherever a setting stands: in this machine's environment, in a script, in a recipe."""
+"""Rules for settings that apply everywhere: in this machine's environment, in a script, in a recipe."""
 
 import re
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from packaging.version import InvalidVersion, Version
 from stack.doctor.finding import Found, fine, note, wrong
 
 EACH = (5 * 10**9, 10 * 10**9)
-"""Bytes that the compiler takes for one CUTLASS kernel: least and most that were measured."""
+"""Bytes that the compiler takes for one CUTLASS kernel: the least and the most that was measured."""
 MOST_JOBS = 8
-"""What 128 GB bear while nothing else runs there (50-80 GB)."""
+"""Number of compilers that 128 GB hold if nothing else runs (50-80 GB)."""
 _NORMAL = Version("0.7.0")
-"""FlashInfer from here on puts the suffix there by itself (compilation_context.py)."""
+"""First version of FlashInfer that adds the suffix itself (compilation_context.py)."""
 _KEPT = 24 * 10**9
-"""Bytes of a unified memory that the system, the file cache and the server's own processes want; the recipes' 70 % leave 38 GB."""
+"""Bytes of a unified memory for the system, the file cache and the server's own processes; the recipes' 70 % leave 38 GB."""
 DEFAULT = 0.92
-"""--gpu-memory-utilization where it is not given (vllm/config/cache.py, 0.32)."""
+"""Default of --gpu-memory-utilization (vllm/config/cache.py, 0.32)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The machine that a script is for. `memory`: bytes; `unified`: CPU and GPU share it; `available`: bytes that are free there now."""
+    """The machine that a script is for. `memory`: bytes; `unified`: CPU and GPU share it; `available`: free bytes at present."""
 
     title: str
     capability: str
@@ -33,24 +33,24 @@ class Target:
 
 
 def architectures(value: str, capability: str | None, flashinfer: str | None, line: int | None = None) -> Iterator[Found]:
-    """FLASHINFER_CUDA_ARCH_LIST. `capability`: of the GPU; `flashinfer`: its version; None where they are not known."""
+    """Check FLASHINFER_CUDA_ARCH_LIST. `capability`: of the GPU; `flashinfer`: its version; each is None if unknown."""
     listed = value.split()
-    if odd := [one for one in listed if not re.fullmatch(r"\d+\.\d[af]?", one)] or ([value] if not listed else []):
+    if odd := [item for item in listed if not re.fullmatch(r"\d+\.\d[af]?", item)] or ([value] if not listed else []):
         yield wrong(
-            f"FLASHINFER_CUDA_ARCH_LIST is {value!r}: {odd[0]!r} is no architecture",
-            "write it like 12.1a, several with blanks",
+            f"FLASHINFER_CUDA_ARCH_LIST is {value!r}: {odd[0]!r} is not an architecture",
+            "write it like 12.1a, several separated by blanks",
             line,
         )
         return
-    for one in listed:
-        if one.startswith("12.") and one[-1].isdigit():
-            fix = f"FLASHINFER_CUDA_ARCH_LIST={one}a"
-            said = f"FLASHINFER_CUDA_ARCH_LIST={one}: plain sm_{one.replace('.', '')} has no FP4 conversions (cvt.e2m1x2)"
+    for item in listed:
+        if item.startswith("12.") and item[-1].isdigit():
+            fix = f"FLASHINFER_CUDA_ARCH_LIST={item}a"
+            problem = f"FLASHINFER_CUDA_ARCH_LIST={item}: plain sm_{item.replace('.', '')} has no FP4 conversions (cvt.e2m1x2)"
             if _normalises(flashinfer):
-                yield note(f"{said}; this FlashInfer adds the suffix itself, other builds do not", fix, line)
+                yield note(f"{problem}; this FlashInfer adds the suffix itself, other builds do not", fix, line)
             else:
-                yield wrong(f"{said}; without `a` or `f` nothing of MXFP4 compiles", fix, line)
-    if capability is not None and not any(_covers(one, capability) for one in listed):
+                yield wrong(f"{problem}; without `a` or `f` nothing of MXFP4 compiles", fix, line)
+    if capability is not None and not any(_covers(item, capability) for item in listed):
         yield wrong(
             f"FLASHINFER_CUDA_ARCH_LIST={value} has no code for this GPU, {capability}",
             f"FLASHINFER_CUDA_ARCH_LIST={capability}a",
@@ -66,7 +66,7 @@ def _normalises(flashinfer: str | None) -> bool:
 
 
 def _covers(listed: str, capability: str) -> bool:
-    """Code for a family (`f`) runs on later members of it, other code on its own architecture only."""
+    """Return whether code runs on a GPU: code for a family (`f`) on later members, too, other code on its architecture only."""
     (major, minor), (own, least) = capability.split("."), listed.rstrip("af").split(".")
     if listed.endswith("f"):
         return major == own and int(minor) >= int(least)
@@ -74,7 +74,7 @@ def _covers(listed: str, capability: str) -> bool:
 
 
 def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *, has: str = "are free") -> Iterator[Found]:
-    """MAX_JOBS (None: not set, then ninja starts as many compilers as there are cores and two) against bytes of memory."""
+    """Compare MAX_JOBS with bytes of memory. None means not set: then ninja starts two more compilers than there are cores."""
     if value is not None and not (value.isascii() and value.isdigit() and int(value)):
         yield wrong(f"MAX_JOBS is {value!r}: FlashInfer takes a number, or ignores it", "MAX_JOBS=2", line)
         return
@@ -83,8 +83,8 @@ def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *,
     named = f"MAX_JOBS={value}" if value is not None else f"MAX_JOBS is not set: {count} compilers at once"
     peak = f"{count * EACH[0] // 10**9}-{count * EACH[1] // 10**9} GB at 5-10 GB for each CUTLASS kernel"
     if count * EACH[0] > memory and count > 1:
-        said = f"{named} may take {peak}, {memory // 10**9} GB {has}: cicc is killed"
-        yield wrong(said, f"MAX_JOBS={fits}", line) if value is not None else note(said, f"MAX_JOBS={fits}", line)
+        problem = f"{named} may take {peak}, {memory // 10**9} GB {has}: cicc is killed"
+        yield wrong(problem, f"MAX_JOBS={fits}", line) if value is not None else note(problem, f"MAX_JOBS={fits}", line)
     elif count * EACH[1] > memory and count > 1:
         yield note(f"{named} may take {peak}, {memory // 10**9} GB {has}", f"MAX_JOBS={fits}", line)
     else:
@@ -92,7 +92,7 @@ def jobs(value: str | None, memory: int, cores: int, line: int | None = None, *,
 
 
 def utilization(share: float, memory: int, available: int | None, line: int | None = None) -> Iterator[Found]:
-    """--gpu-memory-utilization where CPU and GPU share `memory` bytes, of which `available` are free (None: not known)."""
+    """Check --gpu-memory-utilization if CPU and GPU share `memory` bytes, with `available` free (None if unknown)."""
     taken = share * memory
     room = memory - taken
     fitting = int((memory - _KEPT) / memory * 20) / 20

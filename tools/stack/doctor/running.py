@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a running server: what only its answers show.
+"""Check a running server by its answers.
 
-Every answer is taken for what somebody says who may be wrong: one that is missing, late, or of another form is a finding.
+No answer is trusted: a missing or late one, or one of another form, is a finding.
 """
 
 import itertools
@@ -28,18 +28,18 @@ _SYSTEM = (
 _LONG = "Explain in about 250 words why the sky is blue, in plain sentences without lists."
 _ENOUGH, _LONGER, _MEASURED = 512, 700, 128
 _START, _SYSTEM_ROLE = 200006, 17360
-"""Harmony's tokens that begin a message, and that say that it is the system's."""
+"""Harmony's tokens for the begin of a message, and for the system role."""
 _SPOKEN = ("content", "reasoning", "reasoning_content")
 _LEAST = 8
-"""Tokens that say how fast it is."""
+"""Least number of tokens for a measurement of speed."""
 _SLOW, _BEYOND = 0.75, 1.05
-"""Shares of the expected speed below which, and of the limit above which something is wrong."""
+"""Something is wrong below this share of the expected speed, or above this share of the limit."""
 _CONTROL = re.compile(r"<\|(?:start|end|channel|message|return|call|constrain)\|>")
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A server, and what is expected of it: the recipe's speeds, and the tokens a second that the memory allows at most."""
+class ServerSubject:
+    """A server, and what is expected of it: the recipe's speeds, and the tokens per second that the memory allows at most."""
 
     talk: Talk
     recipe: Recipe | None = None
@@ -49,28 +49,28 @@ class Subject:
 def look(
     url: str, name: str | None, recipe: Recipe | None, limit: float | None, *, key: str | None, longest: float
 ) -> Iterator[Finding]:
-    """What is found by asking a server.
+    """Check a server by sending it requests.
 
     Args:
         url: its address, without /v1.
-        name: of the model; the only one unless given.
-        recipe: by which it was started.
-        limit: tokens a second that the hardware's memory allows.
-        key: that it wants to see.
+        name: of the model; by default the only one.
+        recipe: the recipe by which it was started.
+        limit: tokens per second that the hardware's memory allows.
+        key: the API key.
         longest: seconds for all answers together.
 
     """
     until = time.monotonic() + longest
-    subject = Subject(Talk(url, name or "", longest, key, until), recipe, limit)
+    subject = ServerSubject(Talk(url, name or "", longest, key, until), recipe, limit)
     silent = False
     for check in CHECKS:
         if silent or time.monotonic() >= until:
             why = "the server does not answer" if silent else f"the {longest:g} seconds of --timeout are over"
             yield Finding(check.name, url, unknown(f"not asked: {why}"))
             continue
-        said = _said(check, subject)
-        yield from (Finding(check.name, url, one) for one in said)
-        bad = any(one.severity in (Severity.WRONG, Severity.UNKNOWN) for one in said)
+        results = _results(check, subject)
+        yield from (Finding(check.name, url, result) for result in results)
+        bad = any(result.severity in (Severity.WRONG, Severity.UNKNOWN) for result in results)
         silent = bad and (check.name in ("health", "model") or time.monotonic() >= until)
         if check.name == "model" and not silent and not subject.talk.model:
             names = _served(subject)
@@ -78,13 +78,13 @@ def look(
             subject = replace(subject, talk=replace(subject.talk, model=names[0] if names else ""))
 
 
-def _said(check: Check[Subject], subject: Subject) -> tuple[Found, ...]:
+def _results(check: Check[ServerSubject], subject: ServerSubject) -> tuple[Found, ...]:
     try:
         with subject.talk.taken():
             return tuple(check.look(subject)) or (fine(check.fine),)
     except Wrong as failed:
-        told = failed.told.get("answer")
-        shown = f" ({_short(told)})" if told else ""
+        answer = failed.details.get("answer")
+        shown = f" ({_short(answer)})" if answer else ""
         if re.search(r"answers 40[13]", failed.problem):
             return (unknown(f"{failed.problem}: it wants a key", "set VLLM_API_KEY to it"),)
         return (wrong(f"{failed.problem}{shown}", "see the server's log: stack doctor --log FILE"),)
@@ -96,32 +96,33 @@ def _short(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:117]}…"
 
 
-def _health(subject: Subject) -> Iterator[Found]:
+def _health(subject: ServerSubject) -> Iterator[Found]:
     talk = subject.talk
     try:
         with bounded_http.asked(f"{talk.url}/health", None, min(_HEALTH, talk.patience), talk.key) as answer:
             status = answer.status_code
     except bounded_http.BROKEN as failed:
-        yield wrong(f"nothing answers ({bounded_http.why(failed)})", "start the server, or correct --url")
+        yield wrong(f"the server does not answer ({bounded_http.why(failed)})", "start the server, or correct --url")
         return
     if status != 200:
         yield wrong(
-            f"/health answers {status}: its engine is dead, or it is no vLLM", "see the server's log: stack doctor --log FILE"
+            f"/health answers {status}: its engine is dead, or it is not a vLLM server",
+            "see the server's log: stack doctor --log FILE",
         )
 
 
-def _served(subject: Subject) -> list[str]:
-    """The names of its models; none if it does not say them this time."""
+def _served(subject: ServerSubject) -> list[str]:
+    """Return the names of its models; empty if this request fails."""
     try:
         with subject.talk.taken():
-            return [str(one["id"]) for one in subject.talk.get("/v1/models")["data"]]
+            return [str(model["id"]) for model in subject.talk.get("/v1/models")["data"]]
     except Wrong:
         return []
 
 
-def _model(subject: Subject) -> Iterator[Found]:
+def _model(subject: ServerSubject) -> Iterator[Found]:
     page = subject.talk.get("/v1/models")["data"]
-    names = [str(one["id"]) for one in page]
+    names = [str(model["id"]) for model in page]
     wanted = subject.talk.model
     if not names:
         yield wrong("it serves no model", "see the server's log: stack doctor --log FILE")
@@ -130,14 +131,14 @@ def _model(subject: Subject) -> Iterator[Found]:
     elif not wanted and len(names) > 1:
         yield wrong(f"it serves {_short(', '.join(names))}", "name one of them with --model")
     else:
-        one = next(one for one in page if not wanted or one["id"] == wanted)
+        model = next(entry for entry in page if not wanted or entry["id"] == wanted)
         expected = _repository(subject.recipe)
-        if expected is not None and expected not in (str(one["id"]), str(one.get("root"))):
+        if expected is not None and expected not in (str(model["id"]), str(model.get("root"))):
             yield note(
-                f"it serves {_short(one['id'])}, recipe {subject.recipe.name if subject.recipe else ''} is for {expected}"
+                f"it serves {_short(model['id'])}, recipe {subject.recipe.name if subject.recipe else ''} is for {expected}"
             )
         else:
-            yield fine(f"it serves {_short(one['id'])}, up to {_short(one.get('max_model_len'))} tokens")
+            yield fine(f"it serves {_short(model['id'])}, up to {_short(model.get('max_model_len'))} tokens")
 
 
 def _repository(recipe: Recipe | None) -> str | None:
@@ -146,7 +147,7 @@ def _repository(recipe: Recipe | None) -> str | None:
     return checkpoints.load(recipe.model).repository
 
 
-def _asked(subject: Subject, content: str, tokens: int, system: str | None = None, **more: Any) -> Exchange:
+def _asked(subject: ServerSubject, content: str, tokens: int, system: str | None = None, **more: Any) -> Exchange:
     messages = [{"role": "system", "content": system}] if system is not None else []
     return subject.talk.ask(
         CHAT, messages=[*messages, {"role": "user", "content": content}], temperature=0, max_tokens=tokens, **more
@@ -154,15 +155,15 @@ def _asked(subject: Subject, content: str, tokens: int, system: str | None = Non
 
 
 def _texts(got: Exchange) -> tuple[str, str, str]:
-    """Content, reasoning, and how it ended; what is null is empty."""
+    """Return content, reasoning, and the finish reason; null becomes an empty text."""
     message = got.part("choices", 0, "message")
     content, reasoning = message.get("content") or "", message.get("reasoning") or message.get("reasoning_content") or ""
     if not isinstance(content, str) or not isinstance(reasoning, str):
-        raise got.wrong("content or reasoning is no text")
+        raise got.wrong("content or reasoning is not a text")
     return content, reasoning, str(got.part("choices", 0, "finish_reason"))
 
 
-def _content(subject: Subject) -> Iterator[Found]:
+def _content(subject: ServerSubject) -> Iterator[Found]:
     got = _asked(subject, _QUESTION, _ENOUGH)
     content, reasoning, ended = _texts(got)
     counted = got.answer.get("usage", {}).get("completion_tokens")
@@ -195,9 +196,9 @@ def _garbled(content: str) -> Iterator[Found]:
         yield wrong(f"an answer repeats itself: {_short(repeated)}", "see which MoE and linear backends the log names")
 
 
-def _system(subject: Subject) -> Iterator[Found]:
+def _system(subject: ServerSubject) -> Iterator[Found]:
     without, with_it = (_asked(subject, _QUESTION, _ENOUGH, system, return_token_ids=True) for system in (None, _SYSTEM))
-    counts = [one.part("usage", "prompt_tokens") for one in (without, with_it)]
+    counts = [got.part("usage", "prompt_tokens") for got in (without, with_it)]
     more = counts[1] - counts[0]
     content, reasoning, _ = _texts(with_it)
     plain, _, _ = _texts(without)
@@ -215,7 +216,7 @@ def _system(subject: Subject) -> Iterator[Found]:
             "see the chat template",
         )
     elif garbled:
-        yield from (replace(one, what=f"with a system message {one.what}") for one in garbled)
+        yield from (replace(result, what=f"with a system message {result.what}") for result in garbled)
     elif _MARK in content and _MARK not in plain:
         yield fine("a system message changes the answer as it should")
     elif (content, reasoning) == _texts(without)[:2]:
@@ -225,11 +226,11 @@ def _system(subject: Subject) -> Iterator[Found]:
 
 
 def _systems(ids: list[Any]) -> int:
-    """How many system messages a prompt of harmony has."""
+    """Count the system messages in a harmony prompt."""
     return sum(pair == (_START, _SYSTEM_ROLE) for pair in itertools.pairwise(ids))
 
 
-def _repetition(subject: Subject) -> Iterator[Found]:
+def _repetition(subject: ServerSubject) -> Iterator[Found]:
     content, reasoning, _ = _texts(_asked(subject, _LONG, _LONGER))
     for name, text in (("content", content), ("reasoning", reasoning)):
         if repeated := loop(text):
@@ -240,7 +241,7 @@ def _repetition(subject: Subject) -> Iterator[Found]:
             )
 
 
-def _speed(subject: Subject) -> Iterator[Found]:
+def _speed(subject: ServerSubject) -> Iterator[Found]:
     got = subject.talk.stream(
         CHAT,
         messages=[{"role": "user", "content": _LONG}],
@@ -255,49 +256,49 @@ def _speed(subject: Subject) -> Iterator[Found]:
         return
     expected = _expected(subject.recipe)
     limit = f", the memory allows {subject.limit:.0f}" if subject.limit is not None else ""
-    said = f"{speed:.1f} tokens a second, measured once"
+    speed_text = f"{speed:.1f} tokens a second, measured once"
     if subject.limit is not None and speed > subject.limit * _BEYOND:
-        yield unknown(f"{said}{limit}: its counts are wrong, or it speculates")
+        yield unknown(f"{speed_text}{limit}: its counts are wrong, or it speculates")
     elif expected is None:
-        yield fine(f"{said}{limit}")
+        yield fine(f"{speed_text}{limit}")
     elif speed < expected[0] * _SLOW:
         yield wrong(
-            f"{said}, {expected[0]:g} are expected ({expected[1]}){limit}",
+            f"{speed_text}, {expected[0]:g} are expected ({expected[1]}){limit}",
             "see whether graphs are on and which backends run (stack doctor --log), and whether others ask it at the same time",
         )
     else:
-        yield fine(f"{said}, {expected[0]:g} are expected ({expected[1]}){limit}")
+        yield fine(f"{speed_text}, {expected[0]:g} are expected ({expected[1]}){limit}")
 
 
 def _decoded(got: Exchange) -> float | None:
-    """Tokens a second behind the first event that has some: by their ids as vLLM sends them, else as many as are counted at the end.
+    """Measure tokens per second after the first event that has any: by their ids as vLLM sends them, else by the final count.
 
-    None where they are too few to say.
+    None if there are too few tokens.
     """
     sent = [
         (at, choice) for event, at in zip(got.events, got.times, strict=True) for choice in (event.get("choices") or ())[:1]
     ]
-    told = [(at, len(choice["token_ids"])) for at, choice in sent if choice.get("token_ids")]
-    if not told:
-        # The first event has the role only; some tokens show in no event.
+    counts = [(at, len(choice["token_ids"])) for at, choice in sent if choice.get("token_ids")]
+    if not counts:
+        # The first event has only the role, and some tokens appear in no event: count from the first text.
         counted = [event["usage"]["completion_tokens"] for event in got.events if event.get("usage")]
         spoken = [at for at, choice in sent if any((choice.get("delta") or {}).get(name) for name in _SPOKEN)]
-        told = [(spoken[0], 1), (sent[-1][0], int(counted[-1]) - 1)] if counted and spoken else []
-    tokens = sum(count for _, count in told[1:])
-    if tokens < _LEAST or told[-1][0] <= told[0][0]:
+        counts = [(spoken[0], 1), (sent[-1][0], int(counted[-1]) - 1)] if counted and spoken else []
+    tokens = sum(count for _, count in counts[1:])
+    if tokens < _LEAST or counts[-1][0] <= counts[0][0]:
         return None
-    return tokens / (told[-1][0] - told[0][0])
+    return tokens / (counts[-1][0] - counts[0][0])
 
 
 def _expected(recipe: Recipe | None) -> tuple[float, str] | None:
-    """What one request should decode after a short prompt, and who says so."""
+    """Return the expected speed of one request after a short prompt, and its source."""
     if recipe is None or not recipe.speeds:
         return None
-    least = min(recipe.speeds, key=lambda one: one.context)
+    least = min(recipe.speeds, key=lambda speed: speed.context)
     return least.decode, least.source
 
 
-CHECKS: tuple[Check[Subject], ...] = (
+CHECKS: tuple[Check[ServerSubject], ...] = (
     Check("health", "it answers /health", _health),
     Check("model", "it serves a model", _model),
     Check("content", "`content` has the answer", _content),

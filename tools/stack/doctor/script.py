@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a serve script, a compose file, a Dockerfile or an .env file says: variables, commands that serve, containers."""
+"""Parse a serve script, a compose file, a Dockerfile or an .env file: variables, commands that serve, containers."""
 
 import json
 import re
@@ -14,14 +14,14 @@ from stack.doctor import shell
 from stack.doctor.shell import Command, Word
 
 _LARGEST = 2**19
-"""Bytes of a script: those that people write have some thousands."""
+"""Most bytes of a script; those that people write have some thousands."""
 _SERVES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.cli.main")
 _NESTED = re.compile(r"\bvllm\s+serve\b|" + "|".join(map(re.escape, _SERVES)))
 _INSTRUCTION = re.compile(r"^[ \t]*([A-Za-z]+)[ \t]+((?:[^\\\n]|\\[\s\S])*)", re.MULTILINE)
 _MORE = re.compile(r"\$[@*]|\$\{\w+\[[@*]\]\}")
-"""Words that stand for flags which others write."""
+"""Words that stand for flags given elsewhere."""
 _DEPTH = 5
-# Of docker run: what has no value.
+# Options of docker run without a value.
 _SWITCHES = frozenset(
     {"-P", "--detach", "--rm", "--init", "--privileged", "--tty", "--interactive", "--read-only", "--publish-all"}
 )
@@ -29,7 +29,7 @@ _SWITCHES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A variable that is set, and in what line; whether programs get to see it."""
+    """A variable that is set, its line, and whether programs see it."""
 
     name: str
     value: str
@@ -39,7 +39,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of `vllm serve` as it is written, without its value; None for a value that is not there."""
+    """A flag of `vllm serve` as written; `value` is None if it has none."""
 
     name: str
     value: str | None
@@ -48,9 +48,9 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container that is started. `published`: ports as they are written; `volumes`: where something is mounted.
+    """A container that is started. `published`: ports as written; `volumes`: mount points.
 
-    `is_started`: false for what an image runs by itself, of which nobody says here how it will be started.
+    `is_started`: false for an image's own command, since the file does not say how the image will be started.
     """
 
     line: int
@@ -64,7 +64,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """A command that serves, and the container that it runs in. `is_whole`: whether all of its flags stand here."""
+    """A command that serves, and its container. `is_whole`: whether the file has all of its flags."""
 
     line: int
     model: str | None
@@ -73,13 +73,13 @@ class Serve:
     is_whole: bool = True
 
     def flag(self, *names: str) -> Flag | None:
-        """The last flag with one of these names: it is the one that counts."""
-        return next((one for one in reversed(self.flags) if one.name in names), None)
+        """Return the last flag with one of these names, which is the one that counts."""
+        return next((flag for flag in reversed(self.flags) if flag.name in names), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a file says. `commands`: all of them, for what is no server; `sources`: other files, whose variables it takes."""
+    """The content of a file. `commands`: all commands, for checks of other ones; `sources`: files whose variables it loads."""
 
     path: str
     settings: tuple[Setting, ...]
@@ -89,24 +89,24 @@ class Script:
     sources: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Setting | None:
-        """The last value of a variable."""
-        return next((one for one in reversed(self.settings) if one.name == name), None)
+        """Return the last value of a variable."""
+        return next((setting for setting in reversed(self.settings) if setting.name == name), None)
 
 
 def read(file: Path) -> Script:
-    """What a file says.
+    """Parse a file.
 
     Raises:
-        StackError: it cannot be read, or is no such file.
+        StackError: it cannot be read, or is not such a file.
 
     """
     try:
-        with file.open("rb") as opened:  # devices have no end
+        with file.open("rb") as opened:  # devices are endless: limit the read
             data = opened.read(_LARGEST + 1)
     except OSError as failed:
         raise StackError(f"{file} cannot be read ({failed.strerror})", "name a script, or a compose file") from failed
     if b"\0" in data:
-        raise StackError(f"{file} is no script", "name a text file")
+        raise StackError(f"{file} is not a script", "name a text file")
     if len(data) > _LARGEST:
         raise StackError(f"{file} is larger than {_LARGEST // 2**10} KiB", "name a script, or a compose file")
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
@@ -114,8 +114,8 @@ def read(file: Path) -> Script:
 
 
 def parse(path: str, text: str) -> Script:
-    """What a text says that is in a file of that name."""
-    found, name = _Found(), Path(path).name
+    """Parse a text that is in a file of that name."""
+    found, name = _Collector(), Path(path).name
     if name.endswith((".yaml", ".yml")):
         _compose(found, path, text)
     elif re.match(r"(Dockerfile|Containerfile)", name) or name.endswith(".Dockerfile"):
@@ -123,14 +123,14 @@ def parse(path: str, text: str) -> Script:
     else:
         _shell(found, shell.commands(text), None)
     handed = found.exported | ({"*"} if re.search(r"(^|\.)env(\.|$)", name) else set())
-    settings = (replace(one, exported=one.exported or not handed.isdisjoint((one.name, "*"))) for one in found.settings)
+    settings = (replace(each, exported=each.exported or not handed.isdisjoint((each.name, "*"))) for each in found.settings)
     return Script(
         path, tuple(settings), tuple(found.serves), tuple(found.containers), tuple(found.commands), tuple(found.sources)
     )
 
 
-class _Found:
-    """What has been found so far."""
+class _Collector:
+    """The content that was found so far."""
 
     def __init__(self) -> None:
         self.settings: list[Setting] = []
@@ -142,7 +142,7 @@ class _Found:
         self.sources: list[str] = []
 
 
-def _shell(found: _Found, commands: Iterator[Command], container: Container | None, depth: int = _DEPTH) -> None:
+def _shell(found: _Collector, commands: Iterator[Command], container: Container | None, depth: int = _DEPTH) -> None:
     for command in commands:
         if command[0].text.endswith("=("):
             name = command[0].text.removesuffix("(").removesuffix("=")
@@ -152,8 +152,8 @@ def _shell(found: _Found, commands: Iterator[Command], container: Container | No
         _command(found, _listed(found, command), container, depth)
 
 
-def _listed(found: _Found, command: Command) -> Command:
-    """A command with the words of the lists that it names: "${NAME[@]}"."""
+def _listed(found: _Collector, command: Command) -> Command:
+    """Expand the lists that a command names: "${NAME[@]}"."""
     words: list[Word] = []
     for word in command:
         named = re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", word.text)
@@ -161,13 +161,13 @@ def _listed(found: _Found, command: Command) -> Command:
     return tuple(words)
 
 
-def _command(found: _Found, command: Command, container: Container | None, depth: int) -> None:
+def _command(found: _Collector, command: Command, container: Container | None, depth: int) -> None:
     if not command:
         return
     found.commands.append(command)
     at = {word.text: place for place, word in enumerate(command)}
     if command[0].text in ("source", "."):
-        # A virtual environment's script sets no key.
+        # A virtual environment's script sets no API key.
         found.sources += [word.text for word in command[1:2] if Path(word.text).name != "activate"]
     found.sources += [word.text.partition("=")[2] for word in command if word.text.startswith("--env-file=")]
     found.sources += [word.text for word in command[at.get("--env-file", len(command)) + 1 :][:1]]
@@ -193,12 +193,12 @@ def _command(found: _Found, command: Command, container: Container | None, depth
 
 
 def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
-    """The container of `docker run …` and the like, its image, the words behind that, and whether the image's entry point gets them."""
+    """Parse `docker run …` and the like: the container, its image, the words after it, and whether the image's entry point gets them."""
     names = [Path(word.text).name for word in command]
-    engine = next((at for at, one in enumerate(names) if one in ("docker", "podman", "nerdctl")), None)
+    engine = next((at for at, name in enumerate(names) if name in ("docker", "podman", "nerdctl")), None)
     if engine is None or not {"run", "create"} & {*names[engine + 1 : engine + 3]}:
         return None
-    start = next(at for at, one in enumerate(names) if at > engine and one in ("run", "create"))
+    start = next(at for at, name in enumerate(names) if at > engine and name in ("run", "create"))
     options, rest = _options(command[start + 1 :])
 
     def given(*named: str) -> list[Word]:
@@ -218,13 +218,13 @@ def _container(command: Command) -> tuple[Container, str, Command, bool] | None:
 
 
 def _variable(text: str, line: int) -> Setting:
-    """A variable as containers get it: one without a value has that of whoever starts them."""
+    """Parse a container's variable; one without a value gets that of the environment that starts the container."""
     name, equals, value = text.partition("=")
     return Setting(name, value if equals else f"${name}", line)
 
 
 def _options(words: Command) -> tuple[list[tuple[str, Word]], Command]:
-    """The options of `docker run` with their values, and what comes behind them: the image and its command."""
+    """Split the arguments of `docker run`: its options with their values, and the rest, the image and its command."""
     found, place = list[tuple[str, Word]](), 0
     while place < len(words) and words[place].text.startswith("-"):
         word = words[place]
@@ -237,7 +237,7 @@ def _options(words: Command) -> tuple[list[tuple[str, Word]], Command]:
 
 
 def _serve(command: Command, container: Container | None) -> Serve | None:
-    """The command itself, where it serves."""
+    """Parse the command if it serves."""
     for place, word in enumerate(command):
         after = command[place + 1].text if place + 1 < len(command) else ""
         if Path(word.text).name == "vllm" and after == "serve":
@@ -260,18 +260,18 @@ def _served(words: Command, line: int, container: Container | None) -> Serve:
             flags.append(Flag(name, rest.pop(0).text.replace("\\\n", "") if takes else value if equals else None, word.line))
         elif model is None:
             model = word.text
-    named = next((one.value for one in flags if one.name == "--model"), None)
+    named = next((flag.value for flag in flags if flag.name == "--model"), None)
     model = named or model or _swallowed(flags)
-    # Without a model there is more somewhere else: an image's command that gets arguments, a file of settings.
+    # Without a model, arguments come from elsewhere: given to an image's command, or from a configuration file.
     return Serve(line, model, tuple(flags), container, is_whole and model is not None)
 
 
 def _swallowed(flags: Sequence[Flag]) -> str | None:
-    """The model where it stands behind a switch, whose value it seems to be."""
-    return next((one.value for one in flags if one.value and re.fullmatch(r"[\w.-]+/[\w.-]+|/[\w./-]+", one.value)), None)
+    """Find a model that seems to be the value of the switch before it."""
+    return next((flag.value for flag in flags if flag.value and re.fullmatch(r"[\w.-]+/[\w.-]+|/[\w./-]+", flag.value)), None)
 
 
-def _dockerfile(found: _Found, text: str) -> None:
+def _dockerfile(found: _Collector, text: str) -> None:
     container = Container(1, is_started=False)
     for instruction in _INSTRUCTION.finditer(text):
         name, rest = instruction[1].upper(), instruction[2]
@@ -295,27 +295,27 @@ def _json(text: str, line: int) -> Command | None:
         values = json.loads(re.sub(r"\\\n", " \n", text))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(values, list) or not values or not all(isinstance(one, str) for one in values):
+    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
         return None
     words, at = [], 0
-    for one in values:
-        at = max(at, text.find(json.dumps(one), at))
-        words.append(Word(one, line + text.count("\n", 0, at)))
+    for value in values:
+        at = max(at, text.find(json.dumps(value), at))
+        words.append(Word(value, line + text.count("\n", 0, at)))
     return tuple(words)
 
 
-def _compose(found: _Found, path: str, text: str) -> None:
+def _compose(found: _Collector, path: str, text: str) -> None:
     try:
         top = yaml.compose(text, Loader=yaml.SafeLoader)
     except (yaml.YAMLError, RecursionError) as failed:
         mark = getattr(failed, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else path
-        raise StackError(f"{where} is no YAML", "correct it") from failed
+        raise StackError(f"{where} is not valid YAML", "correct it") from failed
     for _, service in _items(_value(top, "services") or top):
         _service(found, service)
 
 
-def _service(found: _Found, service: yaml.Node) -> None:
+def _service(found: _Collector, service: yaml.Node) -> None:
     settings = [*_environment(_value(service, "environment"))]
     privileged = _value(service, "privileged")
     network = _value(service, "network_mode")
@@ -331,37 +331,37 @@ def _service(found: _Found, service: yaml.Node) -> None:
     found.settings += settings
     if (files := _value(service, "env_file")) is not None:
         found.sources += [
-            _text(_value(one, "path") or one) for one in (files.value if isinstance(files, yaml.SequenceNode) else [files])
+            _text(_value(file, "path") or file) for file in (files.value if isinstance(files, yaml.SequenceNode) else [files])
         ]
     parts = [part for name in ("entrypoint", "command") if (part := _value(service, name)) is not None]
     if not parts:
         return
     words = tuple(word for part in parts for word in _words(part))
     _shell(found, iter((words,) if words else ()), container)
-    # The published image of vLLM has `vllm serve` as its entry point: what stands there are flags.
+    # The published image of vLLM has `vllm serve` as its entry point, so its command consists of flags.
     image = _value(service, "image")
-    served = any(one.container is container for one in found.serves)
+    served = any(serve.container is container for serve in found.serves)
     if not served and words and (words[0].text.startswith("--") or (image is not None and "vllm" in _text(image))):
         found.serves.append(_served(words[words[0].text == "serve" :], words[0].line, container))
 
 
 def _words(node: yaml.Node) -> Iterator[Word]:
-    """A command, as a list or as a text, which compose takes apart without a shell: lines end nothing."""
+    """Split a command, given as a list or as a text. Compose splits a text without a shell, so lines do not end commands."""
     if isinstance(node, yaml.SequenceNode):
-        yield from (Word(shell.filled(_text(one), {}), _line(one)) for one in node.value)
+        yield from (Word(shell.filled(_text(item), {}), _line(item)) for item in node.value)
     elif isinstance(node, yaml.ScalarNode):
-        # A folded block has lost its lines.
+        # A folded block's value has lost its line breaks.
         text = _written(node) if node.style == ">" else str(node.value)
         yield from (word for command in shell.commands(text, _line(node)) for word in command)
 
 
 def _line(node: yaml.Node) -> int:
-    """Where the text of a node begins: that of a block in the line behind its sign."""
+    """Return the line where a node's text begins: for a block, the line after its sign."""
     return node.start_mark.line + 1 + (isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"))
 
 
 def _written(node: yaml.ScalarNode) -> str:
-    """The text of a block as it is written."""
+    """Return the text of a block as written."""
     buffer = node.start_mark.buffer
     return str(node.value) if buffer is None else buffer[node.start_mark.pointer : node.end_mark.pointer].partition("\n")[2]
 
@@ -370,31 +370,31 @@ def _environment(node: yaml.Node | None) -> Iterator[Setting]:
     for name, value in _items(node):
         yield Setting(name, _text(value), _line(value))
     if isinstance(node, yaml.SequenceNode):
-        for one in node.value:
-            yield _variable(_text(one), _line(one))
+        for item in node.value:
+            yield _variable(_text(item), _line(item))
 
 
 def _ports(node: yaml.Node | None) -> Iterator[Word]:
-    for one in node.value if isinstance(node, yaml.SequenceNode) else ():
-        if isinstance(one, yaml.MappingNode):
-            parts = {name: _text(value) for name, value in _items(one)}
+    for item in node.value if isinstance(node, yaml.SequenceNode) else ():
+        if isinstance(item, yaml.MappingNode):
+            parts = {name: _text(value) for name, value in _items(item)}
             text = f"{parts.get('host_ip', '')}:{parts.get('published', '')}:{parts.get('target', '')}".lstrip(":")
         else:
-            text = _text(one)
-        yield Word(shell.filled(text, {}), one.start_mark.line + 1)
+            text = _text(item)
+        yield Word(shell.filled(text, {}), item.start_mark.line + 1)
 
 
 def _mounts(node: yaml.Node | None) -> Iterator[str]:
-    for one in node.value if isinstance(node, yaml.SequenceNode) else ():
-        if isinstance(one, yaml.MappingNode):
-            yield next((_text(value) for name, value in _items(one) if name == "target"), "")
+    for item in node.value if isinstance(node, yaml.SequenceNode) else ():
+        if isinstance(item, yaml.MappingNode):
+            yield next((_text(value) for name, value in _items(item) if name == "target"), "")
         else:
-            parts = _text(one).split(":")
+            parts = _text(item).split(":")
             yield parts[1] if len(parts) > 1 else parts[0]
 
 
 def _items(node: yaml.Node | None) -> Iterable[tuple[str, yaml.Node]]:
-    """Keys and values of a mapping, with those that are merged into it (`<<`)."""
+    """Return keys and values of a mapping, with those that are merged into it (`<<`)."""
     return _merged(node).items()
 
 
@@ -403,16 +403,16 @@ def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
 
 
 def _merged(node: yaml.Node | None) -> dict[str, yaml.Node]:
-    """A mapping's own keys count before merged ones, of which the first one does; what is merged twice adds nothing."""
+    """Merge a mapping: own keys count before merged ones, and earlier ones before later ones. Each mapping is merged once, to end cycles."""
     found: dict[str, yaml.Node] = {}
     seen, left = set[int](), [node]
     while left:
-        one = left.pop()
-        if not isinstance(one, yaml.MappingNode) or id(one) in seen:
+        mapping = left.pop()
+        if not isinstance(mapping, yaml.MappingNode) or id(mapping) in seen:
             continue
-        seen.add(id(one))
-        merged = [value for key, value in one.value if _text(key) == "<<"]
-        found = {_text(key): value for key, value in one.value if _text(key) != "<<"} | found
+        seen.add(id(mapping))
+        merged = [value for key, value in mapping.value if _text(key) == "<<"]
+        found = {_text(key): value for key, value in mapping.value if _text(key) != "<<"} | found
         left += reversed(
             [each for value in merged for each in (value.value if isinstance(value, yaml.SequenceNode) else [value])]
         )

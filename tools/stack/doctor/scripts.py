@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a serve script or a compose file."""
+"""Check a serve script or a compose file."""
 
 import ipaddress
 import re
@@ -26,10 +26,10 @@ _HIGH = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A script; what of its names the pinned sources do not know (None: they cannot be had); the machine it is for, if that is known.
+class ScriptSubject:
+    """A script, its names that the pinned sources do not know (None without sources), and the machine that it is for, if known.
 
-    `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were looked into.
+    `flashinfer`: its pinned version. `pinned`: the upstreams whose sources were searched.
     """
 
     script: Script
@@ -40,34 +40,34 @@ class Subject:
 
 
 def names(script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The variables of upstreams and the flags of `vllm serve` that a script names."""
-    variables = {one.name: None for one in script.settings if one.exported and one.name.startswith(tuple(OWNERS))}
+    """List the variables of upstreams, and the flags of `vllm serve`, in a script."""
+    variables = {each.name: None for each in script.settings if each.exported and each.name.startswith(tuple(OWNERS))}
     flags = {flag.name: None for serve in script.serves for flag in serve.flags}
     return tuple(variables), tuple(flags)
 
 
-def look(subject: Subject) -> Iterator[Finding]:
-    """What checks say of a script; of one in which nothing was recognised not that it is fine."""
+def look(subject: ScriptSubject) -> Iterator[Finding]:
+    """Run the checks on a script. If nothing in it was recognized, leave out the checks that found nothing."""
     known = subject.script.serves or subject.script.settings
     found = run(CHECKS, subject, subject.script.path)
-    return (one for one in found if known or one.severity is not Severity.FINE)
+    return (finding for finding in found if known or finding.severity is not Severity.FINE)
 
 
-def _serves(subject: Subject) -> Iterator[Found]:
+def _serves(subject: ScriptSubject) -> Iterator[Found]:
     if not subject.script.serves and not subject.script.settings:
         yield unknown("no `vllm serve` was found in it", "name the file that starts the server")
 
 
-def _variables(subject: Subject) -> Iterator[Found]:
+def _variables(subject: ScriptSubject) -> Iterator[Found]:
     wanted, _ = names(subject.script)
-    for one in subject.script.settings:
-        if one.name not in wanted or not one.exported:
+    for setting in subject.script.settings:
+        if setting.name not in wanted or not setting.exported:
             continue
-        if gone_by := removed_settings.find(one.name):
-            yield wrong(f"{one.name} is read by nothing: {gone_by.when}", f"take it out; {gone_by.instead}", one.line)
-        elif subject.unknown is not None and (lost := subject.unknown.get(one.name)):
+        if gone_by := removed_settings.find(setting.name):
+            yield wrong(f"{setting.name} is read by nothing: {gone_by.when}", f"take it out; {gone_by.instead}", setting.line)
+        elif subject.unknown is not None and (lost := subject.unknown.get(setting.name)):
             fix = f"write {lost.near}, or take it out" if lost.near else "take it out"
-            yield wrong(f"{one.name} is read by nothing at the pins: {_hint(lost)}", fix, one.line)
+            yield wrong(f"{setting.name} is read by nothing at the pins: {_hint(lost)}", fix, setting.line)
     if subject.unknown is None and wanted:
         yield unknown("whether anything reads its variables: the pinned sources cannot be had", "stack fetch")
     lacking = {
@@ -79,7 +79,7 @@ def _variables(subject: Subject) -> Iterator[Found]:
         yield unknown(f"whether anything reads its variables of {owner}, which is not pinned", f"pin {owner} in {FILE}")
 
 
-def _flags(subject: Subject) -> Iterator[Found]:
+def _flags(subject: ScriptSubject) -> Iterator[Found]:
     flags = [flag for serve in subject.script.serves for flag in serve.flags]
     for flag in flags:
         if gone_by := removed_settings.find(flag.name):
@@ -94,12 +94,12 @@ def _flags(subject: Subject) -> Iterator[Found]:
 
 
 def _hint(lost: Unknown) -> str:
-    return f"the nearest is {lost.near}" if lost.near else "nothing there is named like it"
+    return f"the nearest is {lost.near}" if lost.near else "it has no similar name"
 
 
-def _eager(subject: Subject) -> Iterator[Found]:
-    if any(one.name.startswith("VLLM_CPU_") for one in subject.script.settings):
-        return  # CPUs have no graphs
+def _eager(subject: ScriptSubject) -> Iterator[Found]:
+    if any(setting.name.startswith("VLLM_CPU_") for setting in subject.script.settings):
+        return  # CPUs have no CUDA graphs
     for flag in _every_flag(subject):
         if flag.name in ("--enforce-eager", "-enforce-eager") and (flag.value or "").lower() != "false":
             yield wrong(
@@ -113,12 +113,12 @@ def _eager(subject: Subject) -> Iterator[Found]:
             yield wrong(f"{flag.name} turns CUDA graphs off", "take cudagraph_mode out of it", flag.line)
 
 
-def _every_flag(subject: Subject) -> Iterator[Flag]:
+def _every_flag(subject: ScriptSubject) -> Iterator[Flag]:
     for serve in subject.script.serves:
         yield from serve.flags
 
 
-def _parser(subject: Subject) -> Iterator[Found]:
+def _parser(subject: ScriptSubject) -> Iterator[Found]:
     for serve in subject.script.serves:
         flag = serve.flag("--reasoning-parser")
         if flag is None or flag.value is None or serve.model is None:
@@ -139,7 +139,7 @@ def _parser(subject: Subject) -> Iterator[Found]:
             )
 
 
-def _deleted(subject: Subject) -> Iterator[Found]:
+def _deleted(subject: ScriptSubject) -> Iterator[Found]:
     for command in subject.script.commands:
         place = next((at for at, word in enumerate(command) if word.text.rpartition("/")[2] in ("rm", "find")), None)
         if place is None:
@@ -155,7 +155,7 @@ def _deleted(subject: Subject) -> Iterator[Found]:
             )
 
 
-def _kept(subject: Subject) -> Iterator[Found]:
+def _kept(subject: ScriptSubject) -> Iterator[Found]:
     for serve in subject.script.serves:
         container = serve.container
         if container is not None and container.is_started and not any(map(_holds_cache, container.volumes)):
@@ -170,12 +170,12 @@ def _holds_cache(mounted: str) -> bool:
     return re.search(r"/\.cache/?$|^/(root|home/\w+)/?$|flashinfer|^/$", mounted.rstrip("/") or "/") is not None
 
 
-def _memory(subject: Subject) -> Iterator[Found]:
+def _memory(subject: ScriptSubject) -> Iterator[Found]:
     target = subject.target
     for serve in subject.script.serves:
         flag = serve.flag("--gpu-memory-utilization", "--gpu-mem-util")
         if serve.flag("--kv-cache-memory-bytes", "--kv-cache-memory") or (flag is None and not serve.is_whole):
-            continue  # then the share does not count, or may stand elsewhere
+            continue  # then the share has no effect, or may be set elsewhere
         share = _share(flag)
         line = flag.line if flag is not None else serve.line
         if share is None:
@@ -200,18 +200,18 @@ def _share(flag: Flag | None) -> float | None:
         return None
 
 
-def _privileged(subject: Subject) -> Iterator[Found]:
-    for one in subject.script.containers:
-        if one.privileged is not None:
+def _privileged(subject: ScriptSubject) -> Iterator[Found]:
+    for container in subject.script.containers:
+        if container.privileged is not None:
             yield wrong(
                 "a privileged container has the whole machine, and a GPU needs no such thing",
                 "take it out; docker run --gpus all, or a reservation of devices in a compose file",
-                one.privileged,
+                container.privileged,
             )
 
 
-def _exposed(subject: Subject) -> Iterator[Found]:
-    has_key = any(one.name == "VLLM_API_KEY" and not _EMPTY.fullmatch(one.value) for one in subject.script.settings)
+def _exposed(subject: ScriptSubject) -> Iterator[Found]:
+    has_key = any(setting.name == "VLLM_API_KEY" and not _EMPTY.fullmatch(setting.value) for setting in subject.script.settings)
     for serve in subject.script.serves:
         key = serve.flag("--api-key")
         if key is not None and key.value and not key.value.startswith("$"):
@@ -236,7 +236,7 @@ def _exposed(subject: Subject) -> Iterator[Found]:
 
 
 def _open_line(serve: Serve) -> int | None:
-    """The line that lets the network in; None where none does."""
+    """Return the line that opens the server to the network; None if there is none."""
     host = serve.flag("--host")
     if serve.flag("--uds"):
         return None
@@ -244,7 +244,7 @@ def _open_line(serve: Serve) -> int | None:
         return None
     if serve.container is not None and not serve.container.host_network:
         return _published(serve.container)
-    # Without --host vLLM listens everywhere.
+    # By default vLLM listens on all interfaces.
     return host.line if host is not None else serve.line if serve.is_whole else None
 
 
@@ -263,29 +263,29 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def _architectures(subject: Subject) -> Iterator[Found]:
-    one = subject.script.setting("FLASHINFER_CUDA_ARCH_LIST")
-    if one is not None and not one.value.startswith("$"):
+def _architectures(subject: ScriptSubject) -> Iterator[Found]:
+    setting = subject.script.setting("FLASHINFER_CUDA_ARCH_LIST")
+    if setting is not None and not setting.value.startswith("$"):
         capability = subject.target.capability if subject.target is not None else None
-        yield from rules.architectures(one.value, capability, subject.flashinfer, one.line)
+        yield from rules.architectures(setting.value, capability, subject.flashinfer, setting.line)
 
 
-def _jobs(subject: Subject) -> Iterator[Found]:
-    one = subject.script.setting("MAX_JOBS")
-    if one is None or one.value.startswith("$"):
+def _jobs(subject: ScriptSubject) -> Iterator[Found]:
+    setting = subject.script.setting("MAX_JOBS")
+    if setting is None or setting.value.startswith("$"):
         return
     if subject.target is not None:
         free, memory = subject.target.available, subject.target.memory
-        yield from rules.jobs(one.value, free or memory, 0, one.line, has="are free" if free else "are there at all")
-    elif one.value.isdigit() and int(one.value) > rules.MOST_JOBS:
+        yield from rules.jobs(setting.value, free or memory, 0, setting.line, has="are free" if free else "are there at all")
+    elif setting.value.isdigit() and int(setting.value) > rules.MOST_JOBS:
         yield note(
-            f"MAX_JOBS={one.value} may take {int(one.value) * 5}-{int(one.value) * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
+            f"MAX_JOBS={setting.value} may take {int(setting.value) * 5}-{int(setting.value) * 10} GB: a CUTLASS kernel takes 5-10 GB to compile",
             f"MAX_JOBS={rules.MOST_JOBS}, or less",
-            one.line,
+            setting.line,
         )
 
 
-CHECKS: tuple[Check[Subject], ...] = (
+CHECKS: tuple[Check[ScriptSubject], ...] = (
     Check("serves", "it says how to serve", _serves),
     Check("variables", "something reads each of its variables", _variables),
     Check("flags", "`vllm serve` has all of its flags", _flags),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of shell commands, each with its line: enough of a shell's grammar for scripts that start servers.
+"""Split shell commands into words with their lines, with enough of the grammar for scripts that start servers.
 
-Nothing is run. Words are taken apart as a shell does (quotes, escapes, continued lines, comments), variables are filled in where the
-script itself sets them to something plain.
+Nothing is run. Words are split as a shell does (quotes, escapes, continued lines, comments). A variable is expanded if the script
+itself sets it to a plain value.
 """
 
 import re
@@ -21,7 +21,7 @@ _PART = re.compile(r"\\\r?\n|\\([\s\S])|'([^']*)'|\"((?:\\[\s\S]|[^\"\\])*)\"|([
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|(\w+))")
 _BEFORE = frozenset({"export", "local", "readonly", "declare", "env", "sudo"})
 _KNOWN = 1024
-"""Characters of a value that is filled in: A=$A$A doubles."""
+"""Most characters of a value that is expanded: with A=$A$A values would double without end."""
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=([\s\S]*)")
 
 
@@ -37,33 +37,33 @@ Command = tuple[Word, ...]
 
 
 def commands(text: str, first: int = 1) -> Iterator[Command]:
-    """The simple commands of a script, from its line `first` on; of `NAME=(words)` the first word is `NAME=(`.
+    """Yield the simple commands of a script, whose first line has the number `first`. For `NAME=(words)` the first word is `NAME=(`.
 
-    Where their output goes is no word of theirs; the lines of a here-document are commands like others.
+    Redirections are left out. Lines of a here-document count as commands.
     """
     line, words, known, aside = first, list[Word](), dict[str, str](), False
     for piece in _PIECE.finditer(text):
-        kind, said = piece.lastgroup, piece[0]
+        kind, text_ = piece.lastgroup, piece[0]
         listing = bool(words) and words[0].text.endswith("=(")
         dropped, aside = aside, kind == "redirect" or (aside and kind == "blank")
         if kind == "word" and not dropped:
-            # Within single quotes, too: what is there is mostly a command of its own.
-            whole = filled(_plain(said), known)
-            # What a variable without quotes holds is taken apart, too.
-            parts = whole.split() if _VARIABLE.fullmatch(said) else (whole,)
+            # Also within single quotes: there is mostly a command of its own.
+            whole = filled(_plain(text_), known)
+            # The value of an unquoted variable is split, too.
+            parts = whole.split() if _VARIABLE.fullmatch(text_) else (whole,)
             words += (Word(part, line) for part in parts)
-        elif kind == "end" and said == "(" and words and words[-1].text.endswith("="):
+        elif kind == "end" and text_ == "(" and words and words[-1].text.endswith("="):
             words = [Word(f"{words[-1].text}(", line)]
-        elif kind == "end" and words and not (listing and said != ")"):
+        elif kind == "end" and words and not (listing and text_ != ")"):
             yield _known(tuple(words), known)
             words = []
-        line += said.count("\n")
+        line += text_.count("\n")
     if words:
         yield _known(tuple(words), known)
 
 
 def _known(command: Command, known: dict[str, str]) -> Command:
-    """A command; what it assigns is known to those behind it."""
+    """Note a command's assignments for the commands after it, and return the command."""
     for word in command:
         if word.text in _BEFORE:
             continue
@@ -77,7 +77,7 @@ def _known(command: Command, known: dict[str, str]) -> Command:
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
-    """A word with the variables that are known; one with a default of its own has that."""
+    """Expand the known variables in a word; an unknown one with a default gets its default."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[3]
@@ -95,13 +95,13 @@ def _part(part: re.Match[str]) -> str:
     if single is not None:
         return single
     if double is not None:
-        # A continued line stays one: what is in there may be a command of its own, whose lines count.
+        # Keep continued lines: the text may be a command of its own, whose lines are counted.
         return re.sub(r'\\([$`"\\])', r"\1", double)
     return escaped or plain or odd or ""
 
 
 def assignments(command: Command) -> Iterator[tuple[str, Word, bool]]:
-    """What a command sets: names, their values with their lines, and whether what is started gets to see them."""
+    """Yield the variables that a command sets: name, value with its line, and whether started programs see it."""
     rest = list(command)
     seen = any(_ASSIGNED.fullmatch(word.text) is None for word in rest)
     while rest and (rest[0].text in _BEFORE or "=" in rest[0].text):
@@ -111,7 +111,7 @@ def assignments(command: Command) -> Iterator[tuple[str, Word, bool]]:
 
 
 def exported(command: Command) -> frozenset[str]:
-    """The names that a command hands on to whatever is started behind it; `*`: all of them."""
+    """Return the names that a command exports to later programs; `*` stands for all."""
     texts = [word.text for word in command]
     if texts in (["set", "-a"], ["set", "-o", "allexport"]):
         return frozenset("*")

@@ -24,7 +24,7 @@ from stack.validation.gates import Gate
 from stack.validation.kernels import Kernels
 from stack.validation.serve import fixture_cache, server
 from stack.validation.serve import suite as serve
-from stack.validation.suite import Job, Subject, Suite
+from stack.validation.suite import Job, Suite, ValidatedSubject
 
 KERNELS, SERVE, BENCH = "kernels", "serve", "bench"
 SUITES = (KERNELS, SERVE, BENCH)
@@ -125,7 +125,7 @@ def validate(order: Order, stores: Stores) -> Iterator[Done]:
             suite, about = made.suite(name)
             subject = replace(about, image=platform.digest, gates=judged_by)
             kept = standing.names(stores.stack, [file for file in before if file != out], name, subject)
-            asked = suites.Asked(out, order.only, order.resume, stores.place.progress, kept)
+            asked = suites.RunOptions(out, order.only, order.resume, stores.place.progress, kept)
             try:
                 yield Done(name, out, suites.run(stores.stack, suite, subject, asked), kept)
             except suites.NothingToRun:
@@ -147,32 +147,32 @@ class _Made:
         self._order, self._stores, self._inside, self._held = order, stores, container, held
         self._url = ""
 
-    def suite(self, name: str) -> tuple[Suite, Subject]:
+    def suite(self, name: str) -> tuple[Suite, ValidatedSubject]:
         """A suite, and what it says of itself."""
         return {KERNELS: self._kernels, SERVE: self._serve, BENCH: self._bench}[name]()
 
-    def _kernels(self) -> tuple[Suite, Subject]:
+    def _kernels(self) -> tuple[Suite, ValidatedSubject]:
         place = self._stores.place
         suite = Kernels(self._stores.stack, place.cache, place.source, inside=self._inside, compiling=self._order.compiling)
         return suite, suite.prepare(place.progress)
 
-    def _serve(self) -> tuple[Suite, Subject]:
+    def _serve(self) -> tuple[Suite, ValidatedSubject]:
         given = self._order.checkpoint
         url = self._serving() if given is not None else None
         chosen = (GIVEN,) if given is not None else self._order.recipes or recipes.ours()
-        plan = serve.Plan(tuple(map(recipes.load, chosen)), url, self._inside, prove=self._order.prove)
+        plan = serve.ServeOptions(tuple(map(recipes.load, chosen)), url, self._inside, prove=self._order.prove)
         loaded = given.weights if given is not None else Weights.TINY
         versions = serve.versions(self._stores.stack, replace(plan, url=None))
 
         def cases(job: Job) -> Iterator[Case]:
             return serve.cases(job, self._stores, _no_wheel, plan)
 
-        return cases, Subject(" ".join(chosen), loaded, versions)
+        return cases, ValidatedSubject(" ".join(chosen), loaded, versions)
 
-    def _bench(self) -> tuple[Suite, Subject]:
+    def _bench(self) -> tuple[Suite, ValidatedSubject]:
         given = self._order.checkpoint
         weights = given.weights if given is not None else Weights.TINY
-        asked = start.Asked(self._serving(), weights=weights, recipe=GIVEN if given is not None else self._tiny())
+        asked = start.BenchOptions(self._serving(), weights=weights, recipe=GIVEN if given is not None else self._tiny())
         begun = start.begin(self._stores.stack, self._stores.place.cache, asked, self._stores.place.progress)
         return begun.suite, begun.subject
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving by recipes: the commands that start servers, and the compose files that do."""
+"""Serve by recipes: commands that start servers, compose files, and the speed limits of recipes."""

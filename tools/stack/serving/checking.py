@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes against the pinned sources with the stack's patches: every variable, every flag, and the values that flags declare."""
+"""Check recipes against the pinned sources with the stack's patches: variables, flags, and the values that flags allow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,57 +17,57 @@ from stack.deploy.recipes import Recipe
 LIBRARIES = MappingProxyType(
     {"NCCL_SOCKET_IFNAME": "NCCL", "NCCL_IB_HCA": "NCCL", "GLOO_SOCKET_IFNAME": "torch's Gloo"},
 )
-"""Variables that no pinned source reads, and who does: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and
-https://docs.pytorch.org/docs/stable/distributed.html name them."""
+"""Variables that no pinned source reads, with the library that does. Documented at
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and https://docs.pytorch.org/docs/stable/distributed.html."""
 
 _READ = tuple(OWNERS.values())
-"""The upstreams that recipes set something of."""
+"""The upstreams that recipes configure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A setting of a recipe that nothing takes."""
+class UnknownSetting:
+    """A setting of a recipe that no source reads."""
 
     recipe: str
     setting: str
     problem: str
 
 
-def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[Finding, ...]:
-    """What the sources at the pins do not know of recipes' settings.
+def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[UnknownSetting, ...]:
+    """List the settings of recipes that the pinned sources do not know.
 
     Raises:
-        StackError: vllm or flashinfer is not pinned, a source cannot be had, or a patch does not apply.
+        StackError: vllm or flashinfer is not pinned, a source is not available, or a patch does not apply.
 
     """
-    asked = tuple(recipes)
+    checked = tuple(recipes)
     problems: dict[tuple[str, str], str] = {}
-    pairs = {pair for one in asked for pair in given(one.arguments)}
+    pairs = {pair for recipe in checked for pair in given(recipe.arguments)}
     flags = {flag for flag, _ in pairs}
-    names = {name for one in asked for name in one.environment}
+    names = {name for recipe in checked for name in recipe.environment}
     for upstream in _READ:
         if upstream not in stores.stack.pins.names():
             raise StackError(f"this stack does not pin {upstream}", "recipes are checked where vllm and flashinfer are pinned")
         objects = stores.objects(upstream)
         tree = objects.tree_of(stores.tip(upstream))
-        for one in check_settings(objects, tree, names, flags):
-            problems[one.name, ""] = one.problem
-        problems |= {pair: one.problem for pair, one in check_values(objects, tree, pairs).items()}
+        for drift in check_settings(objects, tree, names, flags):
+            problems[drift.name, ""] = drift.problem
+        problems |= {pair: drift.problem for pair, drift in check_values(objects, tree, pairs).items()}
     problems |= _unread(stores, names)
-    return tuple(found for one in asked for found in _of(one, problems))
+    return tuple(unknown for recipe in checked for unknown in _of(recipe, problems))
 
 
 def given(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The flags of a command line with their values; several values are the first one's."""
-    for place, one in enumerate(arguments):
-        if one.startswith("--"):
-            flag, equals, value = one.partition("=")
+    """Yield the flags of a command line with their values; if a flag has several values, only the first."""
+    for place, argument in enumerate(arguments):
+        if argument.startswith("--"):
+            flag, equals, value = argument.partition("=")
             after = arguments[place + 1] if place + 1 < len(arguments) else ""
             yield flag, value if equals else "" if after.startswith("--") else after
 
 
 def _unread(stores: Stores, names: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
-    """The variables that are nobody's by their name: one of the pinned sources has to read them."""
+    """Report variables that no pinned source reads, among those whose name belongs to no upstream and no known library."""
     for name in sorted(names):
         if (
             not name.startswith(tuple(OWNERS))
@@ -85,9 +85,9 @@ def _read(stores: Stores, upstream: str, name: str) -> bool:
     )
 
 
-def _of(recipe: Recipe, problems: Mapping[tuple[str, str], str]) -> Iterator[Finding]:
+def _of(recipe: Recipe, problems: Mapping[tuple[str, str], str]) -> Iterator[UnknownSetting]:
     for name, value in (*((name, "") for name in recipe.environment), *given(recipe.arguments)):
         problem = problems.get((name, "")) or problems.get((name, value))
         if problem is not None:
             was = removed_settings.find(name)
-            yield Finding(recipe.name, name, f"{name}: {was}" if was else problem)
+            yield UnknownSetting(recipe.name, name, f"{name}: {was}" if was else problem)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be so before a server is started: a start takes minutes, and what it says of the cause comes late."""
+"""Check the conditions of a start beforehand: a start takes minutes, and the server's own errors come late."""
 
 import errno
 import socket
@@ -13,45 +13,45 @@ from stack.deploy.recipes import Recipe
 from stack.model.verdict import Gpu, Machine
 
 KEY = "VLLM_API_KEY"
-"""The environment variable that a server takes its API key from; it stands in no command line, and no log names it."""
+"""The environment variable with a server's API key; so the key appears in no command line and no log."""
 _OURS = {
     "--host": "give --host before the --",
     "--port": "give --port before the --",
-    "--uds": "this command asks by an address: leave it out",
+    "--uds": "leave it out: this command connects to an address",
     "--no-headless": "leave it out: it takes --headless back",
 }
 _TINY = 5.0
-"""10^9 bytes that a server with one of the validation's own models takes: 4.4 to 4.9, measured."""
+"""10^9 bytes that a server with one of the validation's models takes; 4.4 to 4.9 were measured."""
 
 
 def address(host: str, port: int) -> str:
-    """Where a server that listens there can be asked from this machine."""
+    """Return the address at which a server that listens there can be reached from this machine."""
     named = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  (nothing is bound to it here)
     return f"http://{f'[{named}]' if ':' in named else named}:{port}"
 
 
 def demand_flags(extra: Sequence[str]) -> None:
-    """Refuse flags that say what options of ours say: this command would look for the server elsewhere.
+    """Refuse flags that options of ours set: this command would look for the server elsewhere.
 
     Raises:
-        StackError: one does, or names an API key.
+        StackError: a flag is one of them, or sets an API key.
 
     """
     for flag in extra:
         name = flag.partition("=")[0].replace("_", "-")
-        # vLLM's argparse takes the beginning of a flag for the flag.
-        meant = next((one for one in (*_OURS, "--api-key") if one.startswith(name) and len(name) > len("--")), None)
+        # vLLM's argparse accepts a flag's beginning for the flag.
+        meant = next((known for known in (*_OURS, "--api-key") if known.startswith(name) and len(name) > len("--")), None)
         if meant == "--api-key":
-            raise StackError("an API key on a command line is seen by everybody on the machine", f"set {KEY}")
+            raise StackError("an API key on a command line is visible to every user of the machine", f"set {KEY}")
         if meant is not None:
-            raise StackError(f"{name} among the extra flags", _OURS[meant])
+            raise StackError(f"{name} is among the extra flags", _OURS[meant])
 
 
 def demand_key(host: str, environment: Mapping[str, str], *, contained: bool = False) -> None:
-    """Refuse to listen for other machines without an API key, and from a container, whose command line would show it.
+    """Refuse to listen for other machines without an API key; in a container even with a key, since its command line would show it.
 
     Raises:
-        StackError: there is no host or no key, or it is a container's.
+        StackError: the host is empty, the key is missing, or a container would listen for other machines.
 
     """
     if not host:
@@ -63,27 +63,27 @@ def demand_key(host: str, environment: Mapping[str, str], *, contained: bool = F
 
 
 def demand_port(host: str, port: int) -> None:
-    """Refuse a port that somebody listens at.
+    """Refuse a port that is in use.
 
     Raises:
-        StackError: it is taken, or there is no such address on this machine.
+        StackError: it is in use, or this machine does not have the address.
 
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family, kind, protocol) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
-            one.bind(address)
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as a server does
+            listener.bind(address)
     except OSError as taken:
         if taken.errno == errno.EADDRINUSE:
             raise StackError(
-                f"port {port} of {host} is taken", "end what listens there, or name another one with --port"
+                f"port {port} of {host} is in use", "end the process that listens there, or name another port with --port"
             ) from taken
         raise StackError(f"nothing can listen at {host} port {port} ({taken.strerror or taken})", "correct --host") from taken
 
 
 def demand_model(folder: Path) -> None:
-    """Refuse a folder that is no checkpoint.
+    """Refuse a folder that is not a checkpoint.
 
     Raises:
         StackError: it has no config.json.
@@ -94,14 +94,14 @@ def demand_model(folder: Path) -> None:
 
 
 def demand_machine(recipe: Recipe, machine: Machine, *, fallback: bool) -> None:
-    """Refuse a machine that is not what a recipe is for: other GPUs (unless `fallback`), or too little memory.
+    """Refuse a machine that a recipe is not for: with other GPUs (unless `fallback`), or too little memory.
 
     Raises:
-        StackError: it is not.
+        StackError: the machine is not suitable.
 
     """
     if missing := sorted({*recipe.flags} - {*machine.flags}):
-        raise StackError(f"recipe {recipe.name} needs a CPU with {' and '.join(missing)}", "take another recipe")
+        raise StackError(f"recipe {recipe.name} needs a CPU with {' and '.join(missing)}", "use another recipe")
     if recipe.hardware is None:
         if recipe.is_ours:
             _demand_memory(recipe, _TINY, machine.memory, "this machine")
@@ -109,25 +109,25 @@ def demand_machine(recipe: Recipe, machine: Machine, *, fallback: bool) -> None:
     profile = hardware.load(recipe.hardware.name)
     fitting = [gpu for gpu in machine.gpus if gpu.capability == profile.capability]
     if not fitting and not fallback:
-        there = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in machine.gpus) or "no NVIDIA GPU"
+        found = ", ".join(f"{gpu.name} ({gpu.capability})" for gpu in machine.gpus) or "no NVIDIA GPU"
         raise StackError(
-            f"recipe {recipe.name} is for {profile.title}, compute capability {profile.capability}; here is {there}",
-            "take a recipe for this machine, or --allow-fallback",
+            f"recipe {recipe.name} is for {profile.title}, compute capability {profile.capability}; here is {found}",
+            "use a recipe for this machine, or --allow-fallback",
         )
     for gpu in fitting or machine.gpus[:1]:
         _demand_memory(recipe, recipe.hardware.memory, *_memory(gpu, machine))
 
 
-def _demand_memory(recipe: Recipe, needed: float, there: int, where: str) -> None:
-    if there < needed * 1e9:
+def _demand_memory(recipe: Recipe, needed: float, present: int, where: str) -> None:
+    if present < needed * 1e9:
         raise StackError(
-            f"recipe {recipe.name} takes {needed:g} GB, {where} has {there / 1e9:.0f}",
-            "take a smaller model, or a recipe for this machine",
+            f"recipe {recipe.name} takes {needed:g} GB, {where} has {present / 1e9:.0f}",
+            "use a smaller model, or a recipe for this machine",
         )
 
 
 def _memory(gpu: Gpu, machine: Machine) -> tuple[int, str]:
-    """What a GPU has; one that shares the machine's memory says nothing of its own."""
+    """Return the memory of a GPU; one that shares the machine's memory reports none of its own."""
     return (gpu.memory, gpu.name) if gpu.memory is not None else (machine.memory, f"this machine with its {gpu.name}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formats of weights and of KV caches, by the names that vLLM's arguments give them, and the bytes that they take."""
+"""Formats of weights and KV caches by vLLM's names of them, and the bytes that they take."""
 
 import math
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from stack.base.errors import StackError
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a weight is stored: bits a value, and a scale of so many bytes for each group of `rows` x `columns` values.
+    """A storage format: bits per value, and a scale of `scale` bytes for each group of `rows` x `columns` values.
 
-    A group of 0 rows or columns spans all of them.
+    If `rows` or `columns` is 0, a group spans all of them.
     """
 
     name: str
@@ -21,7 +21,7 @@ class Format:
     columns: int = 0
 
     def size(self, rows: int, columns: int) -> int:
-        """Bytes of a matrix of `rows` outputs and `columns` inputs, with its scales."""
+        """Count the bytes of a matrix of `rows` outputs and `columns` inputs, with its scales."""
         groups = math.ceil(rows / (self.rows or rows)) * math.ceil(columns / (self.columns or columns))
         return math.ceil(rows * columns * self.bits / 8) + groups * self.scale
 
@@ -40,7 +40,7 @@ TYPES = {
     "float": Format("FP32", 32),
     "float32": Format("FP32", 32),
 }
-"""By `--dtype`: what a checkpoint's own dense layers become; gpt-oss is published in BF16."""
+"""Formats of a checkpoint's own dense layers by `--dtype`; gpt-oss is published in BF16."""
 
 QUANTIZED = {
     "mxfp4": MXFP4,
@@ -53,31 +53,31 @@ QUANTIZED = {
     "fp8_per_tensor": _FP8_TENSOR,
     "fp8_per_tensor_static": _FP8_TENSOR,
 }
-"""By the names of `--quantization-config`; `fp8` and `none` are this stack's (series mxfp4-dense)."""
+"""Formats by the names of `--quantization-config`; `fp8` and `none` are added by this stack (series mxfp4-dense)."""
 
 CACHED = {name: Format("FP8", 8) for name in ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")}
-"""By `--kv-cache-dtype`: one scale for a whole cache is nothing beside it."""
+"""Formats by `--kv-cache-dtype`; a cache's single scale is not counted."""
 
 
 def weight(name: str, dense: Format) -> Format:
-    """The format that `--quantization-config` names; `none` is the model's own, `dense`.
+    """Find the format that `--quantization-config` names; `none` is the model's own, `dense`.
 
     Raises:
-        StackError: no linear layer is quantized to it, or its bytes are not known here.
+        StackError: no linear layer can be quantized to it, or its size is not known here.
 
     """
     if name == "none":
         return dense
     if name not in QUANTIZED:
-        raise StackError(f"{name!r:.100} is no format that is counted", f"known are {', '.join((*QUANTIZED, 'none'))}")
+        raise StackError(f"{name!r:.100} is not a format that is counted", f"known are {', '.join((*QUANTIZED, 'none'))}")
     return QUANTIZED[name]
 
 
 def cache(name: str, dense: Format) -> Format:
-    """The format that `--kv-cache-dtype` names; `auto` is the model's own, `dense`.
+    """Find the format that `--kv-cache-dtype` names; `auto` is the model's own, `dense`.
 
     Raises:
-        StackError: its bytes are not known here.
+        StackError: its size is not known here.
 
     """
     known = {**TYPES, **CACHED, "auto": dense}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a recipe's server lays its model out in memory: formats, padding, and the share of each node."""
+"""Compute how a recipe's server lays out its model in memory: formats, padding, and the share of each node."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from stack.serving.formats import Format
 from stack.serving.quantizing import Quantizing
 
 Multiples = tuple[int, int]
-"""What hidden and intermediate size of the experts are rounded up to multiples of."""
+"""Multiples to which the hidden and the intermediate size of the experts are rounded up."""
 
 ROUNDING: Mapping[str, Multiples] = MappingProxyType(
     {
@@ -33,12 +33,12 @@ ROUNDING: Mapping[str, Multiples] = MappingProxyType(
         "EMULATION": (32, 32),
     }
 )
-"""By how the backend's name begins, in the log and in --moe-backend: vLLM's mxfp4_round_up_hidden_size_and_intermediate_size()
-(fused_moe/oracle/mxfp4.py) as the series mxfp4-moe leaves it."""
+"""Keys are beginnings of backends' names, in the log and in --moe-backend. Source: vLLM's
+mxfp4_round_up_hidden_size_and_intermediate_size() (fused_moe/oracle/mxfp4.py) with the patches of the series mxfp4-moe."""
 RELEASED: Mapping[str, Multiples] = MappingProxyType({"MARLIN": (256, 128)})
-"""Where the release at the pin rounds otherwise."""
+"""Multiples of the pinned release that differ."""
 DEFAULT = MappingProxyType({"12": "MARLIN", "9": "TRITON"})
-"""The experts' backend that vLLM chooses by itself, by the major compute capability: the same file, and a verdict of an H200."""
+"""vLLM's default backend of the experts by major compute capability. Sources: the same file, and a verdict of an H200."""
 
 _REFUSED = {
     "--enable-expert-parallel": "experts are not cut, but dealt out",
@@ -48,7 +48,7 @@ _REFUSED = {
     "--speculative-config": "a step makes several tokens",
     "--cpu-offload-gb": "weights are read over the bus",
 }
-"""What changes who reads what, in ways that are not counted."""
+"""Options that change which bytes are read, in ways that are not counted."""
 _SHORT = {
     "-tp": "--tensor-parallel-size",
     "-pp": "--pipeline-parallel-size",
@@ -59,10 +59,10 @@ _SHORT = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A model as it lies in the memory of each of `nodes`, tensor parallel: `qkv` and `o` by layer.
+    """The layout of a model in the memory of each of `nodes`, tensor parallel; `qkv` and `o` have a format per layer.
 
-    `tiles`: 4-bit dense layers are padded as Marlin pads them, `rounding` is that of the experts, which MXFP4 checkpoints bring
-    in MXFP4. The router stays in the model's own type, `dense`, whatever is quantized.
+    `tiles`: 4-bit dense layers are padded like Marlin's. `rounding` is that of the experts, which are in MXFP4 as in the checkpoint.
+    The router always stays in the model's own type, `dense`.
     """
 
     shape: Shape
@@ -88,17 +88,17 @@ class Layout:
 
 
 def of(recipe: Recipe, shape: Shape, capability: str) -> Layout:
-    """How a recipe's server lays out a model of that shape, on GPUs of that compute capability (`12.1`).
+    """Compute how a recipe's server lays out a model of that shape, on GPUs of that compute capability (`12.1`).
 
     Raises:
-        StackError: an argument cannot be read, or says what is not counted here.
+        StackError: an argument cannot be read, or its effect is not counted here.
 
     """
     _demand_sane(shape)
     given = options(recipe.arguments)
     for name, why in _REFUSED.items():
         if given.get(name, "1") != "1":
-            raise StackError(f"recipe {recipe.name} has {name}: {why}", "that is not counted here")
+            raise StackError(f"recipe {recipe.name} has {name}: {why}", "that is not counted here: leave it out")
     nodes = _nodes(given.get("--tensor-parallel-size", "1"), shape, recipe)
     dense = formats.TYPES.get(given.get("--dtype", "auto"))
     if dense is None:
@@ -107,7 +107,7 @@ def of(recipe: Recipe, shape: Shape, capability: str) -> Layout:
         raise StackError(f"--quantization {quantization!r:.100} is not counted", "name formats in --quantization-config")
     chosen = quantizing.read(given.get("--quantization-config", "{}"), dense)
     moe = (recipe.backends.moe or _experts(given, chosen, capability)).upper()
-    # The decode kernels leave out what their backend has padded.
+    # The decode kernels do not read their backend's padding.
     reads = moe if recipe.backends.decode is None else "FLASHINFER_DECODE"
     return Layout(
         shape=shape,
@@ -124,10 +124,10 @@ def of(recipe: Recipe, shape: Shape, capability: str) -> Layout:
 
 
 def rounding(moe: str, *, released: bool = False) -> Multiples:
-    """What a backend of the experts rounds their sizes up to multiples of; `released`: without this stack's patches.
+    """Return the multiples to which a backend rounds up the experts' sizes; `released`: without this stack's patches.
 
     Raises:
-        StackError: that is not known of it.
+        StackError: they are not known for this backend.
 
     """
     for name, multiples in ROUNDING.items():
@@ -137,29 +137,29 @@ def rounding(moe: str, *, released: bool = False) -> Multiples:
 
 
 def options(arguments: Sequence[str]) -> Mapping[str, str]:
-    """The options among a server's arguments, by their long names; one without a value has an empty one, the last one counts.
+    """Read the options among a server's arguments, by long name. One without a value has an empty one; the last one counts.
 
     Raises:
-        StackError: a part of one is set by a dotted name.
+        StackError: an option sets a part of a JSON value by a dotted name.
 
     """
-    found: dict[str, str] = {}
+    options_: dict[str, str] = {}
     name = ""
-    for one in arguments:
-        if re.match(r"--?[a-zA-Z]", one):
-            flag, equals, value = one.partition("=")
+    for argument in arguments:
+        if re.match(r"--?[a-zA-Z]", argument):
+            flag, equals, value = argument.partition("=")
             long = _SHORT.get(flag, flag.replace("_", "-"))
             if re.match(r"--(quantization|speculative)-config\.", long):
-                raise StackError(f"{one:.100} is not read", f"write {long.partition('.')[0]} and JSON")
-            found[long] = value
+                raise StackError(f"{argument:.100} is not read", f"write {long.partition('.')[0]} and JSON")
+            options_[long] = value
             name = "" if equals else long
         elif name:
-            found[name], name = one, ""
-    return MappingProxyType(found)
+            options_[name], name = argument, ""
+    return MappingProxyType(options_)
 
 
 def _experts(given: Mapping[str, str], chosen: Quantizing, capability: str) -> str:
-    """The experts' backend that the arguments name, or vLLM's own choice."""
+    """Return the experts' backend that the arguments name, or vLLM's default."""
     named = given.get("--moe-backend", "auto")
     if named != "auto":
         return named
@@ -171,26 +171,26 @@ def _experts(given: Mapping[str, str], chosen: Quantizing, capability: str) -> s
     return DEFAULT[major]
 
 
-def _nodes(said: str, shape: Shape, recipe: Recipe) -> int:
-    if not re.fullmatch(r"[1-9]\d{0,3}", said):
-        raise StackError(f"--tensor-parallel-size {said!r:.100} is no number of nodes", f"mend recipe {recipe.name}")
-    nodes, heads = int(said), shape.num_key_value_heads
+def _nodes(text: str, shape: Shape, recipe: Recipe) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,3}", text):
+        raise StackError(f"--tensor-parallel-size {text!r:.100} is not a number of nodes", f"correct recipe {recipe.name}")
+    nodes, heads = int(text), shape.num_key_value_heads
     if shape.num_attention_heads % nodes or (heads % nodes and nodes % heads):
         raise StackError(
-            f"{shape.num_attention_heads} query and {heads} KV heads cannot be dealt out to {nodes}",
-            "--tensor-parallel-size has to divide them",
+            f"{shape.num_attention_heads} query and {heads} KV heads cannot be divided among {nodes} nodes",
+            "--tensor-parallel-size must divide them",
         )
     return nodes
 
 
 def _demand_sane(shape: Shape) -> None:
-    """A configuration may be anybody's: what no model has would be counted for hours."""
+    """Refuse sizes that no model has: the computation would take hours with a user's bad configuration."""
     for name, most in (*((name, 10**8) for name in Shape.__slots__), ("num_hidden_layers", 10**4)):
         if getattr(shape, name) > most:
             raise StackError(f"{name} is above {most}", "no model has so much")
     if shape.num_experts_per_tok > shape.num_local_experts:
         raise StackError(
-            f"a token chooses {shape.num_experts_per_tok} of {shape.num_local_experts} experts", "mend num_experts_per_tok"
+            f"a token chooses {shape.num_experts_per_tok} of {shape.num_local_experts} experts", "correct num_experts_per_tok"
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was measured of a model on a machine: by a recipe's sources, in baselines, and by this stack in verdicts that are kept."""
+"""Collect measured speeds of a model on a machine: from recipes' sources, from baselines, and from kept verdicts."""
 
 import re
 import statistics
@@ -23,9 +23,9 @@ _CASE = re.compile(r"bench/([^/]+)/decode/(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Tokens a second of one request after a prompt of `context` tokens (None: any, it is not stated), by whom and with what.
+    """Tokens per second of one request after a prompt of `context` tokens (None if not stated), with its source.
 
-    `alike`: it is known to have been measured with the recipe's formats and padding; otherwise they may be others.
+    `alike`: it is known that the recipe's formats and padding were used; otherwise they may differ.
     """
 
     context: int | None
@@ -34,68 +34,68 @@ class Measured:
     alike: bool = False
 
 
-def of(recipe: Recipe, machine: Profile, lies: Layout) -> tuple[Measured, ...]:
-    """All that is known of a recipe's model on as many of a machine as it is laid out on, each once.
+def of(recipe: Recipe, machine: Profile, laid_out: Layout) -> tuple[Measured, ...]:
+    """Collect all known speeds of a recipe's model on the layout's number of such machines, each once.
 
     Raises:
-        StackError: a baseline or a verdict is not of its form.
+        StackError: a baseline or a verdict is invalid.
 
     """
-    others = [*_baselines(recipe.model, machine, lies.nodes), *_verdicts(recipe, machine, lies)]
-    # A recipe expects what somebody measured: what a baseline has in full is not said again, rounded.
-    said = {(one.context, round(one.decode, 1)) for one in others}
+    others = [*_baselines(recipe.model, machine, laid_out.nodes), *_verdicts(recipe, machine, laid_out)]
+    # A recipe's expected speeds come from measurements: skip those that a baseline has, which are less rounded there.
+    known = {(speed.context, round(speed.decode, 1)) for speed in others}
     expected = [
-        Measured(one.context, one.decode, one.source)
-        for one in recipe.speeds
-        if recipe.hardware is not None and recipe.hardware.name == machine.name and (one.context, one.decode) not in said
+        Measured(speed.context, speed.decode, speed.source)
+        for speed in recipe.speeds
+        if recipe.hardware is not None and recipe.hardware.name == machine.name and (speed.context, speed.decode) not in known
     ]
     return (*expected, *others)
 
 
 def _baselines(model: str, machine: Profile, nodes: int) -> Iterator[Measured]:
-    for one in baseline.load(_KEPT / "baselines"):
-        if one.model == model and machine.gpu is not None and one.gpus == (machine.gpu,) * nodes:
-            yield from _decodes(one)
+    for recorded in baseline.load(_KEPT / "baselines"):
+        if recorded.model == model and machine.gpu is not None and recorded.gpus == (machine.gpu,) * nodes:
+            yield from _decodes(recorded)
 
 
-def _decodes(one: Baseline) -> Iterator[Measured]:
-    """Of the shortest answers: later tokens have a longer context."""
-    if not one.decode:
+def _decodes(recorded: Baseline) -> Iterator[Measured]:
+    """Yield the speeds for the shortest answers, since later tokens have a longer context."""
+    if not recorded.decode:
         return
-    answer = min(one.decode, key=lambda size: float("inf") if size == ANY else int(size))
-    for prompt, runs in one.decode[answer].items():
+    answer = min(recorded.decode, key=lambda size: float("inf") if size == ANY else int(size))
+    for prompt, runs in recorded.decode[answer].items():
         context = None if prompt == ANY else int(prompt)
-        yield Measured(context, statistics.median(runs), f"{one.source}, {one.date}, {one.tool}")
+        yield Measured(context, statistics.median(runs), f"{recorded.source}, {recorded.date}, {recorded.tool}")
 
 
-def _verdicts(recipe: Recipe, machine: Profile, lies: Layout) -> Iterator[Measured]:
+def _verdicts(recipe: Recipe, machine: Profile, laid_out: Layout) -> Iterator[Measured]:
     for file in sorted((_KEPT / "verdicts").rglob("*.json")):
         found = verdict.load(file)
-        if machine.gpu is None or tuple(gpu.name for gpu in found.machine.gpus) != (machine.gpu,) * lies.nodes:
+        if machine.gpu is None or tuple(gpu.name for gpu in found.machine.gpus) != (machine.gpu,) * laid_out.nodes:
             continue
         weights = f", {found.weights} weights" if found.weights else ""
         for server, context, speed in _cases(found, recipe.model):
             source = f"this stack, {found.made[:10]}, {file.name}: {server}{weights}"
-            yield Measured(context, speed, source, alike=_layout(server, recipe, machine, lies) == lies)
+            yield Measured(context, speed, source, alike=_layout(server, recipe, machine, laid_out) == laid_out)
 
 
 def _cases(found: Verdict, model: str) -> Iterator[tuple[str, int, float]]:
-    """The servers of a model, and the speed of each after prompts of so many tokens."""
-    cases = {one.name: one for one in found.cases}
-    for name, one in cases.items():
+    """Yield the servers of a model, each with a prompt length and its speed."""
+    cases = {case.name: case for case in found.cases}
+    for name, case in cases.items():
         matched = _CASE.fullmatch(name)
         if matched is None or (served := cases.get(f"serve/{matched[1]}/models")) is None:
             continue
-        speed = one.measured.get("tok/s")
+        speed = case.measured.get("tok/s")
         if served.measured.get("model") == model and isinstance(speed, int | float):
             yield matched[1], int(matched[2]), speed
 
 
-def _layout(server: str, recipe: Recipe, machine: Profile, lies: Layout) -> Layout | None:
-    """How one of the validation's own servers lays out the recipe's model; None where there is none of that name."""
-    for one in pack.RECIPES:
-        if one.name == server:
-            served = replace(recipe, arguments=one.arguments, backends=Backends())
-            found = layout.of(served, lies.shape, machine.capability)
-            return replace(found, rounding=layout.rounding(found.moe, released=pack.PADDING in one.without))
+def _layout(server: str, recipe: Recipe, machine: Profile, laid_out: Layout) -> Layout | None:
+    """Compute how one of the validation's own servers lays out the recipe's model; None if it has none of that name."""
+    for packed in pack.RECIPES:
+        if packed.name == server:
+            served = replace(recipe, arguments=packed.arguments, backends=Backends())
+            found = layout.of(served, laid_out.shape, machine.capability)
+            return replace(found, rounding=layout.rounding(found.moe, released=pack.PADDING in packed.without))
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rooflines as a picture: what a token costs at least, a bar a configuration, beside what was measured."""
+"""Draw rooflines: a bar per configuration shows the least time for a token, next to measured speeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = dict(zip(COMPONENTS, ("#0072b2", "#e69f00", "#f0e442", "#009e73", "#d55e00", "#56b4e9"), strict=True))
-"""Okabe and Ito's, which colour-blind people tell apart."""
+"""Palette of Okabe and Ito, for colour-blind people."""
 _MARKERS = "ovs^DPX*<>"
 _BAR = 0.36
-"""Inches that a bar and its gap take."""
+"""Inches for a bar and its gap."""
 _SOURCE = 0.175
-"""Inches that a line of the legend of sources takes."""
+"""Inches for a line in the legend of sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,20 @@ class _Bar:
 
 
 def draw(found: Sequence[Roofline], file: Path, *, steps: bool = False) -> None:
-    """Draw rooflines into a file, PNG or SVG by its suffix: the same bytes each time.
+    """Draw rooflines into a PNG or SVG file, by its suffix; the same input gives the same bytes.
 
     Raises:
-        StackError: the suffix is another one, matplotlib is missing, or the file cannot be written.
+        StackError: the file has another suffix or cannot be written, or matplotlib is missing.
 
     """
     if file.suffix not in (".png", ".svg"):
-        raise StackError(f"{file} is neither .png nor .svg", "name a file that is")
+        raise StackError(f"{file} is neither .png nor .svg", "name a file with one of these suffixes")
     try:
         import matplotlib as mpl  # noqa: PLC0415
     except ImportError as missing:
         raise StackError("drawing needs matplotlib", "pip install matplotlib, or leave --png out") from missing
     varying = "Software" if file.suffix == ".png" else "Date"
-    # Without a salt, the names inside an SVG would be random.
+    # Without a salt, the names inside of an SVG are random.
     with mpl.rc_context({"svg.hashsalt": "stack", "svg.fonttype": "none"}):
         try:
             drawn = figure(found, steps=steps)
@@ -54,7 +54,7 @@ def draw(found: Sequence[Roofline], file: Path, *, steps: bool = False) -> None:
 
 
 def figure(found: Sequence[Roofline], *, steps: bool) -> "Figure":
-    """The picture: a bar is a context and number of requests of a recipe; with `steps` a change on the way to it, at the first context."""
+    """Make the figure: a bar per recipe, context and number of requests; with `steps`, a bar per change, at the first context."""
     import matplotlib as mpl  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -73,30 +73,30 @@ def figure(found: Sequence[Roofline], *, steps: bool) -> "Figure":
 
 
 def in_words(found: Sequence[Roofline], *, steps: bool) -> str:
-    """What a picture shows, a sentence a bar; it is kept inside the file."""
+    """Describe a figure, one sentence per bar; the description is stored in the file."""
     return "; ".join(f"{bar.title}: at most {bar.point.limit:.1f} tok/s" for bar in _all(found, steps=steps))
 
 
 def _all(found: Sequence[Roofline], *, steps: bool) -> list[_Bar]:
-    return [bar for one in found for bar in (_steps(one) if steps else _points(one))]
+    return [bar for roofline in found for bar in (_steps(roofline) if steps else _points(roofline))]
 
 
-def _points(one: Roofline) -> list[_Bar]:
-    return [_Bar(f"{one.recipe.name}, {_requests(point)}", point) for point in one.points]
+def _points(roofline: Roofline) -> list[_Bar]:
+    return [_Bar(f"{roofline.recipe.name}, {_requests(point)}", point) for point in roofline.points]
 
 
 def _requests(point: Point) -> str:
     return f"{point.context} tokens" if point.batch == 1 else f"{point.batch} requests, {point.context} tokens"
 
 
-def _steps(one: Roofline) -> list[_Bar]:
-    """The last step is the recipe: it has what was measured."""
-    bars = [_Bar(step.title, step.points[0]) for step in one.steps]
-    return [*bars[:-1], _Bar(f"{bars[-1].title} = {one.recipe.name}", one.points[0])]
+def _steps(roofline: Roofline) -> list[_Bar]:
+    """Make the bars of the changes; the last one is the recipe itself, which has the measured speeds."""
+    bars = [_Bar(step.title, step.points[0]) for step in roofline.steps]
+    return [*bars[:-1], _Bar(f"{bars[-1].title} = {roofline.recipe.name}", roofline.points[0])]
 
 
 def _bars(axes: "Axes", bars: Sequence[_Bar]) -> "list[Artist]":
-    """The bars, the limits in a column beside them; returns what the legend names."""
+    """Draw the bars, with the limits in a column next to them; return the entries of the legend."""
     drawn: list[Artist] = []
     places = range(len(bars))
     starts = [0.0] * len(bars)
@@ -116,12 +116,12 @@ def _bars(axes: "Axes", bars: Sequence[_Bar]) -> "list[Artist]":
 
 
 def _speeds(axes: "Axes", bars: Sequence[_Bar]) -> "list[Artist]":
-    """A marker for each source, on the bars of its context."""
+    """Draw a marker for each source, on the bars of its context."""
     sources: dict[str, list[tuple[float, int]]] = {}
     for place, bar in enumerate(bars):
-        for one in bar.point.measured:
-            if one.context is not None:
-                sources.setdefault(one.source, []).append((1e3 / one.decode, place))
+        for speed in bar.point.measured:
+            if speed.context is not None:
+                sources.setdefault(speed.source, []).append((1e3 / speed.decode, place))
     drawn: list[Artist] = []
     for place, (source, seen) in enumerate(sources.items()):
         marker = _MARKERS[place % len(_MARKERS)]
@@ -133,7 +133,7 @@ def _speeds(axes: "Axes", bars: Sequence[_Bar]) -> "list[Artist]":
 
 
 def _label(axes: "Axes", found: Sequence[Roofline], bars: Sequence[_Bar], more: str) -> None:
-    machines = dict.fromkeys(f"{one.machine.title}, {one.machine.bandwidth:g} GB/s" for one in found)
+    machines = dict.fromkeys(f"{roofline.machine.title}, {roofline.machine.bandwidth:g} GB/s" for roofline in found)
     axes.set_title(f"What the next token costs at least: {'; '.join(machines)}{more}", loc="right", fontsize=10, pad=30)
     axes.set_xlabel("ms to read all that it needs")
     axes.set_yticks(range(len(bars)), [bar.title for bar in bars])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The speed limit of decoding: what a step reads, over the bandwidth of the memory.
+"""Compute the speed limit of decoding: the bytes that a step reads, divided by the memory bandwidth.
 
-Several nodes read their shares at the same time; what they send each other counts as nothing, and so does all computing, every
-launch and every latency. A server can only be slower.
+Several nodes read their shares in parallel. Communication between nodes, computing, launches and latencies count as zero time. So a
+server can only be slower.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from stack.serving.measured import Measured
 from stack.serving.traffic import CACHE, Component
 
 CONTEXTS = (512, 2048, 8192)
-"""What published speeds have been measured with."""
+"""Contexts with which published speeds were measured."""
 _SLOWEST, _FASTEST = 0.1, 1_000_000
-"""10^9 bytes a second of any memory."""
+"""Plausible range of a memory bandwidth in 10^9 bytes per second."""
 LONGEST = 131_072
-"""Tokens of gpt-oss' longest context."""
+"""Longest context of gpt-oss in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The limit for `batch` requests of `context` tokens each; `bandwidth` in bytes a second. `measured` is of one request."""
+    """The limit for `batch` requests of `context` tokens; `bandwidth` in bytes per second. `measured` holds single requests."""
 
     context: int
     batch: int
@@ -41,27 +41,27 @@ class Point:
     @property
     def size(self) -> float:
         """Bytes that each node reads in a step."""
-        return sum(one.size for one in self.components)
+        return sum(part.size for part in self.components)
 
     @property
     def weights(self) -> float:
-        """Those of them that do not depend on the context."""
-        return sum(one.size for one in self.components if one.name != CACHE)
+        """Bytes that do not depend on the context."""
+        return sum(part.size for part in self.components if part.name != CACHE)
 
     @property
     def seconds(self) -> float:
-        """What a step takes at least."""
+        """Least time of a step."""
         return self.size / self.bandwidth
 
     @property
     def limit(self) -> float:
-        """The most tokens a second, of all requests together."""
+        """Most tokens per second, over all requests."""
         return self.batch / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A change on the way to a recipe, in words, and the limits with it and all before it, by context."""
+class Change:
+    """A change between the release and a recipe, in words, and the limits by context with it and all changes before it."""
 
     title: str
     points: tuple[Point, ...]
@@ -69,14 +69,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """The limits of one recipe on one machine, and the way there from the release and the formats of the checkpoint."""
+    """The limits of a recipe on a machine, and the changes that lead to it from the release and the checkpoint's formats."""
 
     recipe: Recipe
     model: str
     machine: Profile
     layout: Layout
     points: tuple[Point, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Change, ...]
 
 
 def of(
@@ -87,42 +87,43 @@ def of(
     batches: Sequence[int] = (1,),
     config: Path | None = None,
 ) -> Roofline:
-    """The limits of a recipe.
+    """Compute the limits of a recipe.
 
     Args:
-        recipe: how it is served.
-        machine: where; `machine` says for what machine a recipe is.
-        contexts: tokens that the requests are long.
-        batches: numbers of requests at once.
-        config: a `config.json` in place of the published model's.
+        recipe: how the model is served.
+        machine: where; the function `machine` finds that of a recipe.
+        contexts: lengths of the requests in tokens.
+        batches: numbers of concurrent requests.
+        config: a `config.json` to use in place of the published model's.
 
     Raises:
-        StackError: the model or the machine is not known, or something in the recipe is not counted.
+        StackError: the model or the machine is unknown, or the recipe has something that is not counted.
 
     """
     shape = checkpoints.shape(config) if config is not None else _shape(recipe)
     _demand("--context", contexts, 0, LONGEST)
     _demand("--batch", batches, 1, 100_000)
     contexts, batches = tuple(dict.fromkeys(contexts)), tuple(dict.fromkeys(batches))
-    lies = layout.of(recipe, shape, machine.capability)
+    laid_out = layout.of(recipe, shape, machine.capability)
     model = str(config) if config is not None else recipe.model
-    known = () if config is not None else measured.of(recipe, machine, lies)
+    known = () if config is not None else measured.of(recipe, machine, laid_out)
     points = tuple(
-        replace(_point(lies, machine, context, batch), measured=_fitting(known, context, batch))
+        replace(_point(laid_out, machine, context, batch), measured=_fitting(known, context, batch))
         for batch in batches
         for context in contexts
     )
     steps = tuple(
-        Step(title, tuple(_point(step, machine, context, batches[0]) for context in contexts)) for title, step in way(lies)
+        Change(title, tuple(_point(step, machine, context, batches[0]) for context in contexts))
+        for title, step in way(laid_out)
     )
-    return Roofline(recipe, model, machine, lies, points, steps)
+    return Roofline(recipe, model, machine, laid_out, points, steps)
 
 
 def machine(recipe: Recipe, name: str | None = None, bandwidth: float | None = None) -> Profile:
-    """What a recipe is for, or the machine of that name; `bandwidth` in 10^9 bytes a second is put in place of its own.
+    """Load the machine of a recipe, or the one of that name; `bandwidth` in 10^9 bytes per second replaces its own.
 
     Raises:
-        StackError: there is no such machine, the recipe names none, or the bandwidth is none.
+        StackError: there is no such machine, the recipe names none, or the bandwidth is out of range.
 
     """
     if name is None:
@@ -138,28 +139,33 @@ def machine(recipe: Recipe, name: str | None = None, bandwidth: float | None = N
 
 
 def limit(recipe: Recipe, machine: Profile, context: int) -> float:
-    """The most tokens a second that a recipe's server can decode there, for one request of `context` tokens.
+    """Compute the most tokens per second that a recipe's server can decode on a machine, for one request of `context` tokens.
 
     Raises:
-        StackError: the model is not known, or something in the recipe is not counted.
+        StackError: the model is unknown, or the recipe has something that is not counted.
 
     """
     return of(recipe, machine, contexts=(context,)).points[0].limit
 
 
-def way(lies: Layout) -> tuple[tuple[str, Layout], ...]:
-    """From what the release at the pin makes of the checkpoint to a layout, one change at a time; each with its words."""
-    plain = (lies.dense,) * lies.shape.num_hidden_layers
+def way(laid_out: Layout) -> tuple[tuple[str, Layout], ...]:
+    """List the layouts from the pinned release's to the given one, one change at a time, each with its description."""
+    plain = (laid_out.dense,) * laid_out.shape.num_hidden_layers
     start = replace(
-        lies, qkv=plain, o=plain, lm_head=lies.dense, kv=lies.dense, rounding=layout.rounding(lies.moe, released=True)
+        laid_out,
+        qkv=plain,
+        o=plain,
+        lm_head=laid_out.dense,
+        kv=laid_out.dense,
+        rounding=layout.rounding(laid_out.moe, released=True),
     )
     changes = (
-        _dense_change(lies),
-        (f"lm_head in {lies.lm_head.name}", {"lm_head": lies.lm_head}),
-        *_paddings(start, lies),
-        (f"KV in {lies.kv.name}", {"kv": lies.kv}),
+        _dense_change(laid_out),
+        (f"lm_head in {laid_out.lm_head.name}", {"lm_head": laid_out.lm_head}),
+        *_paddings(start, laid_out),
+        (f"KV in {laid_out.kv.name}", {"kv": laid_out.kv}),
     )
-    found = [(f"as released: dense layers in {lies.dense.name}, {_experts(start)}", start)]
+    found = [(f"as released: dense layers in {laid_out.dense.name}, {_experts(start)}", start)]
     for title, change in changes:
         after = replace(found[-1][1], **change)
         if after != found[-1][1]:
@@ -167,46 +173,44 @@ def way(lies: Layout) -> tuple[tuple[str, Layout], ...]:
     return tuple(found)
 
 
-def _dense_change(lies: Layout) -> tuple[str, dict[str, Any]]:
-    qkv, o = (", ".join(dict.fromkeys(one.name for one in each)) for each in (lies.qkv, lies.o))
+def _dense_change(laid_out: Layout) -> tuple[str, dict[str, Any]]:
+    qkv, o = (", ".join(dict.fromkeys(form.name for form in each)) for each in (laid_out.qkv, laid_out.o))
     title = f"qkv and o in {qkv}" if qkv == o else f"qkv in {qkv}, o in {o}"
-    return title, {"qkv": lies.qkv, "o": lies.o}
+    return title, {"qkv": laid_out.qkv, "o": laid_out.o}
 
 
-def _paddings(start: Layout, lies: Layout) -> list[tuple[str, dict[str, Any]]]:
-    """Less and less of it; between Marlin's of the release and this stack's lies CUTLASS's."""
+def _paddings(start: Layout, laid_out: Layout) -> list[tuple[str, dict[str, Any]]]:
+    """List paddings that shrink step by step; CUTLASS's lies between the release's Marlin and this stack's."""
     found: list[tuple[str, dict[str, Any]]] = []
     least = start.hidden
-    for one in (layout.rounding("FLASHINFER_CUTLASS"), lies.rounding):
-        padded = replace(start, rounding=one)
-        if lies.hidden <= padded.hidden < least:
-            found.append((_experts(padded), {"rounding": one}))
+    for multiples in (layout.rounding("FLASHINFER_CUTLASS"), laid_out.rounding):
+        padded = replace(start, rounding=multiples)
+        if laid_out.hidden <= padded.hidden < least:
+            found.append((_experts(padded), {"rounding": multiples}))
             least = padded.hidden
     return found
 
 
-def _experts(lies: Layout) -> str:
-    return f"experts {lies.hidden} x {lies.intermediate}"
+def _experts(laid_out: Layout) -> str:
+    return f"experts {laid_out.hidden} x {laid_out.intermediate}"
 
 
-def _point(lies: Layout, machine: Profile, context: int, batch: int) -> Point:
-    return Point(context, batch, machine.bandwidth * 1e9, traffic.of(lies, context, batch))
+def _point(laid_out: Layout, machine: Profile, context: int, batch: int) -> Point:
+    return Point(context, batch, machine.bandwidth * 1e9, traffic.of(laid_out, context, batch))
 
 
 def _fitting(known: Sequence[Measured], context: int, batch: int) -> tuple[Measured, ...]:
-    return tuple(one for one in known if batch == 1 and one.context in (None, context))
+    return tuple(speed for speed in known if batch == 1 and speed.context in (None, context))
 
 
 def _shape(recipe: Recipe) -> Shape:
     if recipe.model in checkpoints.known():
         return checkpoints.load(recipe.model).shape
-    what = (
-        "serves whatever model there is" if recipe.model == GIVEN else "serves a model of a few MB that the validation writes"
-    )
+    what = "serves any model" if recipe.model == GIVEN else "serves a model of a few MB that the validation writes"
     raise StackError(f"recipe {recipe.name} {what}", "name a published model's --config config.json")
 
 
 def _demand(name: str, given: Sequence[int], least: int, most: int) -> None:
-    for one in given:
-        if not least <= one <= most:
-            raise StackError(f"{name} {one} is out of range", f"it goes from {least} to {most}")
+    for number in given:
+        if not least <= number <= most:
+            raise StackError(f"{name} {number} is out of range", f"it goes from {least} to {most}")

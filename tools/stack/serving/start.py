@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe's server: started, watched until it has answered once, held against what the recipe expects, and always ended."""
+"""Start a recipe's server, wait for its first answer, compare it with the recipe, and always end it."""
 
 import contextlib
 import subprocess
@@ -20,18 +20,18 @@ from stack.validation.serve import server
 from stack.validation.serve.server import NotServing
 
 _MOST = 2**26
-"""Bytes of the log of a server that is starting which are looked at: real ones have some hundred thousand, whatever compiles."""
+"""Bytes of a starting server's log that are read; real logs have some hundred thousand, even when kernels are compiled."""
 _PAUSE = 0.25
 _BETWEEN = 0.5
-"""Seconds between two questions whether it is healthy."""
+"""Seconds between two health checks."""
 _LATE = 5.0
-"""Seconds for the last words of a server that has ended."""
+"""Seconds to wait for the last output of a server that has ended."""
 Tell = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is started, in which folder; where it can be asked then (None: it has no API), with which key; seconds to wait for it."""
+    """A start: recipe, process and folder; the server's address (None without an API) and key; seconds to wait for it."""
 
     recipe: Recipe
     process: Process
@@ -43,9 +43,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """A server that has answered: what its log says, and what of it is not as the recipe expects; seconds that it took.
+    """A server that has answered: its log, its differences from the recipe, and the seconds that it took.
 
-    `model`: what clients call it; None where it has no API. `wait`: until it ends, whatever of; its exit code.
+    `model`: its name for clients; None without an API. `wait`: waits until it ends, for whatever reason, and returns its exit code.
     """
 
     reading: Reading
@@ -58,12 +58,12 @@ class Up:
 
 @contextmanager
 def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[Up]:
-    """A server that has answered, for as long as the block runs; it is gone afterwards, also when this process is killed.
+    """Run a server for the duration of the block, after its first answer. It is ended afterwards, even if this process is killed.
 
     Args:
-        start: what to start.
-        out: gets all that the server says, as it comes.
-        tell: gets what it is doing: the step, how far it is, of how much.
+        start: the server to start.
+        out: gets all of its output as it comes.
+        tell: gets its progress: the step, the position, and the total.
 
     Raises:
         NotServing: it ended, is not ready in time, or gives no answer.
@@ -74,28 +74,28 @@ def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[
         server.kept(start.process, subprocess.PIPE, start.folder) as process,
     ):
         assert process.stdout is not None
-        said = _Said(process.stdout, out)
-        afterwards.callback(said.close)
+        output = _Output(process.stdout, out)
+        afterwards.callback(output.close)
         began = time.monotonic()
-        watch = _Watch(start, process, said, tell, began)
+        watch = _Watch(start, process, output, tell, began)
         model = watch.wait()
-        text = said.text()
-        told = vllm_log.read(text)
-        said.forget()
-        yield Up(told, _mismatches(start.recipe, told, text), start.url, model, time.monotonic() - began, process.wait)
+        text = output.text()
+        reading = vllm_log.read(text)
+        output.forget()
+        yield Up(reading, _mismatches(start.recipe, reading, text), start.url, model, time.monotonic() - began, process.wait)
 
 
-def _mismatches(recipe: Recipe, told: Reading, text: str) -> tuple[Mismatch, ...]:
+def _mismatches(recipe: Recipe, reading: Reading, text: str) -> tuple[Mismatch, ...]:
     missing = [line for line in recipe.log if line not in text]
-    found = vllm_log.mismatches(told, recipe.backends)
-    if told.headless:  # only the node that has the API says all
-        found = tuple(one for one in found if one.found != vllm_log.UNSAID)
+    found = vllm_log.mismatches(reading, recipe.backends)
+    if reading.headless:  # only the log of the node with the API has all facts
+        found = tuple(mismatch for mismatch in found if mismatch.found != vllm_log.UNSAID)
         missing = []
     return (*found, *(Mismatch("log", line, vllm_log.UNSAID) for line in missing))
 
 
-class _Said:
-    """What a server says, taken in by a thread of its own: a server whose pipe is full stands still."""
+class _Output:
+    """A server's output, read by a thread: a server whose pipe is full stops."""
 
     def __init__(self, stream: IO[bytes], out: Callable[[bytes], None]) -> None:
         self._stream, self._out = stream, out
@@ -106,47 +106,47 @@ class _Said:
         self._thread.start()
 
     def text(self) -> str:
-        """All of it, until `forget`."""
+        """Return all of it up to `forget`."""
         with self._lock:
             return self._held.decode("utf-8", "replace")
 
     def since(self, place: int) -> bytes:
-        """What came after so many bytes."""
+        """Return the bytes after a position."""
         with self._lock:
             return bytes(self._held[place:])
 
     def finished(self) -> str:
-        """All of it, once the server has ended."""
+        """Wait for the end of the server, and return all of its output."""
         self._thread.join(timeout=_LATE)
         return self.text()
 
     def close(self) -> None:
-        """Take no more of a server that has ended."""
+        """Stop reading the output of a server that has ended."""
         self._thread.join(timeout=_LATE)
         self._stream.close()
 
     def forget(self) -> None:
-        """Keep nothing of what is said from now on: a server says something for months."""
+        """Keep no further output: a server may run for months."""
         self._keeps = False
 
     def _take(self) -> None:
         while piece := self._stream.read1(2**16):  # type: ignore[attr-defined]  # a pipe's reader has it
             with self._lock:
                 self._held += piece if self._keeps and len(self._held) < _MOST else b""
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full: it goes on serving
+            with contextlib.suppress(OSError, ValueError):  # if the reader has gone or the disk is full, the server goes on
                 self._out(piece)
 
 
 class _Watch:
     """A server that is starting."""
 
-    def __init__(self, start: Start, process: "subprocess.Popen[bytes]", said: _Said, tell: Tell, began: float) -> None:
-        self._start, self._process, self._said, self._tell = start, process, said, tell
+    def __init__(self, start: Start, process: "subprocess.Popen[bytes]", output: _Output, tell: Tell, began: float) -> None:
+        self._start, self._process, self._output, self._tell = start, process, output, tell
         self._began, self._read, self._next, self._stage = began, 0, 0.0, "starting the server"
         self._far: tuple[int, int | None] = 0, None
 
     def wait(self) -> str | None:
-        """Wait until it has answered a question; what it calls its model, None where it has no API."""
+        """Wait for its first answer; return its name of the model, None without an API."""
         while not self._is_up():
             self._look()
             time.sleep(_PAUSE)
@@ -159,19 +159,19 @@ class _Watch:
         return server.healthy(self._start.url) if self._start.url is not None else self._names_all()
 
     def _names_all(self) -> bool:
-        """Whether the log of a node without an API names what it runs, as far as the recipe does: it never says that it is ready."""
-        told = vllm_log.read(self._said.text())
-        return told.headless and all(map(told.named, vllm_log.wanted(self._start.recipe.backends)))
+        """Return whether the log of a node without an API names all expected backends; it never says that it is ready."""
+        reading = vllm_log.read(self._output.text())
+        return reading.headless and all(map(reading.named, vllm_log.wanted(self._start.recipe.backends)))
 
     def _look(self) -> None:
-        """See that it runs and is not late, and tell what it does."""
+        """Check that it runs and is not late, and report its progress."""
         if self._process.poll() is not None:
             raise NotServing(
-                f"the server ended with {self._process.returncode} after {self._waited():.0f} s", self._said.finished()
+                f"the server ended with {self._process.returncode} after {self._waited():.0f} s", self._output.finished()
             )
         if self._left() <= 0:
-            raise NotServing(f"the server is not ready after {self._start.longest:.0f} s", self._said.text())
-        fresh = self._said.since(self._read)
+            raise NotServing(f"the server is not ready after {self._start.longest:.0f} s", self._output.text())
+        fresh = self._output.since(self._read)
         whole = fresh[: max(fresh.rfind(b"\n"), fresh.rfind(b"\r")) + 1]
         self._read += len(whole)
         for line in vllm_log.lines(whole.decode("utf-8", "replace")):
@@ -182,19 +182,19 @@ class _Watch:
         self._tell(self._stage, *self._far)
 
     def _first(self, url: str) -> str:
-        """Ask something: a server whose engine is dead is healthy all the same."""
+        """Send a first request, since a server with a dead engine still reports that it is healthy."""
         self._tell("waiting for the first answer", 0, None)
         model = self._model(url)
         content = {"model": model, "messages": [{"role": "user", "content": "Say yes."}], "max_tokens": 8, "temperature": 0}
         tokens = _part(self._answer(f"{url}/v1/chat/completions", content), "usage", "completion_tokens")
         if not isinstance(tokens, int) or tokens < 1:
-            raise NotServing("the server answers, but with no token", self._said.text())
+            raise NotServing("the server's answer has no token", self._output.text())
         return model
 
     def _model(self, url: str) -> str:
         name = _part(self._answer(f"{url}/v1/models", None), "data", 0, "id")
         if not isinstance(name, str):
-            raise NotServing("the server lists no model", self._said.text())
+            raise NotServing("the server lists no model", self._output.text())
         return name
 
     def _answer(self, address: str, content: Mapping[str, Any] | None) -> Any:
@@ -203,10 +203,10 @@ class _Watch:
                 data, status = bounded_http.whole(answer, max(self._left(), 1.0)), answer.status_code
             if status == 200:
                 return bounded_http.parsed(data)
-            how = f"the server answers its first question with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
+            how = f"the server answers its first request with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
         except (*bounded_http.BROKEN, ValueError) as failed:
-            how = f"the server does not answer its first question ({type(failed).__name__})"
-        raise NotServing(how, self._said.text())
+            how = f"the server does not answer its first request ({type(failed).__name__})"
+        raise NotServing(how, self._output.text())
 
     def _waited(self) -> float:
         return time.monotonic() - self._began
@@ -216,7 +216,7 @@ class _Watch:
 
 
 def _part(value: Any, *keys: str | int) -> Any:
-    """A part of an answer; None where there is none."""
+    """Return a part of an answer; None if it is missing."""
     for key in keys:
         try:
             value = value[key]

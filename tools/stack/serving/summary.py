@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs, in a line and as JSON."""
+"""Summarize a running server in a line, and as JSON."""
 
 import re
 import shlex
@@ -14,10 +14,10 @@ _UNNAMED = "not named"
 
 
 def shell(process: Process, here: Mapping[str, str]) -> str:
-    """A line for a shell that starts a process.
+    """Write a shell line that starts a process in the environment `here`.
 
-    `here`: the environment that it is for; what of it the process does not get is left out by leaving out all. The API key stands in
-    no line: it is taken from the environment.
+    If the process does not get all of `here`, the line starts from an empty environment. The API key is never written: the line takes
+    it from the environment.
     """
     variables = [f"{name}={shlex.quote(value)}" for name, value in own(process, here).items()]
     if not _takes_all(process, here):
@@ -27,7 +27,7 @@ def shell(process: Process, here: Mapping[str, str]) -> str:
 
 
 def own(process: Process, here: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a process gets beside those that are `here`; all of them where it does not get these. Never the API key."""
+    """Return a process's variables that differ from `here`; all of them if it does not get all of `here`. Never the API key."""
     mine = {name: value for name, value in process.environment.items() if name != KEY}
     return {name: value for name, value in mine.items() if here.get(name) != value} if _takes_all(process, here) else mine
 
@@ -37,16 +37,16 @@ def _takes_all(process: Process, here: Mapping[str, str]) -> bool:
 
 
 def line(up: Up) -> str:
-    """What runs, in one line."""
-    told = up.reading
+    """Summarize a running server in one line."""
+    reading = up.reading
     return " · ".join(
         (
-            f"MoE {_names((*told.moe, *told.decode))}",
-            f"linear {', '.join(dict.fromkeys(map(_linear, told.linear))) or _UNNAMED}",
-            f"attention {_names(told.attention)}",
-            f"KV {told.cache.kind or _UNNAMED}",
-            f"graphs {_graphs(told)}",
-            f"{told.context} tokens" if told.context is not None else "tokens not said",
+            f"MoE {_names((*reading.moe, *reading.decode))}",
+            f"linear {', '.join(dict.fromkeys(map(_linear, reading.linear))) or _UNNAMED}",
+            f"attention {_names(reading.attention)}",
+            f"KV {reading.cache.kind or _UNNAMED}",
+            f"graphs {_graphs(reading)}",
+            f"{reading.context} tokens" if reading.context is not None else "tokens not said",
             f"ready in {up.seconds:.0f} s",
             up.url or "no API on this node",
         )
@@ -54,50 +54,51 @@ def line(up: Up) -> str:
 
 
 def mismatch(one: Mismatch) -> str:
-    """A part that is not as expected, and what the log says about why."""
+    """Describe a part that differs from the recipe, with the log's reasons."""
     why = f" ({'; '.join(one.why)})" if one.why else ""
     return f"{one.part}: expected {one.expected}, runs {one.found}{why}"
 
 
-def as_json(told: Reading, mismatches: Sequence[Mismatch]) -> dict[str, object]:
-    """What the log says, for `--json`."""
+def as_json(reading: Reading, mismatches: Sequence[Mismatch]) -> dict[str, object]:
+    """Convert a log's facts for `--json`."""
     return {
-        "version": told.version,
-        "quantization": told.quantization,
-        "context": told.context,
-        "moe": [one.name for one in told.moe],
-        "decode": [one.name for one in told.decode],
-        "linear": [one.name for one in told.linear],
-        "attention": [one.name for one in told.attention],
+        "version": reading.version,
+        "quantization": reading.quantization,
+        "context": reading.context,
+        "moe": [entry.name for entry in reading.moe],
+        "decode": [entry.name for entry in reading.decode],
+        "linear": [entry.name for entry in reading.linear],
+        "attention": [entry.name for entry in reading.attention],
         "kv": {
-            "type": told.cache.kind,
-            "tokens": told.cache.tokens,
-            "gib": told.cache.gib,
-            "concurrency": told.cache.concurrency,
+            "type": reading.cache.kind,
+            "tokens": reading.cache.tokens,
+            "gib": reading.cache.gib,
+            "concurrency": reading.cache.concurrency,
         },
-        "graphs": {"on": told.graphs.on, "mode": told.graphs.mode, "why": told.graphs.why},
-        "compiled": told.compiled,
-        "phases": {one.name: one.seconds for one in told.phases},
-        "refused": [{"part": one.part, "name": one.name, "why": one.why} for one in told.refused],
-        "fallbacks": [one.text for one in told.fallbacks],
-        "unknown": [one.name for one in told.unknown],
+        "graphs": {"on": reading.graphs.on, "mode": reading.graphs.mode, "why": reading.graphs.why},
+        "compiled": reading.compiled,
+        "phases": {entry.name: entry.seconds for entry in reading.phases},
+        "refused": [{"part": entry.part, "name": entry.name, "why": entry.why} for entry in reading.refused],
+        "fallbacks": [entry.text for entry in reading.fallbacks],
+        "unknown": [entry.name for entry in reading.unknown],
         "mismatches": [
-            {"part": one.part, "expected": one.expected, "found": one.found, "why": list(one.why)} for one in mismatches
+            {"part": entry.part, "expected": entry.expected, "found": entry.found, "why": list(entry.why)}
+            for entry in mismatches
         ],
     }
 
 
 def _names(named: Sequence[Named]) -> str:
-    return ", ".join(dict.fromkeys(one.name for one in named)) or _UNNAMED
+    return ", ".join(dict.fromkeys(entry.name for entry in named)) or _UNNAMED
 
 
 def _linear(one: Named) -> str:
-    """MarlinMxFp4LinearKernel for MXFP4 GEMM is Marlin MXFP4."""
+    """Shorten a kernel's name: MarlinMxFp4LinearKernel for MXFP4 GEMM becomes Marlin MXFP4."""
     of = one.of.removesuffix(" GEMM").removesuffix(" linear")
     short = re.sub(re.escape(of), "", one.name.removesuffix("Kernel").removesuffix("Linear"), flags=re.IGNORECASE)
     return f"{short} {of}".strip()
 
 
-def _graphs(told: Reading) -> str:
+def _graphs(reading: Reading) -> str:
     words = {True: "on", False: "off", None: "not said"}
-    return words[told.graphs.on] + (f" ({told.graphs.why})" if told.graphs.on is False and told.graphs.why else "")
+    return words[reading.graphs.on] + (f" ({reading.graphs.why})" if reading.graphs.on is False and reading.graphs.why else "")

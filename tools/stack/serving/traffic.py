@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes that one step of decoding reads, by component: from the model's shape and how it lies in memory.
+"""Compute the bytes that a decoding step reads, by component, from the model's shape and its layout in memory.
 
-Counted are the matrices and the KV cache. What is left out is below 0.2 % of them for gpt-oss: biases, norms and sinks, the rows of
-the embedding, activations, and what is written.
+Matrices and the KV cache are counted. The rest is below 0.2 % of them for gpt-oss: biases, norms and sinks, rows of the embedding,
+activations, and everything that is written.
 """
 
 import math
@@ -13,16 +13,16 @@ from stack.serving.formats import MXFP4, Format
 from stack.serving.layout import Layout
 
 _VOCABULARY = 64
-"""vLLM pads vocabularies to a multiple of it (vocab_parallel_embedding.py)."""
+"""vLLM pads vocabularies to a multiple of this (vocab_parallel_embedding.py)."""
 CACHE = "KV"
 """The component that grows with the context."""
 COMPONENTS = ("experts", "qkv", "o", "lm_head", "router", CACHE)
-"""What is counted, in this order."""
+"""The counted components, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A part of the model, its format and extent in words, and the bytes of it that one node reads in a step."""
+    """A part of the model: name, format and extent in words, and the bytes of it that one node reads in a step."""
 
     name: str
     form: str
@@ -30,14 +30,14 @@ class Component:
 
 
 def of(layout: Layout, context: int, batch: int = 1) -> tuple[Component, ...]:
-    """What one node reads for the next token of each of `batch` requests that are `context` tokens long.
+    """Compute what one node reads for the next token of `batch` requests that are `context` tokens long.
 
-    Each token's experts are taken to be chosen uniformly and independently: text chooses less evenly, so batches read less.
+    Each token is assumed to choose its experts uniformly and independently. Real text chooses less evenly, so batches read less.
     """
     shape = layout.shape
     experts = distinct(shape.num_local_experts, shape.num_experts_per_tok, batch)
     extent = f"{MXFP4.name}, {experts:.3g} of {shape.num_local_experts}, {layout.hidden} x {layout.intermediate}"
-    found = (
+    parts = (
         (extent, shape.num_hidden_layers * experts * _expert(layout)),
         (_names(layout.qkv), _qkv(layout)),
         (_names(layout.o), _o(layout)),
@@ -45,23 +45,23 @@ def of(layout: Layout, context: int, batch: int = 1) -> tuple[Component, ...]:
         (layout.dense.name, _router(layout)),
         (layout.kv.name, batch * _cache(layout, context)),
     )
-    return tuple(Component(name, form, size) for name, (form, size) in zip(COMPONENTS, found, strict=True))
+    return tuple(Component(name, form, size) for name, (form, size) in zip(COMPONENTS, parts, strict=True))
 
 
 def distinct(experts: int, chosen: int, tokens: int) -> float:
-    """How many different ones of `experts` so many tokens choose, if each chooses `chosen` of them uniformly: the mean."""
-    # Written so that one token chooses exactly `chosen`.
+    """Compute the mean number of different experts, if each of `tokens` chooses `chosen` of `experts` uniformly."""
+    # Exact for one token, where the formula would round.
     return chosen if tokens == 1 else experts * (1 - (1 - chosen / experts) ** tokens)
 
 
 def tiles(rows: int, columns: int) -> tuple[int, int]:
-    """An extent that Marlin has tiles for: 64 x 128 or 128 x 64 (marlin_padded_nk() in vLLM's marlin_utils.py)."""
-    ways = [(math.ceil(rows / one) * one, math.ceil(columns / other) * other) for one, other in ((64, 128), (128, 64))]
+    """Round an extent up to Marlin's tiles: 64 x 128 or 128 x 64 (marlin_padded_nk() in vLLM's marlin_utils.py)."""
+    ways = [(math.ceil(rows / tall) * tall, math.ceil(columns / wide) * wide) for tall, wide in ((64, 128), (128, 64))]
     return min(ways, key=math.prod)
 
 
 def _expert(layout: Layout) -> int:
-    """Gate and up projections, and the one down."""
+    """Count the bytes of an expert: the gate, up and down projections."""
     return MXFP4.size(2 * layout.intermediate, layout.hidden) + MXFP4.size(layout.hidden, layout.intermediate)
 
 
@@ -81,13 +81,13 @@ def _head(layout: Layout) -> int:
 
 
 def _router(layout: Layout) -> int:
-    """All of it on every node."""
+    """Count the bytes of the router; every node reads all of it."""
     shape = layout.shape
     return shape.num_hidden_layers * layout.dense.size(shape.num_local_experts, shape.hidden_size)
 
 
 def _cache(layout: Layout, context: int) -> int:
-    """Keys and values of one request; every other layer, from the first one, sees its sliding window only."""
+    """Count keys and values of one request; every other layer, from the first one, reads only its sliding window."""
     shape = layout.shape
     sliding = math.ceil(shape.num_hidden_layers / 2)
     tokens = sliding * min(context, shape.sliding_window) + (shape.num_hidden_layers - sliding) * context
@@ -95,15 +95,15 @@ def _cache(layout: Layout, context: int) -> int:
 
 
 def _kv_heads(layout: Layout) -> int:
-    """Those of one node: more nodes than heads have copies."""
+    """Return the KV heads of one node; if there are more nodes than heads, nodes have copies."""
     return max(1, layout.shape.num_key_value_heads // layout.nodes)
 
 
 def _dense(layout: Layout, chosen: Sequence[Format], rows: int, columns: int) -> int:
-    """Matrices of that extent, one in each format."""
+    """Count matrices of that extent, one in each format."""
     tiled = tiles(rows, columns)
-    return sum(one.size(*(tiled if layout.tiles and one == MXFP4 else (rows, columns))) for one in chosen)
+    return sum(form.size(*(tiled if layout.tiles and form == MXFP4 else (rows, columns))) for form in chosen)
 
 
 def _names(chosen: Sequence[Format]) -> str:
-    return ", ".join(dict.fromkeys(one.name for one in chosen))
+    return ", ".join(dict.fromkeys(form.name for form in chosen))

@@ -15,7 +15,7 @@ from stack.model.verdict import Case, Outcome, Verdict
 from stack.proof.series_proofs import State
 from stack.store import cache as places
 from stack.upstreaming.proposal import Proposal
-from stack.validation.suite import Subject, begun
+from stack.validation.suite import ValidatedSubject, begun
 
 PLACES = (f"{FOLDER}/verdicts", "validation/verdicts")
 """Where verdicts stand, below the stack's folder."""
@@ -188,7 +188,7 @@ def record(carried: Stack, proposals: Sequence[Proposal]) -> None:
     mine = digest.of(carried)
     before = verdict.load(file) if file.is_file() else None
     kept = {one.name: one for one in before.cases} if before is not None and before.stack == mine else {}
-    data = verdict.write(replace(begun(carried, Subject()), cases=tuple((kept | cases).values()), whole=True))
+    data = verdict.write(replace(begun(carried, ValidatedSubject()), cases=tuple((kept | cases).values()), whole=True))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         places.put(file, data)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of each case: parts of the carried trees, and the validation's own files that judge it.
+"""Determine the inputs of each case: parts of the carried trees, and the validation's own files that judge it.
 
-A case of a verdict names these inputs. It counts for a stack at hand as long as they are the same there, whatever else changed.
+A case of a verdict names these inputs. It counts for another stack as long as they are the same there, whatever else changed.
 """
 
 import functools
@@ -24,21 +24,21 @@ from stack.validation.pack.recipes import RECIPES
 
 HERE = Path(__file__).parent
 _OWN = ("validation", "deploy", "base/bounded_http.py")
-"""The parts of this package that judge: the validation, and what it shares with serving."""
+"""The parts of this package that judge cases: the validation, and the modules that it shares with serving."""
 COMPILED = ("csrc/*", "cmake/*", "CMakeLists.txt", "setup.py", "pyproject.toml", "requirements/*", "vllm/*.json")
-"""The files of vLLM that its compiled operators are made of, and the tables that its kernels read."""
+"""The files of vLLM from which its compiled operators are built, and the tables that its kernels read."""
 JIT = ("flashinfer/jit/*", "flashinfer/compilation_context.py", "*.jinja")
 """The files of FlashInfer that write the sources and flags of a unit."""
 _GENERATED = "vllm/_version.py"
 _WHOLE = ("kernels/grouped/*", "kernels/sanitizer/*", "*decode*", "*flashinfer*", "kernels/quantizer/*")
-"""Kernels of FlashInfer that a process does not import by itself, or compiles when it runs: its whole tree counts."""
+"""Cases that depend on FlashInfer's whole tree: the process compiles kernels as it runs, or uses them without importing them."""
 _COMPILES = "kernels/compile/"
 _SOURCES = ("*.h", "*.hpp", "*.cpp", "*.cu", "*.cuh")
 
 
 @dataclass(frozen=True, slots=True)
 class Fallen:
-    """Why a case does not count any more: the input (empty where it names none), and what of it is other."""
+    """Why a case does not count any more: the input that differs (empty if the case names none), and what differs in it."""
 
     input: str
     why: str
@@ -60,7 +60,10 @@ def compiled(read: Sequence[str]) -> Mapping[str, Selection]:
 
 
 def least(name: str, needs: Sequence[str]) -> Selection:
-    """Return the files of FlashInfer that a kernel's case depends on in any case: a verdict that names fewer does not count."""
+    """Return the files of FlashInfer that a kernel's case depends on at least; a verdict that names fewer does not count.
+
+    None stands for the whole tree, an empty tuple for no file.
+    """
     if ON_CPU in name:
         return (f"{HEADERS}/*",)
     on_gpu = any(need.startswith("sm") for need in needs)
@@ -79,7 +82,7 @@ def of(stack: Stack, case: Case) -> Mapping[str, Input]:
 
 
 def fallen(stack: Stack, case: Case, listed: Mapping[Sha256, Input]) -> Fallen | None:
-    """Say which input of a recorded case is another at hand, None where all are the same.
+    """Find the first input of a recorded case that differs in this stack; None if all are the same.
 
     Raises:
         StackError: a diff of the stack cannot be read.
@@ -97,7 +100,7 @@ def fallen(stack: Stack, case: Case, listed: Mapping[Sha256, Input]) -> Fallen |
         if now.digest != before.digest:
             names = [*inputs.changed(before, now)]
             return Fallen(
-                kind, f"{inputs.shown(names)} {'is' if len(names) == 1 else 'are'} other" if names else "other files count"
+                kind, f"{inputs.shown(names)} {'differs' if len(names) == 1 else 'differ'}" if names else "other files count"
             )
     return None
 
@@ -106,7 +109,7 @@ def code(stack: Stack, name: str) -> Input:
     """Describe the validation's own files that judge a case."""
     files = {**_code(_judges(name)), **_data(name)}
     if name.startswith(_COMPILES):
-        expected = [one.compiles for one in stack.series if one.name == name.split("/")[2]]
+        expected = [series.compiles for series in stack.series if series.name == name.split("/")[2]]
         files["(compiles)"] = _hash(repr(expected).encode())
     if name.startswith("serve/series/"):
         files |= _series(stack, name.split("/")[2])
@@ -118,7 +121,7 @@ def _upstreams(stack: Stack) -> list[str]:
 
 
 def _enough(named: Selection, wanted: Selection) -> bool:
-    """Whether a selection has all of another."""
+    """Return whether a selection contains another; None stands for the whole tree."""
     return named is None or (wanted is not None and set(wanted) <= set(named))
 
 
@@ -138,48 +141,48 @@ def _judges(name: str) -> tuple[str, ...]:
 
 
 _SUITES = ("serve", "bench", "quality")
-_PACKED = frozenset(one.name for one in RECIPES)
+_PACKED = frozenset(recipe.name for recipe in RECIPES)
 _PLUMBING = frozenset({"suite.py", "numerics_protocol.py", "machine.py", "python_env.py", "bound.py"})
-"""Modules that start what judges and write what it found."""
+"""Modules that only start processes and write results: a change to them leaves cases valid."""
 
 
 @functools.cache
 def _code(modules: tuple[str, ...]) -> Mapping[str, str]:
-    """Hash the modules and what they import of the validation, by path."""
+    """Hash modules, and all modules of the validation that they import, by path."""
     plumbing = [HERE / name for name in _PLUMBING]
     own = [HERE.parent / name for name in _OWN]
-    found = sources.closure([HERE / one for one in modules], [HERE.parents[1]], plumbing, own)
-    return {_relative(path): _file(path) for path in found if path.suffix == ".py"}
+    paths = sources.closure([HERE / module for module in modules], [HERE.parents[1]], plumbing, own)
+    return {_relative(path): _file(path) for path in paths if path.suffix == ".py"}
 
 
 @functools.cache
 def _data(name: str) -> Mapping[str, str]:
-    """Hash the files of other kinds that judge a case, or say how it ran, by path."""
+    """Hash the files other than modules that judge a case, or determine how it ran, by path."""
     suite, recipe = (*name.split("/"), "")[:2]
-    found: list[Path] = []
+    paths: list[Path] = []
     if name.startswith(_COMPILES):
-        found = [*Path(compiling.__file__).parent.glob("*.py")]
+        paths = [*Path(compiling.__file__).parent.glob("*.py")]
     elif suite == "kernels":
-        found = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
+        paths = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
     elif suite == "serve" and (DATA / f"recipes/{recipe}.toml").is_file():
-        found = [HERE / "requirements.txt", DATA / f"recipes/{recipe}.toml"]
+        paths = [HERE / "requirements.txt", DATA / f"recipes/{recipe}.toml"]
     elif suite in ("bench", "quality"):
-        found = [*(DATA / "texts").glob("*.txt")]
-    return {_relative(path): _file(path) for path in sorted(found)}
+        paths = [*(DATA / "texts").glob("*.txt")]
+    return {_relative(path): _file(path) for path in sorted(paths)}
 
 
 def _series(stack: Stack, name: str) -> Mapping[str, str]:
     """Hash the proofs of a series, and the recipe whose server shows its effect."""
     from stack.validation.serve.suite import EFFECT_BY  # noqa: PLC0415  (it imports much)
 
-    if name not in (one.name for one in stack.series):
+    if name not in (series.name for series in stack.series):
         return {"(series)": "there is none of this name"}
     proofs = {path: _file(stack.root / path) for path in stack.get(name).proves if (stack.root / path).is_file()}
     return {**proofs, **(_data(f"serve/{EFFECT_BY[name]}/") if name in EFFECT_BY else {})}
 
 
 def _relative(path: Path) -> str:
-    """A file's name as it is in the repository, wherever the packages are installed."""
+    """Name a file by its path in the repository, wherever the packages are installed."""
     package = HERE.parent
     if path.is_relative_to(DATA):
         return f"validation/{path.relative_to(DATA).as_posix()}"

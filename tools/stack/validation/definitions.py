@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases that this validation defines for a stack, and what a case that passed must have recorded.
+"""The cases that this validation defines for a stack, and the checks of a recorded case that passed.
 
-A verdict says "passed" by itself. Here that is compared with its own numbers: with the bar that the case is defined with, and with what
-was measured against it. So a forged verdict needs more than the right form, and one that contradicts itself is refused.
+A verdict claims that a case passed. These checks compare the claim with the case's own numbers: with the bar by which the case is
+defined, and with the measured values. So a forged verdict must be consistent, and one that contradicts itself is refused.
 """
 
 import math
@@ -29,34 +29,34 @@ from stack.validation.serve import checks
 from stack.validation.serve.suite import NUMBERS, effect_name
 
 Check = Callable[[Case], Iterator[str]]
-"""Says, a sentence each, what is wrong with a case that passed."""
+"""Yields a sentence for each fault of a case that passed."""
 
 _EXACT = 1e-6
-"""Relative difference of numbers that are computed from each other."""
+"""Relative tolerance between numbers that are computed from each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One case: what it may need, and how what it has recorded is checked."""
+    """One case: the needs that it may state, and the check of its record."""
 
     check: Check
     needs: frozenset[str] | None = None
-    """None: any, since it depends on the server's machine."""
+    """None if any need is allowed, because it depends on the server's machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """All cases of a validation: by name, and by how the names of those begin that depend on what is measured."""
+    """All cases of a validation: by name, and by the beginning of names that depend on the measurement."""
 
     named: Mapping[str, Definition]
     beginning: Mapping[str, Definition]
 
     def has(self, name: str) -> bool:
-        """Whether the validation defines a case of this name."""
+        """Return whether the validation defines a case of this name."""
         return name in self.named or any(name.startswith(start) for start in self.beginning)
 
     def problems(self, case: Case) -> Iterator[str]:
-        """Say what is wrong with a case that passed."""
+        """Report the faults of a case that passed."""
         definition = self.named.get(case.name) or next(
             (one for start, one in self.beginning.items() if case.name.startswith(start)), None
         )
@@ -66,15 +66,15 @@ class Definitions:
         if definition.needs is not None and not (
             set(case.needs) <= definition.needs and bool(case.needs) == bool(definition.needs)
         ):
-            yield f"it needs {_listed(definition.needs)}, and says {_listed(case.needs)}"
+            yield f"it states the needs {_listed(case.needs)}, defined are {_listed(definition.needs)}"
         yield from definition.check(case)
 
 
 def of(carried: Stack) -> Definitions:
-    """Define the cases for a stack.
+    """List the cases for a stack.
 
     Raises:
-        StackError: numpy is missing, without which the numerics cannot say what they are.
+        StackError: numpy is missing, without which the numerics cannot list their cases.
 
     """
     stack = digest.of(carried)
@@ -97,47 +97,47 @@ def _numerics() -> dict[str, Definition]:
         from stack.validation.numerics.sanitizing import Sanitized  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise StackError(
-            f"{missing.name} is missing, which names the cases of the kernels", f"install {missing.name}"
+            f"{missing.name} is missing, which lists the cases of the kernels", f"install {missing.name}"
         ) from missing
-    checked: dict[str, Definition] = {}
-    for one in cases.everything():
-        if isinstance(one, Sanitized):
+    definitions: dict[str, Definition] = {}
+    for case in cases.everything():
+        if isinstance(case, Sanitized):
             check = _none("errors", "errors of the planted fault")
-        elif isinstance(one, cases.Same):
+        elif isinstance(case, cases.Same):
             check = _none("differing", "differing in the nearest wrong output")
-        elif isinstance(one, cases.BesideIdeal):
-            check = _distance(one.bar, "rel_l2 of an ideal kernel", cases.BFLOAT16_BAR)
+        elif isinstance(case, cases.BesideIdeal):
+            check = _distance(case.bar, "rel_l2 of an ideal kernel", cases.BFLOAT16_BAR)
         else:
-            check = _distance(one.bar)
-        needs = ("sm90",) if isinstance(one, Sanitized) and not one.needs else one.needs
-        checked[one.name] = Definition(check, frozenset(needs))
-    return checked
+            check = _distance(case.bar)
+        needs = ("sm90",) if isinstance(case, Sanitized) and not case.needs else case.needs
+        definitions[case.name] = Definition(check, frozenset(needs))
+    return definitions
 
 
 def _distance(bar: float, ideal: str = "", most: float = math.inf) -> Check:
-    """An output's distance from a reference; `ideal` names the distance of an ideal kernel, which the bar is a multiple of."""
+    """Check an output's distance from a reference; `ideal` names the distance of an ideal kernel, whose multiple the bar is."""
 
     def check(case: Case) -> Iterator[str]:
         unit = _number(case, ideal) if ideal else 1.0
         if not 0 < unit <= most:
-            yield f"{ideal} is {unit:g}, and has to be above 0 and at most {most:g}"
+            yield f"{ideal} is {unit:g}; it must be above 0 and at most {most:g}"
         yield from _bar(case, bar * unit)
         yield from _at_most(case, "rel_l2", bar * unit)
         yield from _at_most(case, "lean", _LEAN)
         excess = max(_number(case, "rel_l2") / (bar * unit) if unit else math.nan, _number(case, "lean") / _LEAN)
         if excess and not _alike(case.margins.get("good", math.nan), 1 / excess):
-            yield f"its margin good is {case.margins.get('good')}, what it has measured gives {1 / excess:g}"
+            yield f"its margin good is {case.margins.get('good')}, its measurements give {1 / excess:g}"
         yield from _at_least(case.margins, "nearest wrong output", 1)
 
     return check
 
 
 _LEAN = 0.5
-"""`numerics.judging.LEAN_BAR`, which takes numpy to import; a test compares them."""
+"""Equals `numerics.judging.LEAN_BAR`, which is not imported because it needs numpy. A test compares them."""
 
 
 def _none(what: str, wrong: str) -> Check:
-    """Nothing of `what` may be there, and something in what is known to be wrong."""
+    """Check that no `what` was counted, and that the known wrong output has some."""
 
     def check(case: Case) -> Iterator[str]:
         yield from _bar(case, 0)
@@ -150,31 +150,31 @@ def _none(what: str, wrong: str) -> Check:
 def _compiled(carried: Stack) -> dict[str, Definition]:
     def check(case: Case) -> Iterator[str]:
         yield from _bar(case, None)
-        yield from (f"it does not say its {what}" for what in ("compiler", "unit") if not case.measured.get(what))
+        yield from (f"it does not name its {what}" for what in ("compiler", "unit") if not case.measured.get(what))
 
     kernels = Kernels(carried, Path())
     return {name: Definition(check, frozenset({"cpu"})) for name in kernels.compiled_names()}
 
 
 def _ours(carried: Stack, stack: Sha256) -> dict[str, Definition]:
-    """Servers by recipe, and what is seen of each series."""
-    found: dict[str, Definition] = {}
+    """Define the cases of the servers by recipe, and of the effects of each series."""
+    cases: dict[str, Definition] = {}
     for recipe in map(recipes.load, recipes.known()):
         needs = frozenset({"cpu", *recipe.flags}) if recipe.is_ours else frozenset()
         names = ["starts", *checks.CHECKS] if recipe.is_ours else [*checks.GENERAL]
-        found |= {f"serve/{recipe.name}/{name}": Definition(_without_bar, needs) for name in names}
-        found[f"serve/{recipe.name}/version"] = Definition(_version(stack), needs)
+        cases |= {f"serve/{recipe.name}/{name}": Definition(_without_bar, needs) for name in names}
+        cases[f"serve/{recipe.name}/version"] = Definition(_version(stack), needs)
         if recipe.bar is not None:
-            found |= {f"serve/{recipe.name}/{name}": Definition(_likely(recipe.bar), needs) for name in NUMBERS}
+            cases |= {f"serve/{recipe.name}/{name}": Definition(_likely(recipe.bar), needs) for name in NUMBERS}
     for series in carried.series:
         names = [f"serve/series/{series.name}/{name}" for name in ("delivered", "proved", "missed")]
         names += [effect_name(series.name, name) for name in checks.EFFECTS.get(series.name, ())]
-        found |= dict.fromkeys(names, Definition(_without_bar))
-    return found
+        cases |= dict.fromkeys(names, Definition(_without_bar))
+    return cases
 
 
 def _likely(bar: Bar) -> Check:
-    """How far log-probabilities may be off, and that the bar would notice each fault."""
+    """Check how far log-probabilities differ, and that the bar would notice each fault."""
 
     def check(case: Case) -> Iterator[str]:
         yield from _bar(case, bar.at)
@@ -185,18 +185,18 @@ def _likely(bar: Bar) -> Check:
 
 
 def _packed(stack: Sha256) -> dict[str, Definition]:
-    """Cases of a GPU machine's archive: servers, their speeds, and goals of speed."""
-    found = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in target_runner.case_names(recipe)}
-    found |= {f"serve/{recipe.name}/version": Definition(_version(stack), _GPU) for recipe in RECIPES}
-    found[f"{target_runner.KERNELS}/all"] = Definition(_without_bar, _GPU)
-    found |= {
+    """Define the cases of a GPU machine's archive: servers, their speeds, and goals of speed."""
+    cases = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in target_runner.case_names(recipe)}
+    cases |= {f"serve/{recipe.name}/version": Definition(_version(stack), _GPU) for recipe in RECIPES}
+    cases[f"{target_runner.KERNELS}/all"] = Definition(_without_bar, _GPU)
+    cases |= {
         target_runner.goal_name(goal.name): Definition(_least("found", goal.least), _GPU) for goal in figures.goals((), 1.0)
     }
     for comparison in COMPARISONS:
         for kind, least in comparison.least.items():
             names = target_runner.comparison_names(comparison, kind)
-            found |= dict.fromkeys(names, Definition(_least("ratio", least), _GPU))
-    return found
+            cases |= dict.fromkeys(names, Definition(_least("ratio", least), _GPU))
+    return cases
 
 
 def _least(what: str, least: float) -> Check:
@@ -212,11 +212,11 @@ def _benches(stack: Sha256) -> dict[str, Definition]:
 
 
 def _speeds(case: Case) -> Iterator[str]:
-    """The means are those of the runs, and no run took no time."""
+    """Check that the means are those of the recorded runs, and that all speeds are above 0."""
     yield from _bar(case, None)
     try:
-        one = measured(case)
-        again = numbers(one) if one is not None else {}
+        runs = measured(case)
+        again = numbers(runs) if runs is not None else {}
     except (KeyError, ValueError):
         again = {}
     if not again:
@@ -232,7 +232,7 @@ def _against(case: Case) -> Iterator[str]:
     ours, theirs = _number(case, "ours t/s"), _number(case, "theirs t/s")
     yield from _bar(case, theirs)
     if not (theirs > 0 and _alike(_number(case, "ratio"), ours / theirs)):
-        yield f"its ratio is {_number(case, 'ratio'):g}, {ours:g} and {theirs:g} tokens a second give another"
+        yield f"its ratio is {_number(case, 'ratio'):g}, but {ours:g} and {theirs:g} tokens a second give another"
     if not _number(case, "high") >= 1:
         yield f"it is at most {_number(case, 'high'):g} times as fast, which is worse"
 
@@ -240,28 +240,28 @@ def _against(case: Case) -> Iterator[str]:
 def _qualities(stack: Sha256) -> dict[str, Definition]:
     def differs(case: Case) -> Iterator[str]:
         if case.bar is None or not _number(case, "KL") < case.bar:
-            yield f"KL is {_number(case, 'KL'):g}, and has to be below {case.bar}"
+            yield f"KL is {_number(case, 'KL'):g}; it must be below {case.bar}"
         if not _number(case, "top-1 agreement") > _number(case, "top-1 agreement of a wrong server"):
             yield "its top-1 agreement is no higher than that of a wrong server"
 
-    found: dict[str, Definition] = {"quality/recorded/bf16": Definition(_version(stack, required=False))}
+    cases: dict[str, Definition] = {"quality/recorded/bf16": Definition(_version(stack, required=False))}
     for choice in CHOICES:
-        found[f"quality/{choice.name}"] = Definition(differs)
-        found[f"quality/recorded/{choice.name}"] = Definition(_version(stack, required=False))
-    return found
+        cases[f"quality/{choice.name}"] = Definition(differs)
+        cases[f"quality/recorded/{choice.name}"] = Definition(_version(stack, required=False))
+    return cases
 
 
 def _version(stack: Sha256, *, required: bool = True) -> Check:
-    """A server that names the stack in its version; one that cannot say it, where that is not `required`."""
+    """Check that the server's version names the stack; the version may be missing unless it is `required`."""
 
     def check(case: Case) -> Iterator[str]:
         yield from _bar(case, None)
-        said = case.measured.get("version")
-        if said is None and not required:
+        version = case.measured.get("version")
+        if version is None and not required:
             return
-        found = server_version_check.label(str(said))
-        if found is None or not stack.startswith(found):
-            yield f"its server was {said!r}, and not of this stack ({stack[:8]})"
+        label = server_version_check.label(str(version))
+        if label is None or not stack.startswith(label):
+            yield f"its server was {version!r}, which is not of this stack ({stack[:8]})"
 
     return check
 
@@ -277,15 +277,15 @@ def _bar(case: Case, bar: float | None) -> Iterator[str]:
 
 
 def _at_most(case: Case, name: str, most: float) -> Iterator[str]:
-    # Written so that NaN, which is what is missing, fails.
+    # Written so that NaN, which stands for a missing number, fails.
     if not 0 <= _number(case, name) <= most:
-        yield f"{name} is {_number(case, name):g}, and has to be from 0 to {most:g}"
+        yield f"{name} is {_number(case, name):g}; it must be from 0 to {most:g}"
 
 
 def _at_least(values: Mapping[str, float | str], name: str, least: float) -> Iterator[str]:
     value = values.get(name, math.nan)
     if not (isinstance(value, int | float) and value >= least):
-        yield f"{name} is {value}, and has to be at least {least:g}"
+        yield f"{name} is {value}; it must be at least {least:g}"
 
 
 def _number(case: Case, name: str) -> float:

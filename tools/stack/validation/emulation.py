@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's kernels for SM120, compiled for SM90 with the headers that stand in for what SM90 lacks: one library, kept in the cache."""
+"""Compile FlashInfer's SM120 kernels for SM90 into one cached library. Our headers replace the instructions that SM90 lacks."""
 
 import hashlib
 import json
@@ -30,48 +30,48 @@ FOLDER = Path(sm120_on_sm90.__file__).parent
 _INCLUDE = FOLDER / "include"
 _ENTRY = FOLDER / "entry.cpp"
 _WAITS = "-DCUTLASS_ENABLE_GDC_FOR_SM90=1"
-"""What has kernels wait for the one before them, as FlashInfer's own flag does for SM120."""
+"""Enables the wait of a kernel for its predecessor on SM90, which FlashInfer's own flag enables on SM120."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the library is made of: FlashInfer's generated source of all instantiations with the flags for SM90, in its tree."""
+    """The inputs of the library: FlashInfer's generated source with all instantiations, flags for SM90, tree and compiler."""
 
     unit: Unit
     tree: Path
     toolkit: Toolkit
 
     def of(self, tile: Tile, cache: Path) -> Path:
-        """The source with one instantiation.
+        """Cut the source down to one instantiation.
 
         Raises:
-            StackError: there is none of that tile.
+            StackError: FlashInfer has none of that tile.
 
         """
         text = self.unit.source.read_text(encoding="utf-8")
-        for one in instantiations.of(text):
-            if tile.instantiation in one.text:
-                return check.cut(self.unit.source, one, cache)
+        for instantiation in instantiations.of(text):
+            if tile.instantiation in instantiation.text:
+                return check.cut(self.unit.source, instantiation, cache)
         raise StackError(f"{self.unit.name} has no tile {tile.name}", "emulate tiles that FlashInfer instantiates")
 
 
 def library(stores: Stores, python: Path | None = None) -> Path:
-    """The library, compiled on the first call: minutes, and 6 GB for each compiler.
+    """Return the library. The first call compiles it, which takes minutes, and 6 GB for each compiler process.
 
-    `python`: an interpreter that FlashInfer can be imported with, in place of the environment of proofs.
+    `python` is an interpreter that can import FlashInfer. Without it, the environment of the proofs is used.
 
     Raises:
-        StackError: there is no compiler, or a kernel does not compile: it needs more of SM120 than is stood in for.
+        StackError: there is no compiler, or a kernel does not compile because it needs a feature that is not emulated.
 
     """
-    found = sources(stores, python)
+    inputs = sources(stores, python)
     cache = stores.place.cache
-    target = cache / "compiling" / f"{FOLDER.name}-{_fingerprint(found)}.so"
+    target = cache / "compiling" / f"{FOLDER.name}-{_fingerprint(inputs)}.so"
     with places.lock(target):
         if not target.exists():
             work = target.with_suffix("")
             work.mkdir(exist_ok=True)
-            objects = list(_compiled(found, work, stores))
+            objects = list(_compiled(inputs, work, stores))
             part = target.with_suffix(places.PART)
             _linked(objects, part)
             part.rename(target)
@@ -80,10 +80,10 @@ def library(stores: Stores, python: Path | None = None) -> Path:
 
 
 def sources(stores: Stores, python: Path | None = None) -> Sources:
-    """Find what the library is made of, in the carried tree.
+    """Collect the inputs of the library from the carried tree.
 
     Raises:
-        StackError: the tree, the compiler or FlashInfer's list of units cannot be had.
+        StackError: the tree, the compiler or FlashInfer's list of units is not available.
 
     """
     tools = toolkit.find(stores.place.cache, stores.tell)
@@ -93,26 +93,28 @@ def sources(stores: Stores, python: Path | None = None) -> Sources:
     cache = stores.place.cache
     unit = next((one for one in chosen.listing.units if one.name == UNIT), None)
     if unit is None:
-        raise StackError(f"FlashInfer's JIT has no {UNIT} any more", "name the unit with its MXFP8 x MXFP4 kernels for SM120")
+        raise StackError(f"FlashInfer's JIT no longer has {UNIT}", "name the unit with its MXFP8 x MXFP4 kernels for SM120")
     look_at_tiles(unit.source.read_text(encoding="utf-8"))
     return Sources(replace(unit, flags=_flags(unit, cache, chosen.listing.tree, asking, tools)), chosen.listing.tree, tools)
 
 
 def look_at_tiles(source: str) -> None:
-    """Find out whether there is a case for every tile that FlashInfer instantiates.
+    """Check that every tile that FlashInfer instantiates is emulated.
 
     Raises:
-        StackError: there is none for one of them.
+        StackError: a tile is not.
 
     """
     emulated = [tile.instantiation for tile in TILES]
-    for one in instantiations.of(source):
-        if not any(tile in one.text for tile in emulated):
-            raise StackError(f"FlashInfer instantiates what is not emulated: {one.text:.100}", "add the tile to TILES")
+    for instantiation in instantiations.of(source):
+        if not any(tile in instantiation.text for tile in emulated):
+            raise StackError(
+                f"FlashInfer instantiates a tile that is not emulated: {instantiation.text:.100}", "add it to TILES"
+            )
 
 
 def _flags(unit: Unit, cache: Path, tree: Path, python: Path, tools: Toolkit) -> tuple[str, ...]:
-    # Of several that fit, the last counts: the cache holds some of the others.
+    # The compiler takes the last prefix that matches, and the cache contains some of the other folders: it must come first.
     mapped = {
         cache: "cache",
         tree: "source",
@@ -124,38 +126,38 @@ def _flags(unit: Unit, cache: Path, tree: Path, python: Path, tools: Toolkit) ->
     return (f"-I{_INCLUDE}", *unit.compiled_for(ARCHITECTURE).flags, _WAITS, *renamed)
 
 
-def _fingerprint(found: Sources) -> str:
-    """What decides what is compiled: every file that goes into it, flags and compiler."""
-    files, error = compiler.dependencies(found.unit, found.toolkit, found.tree)
+def _fingerprint(inputs: Sources) -> str:
+    """Hash everything that determines the library: every compiled file, the flags and the compiler's version."""
+    files, error = compiler.dependencies(inputs.unit, inputs.toolkit, inputs.tree)
     if error:
         raise StackError(
-            f"{found.unit.name} does not compile for {ARCHITECTURE}: {error[:300]}", "the pinned headers have changed"
+            f"{inputs.unit.name} does not compile for {ARCHITECTURE}: {error[:300]}", "the pinned headers have changed"
         )
-    # Not where files lie: the same sources in another folder are the same library.
-    flags = [flag for flag in found.unit.flags if "/" not in flag]
+    # Flags with paths are left out: the same sources in another folder make the same library.
+    flags = [flag for flag in inputs.unit.flags if "/" not in flag]
     contents = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in (*files, _ENTRY))
-    made_of = [flags, [tile.name for tile in TILES], found.toolkit.version, contents]
+    made_of = [flags, [tile.name for tile in TILES], inputs.toolkit.version, contents]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:16]
 
 
-def _compiled(found: Sources, work: Path, stores: Stores) -> Iterator[Path]:
-    """The objects of the library, as they are there: what a run before this one has compiled is kept."""
-    wanted = {tile.name: found.of(tile, stores.place.cache) for tile in TILES} | {"entry": _ENTRY}
+def _compiled(inputs: Sources, work: Path, stores: Stores) -> Iterator[Path]:
+    """Compile the objects of the library in parallel and yield them; objects of an interrupted run are reused."""
+    wanted = {tile.name: inputs.of(tile, stores.place.cache) for tile in TILES} | {"entry": _ENTRY}
     pool = ThreadPoolExecutor(jobs.named() or jobs.that_fit())
     try:
-        running = [pool.submit(_object, found, source, work / f"{name}.o") for name, source in wanted.items()]
+        running = [pool.submit(_object, inputs, source, work / f"{name}.o") for name, source in wanted.items()]
         for number, (name, each) in enumerate(zip(wanted, running, strict=True), 1):
             stores.tell(f"compiling {number} of {len(wanted)} for {ARCHITECTURE}: {name}")
             yield each.result()
     finally:
-        # An interrupt reaches the compilers, too; those that wait their turn must not start after it.
+        # An interrupt also reaches the running compilers. Jobs that still wait must not start after it.
         pool.shutdown(cancel_futures=True)
 
 
-def _object(found: Sources, source: Path, target: Path) -> Path:
+def _object(inputs: Sources, source: Path, target: Path) -> Path:
     if not target.exists():
         part = target.with_suffix(f".{os.getpid()}{places.PART}")
-        run = compiler.compile_unit(found.unit, source, part, found.toolkit, found.tree)
+        run = compiler.compile_unit(inputs.unit, source, part, inputs.toolkit, inputs.tree)
         if run.error:
             raise StackError(
                 f"{target.stem} does not compile for {ARCHITECTURE}: {run.error[:300]}", "the pinned headers have changed"
@@ -165,7 +167,7 @@ def _object(found: Sources, source: Path, target: Path) -> Path:
 
 
 def _linked(objects: list[Path], target: Path) -> None:
-    """CUDA's runtime stays open: the process that loads the library has it."""
+    """Link the objects. CUDA's runtime stays unresolved: the process that loads the library provides it."""
     command = [*compiler.cxx(), "-shared", "-Wl,-s", *map(str, sorted(objects)), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

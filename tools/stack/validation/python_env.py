@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the packages are that are validated: on this machine, or in an image. Both start processes with them."""
+"""Python environments under validation: on this machine or in an image. Both can start processes."""
 
 import json
 import os
@@ -21,7 +21,7 @@ OFFLINE = MappingProxyType(
     }
 )
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME")
-"""What a process takes over from our own environment: settings of vLLM that a user has must not decide."""
+"""The variables that a process inherits; a user's settings of vLLM must not affect a validation."""
 _SERVER = ("-m", "vllm.entrypoints.cli.main")
 _VERSIONS = """
 import importlib.metadata, json, sys
@@ -37,25 +37,25 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What starts a process: its command, and its whole environment."""
+    """The command and the whole environment of a process."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
 
 
 class Python(Protocol):
-    """Python with packages. What a process may read of this machine's folders is named in `lent`, by the same paths."""
+    """Python with packages. `lent` names folders of this machine that a process may read, under the same paths."""
 
     def interpreter(self, arguments: Sequence[str], variables: Mapping[str, str], lent: Sequence[Path] = ()) -> Process:
-        """The interpreter with arguments."""
+        """Return the process of the interpreter with these arguments."""
         ...
 
 
 class Packages(Python, Protocol):
-    """Packages that can serve, too."""
+    """Python with packages that can also serve."""
 
     def server(self, arguments: Sequence[str], variables: Mapping[str, str], work: Path, lent: Sequence[Path] = ()) -> Process:
-        """`vllm` with arguments; on this machine its caches lie in `work`."""
+        """Return the process of `vllm` with these arguments; on this machine its caches are in `work`."""
         ...
 
 
@@ -69,27 +69,27 @@ class Interpreter:
         return str(self.python)
 
     def interpreter(self, arguments: Sequence[str], variables: Mapping[str, str], _lent: Sequence[Path] = ()) -> Process:
-        """The interpreter with arguments."""
+        """Return the process of the interpreter with these arguments."""
         return Process((str(self.python), *arguments), {**os.environ, **variables})
 
     def server(self, arguments: Sequence[str], variables: Mapping[str, str], _work: Path, lent: Sequence[Path] = ()) -> Process:
-        """`vllm` with arguments; its caches are its user's."""
+        """Return the process of `vllm` with these arguments; it uses the user's caches."""
         return self.interpreter([*_SERVER, *arguments], variables, lent)
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Packages on this machine: an interpreter, and folders before its own."""
+    """Packages on this machine: an interpreter, and folders that precede its own on the path."""
 
     python: Path
     folders: tuple[Path, ...] = ()
 
     def interpreter(self, arguments: Sequence[str], variables: Mapping[str, str], _lent: Sequence[Path] = ()) -> Process:
-        """Python with the packages; it may read what its user may."""
+        """Return the process of the interpreter with the packages; it may read what its user may read."""
         return Process((str(self.python), *arguments), self._environment(variables))
 
     def server(self, arguments: Sequence[str], variables: Mapping[str, str], work: Path, lent: Sequence[Path] = ()) -> Process:
-        """`vllm` with arguments. A patched build with the caches of another one loads what was compiled for that."""
+        """Return the process of `vllm` with its own caches: with those of another build it would load that build's kernels."""
         own = {"VLLM_CACHE_ROOT": str(work / "cache"), "HF_HOME": str(work / "hf"), "TMPDIR": str(work)}
         return self.interpreter([*_SERVER, *arguments], {**own, **variables}, lent)
 
@@ -99,7 +99,7 @@ class Installed:
 
 
 def run(packages: Python, code: str, *arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run a few lines of Python with packages; `given` is its input."""
+    """Run a few lines of Python with packages; `given` is their input."""
     process = packages.interpreter(["-c", code, *arguments], {})
     return subprocess.run(
         process.command, input=given, capture_output=True, text=True, check=False, env=dict(process.environment), cwd="/"
@@ -107,34 +107,34 @@ def run(packages: Python, code: str, *arguments: str, given: str = "") -> "subpr
 
 
 def answer(done: "subprocess.CompletedProcess[str]") -> dict[str, str]:
-    """What these lines said as an object of strings: packages that are validated may say anything.
+    """Parse the output of these lines as a JSON object of strings; validated packages may print anything.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such an object.
 
     """
     try:
-        said = json.loads(done.stdout)
+        printed = json.loads(done.stdout)
     except RecursionError as deep:
         raise ValueError("nested too deep") from deep
-    if not isinstance(said, dict) or not all(isinstance(one, str) for one in said.values()):
-        raise ValueError("no object of strings")
-    return said
+    if not isinstance(printed, dict) or not all(isinstance(value, str) for value in printed.values()):
+        raise ValueError("not an object of strings")
+    return printed
 
 
 def versions(packages: Python, *names: str) -> dict[str, str]:
-    """The versions of packages, of those that are there.
+    """Find the versions of those packages that are installed.
 
     Raises:
-        StackError: they cannot be asked.
+        StackError: the interpreter does not run, or prints something else.
 
     """
     done = run(packages, _VERSIONS, *names)
     if done.returncode:
-        raise StackError(f"what is to be validated has no Python that runs: {done.stderr.strip()[-300:]}", "build it again")
+        raise StackError(f"Python does not run in the packages to be validated: {done.stderr.strip()[-300:]}", "build it again")
     try:
         return answer(done)
     except ValueError as odd:
         raise StackError(
-            f"Python in what is to be validated prints {done.stdout!r:.80} where versions are asked", "build it again"
+            f"Python in the packages to be validated prints {done.stdout!r:.80} instead of versions", "build it again"
         ) from odd

@@ -12,13 +12,13 @@ from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Machine, Outcome, Verdict
 from stack.validation import gates, machine
-from stack.validation.suite import Subject
+from stack.validation.suite import ValidatedSubject
 
 _SAME = ("bench", "model")
 """Versions that say what was measured. All others are of what the inputs of a case cover."""
 
 
-def names(carried: Stack, files: Sequence[Path], suite: str, subject: Subject) -> frozenset[str]:
+def names(carried: Stack, files: Sequence[Path], suite: str, subject: ValidatedSubject) -> frozenset[str]:
     """Name the cases of a suite that passed in `files`, count for the stack, and need not run again for `subject` on this machine.
 
     Raises:
@@ -68,7 +68,7 @@ def newest(target: Path) -> Path:
     return [target, *takewhile(Path.exists, following)][-1]
 
 
-def _is_of(subject: Subject, one: Verdict) -> bool:
+def _is_of(subject: ValidatedSubject, one: Verdict) -> bool:
     """Whether a verdict is of the same weights, image, gates, model and benchmark."""
     same = all(one.versions.get(name) == subject.versions.get(name) for name in _SAME if name in subject.versions)
     return same and (one.weights, one.image, dict(one.gates)) == (subject.weights, subject.image, dict(subject.gates))

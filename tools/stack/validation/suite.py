@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a suite: which of its cases are asked for, which are known already, and the verdict that grows with each."""
+"""Run a suite: select the cases that have to run, and write the verdict after each case."""
 
 import platform
 import re
@@ -25,9 +25,9 @@ from stack.validation import bound, machine
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The request to a suite. `known` are the cases of an earlier run that need not run again, by name.
+    """A request to a suite to run cases.
 
-    `standing` are the names of cases that need not run either, since other verdicts have them.
+    `known` are the cases of an earlier run, by name. `standing` are names of cases that other verdicts have. Neither runs again.
     """
 
     only: tuple[str, ...] = ()
@@ -36,21 +36,21 @@ class Job:
     standing: frozenset[str] = frozenset()
 
     def wants(self, name: str) -> bool:
-        """Whether a case has to run: it is asked for, and its outcome is not known."""
+        """Return whether a case has to run: it is selected, and its outcome is not known."""
         done = name in self.known or name in self.standing
         return not done and (not self.only or any(fnmatchcase(name, glob) for glob in self.only))
 
     def step(self, name: str, done: int, total: int | None) -> None:
-        """Show progress: of the step so named, `done` of `total` (None: nobody knows)."""
+        """Report progress of a step: `done` of `total`. `total` is None if it is unknown."""
         if self.tell is not None:
             self.tell(name, done, total)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What is validated, beside the stack: by which recipe, with which weights, and versions of what runs it.
+class ValidatedSubject:
+    """The subject of a validation besides the stack: recipe, weights, and versions of the software that runs it.
 
-    Inside an image: the digest of its manifest, and of the gates as they are now, by name.
+    Inside an image: also the digest of its manifest, and the digests of the present gates, by name.
     """
 
     recipe: str | None = None
@@ -68,8 +68,8 @@ class NothingToRun(StackError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Where the verdict goes, and which cases: all, or those whose names match one of `only`; none of `standing`."""
+class RunOptions:
+    """The verdict's file and the selection of cases: all, or those that match a glob of `only`, without `standing`."""
 
     out: Path
     only: tuple[str, ...] = ()
@@ -78,8 +78,8 @@ class Asked:
     standing: frozenset[str] = frozenset()
 
 
-def begun(carried: Stack, subject: Subject) -> Verdict:
-    """A verdict of a stack on this machine as of now, before its first case: not whole."""
+def begun(carried: Stack, subject: ValidatedSubject) -> Verdict:
+    """Create the verdict of a stack on this machine as of now, without cases and not whole."""
     versions = {"stack": stack.__version__, "python": platform.python_version(), "validation": machine.code()}
     return Verdict(
         stack=digest.of(carried),
@@ -96,92 +96,91 @@ def begun(carried: Stack, subject: Subject) -> Verdict:
     )
 
 
-def run(carried: Stack, suite: Suite, subject: Subject, asked: Asked) -> Verdict:
-    """Run a suite; the verdict is written after each case, so that what is killed can be resumed.
+def run(carried: Stack, suite: Suite, subject: ValidatedSubject, options: RunOptions) -> Verdict:
+    """Run a suite. The verdict is written after each case, so that a killed run can be resumed.
 
     Raises:
         NothingToRun: verdicts at hand have all cases already.
-        StackError: no case matches, the suite hands a case back twice, the verdict cannot be written, or what is to be resumed is
-            of another stack, machine or subject; or the stack was changed meanwhile, which leaves the verdict without its end.
-
+        StackError: no case matches; the suite yields a case twice; the verdict cannot be written; the verdict to be resumed is of
+            another stack, machine or subject; or the stack was changed during the run, which leaves the verdict incomplete.
     """
     verdict = begun(carried, subject)
-    before = _before(verdict, asked.out) if asked.resume else verdict
+    before = _before(verdict, options.out) if options.resume else verdict
     verdict = replace(verdict, inputs=before.inputs)
     known = {case.name: case for case in before.cases if case.outcome is not Outcome.NOT_RUN}
     cases = dict(known)
-    look_at(asked.out)
-    for case in suite(Job(asked.only, MappingProxyType(known), asked.tell, asked.standing)):
+    look_at(options.out)
+    for case in suite(Job(options.only, MappingProxyType(known), options.tell, options.standing)):
         if case.name in cases:
             raise StackError(f"the case {case.name} ran twice", "this is a defect of the suite, please report it")
         verdict, cases[case.name] = _bound(carried, verdict, case)
         verdict = replace(verdict, cases=tuple(cases.values()))
-        places.put(asked.out, write(verdict))
+        places.put(options.out, write(verdict))
     if not cases:
-        raise NothingToRun("no case has fallen out") if asked.standing else _without_cases(asked)
-    _check_unchanged(carried, asked.out)
+        raise NothingToRun("no case has fallen out") if options.standing else _without_cases(options)
+    _check_unchanged(carried, options.out)
     verdict = replace(verdict, cases=tuple(cases.values()), whole=True)
-    places.put(asked.out, write(verdict))
+    places.put(options.out, write(verdict))
     return verdict
 
 
 def _bound(carried: Stack, verdict: Verdict, case: Case) -> tuple[Verdict, Case]:
-    """Name the inputs of a case that has run, and list them in its verdict."""
+    """Determine the inputs of a case that ran, and list them in its verdict."""
     if case.outcome is Outcome.NOT_RUN:
         return verdict, case
-    found = bound.of(carried, case)
-    listed = {one.digest: one for one in found.values()}
-    named = MappingProxyType({kind: one.digest for kind, one in found.items()})
+    inputs = bound.of(carried, case)
+    listed = {each.digest: each for each in inputs.values()}
+    named = MappingProxyType({kind: each.digest for kind, each in inputs.items()})
     return replace(verdict, inputs=MappingProxyType({**verdict.inputs, **listed})), replace(case, inputs=named)
 
 
 def _check_unchanged(carried: Stack, out: Path) -> None:
-    """Suites run for hours, and read files of the stack: what they have seen has to be what the verdict names."""
+    """Refuse a stack that was changed during the run: the verdict would name a stack that the suite did not read."""
     if digest.of(stacks.load(carried.root)) != digest.of(carried):
         raise StackError(
-            f"{carried.root} was changed while it was validated: {out} has no end and counts for nothing",
-            "validate again, or bring the stack back and use --resume",
+            f"{carried.root} was changed while it was validated: {out} stays incomplete and counts for nothing",
+            "validate again, or restore the stack and use --resume",
         )
 
 
-def look_ahead(carried: Stack, asked: Asked, names: Iterable[str]) -> None:
-    """Find out before a suite is prepared what `run` would refuse after it, as far as that is known by then.
+def look_ahead(carried: Stack, options: RunOptions, names: Iterable[str]) -> None:
+    """Check before a suite is prepared whether `run` would refuse the request, as far as this is known by then.
 
     Args:
         carried: the stack.
-        asked: what `run` will be asked for.
-        names: those of the cases; one that ends in a slash stands for all that begin so.
+        options: the request that `run` will get.
+        names: the names of the cases; a name that ends in a slash stands for all names that begin with it.
 
     Raises:
-        StackError: the verdict cannot be written, what is to be resumed is of another stack, or no case matches.
+        StackError: the verdict cannot be written, the verdict to be resumed is of another stack, or no case matches.
 
     """
-    look_at(asked.out)
-    resumed = asked.resume and asked.out.exists()
+    look_at(options.out)
+    resumed = options.resume and options.out.exists()
     if resumed:
-        look_at_earlier(carried, asked.out, None, {})
+        look_at_earlier(carried, options.out, None, {})
     known = tuple(names)
-    if asked.only and not resumed and not any(_may_match(name, glob) for glob in asked.only for name in known):
-        raise _without_cases(asked)
+    if options.only and not resumed and not any(_may_match(name, glob) for glob in options.only for name in known):
+        raise _without_cases(options)
 
 
 def _may_match(name: str, glob: str) -> bool:
-    """Whether a glob matches a name; of one that ends in a slash, whether it could match what begins so."""
+    """Return whether a glob matches a name. If the name ends in a slash: whether the glob could match a name that begins with it."""
     if not name.endswith("/"):
         return fnmatchcase(name, glob)
     literal = re.split(r"[*?[]", glob, maxsplit=1)[0]
     return literal.startswith(name) or (literal != glob and name.startswith(literal))
 
 
-def _without_cases(asked: Asked) -> StackError:
-    return StackError(f"no case matches {' '.join(asked.only)}" if asked.only else "the suite has no case", "see --help")
+def _without_cases(options: RunOptions) -> StackError:
+    return StackError(f"no case matches {' '.join(options.only)}" if options.only else "the suite has no case", "see --help")
 
 
 def look_at_earlier(carried: Stack, out: Path, image: str | None, gates: Mapping[str, Sha256]) -> None:
-    """Find out before a suite is prepared whether an earlier run's verdict is of another stack, image or gates.
+    """Check before a suite is prepared that an earlier verdict is of the same stack, image and gates.
 
     Raises:
-        StackError: it is, or cannot be read.
+        StackError: it is of another one, or cannot be read.
 
     """
     if not out.exists():
@@ -191,10 +190,10 @@ def look_at_earlier(carried: Stack, out: Path, image: str | None, gates: Mapping
 
 
 def look_at(out: Path, what: str = "verdict") -> None:
-    """Find out before anything runs whether a verdict, or something else that `what` names, can be written there.
+    """Check before anything runs that a file can be written; `what` names its content in the error.
 
     Raises:
-        StackError: it cannot.
+        StackError: it cannot be written.
 
     """
     try:
@@ -204,14 +203,14 @@ def look_at(out: Path, what: str = "verdict") -> None:
     except OSError as failed:
         raise StackError(f"no {what} can be written to {out} ({failed.strerror})", "name another file with --out") from failed
     if out.exists() and not out.is_file():
-        raise StackError(f"{out} is no file, but something else", "name a file with --out")
+        raise StackError(f"{out} is not a regular file", "name a file with --out")
 
 
 def _before(now: Verdict, out: Path) -> Verdict:
-    """An earlier run of the same stack, machine, versions and subject; one without cases where there is none.
+    """Load the verdict of an earlier run of the same stack, machine, versions and subject, or `now` if there is none.
 
     Raises:
-        StackError: the earlier run is of another: beginning anew would replace what it has found.
+        StackError: the earlier run is of another stack, machine or subject. Beginning anew would replace its results.
 
     """
     if not out.exists():
@@ -223,25 +222,25 @@ def _before(now: Verdict, out: Path) -> Verdict:
 
 def _refuse(other: str, out: Path) -> None:
     if other:
-        raise StackError(f"{out} cannot be resumed: {other}", "remove it to begin anew, or keep both with --out")
+        raise StackError(f"{out} cannot be resumed: {other}", "remove it to begin anew, or keep both with --out FILE")
 
 
 def _other(before: Verdict, now: Verdict) -> str:
-    """What an earlier run is of that this one is not, in words; empty where nothing is."""
+    """Describe the first difference between the subjects of an earlier run and of this one; empty if there is none."""
     if before.stack != now.stack:
         return f"it is of the stack {before.stack[:12]}, this one is {now.stack[:12]}"
     for name in sorted({*before.versions, *now.versions}):
-        was, here = (one.versions.get(name, "none") for one in (before, now))
+        was, here = (each.versions.get(name, "none") for each in (before, now))
         if was != here:
             return f"it is of {name} {was}, here is {here}"
     differing = _differing(before.machine, now.machine)
     if differing:
-        was, here = (getattr(one.machine, differing) for one in (before, now))
+        was, here = (getattr(each.machine, differing) for each in (before, now))
         return f"it is of a machine with other {differing} ({was}, here {here})"
     differing = _differing(replace(before, made=now.made, cases=now.cases, whole=now.whole, inputs=now.inputs), now)
     return f"it is of other {differing}" if differing == "gates" else f"it is of another {differing}" if differing else ""
 
 
 def _differing(one: Machine | Verdict, other: Machine | Verdict) -> str:
-    """The first field in which two values differ; empty where none does."""
+    """Name the first field in which two values differ; empty if none does."""
     return next((each.name for each in fields(one) if getattr(one, each.name) != getattr(other, each.name)), "")

@@ -14,7 +14,7 @@ from stack.model.stack import Stack
 from stack.model.verdict import Outcome, Verdict
 from stack.validation import standing
 from stack.validation import suite as suites
-from stack.validation.suite import Subject, Suite
+from stack.validation.suite import Suite, ValidatedSubject
 
 FOLDER = Path(".stack/verdicts")
 """Where verdicts go unless --out says otherwise, below the stack."""
@@ -62,7 +62,7 @@ def look_ahead(
 ) -> None:
     """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `stack.validation.suite.look_ahead`."""
 
-    suites.look_ahead(stack, suites.Asked(_target(stack, name, out, stale=stale, resume=resume), only, resume), names)
+    suites.look_ahead(stack, suites.RunOptions(_target(stack, name, out, stale=stale, resume=resume), only, resume), names)
 
 
 def conclude(
@@ -76,7 +76,7 @@ def conclude(
     stale: bool,
     out: Path | None,
     as_json: bool,
-    subject: Subject | None = None,
+    subject: ValidatedSubject | None = None,
     after: Callable[[Verdict], str] | None = None,
 ) -> None:
     """Run a suite, show progress and the table of its cases, write the verdict, and exit: 1 where a case failed.
@@ -85,13 +85,13 @@ def conclude(
     returns is printed below the table.
     """
 
-    subject = subject or suites.Subject()
+    subject = subject or suites.ValidatedSubject()
     target = _target(stack, name, out, stale=stale, resume=resume)
     standing = _standing(stack, name, target, subject) if stale else frozenset()
     try:
         with progress() as tell:
-            asked = suites.Asked(target, only, resume, tell, standing)
-            verdict = suites.run(stack, suite, subject, asked)
+            options = suites.RunOptions(target, only, resume, tell, standing)
+            verdict = suites.run(stack, suite, subject, options)
     except suites.NothingToRun:
         if as_json:
             print_json({"stale": 0, "standing": sorted(standing)})
@@ -107,7 +107,7 @@ def conclude(
     context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
 
 
-def _standing(stack: Stack, name: str, target: Path, subject: Subject) -> frozenset[str]:
+def _standing(stack: Stack, name: str, target: Path, subject: ValidatedSubject) -> frozenset[str]:
     """Name the cases of a suite that passed in a verdict at hand, for the same subject, and whose inputs are still the same."""
 
     files = [file for place in _KEPT for file in standing.files(stack.root / place) if file != target]

@@ -62,7 +62,7 @@ def command(
         raise click.UsageError("name a server with --url, or a recipe of ours with --recipe")
     options: Options = context.obj
     stack = options.load()
-    asked = start.Asked(url or "", model, tokenizer, weights, prompts, answers, runs, record, recipe)
+    asked = start.BenchOptions(url or "", model, tokenizer, weights, prompts, answers, runs, record, recipe)
     look_ahead(stack, "bench", start.names(asked), **common)
     with ExitStack() as held:
         with progress() as tell:

@@ -21,7 +21,7 @@ from stack.validation import endpoint, machine, texts
 from stack.validation.quality.choices import CHOICES, REFERENCE
 from stack.validation.quality.scores import NAME
 from stack.validation.quality.suite import FOLDER, Quality, Recording, Server
-from stack.validation.suite import Subject
+from stack.validation.suite import ValidatedSubject
 
 
 @click.command("quality")
@@ -84,7 +84,9 @@ def command(
         recordings, weights = _recordings(options, stack, recipe), "tiny"
     read = read_text(text or texts.ALMANAC, piped=True)
     suite = Quality(stack.root / FOLDER, read, digest.of(stack), reference, recordings, top, gpu=bool(machine.here().gpus))
-    conclude(context, stack, suite, "quality", subject=Subject(recipe, Weights(weights) if weights else None), **common)
+    conclude(
+        context, stack, suite, "quality", subject=ValidatedSubject(recipe, Weights(weights) if weights else None), **common
+    )
 
 
 def _recording(url: str, name: str, model: str | None) -> Recording:

@@ -17,7 +17,7 @@ from stack.model.verdict import Case, Weights
 from stack.store import cache
 from stack.validation import endpoint
 from stack.validation.serve import suite
-from stack.validation.suite import Job, Subject
+from stack.validation.suite import Job, ValidatedSubject
 
 
 @click.command("serve")
@@ -64,7 +64,9 @@ def command(
         )
     if weights is not None and not given:
         raise click.UsageError("--weights goes with --recipe gpt-oss: the other recipes have models of our own")
-    plan = suite.Plan(chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove)
+    plan = suite.ServeOptions(
+        chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove
+    )
     loaded = Weights(weights) if weights else Weights.TINY
     place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
@@ -73,7 +75,7 @@ def command(
         def cases(job: Job) -> Iterator[Case]:
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
-        subject = Subject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
+        subject = ValidatedSubject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
         conclude(
             context,
             stores.stack,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast a server is: llama-benchy's runs, checked, and compared with what was measured before."""
+"""Measure a server's speed with llama-benchy, check the runs, and compare them with earlier measurements."""

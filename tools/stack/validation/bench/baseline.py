@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baselines: speeds that were measured before, published or recorded here; and whether a measurement can be held against one."""
+"""Baselines: earlier speeds, published or recorded here; and whether a measurement is comparable with one."""
 
 import datetime
 import re
@@ -16,14 +16,14 @@ from stack.model.verdict import Machine, Weights
 
 FOLDER = Path("validation/baselines")
 ANY = "any"
-"""In place of a size that the source does not state: it is held against every size."""
+"""In place of a size that the source does not state: it is compared with every size."""
 
 Sizes = Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What was measured: which model, with which weights, on what, with which pins; None where it is not known."""
+class MeasuredSubject:
+    """The subject of a measurement: model, weights, machine, pins, tool. A field is None if it is not known."""
 
     model: str
     weights: Weights | None
@@ -34,10 +34,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One baseline: tokens a second, a value a run, or one number as published.
+    """A baseline in tokens per second: a value per run, or a single published number.
 
-    `prefill` goes by tokens of the prompt, `decode` by tokens of the answer and then of the prompt. Its hardware is its GPUs, by
-    name, or without one the CPU. What was recorded here has `pins`; what others published has none: it is a goal.
+    Keys of `prefill` are tokens of the prompt; keys of `decode` are tokens of the answer, then of the prompt. Its hardware is its
+    GPUs by name, or the CPU if there are none. A recorded baseline has `pins`; a published one has none, and is a goal.
     """
 
     name: str
@@ -54,20 +54,20 @@ class Baseline:
     decode: Mapping[str, Sizes] = field(default_factory=lambda: MappingProxyType({}))
 
     def prefills(self, prompt: int) -> tuple[float, ...]:
-        """What it has of prompts of that many tokens; empty where it has nothing."""
+        """Return its speeds for prompts of that many tokens; empty if there are none."""
         return self.prefill.get(str(prompt)) or self.prefill.get(ANY) or ()
 
     def decodes(self, answer: int, prompt: int) -> tuple[float, ...]:
-        """What it has of answers of that many tokens to such prompts; empty where it has nothing."""
+        """Return its speeds for answers of that many tokens to such prompts; empty if there are none."""
         sizes = self.decode.get(str(answer)) or self.decode.get(ANY) or {}
         return sizes.get(str(prompt)) or sizes.get(ANY) or ()
 
-    def unlike(self, subject: Subject) -> str:
-        """Why a measurement cannot be held against it; empty where it can."""
+    def unlike(self, subject: MeasuredSubject) -> str:
+        """Return why a measurement is not comparable with it; empty if it is."""
         if subject.machine is None:
             return "the server's machine is not known: run this on the machine of the server"
         if subject.weights is None:
-            return "what the server has loaded is not known: say it with --weights"
+            return "the weights that the server has loaded are not known: name them with --weights"
         if _plain(subject.model) != _plain(self.model) or (subject.weights is Weights.TINY) != (self.weights is Weights.TINY):
             return f"another model: {self.model}, {self.weights} weights"
         if other := self._other_hardware(subject.machine):
@@ -86,26 +86,29 @@ class Baseline:
 
 
 def load(folder: Path) -> tuple[Baseline, ...]:
-    """All baselines of a folder, by name.
+    """Load all baselines of a folder, in the order of their names.
 
     Raises:
-        StackError: one is not of the form, with file and key.
+        StackError: a file is invalid; names file and key.
 
     """
     return tuple(_read(file) for file in sorted(folder.glob("*.toml")))
 
 
-def file_name(subject: Subject) -> str:
-    """What the baseline of a machine and model is called: `nvidia-gb10-gpt-oss-120b`."""
+def file_name(subject: MeasuredSubject) -> str:
+    """Name the baseline of a machine and model, for example `nvidia-gb10-gpt-oss-120b`."""
     assert subject.machine is not None
     on = "-".join(gpu.name for gpu in subject.machine.gpus) or f"{subject.machine.cpu}-{subject.machine.cores}-cores"
     return re.sub(r"[^a-z0-9]+", "-", f"{on} {_plain(subject.model)}".lower()).strip("-")
 
 
 def text(
-    subject: Subject, stack: str, prefill: Mapping[int, tuple[float, ...]], decode: Mapping[tuple[int, int], tuple[float, ...]]
+    subject: MeasuredSubject,
+    stack: str,
+    prefill: Mapping[int, tuple[float, ...]],
+    decode: Mapping[tuple[int, int], tuple[float, ...]],
 ) -> str:
-    """The TOML of a recorded baseline; `decode` goes by tokens of the answer and of the prompt."""
+    """Write the TOML of a recorded baseline; `decode` is keyed by tokens of the answer and of the prompt."""
     assert subject.machine is not None
     assert subject.weights is not None
     toml = tomlkit.document()
@@ -130,7 +133,7 @@ def _read(file: Path) -> Baseline:
     top = document.load(file)
     decode = top.optional_table("decode")
     prefill = top.optional_table("prefill")
-    found = Baseline(
+    read = Baseline(
         name=file.stem,
         source=top.text("source"),
         date=top.text(
@@ -149,21 +152,21 @@ def _read(file: Path) -> Baseline:
         ),
     )
     top.finish()
-    if not found.prefill and not found.decode:
-        raise top.error("prefill", "and decode are missing", "a baseline has numbers")
-    if not found.gpus and found.cpu is None:
-        raise top.error("gpus", "is empty, and cpu missing", "say on what it was measured")
-    return found
+    if not read.prefill and not read.decode:
+        raise top.error("prefill", "and decode are missing", "a baseline needs one of them")
+    if not read.gpus and read.cpu is None:
+        raise top.error("gpus", "is empty, and cpu is missing", "name the hardware that was measured")
+    return read
 
 
 def _gpus(top: Table) -> tuple[str, ...]:
-    """GPUs by name and number: `{ name = "NVIDIA GB10", count = 4 }` each."""
-    found: list[str] = []
-    for one in top.tables("gpus"):
-        name, count = one.text("name"), one.whole("count")
-        one.finish()
-        found += [name] * count
-    return tuple(found)
+    """Read GPUs, each as `{ name = "NVIDIA GB10", count = 4 }`; return a name per GPU."""
+    names: list[str] = []
+    for gpu in top.tables("gpus"):
+        name, count = gpu.text("name"), gpu.whole("count")
+        gpu.finish()
+        names += [name] * count
+    return tuple(names)
 
 
 def _counted(machine: Machine) -> list[dict[str, str | int]]:
@@ -181,19 +184,19 @@ def _sizes(table: Table) -> Sizes:
 
 def _size(table: Table, key: str) -> str:
     if key != ANY and not re.fullmatch(r"[1-9]\d*", key):
-        raise table.error(key, "is no size", f"write a number of tokens, or {ANY}")
+        raise table.error(key, "is not a size", f"write a number of tokens, or {ANY}")
     return key
 
 
 def _runs(table: Table, key: str) -> tuple[float, ...]:
     runs = table.numbers(key)
     if not runs or min(runs) <= 0:
-        raise table.error(key, f"is {list(runs)}", "write tokens a second: one number, or a list of one a run")
+        raise table.error(key, f"is {list(runs)}", "write tokens per second: one number, or a list with one per run")
     return runs
 
 
 def _plain(model: str) -> str:
-    """A model's name without its owner or folder."""
+    """Return a model's name without its owner or folder."""
     return model.rstrip("/").rpartition("/")[2].lower()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running llama-benchy against a server, and not believing the server: what it claims has to agree with what it sent."""
+"""Run llama-benchy against a server, and verify the server's claims with the text that it sent."""
 
 import hashlib
 import json
@@ -20,35 +20,35 @@ from stack.validation.serve import parent_watchdog
 
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 PATIENCE = 900.0
-"""Seconds without a finished request after which a server counts as hung: a first request may compile kernels for minutes."""
+"""Seconds without a finished request after which the server counts as hung; the first request may compile kernels for minutes."""
 
 SHARE = 0.5
-"""Of the tokens asked for, how many have to arrive as text: the others are control tokens of the conversation's format.
+"""Share of the requested tokens that must arrive as text. The others are control tokens of the conversation's format.
 
-They are waited for and not counted, so a speed is never too high by them. Of gpt-oss's 32 about 29 are text.
+They take time and are not counted, so they never raise the speed. Of 32 tokens of gpt-oss about 29 are text.
 """
 _RETOKENISED = 2.0
-"""By what factor the tokens counted from the text may differ from those that made it: random text is cut up otherwise."""
+"""Factor by which tokens counted from the text may differ from the generated ones: random text is tokenized differently."""
 _PROMPT = 0.05, 16
-"""By how much a prompt may differ from what was asked for: a share, and the tokens of a chat template."""
+"""Tolerance for a prompt's size: a share of it, and the tokens of a chat template."""
 ROOM = 128
 """Tokens that a conversation's format may add to a prompt."""
 _TICK = 0.2
 
 
 class UnmeasuredError(Exception):
-    """A run that must not become a number; says why."""
+    """Raised when a run must not become a number; says why."""
 
 
 class TooShortError(Exception):
-    """A size that takes less time than can be measured; says what to do."""
+    """Raised when a size takes too little time to be measured; says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is measured: the server's `/v1`, the model by the name it is served under, and a tokenizer.json of it.
+    """The measured server: its `/v1` address, the model's served name, and its tokenizer.json.
 
-    `share` of the tokens asked for have to arrive as text.
+    `share` is the part of the requested tokens that must arrive as text.
     """
 
     url: str
@@ -59,7 +59,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size: tokens of the prompt, tokens of the answer, and how often."""
+    """A size: tokens of the prompt, tokens of the answer, and number of runs."""
 
     prompt: int
     answer: int
@@ -67,15 +67,16 @@ class Size:
 
     @property
     def name(self) -> str:
-        """As in the tables: pp512-tg32."""
+        """Its name in tables, such as pp512-tg32."""
         return f"pp{self.prompt}-tg{self.answer}"
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One size, measured: a value a run. Tokens of text that came; tokens a second of the prompt and of the answer; milliseconds.
+    """The measurements of a size, one value per run.
 
-    `peak` is the answer's best second.
+    `came`: tokens that arrived as text. `prefill`, `decode`: tokens per second. `peak`: those of the answer's best second.
+    `ttfr`, `est_ppt`, `e2e_ttft`: milliseconds.
     """
 
     size: Size
@@ -89,35 +90,37 @@ class Measured:
 
 
 def python(cache: Path, tell: Callable[[str], None]) -> Path:
-    """The interpreter of llama-benchy's environment, made on the first call.
+    """Return the interpreter of llama-benchy's environment, which the first call builds.
 
     Raises:
-        StackError: pip could not install something.
+        StackError: pip could not install a package.
 
     """
     return environment.listed(cache, "bench", REQUIREMENTS, "installing llama-benchy (100 MB)", tell)
 
 
 def version(interpreter: Path) -> str:
-    """The version of llama-benchy that an environment has.
+    """Return the version of llama-benchy in an environment.
 
     Raises:
-        StackError: it has none.
+        StackError: it is not installed there.
 
     """
     code = "from importlib.metadata import version; print(version('llama-benchy'))"
     done = subprocess.run([str(interpreter), "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise StackError(f"{interpreter} has no llama-benchy", f"remove {interpreter.parents[1]} and run the command again")
+        raise StackError(
+            f"llama-benchy is missing in {interpreter}", f"remove {interpreter.parents[1]} and run the command again"
+        )
     return done.stdout.strip()
 
 
 def measure(interpreter: Path, target: Target, size: Size, tell: Callable[[int], None], patience: float = PATIENCE) -> Measured:
-    """Measure one size; `tell` gets the number of requests that have ended.
+    """Measure one size; `tell` gets the number of finished requests.
 
     Raises:
-        UnmeasuredError: a request failed or hung, or what the server claims is not what it sent.
-        TooShortError: the prompt is read in less time than the server takes to answer anything.
+        UnmeasuredError: a request failed or hung, or the server's claims differ from what it sent.
+        TooShortError: the prompt takes less time than any answer of the server.
 
     """
     with tempfile.TemporaryDirectory(prefix="stack-bench-") as place:
@@ -140,7 +143,7 @@ def measure(interpreter: Path, target: Target, size: Size, tell: Callable[[int],
 
 
 def _shelve(home: Path) -> str:
-    """Put the book where llama-benchy looks before it downloads; returns the address that stands for it."""
+    """Store the book in llama-benchy's cache, so that it is not downloaded; return the address that names it."""
     address = "stack:book"
     shelf = home / ".cache/llama-benchy"
     shelf.mkdir(parents=True)
@@ -150,13 +153,13 @@ def _shelve(home: Path) -> str:
 
 
 def _run(command: Sequence[str], home: Path, progress: Path, tell: Callable[[int], None], patience: float) -> None:
-    # Offline: a tokenizer that does not load must not become another one from the network.
+    # Offline: if the tokenizer does not load, it must not be replaced by another one from the network.
     settings = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     log = home / "log"
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         kept = [sys.executable, parent_watchdog.__file__, *command]
         child = subprocess.Popen(
-            kept, cwd=home, env=_near(settings), stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+            kept, cwd=home, env=_near(settings), stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
         )
         assert child.stdin is not None
         try:
@@ -164,22 +167,22 @@ def _run(command: Sequence[str], home: Path, progress: Path, tell: Callable[[int
         finally:
             child.stdin.close()
             child.wait()
-    words = log.read_text(encoding="utf-8", errors="replace")
+    text = log.read_text(encoding="utf-8", errors="replace")
     if not ended:
-        raise UnmeasuredError(f"no request ended for {patience:.0f} s\n{_tail(words)}")
-    if child.returncode or "Falling back to 'gpt2'" in words:
-        raise UnmeasuredError(f"llama-benchy ended with {child.returncode}\n{_tail(words)}")
+        raise UnmeasuredError(f"no request ended for {patience:.0f} s\n{_tail(text)}")
+    if child.returncode or "Falling back to 'gpt2'" in text:
+        raise UnmeasuredError(f"llama-benchy ended with {child.returncode}\n{_tail(text)}")
 
 
 def _near(settings: dict[str, str]) -> dict[str, str]:
-    """The environment with `settings`, and no proxy between us and this machine."""
+    """Return the environment with `settings`, and without a proxy for this machine."""
     local = "localhost,127.0.0.1,::1"
     around = ",".join(filter(None, (os.environ.get("no_proxy") or os.environ.get("NO_PROXY"), local)))
     return {**os.environ, **settings, "no_proxy": around, "NO_PROXY": around}
 
 
 def _watch(child: "subprocess.Popen[bytes]", progress: Path, tell: Callable[[int], None], patience: float) -> bool:
-    """Wait for the end; False when nothing went on for too long."""
+    """Wait for the end; return False if no request finished for too long."""
     done, since = 0, time.monotonic()
     while child.poll() is None:
         time.sleep(_TICK)
@@ -197,17 +200,17 @@ def _counted(interpreter: Path, tokenizer: Path, progress: Path) -> list[dict[st
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnmeasuredError(f"the tokens could not be counted\n{_tail(done.stderr)}")
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    requests: list[dict[str, Any]] = json.loads(done.stdout)
+    return requests
 
 
 def _check(request: dict[str, Any], number: int, size: Size, target: Target) -> None:
-    """Refuse what must not become a number.
+    """Refuse a request that must not become a number.
 
-    A server may say how many tokens it read and made, and llama-benchy believes it within limits.
+    A server may claim how many tokens it read and generated, and llama-benchy believes it within limits.
 
     Raises:
-        UnmeasuredError: the request failed, ended early, or its counts do not fit together.
+        UnmeasuredError: the request failed, ended early, or its counts contradict each other.
 
     """
     where = f"request {number} of {size.name}"
@@ -215,29 +218,29 @@ def _check(request: dict[str, Any], number: int, size: Size, target: Target) -> 
         raise UnmeasuredError(f"{where} failed: {request.get('error') or 'it did not end'}")
     made, counted, prompt = request["total_tokens"], request["counted"], request["prompt_tokens"]
     if not request["chunks"]:
-        raise UnmeasuredError(f"{where} brought no text; the server says {made} tokens")
+        raise UnmeasuredError(f"{where} brought no text; the server claims {made} tokens")
     if not target.share * size.answer <= made <= size.answer:
-        raise UnmeasuredError(f"{where} brought {made} tokens, asked for were {size.answer}")
+        raise UnmeasuredError(f"{where} brought {made} tokens, requested were {size.answer}")
     if not made / _RETOKENISED <= counted <= made * _RETOKENISED:
-        raise UnmeasuredError(f"{where}: the server says {made} tokens, its text has {counted}")
+        raise UnmeasuredError(f"{where}: the server claims {made} tokens, its text has {counted}")
     share, template = _PROMPT
     if prompt and abs(prompt - size.prompt) > share * size.prompt + template:
-        raise UnmeasuredError(f"{where}: the server says that it read {prompt} tokens, sent were about {size.prompt}")
+        raise UnmeasuredError(f"{where}: the server claims to have read {prompt} tokens, about {size.prompt} were sent")
 
 
 def _read(result: Path, size: Size, came: tuple[float, ...]) -> Measured:
     try:
-        [one] = json.loads(result.read_text(encoding="utf-8"))["benchmarks"]
+        [benchmark] = json.loads(result.read_text(encoding="utf-8"))["benchmarks"]
         kinds = ("pp_throughput", "tg_throughput", "peak_throughput", "ttfr", "est_ppt", "e2e_ttft")
-        # llama-benchy leaves a kind out where no run has one, such as a prompt that was read in less than the latency.
-        values = [tuple(float(value) for value in (one[kind] or {"values": ()})["values"]) for kind in kinds]
+        # llama-benchy omits a kind that no run has, such as the speed of a prompt that took less time than the latency.
+        values = [tuple(float(value) for value in (benchmark[kind] or {"values": ()})["values"]) for kind in kinds]
     except (OSError, ValueError, KeyError, TypeError) as odd:
-        raise UnmeasuredError(f"llama-benchy's result is not of the known form ({odd})") from odd
+        raise UnmeasuredError(f"llama-benchy's result has an unknown form ({odd})") from odd
     if min(values[kinds.index("est_ppt")], default=0) <= 0:
-        raise TooShortError(f"{size.prompt} tokens are read in less time than the server takes to list its models: take more")
+        raise TooShortError(f"{size.prompt} tokens take less time than the list of the server's models: measure more")
     for kind, runs in zip(kinds, values, strict=True):
         if len(runs) != size.runs or min(runs) <= 0:
-            raise UnmeasuredError(f"{size.name}: {kind} is no number above 0 in each of {size.runs} runs: {list(runs)}")
+            raise UnmeasuredError(f"{size.name}: {kind} is not a number above 0 in each of {size.runs} runs: {list(runs)}")
     return Measured(size, came, *values)
 
 

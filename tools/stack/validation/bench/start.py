@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a user asks for to the suite `bench`: the server, its model, the baselines, and what is done with the numbers."""
+"""Turn a user's options into the suite `bench`: check the server, find its model, load baselines, and report the numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from stack.validation.bench import baseline, benchy
 from stack.validation.bench.suite import AGAINST, ANSWERS, PROMPTS, Bench, case_name, measured, prefill_runs, table
 
 OF_STACK = "bench/stack"
-"""The case that says whether the server is of the stack."""
+"""The case that checks that the server is of the stack."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a user asks for; empty sizes mean the usual ones."""
+class BenchOptions:
+    """A user's options; empty sizes mean the default ones."""
 
     url: str
     model: str | None = None
@@ -38,74 +38,78 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A bench that is ready to run: what `after` returns is for the user to read."""
+    """A bench that is ready to run; `after` makes the report for the user."""
 
     suite: Bench
-    subject: suites.Subject
+    subject: suites.ValidatedSubject
     after: Callable[[Verdict], str]
 
 
-def names(asked: Asked) -> tuple[str, ...]:
-    """The names of the cases, as far as they are known before there is a server: of comparisons only how they begin."""
-    return (OF_STACK, *map(case_name, _sizes(asked)), AGAINST)
+def names(options: BenchOptions) -> tuple[str, ...]:
+    """List the names of the cases, as far as they are known without a server; of comparisons only the beginning."""
+    return (OF_STACK, *map(case_name, _sizes(options)), AGAINST)
 
 
-def begin(carried: Stack, cache: Path | None, asked: Asked, tell: Progress | None = None) -> Begun:
-    """Look at the server and the baselines.
+def begin(carried: Stack, cache: Path | None, options: BenchOptions, tell: Progress | None = None) -> Begun:
+    """Connect to the server and load the baselines.
 
     Raises:
-        StackError: the server does not answer, its model or tokenizer is not clear, a baseline is not of the form, or what is
-            to be recorded is not known well enough.
+        StackError: the server does not answer, its model or tokenizer is not clear, a baseline is invalid, or the facts that a
+            recorded baseline needs are not known.
 
     """
-    server = endpoint.at(asked.url)
-    model = server.model(asked.model)
-    # A tiny model that has to go on after its end says hardly anything but control tokens; its speed means nothing anyway.
-    share = 0.0 if asked.weights == Weights.TINY else benchy.SHARE
-    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, asked.tokenizer), share)
+    server = endpoint.at(options.url)
+    model = server.model(options.model)
+    # A tiny model that must go on after its end generates almost only control tokens; its speed is meaningless anyway.
+    share = 0.0 if options.weights == Weights.TINY else benchy.SHARE
+    target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, options.tokenizer), share)
     python = benchy.python(places.root(cache), lambda step: tell(step, 0, None) if tell else None)
-    subject = baseline.Subject(
+    subject = baseline.MeasuredSubject(
         model=model.name,
-        weights=Weights(asked.weights) if asked.weights else None,
+        weights=Weights(options.weights) if options.weights else None,
         machine=machine.here() if server.here else None,
         pins={pin.upstream: pin.commit for pin in carried.pins},
         tool=f"llama-benchy {benchy.version(python)}",
     )
-    if asked.record and (subject.machine is None or subject.weights is None):
-        raise StackError("a baseline says what was measured", "run this on the machine of the server, with --weights")
+    if options.record and (subject.machine is None or subject.weights is None):
+        raise StackError(
+            "a baseline names its machine and weights", "run this on the machine of the server, and name them with --weights"
+        )
     folder = carried.root / baseline.FOLDER
     version = server.version()
     of_stack = server_version_check.case(OF_STACK, version, digest.of(carried))
-    bench = Bench(python, target, subject, _sizes(asked), baseline.load(folder), model.length, of_stack)
+    bench = Bench(python, target, subject, _sizes(options), baseline.load(folder), model.length, of_stack)
 
-    # What another server has measured must not be taken for this one's by --resume.
+    # --resume must not take another server's measurements for those of this one.
     versions = {"bench": subject.tool, "model": model.name, "server": version or "unknown"}
 
     def after(verdict: Verdict) -> str:
-        found = [one for case in verdict.cases if (one := measured(case)) is not None]
-        lines = [table(model.name, found)] if found else []
-        if asked.record:
+        results = [result for case in verdict.cases if (result := measured(case)) is not None]
+        lines = [table(model.name, results)] if results else []
+        if options.record:
             lines.append(_record(folder, subject, verdict, bench))
         return "\n\n".join(lines)
 
-    return Begun(bench, suites.Subject(asked.recipe, subject.weights, versions=versions), after)
+    return Begun(bench, suites.ValidatedSubject(options.recipe, subject.weights, versions=versions), after)
 
 
-def _sizes(asked: Asked) -> list[benchy.Size]:
+def _sizes(options: BenchOptions) -> list[benchy.Size]:
     return [
-        benchy.Size(prompt, answer, asked.runs) for prompt in asked.prompts or PROMPTS for answer in asked.answers or ANSWERS
+        benchy.Size(prompt, answer, options.runs)
+        for prompt in options.prompts or PROMPTS
+        for answer in options.answers or ANSWERS
     ]
 
 
-def _record(folder: Path, subject: baseline.Subject, verdict: Verdict, bench: Bench) -> str:
-    """Write the baseline of this machine; only of what was measured without fault."""
+def _record(folder: Path, subject: baseline.MeasuredSubject, verdict: Verdict, bench: Bench) -> str:
+    """Write the baseline of this machine, if every size was measured without a failure."""
     ours = {case_name(size) for size in bench.sizes}
     failed = [case.name for case in verdict.cases if case.name in ours and case.outcome is Outcome.FAILED]
-    found = [one for case in verdict.cases if case.name in ours and (one := measured(case)) is not None]
-    if failed or not found:
+    results = [result for case in verdict.cases if case.name in ours and (result := measured(case)) is not None]
+    if failed or not results:
         return f"not recorded: {', '.join(failed) or 'nothing'} was not measured"
-    decode = {(one.size.answer, one.size.prompt): one.decode for one in found}
-    text = baseline.text(subject, verdict.stack, prefill_runs(found), decode)
+    decode = {(result.size.answer, result.size.prompt): result.decode for result in results}
+    text = baseline.text(subject, verdict.stack, prefill_runs(results), decode)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{baseline.file_name(subject)}.toml"
     places.put(file, text.encode())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparing two sets of runs: Welch's confidence interval of the difference of two means, and which runs stand apart.
+"""Compare two sets of runs: Welch's confidence interval of the difference of two means, and outliers.
 
-The interval speaks of these runs of these servers: what another start or another machine of the same kind would change is
-not in it.
+The interval is about these runs of these servers. It does not include what another start, or another machine of the same kind, would
+change.
 """
 
 import math
@@ -13,16 +13,16 @@ from enum import StrEnum
 
 CONFIDENCE = 0.95
 LEAST = 3
-"""Runs below which a spread says nothing."""
+"""Least number of runs for which a spread is meaningful."""
 
 _APART = 3.5
-"""Robust standard deviations (1.4826 times the median absolute deviation) beyond which a run stands apart: Iglewicz and Hoaglin."""
+"""Robust standard deviations (1.4826 times the median absolute deviation) beyond which a run is an outlier: Iglewicz and Hoaglin."""
 _NOISE = 0.005
-"""The least spread that is assumed, as a share of the median: else the best of five equal runs would stand apart."""
+"""Least assumed spread, as a share of the median. Without it, the best of five equal runs would be an outlier."""
 
 
-class Way(StrEnum):
-    """How a measurement stands to a baseline."""
+class Ranking(StrEnum):
+    """Result of comparing a measurement with a baseline."""
 
     BETTER = "better"
     SAME = "same"
@@ -32,9 +32,9 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ours by theirs: the ratio of the means, and between which ratios the true one lies; `why` where it says nothing."""
+    """Ours divided by theirs: the ratio of the means and its confidence interval. `why` says why they are not comparable."""
 
-    way: Way
+    way: Ranking
     ratio: float = math.nan
     low: float = math.nan
     high: float = math.nan
@@ -42,7 +42,7 @@ class Comparison:
 
 
 def outliers(values: Sequence[float]) -> tuple[int, ...]:
-    """The places of runs that stand apart from the rest; of fewer than four, none can be told."""
+    """List the indices of outliers; with fewer than four runs, none can be told."""
     if len(values) < LEAST + 1:
         return ()
     middle = statistics.median(values)
@@ -52,24 +52,24 @@ def outliers(values: Sequence[float]) -> tuple[int, ...]:
 
 
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
-    """Compare runs (more is better) with a baseline's; a baseline of one number is taken as exact: nobody published its spread.
+    """Compare runs (more is better) with a baseline's. A baseline of one number is taken as exact, since its spread is not published.
 
-    Where it depends on runs that stand apart whether ours is better, nothing is said.
+    If the result depends on outliers, the runs are not comparable.
     """
     if len(ours) < LEAST or len(theirs) in range(2, LEAST):
-        return Comparison(Way.NOT_COMPARABLE, why=f"fewer than {LEAST} runs have no spread")
-    found = _interval(ours, theirs)
+        return Comparison(Ranking.NOT_COMPARABLE, why=f"with fewer than {LEAST} runs the spread is unknown")
+    whole = _interval(ours, theirs)
     steady = _interval(_without_outliers(ours), _without_outliers(theirs))
-    if steady.way is not found.way:
+    if steady.way is not whole.way:
         odd = ", ".join(f"{values[place]:.4g}" for values in (ours, theirs) for place in outliers(values))
-        why = f"with the runs that stand apart ({odd}) it is {found.way}, without them {steady.way}: measure again"
-        return Comparison(Way.NOT_COMPARABLE, found.ratio, found.low, found.high, why)
-    return found
+        why = f"with the outliers ({odd}) it is {whole.way}, without them {steady.way}: measure again"
+        return Comparison(Ranking.NOT_COMPARABLE, whole.ratio, whole.low, whole.high, why)
+    return whole
 
 
 def _without_outliers(values: Sequence[float]) -> list[float]:
-    apart = outliers(values)
-    return [value for place, value in enumerate(values) if place not in apart]
+    outlying = outliers(values)
+    return [value for place, value in enumerate(values) if place not in outlying]
 
 
 def _interval(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
@@ -77,18 +77,18 @@ def _interval(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     difference = statistics.fmean(ours) - base
     parts = [(statistics.variance(values) / len(values), len(values) - 1) for values in (ours, theirs) if len(values) > 1]
     variance = sum(part for part, _ in parts)
-    # Welch and Satterthwaite's degrees of freedom; with a single set of runs they are its own.
+    # Degrees of freedom by Welch and Satterthwaite; with a single set of runs they are that set's own.
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts) if variance else math.inf
     half = quantile(freedom) * math.sqrt(variance) if variance else 0.0
     low, high = difference - half, difference + half
-    way = Way.BETTER if low > 0 else Way.WORSE if high < 0 else Way.SAME
+    way = Ranking.BETTER if low > 0 else Ranking.WORSE if high < 0 else Ranking.SAME
     return Comparison(way, 1 + difference / base, 1 + low / base, 1 + high / base)
 
 
 def quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
-    """Student's t: between minus and plus this number lies the share `confidence` of the distribution.
+    """Compute the quantile of Student's t: the share `confidence` of the distribution is between minus and plus this number.
 
-    With t = sqrt(v) tan(a) the density becomes cos(a)^(v-1), which Simpson's rule integrates well; the rest is bisection.
+    With t = sqrt(v) tan(a) the density becomes cos(a)^(v-1), which Simpson's rule integrates well. Bisection finds the angle.
     """
     scale = 2 * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast kernels decode: what a step has to read, what it took, and whether that is as good as it was meant to be."""
+"""Measure decode kernels: the bytes that a step must read, the time that it took, and whether it reached its goals."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m stack.validation.decoding [--quick] [--json FILE]`: see benchmarks/decode_kernels.py, which starts it."""
+"""Command line of the measurement, started by benchmarks/decode_kernels.py: `python -m stack.validation.decoding`."""
 
 import argparse
 import json
@@ -12,18 +12,16 @@ from stack.validation.decoding import figures
 from stack.validation.decoding.figures import LAYERS, MOE, QKV_O, Row
 from stack.validation.numerics.kernels.environment import capability
 
-_WHAT = (
-    "How fast the decode kernels are beside Marlin, triton_kernels, cuBLAS and FlashInfer's for SM90, on one GPU from SM80 on."
-)
+_WHAT = "Compare the speed of the decode kernels with Marlin, triton_kernels, cuBLAS and FlashInfer's for SM90, on a GPU from SM80 on."
 _OLDEST = 80
 _TOKENS = (1, 2, 4, 8, 16)
 _ALL_TOKENS = (*range(1, 17), 20, 24, 28, 32, 48, 64)
-"""Beyond 16 in slices: vLLM runs dense layers so up to 64."""
+"""Above 16 in slices, as vLLM runs dense layers up to 64."""
 _MOST = max(_ALL_TOKENS)
 
 
 def main() -> int:
-    """Measure, print, and write."""
+    """Measure, print, and write JSON."""
     options = _options()
     if lacking := _lacking():
         print(f"decode_kernels: {lacking}", file=sys.stderr)
@@ -31,18 +29,20 @@ def main() -> int:
     from stack.validation.decoding import measuring  # noqa: PLC0415 (it needs torch)
 
     tokens = tuple(sorted(set(options.tokens))) or (_TOKENS if options.quick else _ALL_TOKENS)
-    asked = measuring.Asked(tokens, options.layers, options.replays, options.seed, options.flashinfer_sm90, not options.quick)
+    how = measuring.MeasureOptions(
+        tokens, options.layers, options.replays, options.seed, options.flashinfer_sm90, not options.quick
+    )
     began = time.monotonic()
-    copied = measuring.copied(asked.replays)
-    about = _about() | {"copy_gb_s": copied / 1e9, "seed": asked.seed, "layers": asked.layers, "replays": asked.replays}
+    copied = measuring.copied(how.replays)
+    about = _about() | {"copy_gb_s": copied / 1e9, "seed": how.seed, "layers": how.layers, "replays": how.replays}
     print(", ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in about.items()))
     rows: list[Row] = []
     parts = {"moe": measuring.mixtures, "dense": measuring.denses, "lm_head": measuring.heads}
     for name in options.only or parts:
-        for found in parts[name](asked):
+        for found in parts[name](how):
             _shown(found, copied)
             rows += found
-            if options.json:  # what was measured is kept where a later kernel breaks off
+            if options.json:  # keep the results in case a later kernel aborts the run
                 options.json.write_text(json.dumps(_as_json(rows, copied, about), indent=1) + "\n")
     goals = list(figures.goals(rows, copied))
     _print(rows, goals, copied)
@@ -51,10 +51,10 @@ def main() -> int:
 
 
 def _lacking() -> str:
-    """Why nothing can be measured here, or nothing."""
+    """Return why nothing can be measured on this machine; empty if it can."""
     here = capability()
     if not here:
-        return "needs torch and an NVIDIA GPU from SM80 on, and torch sees none here"
+        return "needs torch and an NVIDIA GPU from SM80 on, but torch finds none"
     return "" if int(here.removeprefix("sm")) >= _OLDEST else f"needs a GPU from SM80 on, this is {here}"
 
 
@@ -69,7 +69,7 @@ def _about() -> dict[str, Any]:
 
 
 def _shown(rows: list[Row], copied: float) -> None:
-    """What a kernel came to, as soon as it is known: a run that is broken off has said something."""
+    """Print a kernel's results as soon as they are known, so that an aborted run has printed some."""
     for row in rows:
         found = f"{1e6 * row.seconds:.2f} us a layer, {100 * row.rate / copied:.1f} %" if row.times else row.why
         print(f"  {row.part}, {row.kernel}, M = {row.tokens}: {found}", file=sys.stderr, flush=True)
@@ -101,37 +101,41 @@ def _as_json(rows: list[Row], copied: float, about: dict[str, Any]) -> dict[str,
     }
 
 
-def _count(said: str) -> int:
-    """A number of tokens."""
-    if not said.isdecimal() or not 0 < int(said) <= _MOST:
-        raise argparse.ArgumentTypeError(f"{said:.20} is no number from 1 to {_MOST}")
-    return int(said)
+def _count(text: str) -> int:
+    """Parse a number of tokens."""
+    if not text.isdecimal() or not 0 < int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text:.20} is not a number from 1 to {_MOST}")
+    return int(text)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="decode_kernels", description=_WHAT)
-    parser.add_argument("--quick", action="store_true", help=f"M = {', '.join(map(str, _TOKENS))} only, no padded layout")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"only M = {', '.join(map(str, _TOKENS))}, without the padded layout"
+    )
     parser.add_argument(
         "--tokens",
         type=_count,
         nargs="+",
         default=(),
         metavar="M",
-        help=f"these numbers of tokens in place of them, each up to {_MOST} (goals of others are not measured)",
+        help=f"measure these numbers of tokens instead, each up to {_MOST} (goals for others are not judged)",
     )
     parser.add_argument(
         "--layers",
         type=int,
         default=LAYERS,
-        help=f"layers of experts back to back (default: {LAYERS}, or as many as fit; of dense layers it is always {LAYERS})",
+        help=f"layers of experts in sequence (default: {LAYERS}, or as many as fit; dense layers are always {LAYERS})",
     )
     parser.add_argument("--replays", type=int, default=50)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument(
-        "--only", action="append", choices=("moe", "dense", "lm_head"), help="measure this part; several times for more"
+        "--only", action="append", choices=("moe", "dense", "lm_head"), help="measure only this part; may be repeated"
     )
     parser.add_argument(
-        "--flashinfer-sm90", action="store_true", help="with FlashInfer's experts for SM90, which compile for 40 minutes"
+        "--flashinfer-sm90",
+        action="store_true",
+        help="also measure FlashInfer's experts for SM90, which compile for 40 minutes",
     )
     parser.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes, routes, times, goals and tables of decode kernels: all that needs no GPU.
+"""Bytes, routes, times, goals and tables of decode kernels: everything that needs no GPU.
 
-The bytes are those that a step has to read: weights in their own sizes, without any padding, and each once. So a kernel that pads, or reads
-an expert twice, has a lower share of the bandwidth.
+The bytes are those that a step must read: weights without padding, each once. So a kernel that pads, or reads an expert twice, has a
+lower share of the bandwidth.
 """
 
 import statistics
@@ -24,31 +24,31 @@ EXPERTS = 128
 LAYERS = 36
 VOCABULARY = 201_088
 DENSE = ((5120, HIDDEN), (HIDDEN, 4096))
-"""qkv and o: outputs and inputs."""
+"""Outputs and inputs of qkv and o."""
 OURS = "ours"
 SPARK = 273e9
-"""Bytes a second of a DGX Spark's memory, by its data sheet."""
+"""Memory bandwidth of a DGX Spark in bytes per second, from its data sheet."""
 
 MOE, SATURATED, QKV_O, LM_HEAD = "moe", "moe, all experts", "qkv + o", "lm_head"
 SHARE = 0.85
 STREAMED = 400_000_000
-"""Bytes, eight times the L2 of an H200 (50 MB): of a graph that reads fewer, some may come from the cache, and no goal is judged by it."""
+"""Eight times the L2 cache of an H200 (50 MB). If a graph reads fewer bytes, some may come from the cache, and it is not judged."""
 
 
 def matrix(outputs: int, inputs: int, *, four_bits: bool = True, bias: bool = True) -> int:
-    """Bytes of a dense weight: in MXFP4 a nibble an element and a byte for 32 of them, else bfloat16; its bias in bfloat16."""
+    """Count the bytes of a dense weight: in MXFP4 half a byte per element and a byte per 32, else bfloat16; its bias in bfloat16."""
     weight = outputs * inputs * 17 // 32 if four_bits else 2 * outputs * inputs
     return weight + (2 * outputs if bias else 0)
 
 
 def expert() -> int:
-    """Bytes of one expert of gpt-oss: gate and up, and down, with their biases."""
+    """Count the bytes of one expert of gpt-oss: gate and up, and down, with their biases."""
     return matrix(2 * INTERMEDIATE, HIDDEN) + matrix(HIDDEN, INTERMEDIATE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routes:
-    """Where tokens go in each layer: `logits` of bfloat16, [layers, tokens, experts], `ids` and `weights` [layers, tokens, top]."""
+    """The experts of tokens in each layer: `logits` in bfloat16 [layers, tokens, experts], `ids`, `weights` [layers, tokens, top]."""
 
     logits: Single
     ids: Ids
@@ -56,28 +56,28 @@ class Routes:
 
     @property
     def touched(self) -> int:
-        """Experts that have a token, of all layers together."""
+        """Number of experts that have a token, over all layers."""
         return sum(len(np.unique(ids)) for ids in self.ids)
 
 
 def routes(seed: int, layers: int, tokens: int) -> Routes:
-    """Routes by logits that are drawn independently, so that every four experts are as likely."""
+    """Draw independent logits, so that every choice of four experts has the same probability, and route by them."""
     logits = bfloat16(np.random.default_rng([seed, layers, tokens]).standard_normal((layers, tokens, EXPERTS)))
-    chosen = [route(one) for one in logits]
+    chosen = [route(layer) for layer in logits]
     return Routes(logits, np.stack([ids for ids, _ in chosen]), np.stack([weights for _, weights in chosen]))
 
 
 def every_expert(layers: int, tokens: int = 16) -> Ids:
-    """Choices that touch all experts of each layer once: int32 [layers, tokens, experts / tokens], in another order in each."""
+    """Choose every expert of each layer once: int32 [layers, tokens, experts / tokens], in a different order per layer."""
     orders = [np.random.default_rng(layer).permutation(EXPERTS) for layer in range(layers)]
     return np.stack(orders).reshape(layers, tokens, EXPERTS // tokens).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kernel on one part of the model with so many tokens: seconds of each replay of `layers` layers, and the bytes they read.
+    """One kernel on one part of the model with `tokens` tokens: seconds of each replay of `layers` layers, and the bytes they read.
 
-    `why`: the reason where there are no times. `touched`: experts with a token, a layer on average.
+    `why` says why there are no times. `touched`: experts per layer that have a token, on average.
     """
 
     part: str
@@ -92,24 +92,24 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        """The median of all replays, of one layer."""
+        """Median time of one layer over all replays."""
         return statistics.median(self.times) / self.layers
 
     @property
     def spread(self) -> float:
-        """How far the middle half of the replays lies apart, by the median."""
+        """Interquartile range of the replays, divided by their median."""
         low, middle, high = statistics.quantiles(self.times, n=4) if len(self.times) > 1 else self.times * 3
         return (high - low) / middle
 
     @property
     def rate(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return self.read / self.layers / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Something that was to be reached: what was found (None where it was not measured), and the least that is enough."""
+    """A goal: the value found (None if it was not measured), and the least that is enough."""
 
     name: str
     found: float | None
@@ -117,7 +117,7 @@ class Goal:
 
     @property
     def met(self) -> bool | None:
-        """Whether it was reached; None where it was not measured."""
+        """Whether it was reached; None if it was not measured."""
         return None if self.found is None else self.found >= self.least
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class Goal:
 
 
 def goals(rows: Sequence[Row], copied: float) -> Iterator[Goal]:
-    """What docs/decode-kernels.md asks of the kernels; `copied` is the bandwidth of a copy, bytes a second."""
+    """Check the goals of docs/decode-kernels.md; `copied` is the bandwidth of a copy in bytes per second."""
     judged = [row for row in rows if row.times and row.read >= STREAMED]
 
     def found(part: str, kernel: str, tokens: int) -> Row | None:
@@ -159,19 +159,19 @@ def goals(rows: Sequence[Row], copied: float) -> Iterator[Goal]:
 
 
 def switch(rows: Sequence[Row], part: str) -> tuple[int, str] | None:
-    """The fewest tokens with which another kernel is faster than ours, and that kernel; None where there are none."""
+    """Find the fewest tokens for which another kernel is faster than ours, and that kernel; None if there is none."""
     timed = sorted((row for row in rows if row.part == part and row.times), key=lambda row: (row.tokens, row.seconds))
-    for tokens, each in groupby(timed, key=lambda row: row.tokens):
-        ranked = [row.kernel for row in each]
+    for tokens, measured in groupby(timed, key=lambda row: row.tokens):
+        ranked = [row.kernel for row in measured]
         if OURS in ranked and not ranked[0].startswith(OURS):
             return tokens, ranked[0]
     return None
 
 
 def switched(rows: Sequence[Row], part: str) -> str:
-    """The same as a sentence."""
-    if found := switch(rows, part):
-        return f"{found[1]} is faster from M = {found[0]} on"
+    """Describe `switch` as a sentence."""
+    if faster := switch(rows, part):
+        return f"{faster[1]} is faster from M = {faster[0]} on"
     timed = [row for row in rows if row.part == part and row.times]
     ours = {row.tokens for row in timed if row.kernel == OURS}
     beside = [row for row in timed if row.tokens in ours and not row.kernel.startswith(OURS)]
@@ -182,7 +182,7 @@ def switched(rows: Sequence[Row], part: str) -> str:
 
 
 def token(layers: int = LAYERS) -> dict[str, int]:
-    """Bytes of weights that a token reads alone, by part."""
+    """Count the bytes of weights that a single token reads, by part."""
     return {
         MOE: layers * TOP * expert(),
         QKV_O: layers * sum(matrix(*shape) for shape in DENSE),
@@ -191,11 +191,10 @@ def token(layers: int = LAYERS) -> dict[str, int]:
 
 
 def prediction(rows: Sequence[Row], copied: float) -> tuple[float, float] | None:
-    """Milliseconds that a Spark would take for a token's experts, qkv, o and lm_head: bytes by its data sheet's bandwidth, at shares
-    of a copy's that were measured here.
+    """Predict a Spark's milliseconds for a token's experts, qkv, o and lm_head, from its data sheet's bandwidth.
 
-    The first by the shares with all experts touched for the experts and as measured for the rest, the second by those with one token.
-    None where one of them was not measured.
+    It is assumed that each part reaches the same share of a copy's bandwidth as measured here. The first number takes the experts'
+    share with all experts touched, the second their share with one token. None if a part was not measured.
     """
     ours = {(row.part, row.tokens): row.rate / copied for row in rows if row.kernel == OURS and row.times}
     best = {MOE: (SATURATED, 16), QKV_O: (QKV_O, 1), LM_HEAD: (LM_HEAD, 1)}
@@ -207,33 +206,31 @@ def prediction(rows: Sequence[Row], copied: float) -> tuple[float, float] | None
 
 
 def predicted(rows: Sequence[Row], copied: float) -> str:
-    """The same as a sentence, or nothing."""
-    found = prediction(rows, copied)
-    if found is None:
+    """Describe `prediction` as a sentence; empty without one."""
+    predicted_ms = prediction(rows, copied)
+    if predicted_ms is None:
         return ""
     return (
-        f"prediction, not measured: a Spark reads a token's weights in {found[0]:.1f} ms at the share that experts have here when all are "
-        f"touched, in {found[1]:.1f} ms at theirs with one token (qkv, o and lm_head as with one in both), "
+        f"prediction, not measured: a Spark reads a token's weights in {predicted_ms[0]:.1f} ms at the share that experts have here when all are "
+        f"touched, in {predicted_ms[1]:.1f} ms at theirs with one token (qkv, o and lm_head as with one in both), "
         f"were a copy there to reach all of the data sheet's 273 GB/s; a copy here reaches "
         f"{copied / 1e9:.0f} GB/s"
     )
 
 
 def changed(alone: Sequence[Bits], replayed: Sequence[Bits]) -> str:
-    """How the steps of a graph differ by bits from the same steps, each run by itself; nothing where they do not."""
+    """Describe how the outputs of a graph's steps differ in bits from those of the steps run alone; empty if they do not."""
     pairs = list(zip(alone, replayed, strict=True))
-    differ = [number for number, (one, other) in enumerate(pairs) if not np.array_equal(one, other)]
+    differ = [number for number, (single, other) in enumerate(pairs) if not np.array_equal(single, other)]
     if not differ:
         return ""
-    return (
-        f"wrong: {len(differ)} of {len(pairs)} steps of the graph, the first is {differ[0]}, have other bits than by themselves"
-    )
+    return f"wrong: {len(differ)} of {len(pairs)} steps of the graph, the first is {differ[0]}, have other bits than when run alone"
 
 
 def table(rows: Sequence[Row], copied: float) -> Iterator[str]:
-    """A block of lines a part and number of tokens: each kernel's time a layer, its share of the bandwidth, and by ours."""
-    for (part, tokens), each in groupby(rows, key=lambda row: (row.part, row.tokens)):
-        block = list(each)
+    """Format a block of lines per part and number of tokens: each kernel's time per layer, its share of the bandwidth, and by ours."""
+    for (part, tokens), grouped in groupby(rows, key=lambda row: (row.part, row.tokens)):
+        block = list(grouped)
         ours = next((row for row in block if row.kernel == OURS and row.times), None)
         known = min((row for row in block if row.read), key=lambda row: row.read / row.layers, default=block[0])
         touched = f", {known.touched:.1f} experts a layer" if known.touched is not None else ""
@@ -244,12 +241,12 @@ def table(rows: Sequence[Row], copied: float) -> Iterator[str]:
 
 def _figures(row: Row, ours: Row | None, copied: float) -> str:
     by_ours = f"{row.seconds / ours.seconds:6.2f} x ours" if ours is not None and row is not ours else ""
-    # Of a weight in bfloat16 the share is that of its own, larger bytes.
+    # For a bfloat16 weight, the share is computed from its own, larger size.
     return f"{1e6 * row.seconds:9.2f} us  {100 * row.rate / copied:5.1f} %  +-{100 * row.spread:4.1f} %  {by_ours}".rstrip()
 
 
 def as_json(row: Row) -> dict[str, object]:
-    """A row with what follows from its times."""
+    """Convert a row to JSON, with the values that follow from its times."""
     measured: dict[str, object] = {}
     if row.times:
         measured = {"us": 1e6 * row.seconds, "spread": row.spread, "gb_s": row.rate / 1e9, "replays": len(row.times)}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels that are timed beside each other, each around weights of many layers and reached as the numerics reach it.
+"""The kernels that are compared, each bound to the weights of many layers, and called as the numerics call it.
 
-Weights are drawn on the GPU, every code and a few scales, once a shape; the layers are copies at addresses of their own, so none comes from
-the cache. Experts are timed from the router's logits to their sum: ours chooses those of few tokens itself, as in vLLM, and what takes ids has
-vLLM's choice before it.
+For each shape weights are drawn once on the GPU, with every code and a few scales. The layers are copies at different addresses, so
+none comes from the cache. Experts are timed from the router's logits to their sum. Ours selects the experts of few tokens itself, as in
+vLLM. Before a kernel that takes ids, vLLM's selection runs and is timed with it.
 """
 
 import copy
@@ -24,18 +24,18 @@ from stack.validation.numerics.kernels.environment import gpu, missing
 
 Given = Mapping[str, Any]
 Mixture = Callable[[Any, Any, Any, Any], Any]
-"""x [tokens, hidden], logits [tokens, experts], ids and weights [tokens, top] to [tokens, hidden]."""
+"""Maps x [tokens, hidden], logits [tokens, experts], ids and weights [tokens, top] to [tokens, hidden]."""
 Dense = Callable[[Any], Any]
 SIZES = Experts(1)
 _SCALES = (118, 122)
-"""e8m0 codes, the first and the one after the last: outputs of the order of one."""
+"""Range of e8m0 codes, the end excluded, for which outputs are of the order of one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MixtureKernel:
-    """Experts: `lay_out` makes one layer's weights out of a checkpoint's, `bind` a function around them.
+    """A kernel for experts. `lay_out` converts one layer's weights from a checkpoint's layout; `bind` makes a function of them.
 
-    `of_vllm`: it runs where vLLM has a configuration.
+    `of_vllm`: it needs vLLM's configuration to run.
     """
 
     name: str
@@ -45,7 +45,7 @@ class MixtureKernel:
     of_vllm: bool = False
 
     def layers(self, given: Given, count: int) -> list[Mixture]:
-        """The layers, as many of them as fit into memory."""
+        """Make the layers, as many as fit into memory."""
         first = self.lay_out(given)
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated()
@@ -55,16 +55,16 @@ class MixtureKernel:
             taken = (torch.cuda.memory_allocated() - before) / (len(parts) - 1)
             if torch.cuda.mem_get_info()[0] < taken + _RESERVE:
                 break
-        return [self.bind(one) for one in parts]
+        return [self.bind(part) for part in parts]
 
 
 _RESERVE = 6 * 2**30
-"""Bytes that stay free for activations, scratch memory and the next layer's copy."""
+"""Bytes that stay free for activations, scratch memory and another layer's copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenseKernel:
-    """A dense layer: `bind` makes a function around codes, scales and bias of a weight in MXFP4; the rest as of experts."""
+    """A kernel for dense layers. `bind` makes a function of codes, scales and bias of an MXFP4 weight; see also MixtureKernel."""
 
     name: str
     lacks: Callable[[], str]
@@ -74,7 +74,7 @@ class DenseKernel:
 
 
 def checkpoint(seed: int) -> dict[str, Any]:
-    """One layer's experts by vLLM's names, gate and up in turn."""
+    """Draw one layer's experts by vLLM's names; rows of gate and up alternate."""
     draw = torch.Generator("cuda").manual_seed(seed)
     shapes = {"w13": (EXPERTS, 2 * INTERMEDIATE, HIDDEN), "w2": (EXPERTS, HIDDEN, INTERMEDIATE)}
     given = {}
@@ -85,7 +85,7 @@ def checkpoint(seed: int) -> dict[str, Any]:
 
 
 def dense(outputs: int, inputs: int, seed: int, *, bias: bool = True) -> tuple[Any, Any, Any]:
-    """Codes, scales and bias (None without) of a dense layer."""
+    """Draw codes, scales and bias of a dense layer; the bias is None without `bias`."""
     draw = torch.Generator("cuda").manual_seed(seed)
     codes, scales = _weight((outputs, inputs), draw)
     added = torch.randn(outputs, generator=draw, device="cuda", dtype=torch.bfloat16) if bias else None
@@ -93,12 +93,12 @@ def dense(outputs: int, inputs: int, seed: int, *, bias: bool = True) -> tuple[A
 
 
 def tokens(count: int, width: int, seed: int) -> Any:
-    """Activations: bfloat16 [count, width]."""
+    """Draw activations: bfloat16 [count, width]."""
     return torch.randn(count, width, generator=torch.Generator("cuda").manual_seed(seed), device="cuda", dtype=torch.bfloat16)
 
 
 def mixtures(*, sm90: bool, padded: bool) -> Iterator[MixtureKernel]:
-    """The kernels for experts; `sm90`: also what FlashInfer compiles for forty minutes; `padded`: ours in vLLM's padded layout."""
+    """List the kernels for experts. `sm90`: with FlashInfer's, which compile for 40 minutes. `padded`: with ours in vLLM's layout."""
     topk = not missing("vllm")
     yield MixtureKernel(OURS, small.lacks, small.plain, lambda parts: _ours(parts, topk=topk), of_vllm=topk)
     if topk:
@@ -120,16 +120,16 @@ def mixtures(*, sm90: bool, padded: bool) -> Iterator[MixtureKernel]:
 
 
 def linears() -> Iterator[DenseKernel]:
-    """The kernels for dense layers."""
+    """List the kernels for dense layers."""
     yield DenseKernel(OURS, small.lacks, _gemv)
-    # In a model other kernels stand between, and hide less of the loads: this is the other end.
+    # In a model, other kernels run in between and hide less of the loads. This variant is the opposite extreme.
     yield DenseKernel(f"{OURS}, no PDL", small.lacks, partial(_gemv, early=False))
     yield DenseKernel("marlin", lambda: missing("vllm"), cuda.marlin_layer, of_vllm=True)
     yield DenseKernel("cublas-bf16", lambda: "", _cublas, four_bits=False)
 
 
 def mixed(given: Given, x: Any, ids: Any, weights: Any) -> Any:
-    """What experts come to in float32: [tokens, hidden]; ids and weights [tokens, any]."""
+    """Compute experts in float32: [tokens, hidden]; ids and weights have shape [tokens, any]."""
     output = torch.zeros(x.shape, device="cuda")
     for number in ids.unique().tolist():
         rows, places = torch.nonzero(ids == number, as_tuple=True)
@@ -145,15 +145,15 @@ def mixed(given: Given, x: Any, ids: Any, weights: Any) -> Any:
 
 
 def multiplied(x: Any, codes: Any, scales: Any, bias: Any) -> Any:
-    """What a dense layer comes to in float32."""
+    """Compute a dense layer in float32."""
     product = torch.cat(
-        [x.float() @ values(*some).T for some in zip(codes.split(8192), scales.split(8192), strict=True)], dim=1
+        [x.float() @ values(*part).T for part in zip(codes.split(8192), scales.split(8192), strict=True)], dim=1
     )
     return product if bias is None else product + bias.float()
 
 
 def values(codes: Any, scales: Any) -> Any:
-    """A weight [outputs, inputs] in float32, exactly."""
+    """Decode a weight [outputs, inputs] to float32, exactly."""
     known = torch.from_numpy(decode(E2M1, unpack(_BYTES)).astype(np.float32)).cuda()
     blocks = known[codes.int()].view(*scales.shape, 32)
     return (blocks * torch.exp2(scales.float() - 127)[..., None]).flatten(-2)
@@ -169,7 +169,7 @@ def _weight(shape: Sequence[int], draw: Any) -> tuple[Any, Any]:
 
 
 def _ours(parts: Given, *, topk: bool = True, most: int = small.MOST) -> Mixture:
-    """More tokens than `most`, as in vLLM, choose in a launch of vLLM's, with `topk`; or have their ids already."""
+    """Bind our kernel. As in vLLM, above `most` tokens vLLM's kernel selects the experts if `topk`, else ids are given."""
     from flashinfer.fused_moe import mxfp4_moe_decode  # noqa: PLC0415
 
     def run(x: Any, logits: Any, ids: Any, weights: Any) -> Any:
@@ -195,7 +195,7 @@ def _ours(parts: Given, *, topk: bool = True, most: int = small.MOST) -> Mixture
 
 
 def _slices(count: int) -> list[slice]:
-    """Tokens in parts that a kernel takes at a time, as vLLM cuts them."""
+    """Split tokens into the parts that a kernel takes at a time, as vLLM does."""
     return [slice(first, first + small.MOST) for first in range(0, count, small.MOST)]
 
 
@@ -204,7 +204,7 @@ def _of_vllm(name: str, backend: str, lacks: Callable[[], str]) -> MixtureKernel
         mixture = cuda.mixed(backend, SIZES, parts)
 
         def run(x: Any, logits: Any, _ids: Any, _weights: Any) -> Any:
-            if mixture.hidden != HIDDEN:  # vLLM pads what goes into the layer, too
+            if mixture.hidden != HIDDEN:  # vLLM pads the layer's input, too
                 x = torch.nn.functional.pad(x, (0, mixture.hidden - HIDDEN))
             return mixture(x, logits)[:, :HIDDEN]
 
@@ -214,7 +214,7 @@ def _of_vllm(name: str, backend: str, lacks: Callable[[], str]) -> MixtureKernel
 
 
 def _gemv(codes: Any, scales: Any, bias: Any, *, early: bool | None = None) -> Dense:
-    """Not `early`: it begins when the kernel before it has ended. None leaves it to FlashInfer."""
+    """Bind our kernel. If `early` is False, it begins only when its predecessor has ended; None lets FlashInfer decide."""
     from flashinfer.gemm import mxfp4_gemv  # noqa: PLC0415
 
     def run(x: Any) -> Any:
@@ -227,5 +227,5 @@ def _gemv(codes: Any, scales: Any, bias: Any, *, early: bool | None = None) -> D
 
 
 def _cublas(codes: Any, scales: Any, bias: Any) -> Dense:
-    weight = torch.cat([values(*some).bfloat16() for some in zip(codes.split(8192), scales.split(8192), strict=True)])
+    weight = torch.cat([values(*part).bfloat16() for part in zip(codes.split(8192), scales.split(8192), strict=True)])
     return lambda x: torch.nn.functional.linear(x, weight, bias)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timing kernels beside each other: many layers in one CUDA graph, replayed often. Each kernel's first step is held against float32
-before, and what the last replay of ours computed against each step by itself."""
+"""Time kernels: run many layers in one CUDA graph, replayed often.
+
+Before that, each kernel's first step is compared with float32. For our kernels, the outputs of the last replay are compared with those
+of each step run alone.
+"""
 
 import contextlib
 import gc
@@ -19,16 +22,16 @@ from stack.validation.numerics.kernels import cuda
 
 HEAD_TOKENS = (1, 2, 4, 8, 16)
 _HEADS = 8
-"""Copies of lm_head's weight: 2.5 GB, many times any cache."""
+"""Number of copies of lm_head's weight: 2.5 GB, many times any cache."""
 _COPY = 4 * 2**30
 _WARM = 3
 _LONGEST = 200
-"""Characters of what an error says."""
+"""Most characters of an error that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """How to measure, experts in so many layers; `sm90` and `padded` as `kernels.mixtures` has them."""
+class MeasureOptions:
+    """How to measure; `layers` is the number of layers of experts. `sm90` and `padded` are those of `kernels.mixtures`."""
 
     tokens: tuple[int, ...]
     layers: int
@@ -39,9 +42,9 @@ class Asked:
 
 
 def copied(replays: int) -> float:
-    """Bytes a second that a large copy on the device reads and writes.
+    """Measure the bytes per second that a large copy on the device reads and writes.
 
-    Launched, not replayed: in a graph a copy is done by other means, on an H200 at 2.8 TB/s where this one reaches 4.3.
+    The copy is launched, not replayed: in a graph it takes another path, on an H200 at 2.8 TB/s instead of 4.3.
     """
     size = min(_COPY, torch.cuda.mem_get_info()[0] // 4)
     source, target = (torch.randint(256, (size,), dtype=torch.uint8, device="cuda") for _ in range(2))
@@ -51,10 +54,10 @@ def copied(replays: int) -> float:
 
 
 def timed(step: Callable[[], object], replays: int) -> tuple[float, ...]:
-    """Seconds of each replay of a graph of what a step launches."""
+    """Capture a step in a graph, and return the seconds of each replay."""
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
-    with torch.cuda.stream(stream):  # what is compiled or allocated when it is first used is no part of the graph
+    with torch.cuda.stream(stream):  # compile and allocate before the capture
         for _ in range(_WARM):
             step()
     torch.cuda.synchronize()
@@ -67,7 +70,7 @@ def timed(step: Callable[[], object], replays: int) -> tuple[float, ...]:
 
 
 def _seconds(run: Callable[[], object], times: int) -> tuple[float, ...]:
-    """Of each run."""
+    """Return the seconds of each run."""
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(times)]
     for start, end in events:
         start.record()
@@ -77,90 +80,90 @@ def _seconds(run: Callable[[], object], times: int) -> tuple[float, ...]:
     return tuple(start.elapsed_time(end) / 1e3 for start, end in events)
 
 
-def mixtures(asked: Asked) -> Iterator[list[Row]]:
-    """Experts, a kernel at a time: its layers are made once, and gone before the next kernel's are."""
-    given = kernels.checkpoint(asked.seed)
-    for kernel in kernels.mixtures(sm90=asked.sm90, padded=asked.padded):
-        empty = [Row(MOE, kernel.name, count, 1, 0) for count in asked.tokens]
-        yield _guarded(kernel, empty, lambda kernel=kernel: _mixture(kernel, given, asked))  # type: ignore[misc]
+def mixtures(options: MeasureOptions) -> Iterator[list[Row]]:
+    """Measure experts, one kernel at a time: its layers are freed before the next kernel's are made."""
+    given = kernels.checkpoint(options.seed)
+    for kernel in kernels.mixtures(sm90=options.sm90, padded=options.padded):
+        empty = [Row(MOE, kernel.name, count, 1, 0) for count in options.tokens]
+        yield _guarded(kernel, empty, lambda kernel=kernel: _mixture(kernel, given, options))  # type: ignore[misc]
 
 
-def denses(asked: Asked) -> Iterator[list[Row]]:
-    """qkv and o of each layer, one after the other, a kernel at a time."""
-    return _linears(asked, QKV_O, DENSE, asked.tokens, LAYERS)
+def denses(options: MeasureOptions) -> Iterator[list[Row]]:
+    """Measure qkv and o of all layers in sequence, one kernel at a time."""
+    return _linears(options, QKV_O, DENSE, options.tokens, LAYERS)
 
 
-def heads(asked: Asked) -> Iterator[list[Row]]:
-    """lm_head, several copies of it one after the other, a kernel at a time."""
-    return _linears(asked, LM_HEAD, ((VOCABULARY, HIDDEN),), HEAD_TOKENS, _HEADS)
+def heads(options: MeasureOptions) -> Iterator[list[Row]]:
+    """Measure several copies of lm_head in sequence, one kernel at a time."""
+    return _linears(options, LM_HEAD, ((VOCABULARY, HIDDEN),), HEAD_TOKENS, _HEADS)
 
 
-def _mixture(kernel: MixtureKernel, given: kernels.Given, asked: Asked) -> Iterator[Row]:
-    layers = kernel.layers(given, asked.layers)
-    for count in asked.tokens:
-        routes = figures.routes(asked.seed, len(layers), count)
+def _mixture(kernel: MixtureKernel, given: kernels.Given, options: MeasureOptions) -> Iterator[Row]:
+    layers = kernel.layers(given, options.layers)
+    for count in options.tokens:
+        routes = figures.routes(options.seed, len(layers), count)
         touched = routes.touched
         row = Row(MOE, kernel.name, count, len(layers), touched * figures.expert(), touched=touched / len(layers))
-        x = kernels.tokens(count, HIDDEN, asked.seed)
+        x = kernels.tokens(count, HIDDEN, options.seed)
         logits = torch.from_numpy(routes.logits).cuda().bfloat16()
         ids, weights = (torch.from_numpy(part).cuda() for part in (routes.ids, routes.weights))
         steps = [
-            lambda one=one, route=route: one(x, *route)  # noqa: B023 (x is of these steps)
-            for one, *route in zip(layers, logits, ids, weights, strict=True)
+            lambda layer=layer, route=route: layer(x, *route)  # noqa: B023 (x belongs to these steps)
+            for layer, *route in zip(layers, logits, ids, weights, strict=True)
         ]
-        yield _judged(row, asked, steps, kernels.mixed(given, x, ids[0], weights[0]))
-    if kernel.name.startswith(OURS):  # the others take four experts a token in this model
-        yield _saturated(kernel, given, layers, asked)
+        yield _judged(row, options, steps, kernels.mixed(given, x, ids[0], weights[0]))
+    if kernel.name.startswith(OURS):  # the other kernels are fixed to four experts per token here
+        yield _saturated(kernel, given, layers, options)
 
 
-def _saturated(kernel: MixtureKernel, given: kernels.Given, layers: Sequence[kernels.Mixture], asked: Asked) -> Row:
-    """Every expert of each layer with one token of sixteen."""
+def _saturated(kernel: MixtureKernel, given: kernels.Given, layers: Sequence[kernels.Mixture], options: MeasureOptions) -> Row:
+    """Measure with sixteen tokens that reach every expert of each layer exactly once."""
     chosen = figures.every_expert(len(layers))
-    x = kernels.tokens(chosen.shape[1], HIDDEN, asked.seed)
+    x = kernels.tokens(chosen.shape[1], HIDDEN, options.seed)
     ids, weights = torch.from_numpy(chosen).cuda(), torch.full(chosen.shape, 1 / chosen.shape[2], device="cuda")
     read = len(layers) * figures.EXPERTS * figures.expert()
     row = Row(SATURATED, kernel.name, chosen.shape[1], len(layers), read, touched=float(figures.EXPERTS))
     steps = [
-        lambda one=one, mine=mine, shares=shares: one(x, None, mine, shares)
-        for one, mine, shares in zip(layers, ids, weights, strict=True)
+        lambda layer=layer, mine=mine, shares=shares: layer(x, None, mine, shares)
+        for layer, mine, shares in zip(layers, ids, weights, strict=True)
     ]
-    return _judged(row, asked, steps, kernels.mixed(given, x, ids[0], weights[0]))
+    return _judged(row, options, steps, kernels.mixed(given, x, ids[0], weights[0]))
 
 
 def _linears(
-    asked: Asked, part: str, shapes: Sequence[tuple[int, int]], counts: Sequence[int], layers: int
+    options: MeasureOptions, part: str, shapes: Sequence[tuple[int, int]], counts: Sequence[int], layers: int
 ) -> Iterator[list[Row]]:
     bias = part != LM_HEAD
-    given = [[kernels.dense(*shape, asked.seed + layer, bias=bias) for shape in shapes] for layer in range(layers)]
+    given = [[kernels.dense(*shape, options.seed + layer, bias=bias) for shape in shapes] for layer in range(layers)]
 
     def measured(kernel: DenseKernel) -> Iterator[Row]:
-        bound = [[kernel.bind(*one) for one in layer] for layer in given]
+        bound = [[kernel.bind(*weight) for weight in layer] for layer in given]
         read = layers * sum(figures.matrix(*shape, four_bits=kernel.four_bits, bias=bias) for shape in shapes)
         for count in counts:
             row = Row(part, kernel.name, count, layers, read)
-            inputs = [kernels.tokens(count, width, asked.seed) for _, width in shapes]
+            inputs = [kernels.tokens(count, width, options.seed) for _, width in shapes]
             pairs = [pair for layer in bound for pair in zip(layer, inputs, strict=True)]
-            steps = [lambda one=one, x=x: one(x) for one, x in pairs]
-            yield _judged(row, asked, steps, kernels.multiplied(inputs[0], *given[0][0]))
+            steps = [lambda layer=layer, x=x: layer(x) for layer, x in pairs]
+            yield _judged(row, options, steps, kernels.multiplied(inputs[0], *given[0][0]))
 
     for kernel in kernels.linears():
         empty = [Row(part, kernel.name, count, 1, 0) for count in counts]
         yield _guarded(kernel, empty, lambda kernel=kernel: measured(kernel))  # type: ignore[misc]
 
 
-def _judged(row: Row, asked: Asked, steps: Sequence[Callable[[], Any]], known: Any) -> Row:
-    """The row with its times, if its first step computes what it should, and if in the graph all of ours compute what they do alone."""
+def _judged(row: Row, options: MeasureOptions, steps: Sequence[Callable[[], Any]], known: Any) -> Row:
+    """Fill in the times, if the first step is right, and if all of our steps compute the same in the graph as alone."""
     off = float((steps[0]().float() - known).norm() / known.norm())
     if not off <= BFLOAT16_BAR:
         return replace(row, why=f"wrong: rel-L2 {off:.2g} to float32", failed=True)
-    # Copied to the host before the next begins: here no kernel overlaps with another step's.
-    alone = [_bits(one()) for one in steps] if row.kernel.startswith(OURS) else []
+    # Each output is copied to the host before the next step begins, so no two steps overlap here.
+    alone = [_bits(each()) for each in steps] if row.kernel.startswith(OURS) else []
     outputs: list[Any] = []
 
     def step() -> None:
-        outputs[:] = [one() for one in steps]
+        outputs[:] = [each() for each in steps]
 
-    times = timed(step, asked.replays)
+    times = timed(step, options.replays)
     if alone and (why := figures.changed(alone, [_bits(output) for output in outputs])):
         return replace(row, why=why, failed=True)
     return replace(row, times=times)
@@ -171,7 +174,7 @@ def _bits(output: Any) -> figures.Bits:
 
 
 def _guarded(kernel: MixtureKernel | DenseKernel, empty: Sequence[Row], measure: Callable[[], Iterator[Row]]) -> list[Row]:
-    """A kernel's rows; with the reason where it cannot run, or where it failed. The others are still measured."""
+    """Return a kernel's rows, with the reason if it cannot run or failed. The other kernels are still measured."""
     if lacking := kernel.lacks():
         return [replace(row, why=lacking) for row in empty]
     rows: list[Row] = []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What gpt-oss's config.json says whatever its size: for a tiny model of ours, and for one of the real dimensions without weights."""
+"""The parts of gpt-oss's config.json that hold for every size: for our tiny model, and for real dimensions with dummy weights."""
 
 from typing import Any
 
 VOCABULARY = 201088
-"""Tokens that the model knows."""
+"""Number of tokens in the vocabulary."""
 THETA = 150000.0
 """The base of the rotary embedding."""
 COMMON: dict[str, Any] = {
@@ -37,4 +37,4 @@ MXFP4 = {
     "quant_method": "mxfp4",
     "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
 }
-"""What its `quantization_config` is where the experts are in MXFP4."""
+"""The `quantization_config` of a checkpoint whose experts are in MXFP4."""

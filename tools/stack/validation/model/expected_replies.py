@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tiny model says, and what it is asked; imported on both sides, so it needs nothing but Python."""
+"""Requests to the tiny model and its replies. The model and the checks both import this, so it needs only Python."""
 
 from collections.abc import Sequence
 
 LETTERS = tuple("bcdefghijklmnopqrstuvwxyz")
-"""What it can echo; " a" stands in every system message already."""
+"""Letters that it can echo; without "a", since every system message contains " a"."""
 THOUGHT = "User wants an answer"
 SAID, NOTHING = "I echo", " nothing"
 TOOL = "get_weather"
@@ -12,7 +12,7 @@ ARGUMENTS = '{"city":"Köln"}'
 CALL = f"commentary to=functions.{TOOL} <|constrain|>json<|message|>{ARGUMENTS}<|call|>"
 
 ASKED = "Please echo"
-"""With letters behind it, a message to which the answer is known."""
+"""With letters after it, a message whose answer is known."""
 TEXT = """\
 Forks are easily begun and hard work ever after. Every week upstream moves some file, renames some flag or rewrites the kernel
 which you have just understood, and nobody will tell you. What you carry should therefore be small, have its own name, say why
@@ -22,27 +22,27 @@ for their health may still die of the first real one. So we ask real questions, 
 with one computed slowly, by other people's code, on the very same weights. (Then we break those weights on purpose, in
 sixteen ways, and look whether anybody notices.)
 """
-"""What is scored token by token: longer than the sliding window, so that its edge shows, and varied, for every expert's sake.
+"""The text that is scored token by token. It is longer than the sliding window, so that its edge matters, and reaches every expert.
 
-No word of it is one that the model knows by heart: certainties round badly in BF16.
+It contains no word that the model knows by heart: probabilities near 1 round badly in BF16.
 """
 
 
 def thought() -> str:
-    """How an answer begins: it thinks."""
+    """Return the beginning of every answer, the reasoning."""
     return f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant"
 
 
 def content(letters: Sequence[str]) -> str:
-    """What it answers when it is asked to echo letters."""
+    """Return the answer's content for a request to echo letters."""
     return SAID + ("".join(f" {letter}" for letter in letters) if letters else NOTHING)
 
 
 def echo(letters: Sequence[str]) -> str:
-    """All that it says then, with control tokens."""
+    """Return the whole output for a request to echo letters, with control tokens."""
     return f"{thought()}<|channel|>final<|message|>{content(letters)}<|return|>"
 
 
 def call() -> str:
-    """All that it says when it has tools."""
+    """Return the whole output for a request with tools."""
     return f"{thought()}<|channel|>{CALL}"

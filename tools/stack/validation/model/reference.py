@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What transformers says of the same weights, computed plainly in float32; and what a wrong model would say.
+"""Compute the outputs of the same weights with transformers, plainly in float32, and the outputs of faulty models.
 
-A bound on how far a server may be off means something only if it would notice a fault. So the reference is run again with one
-fault each, those that kernels and loaders have had, and says how far off every one of them is.
+A bound on a server's error means something only if it would notice a fault. So the reference also runs with one fault at a time, of
+the kinds that kernels and loaders have had, and measures the error of each.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,35 +17,35 @@ from stack.validation.model import mxfp4
 
 Fault = Callable[[Any], object]
 NEVER = -1e9
-"""A sink that takes nothing."""
+"""Value of a sink that has no effect."""
 
 
 def load(folder: Path) -> Any:
-    """The model of a folder with dequantised experts."""
+    """Load the model of a folder with dequantized experts."""
     return GptOssForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
 def score(model: Any, tokens: Sequence[int]) -> torch.Tensor:
-    """The log-probability of each token but the first, given those before it."""
+    """Compute the log-probability of each token except the first, given its predecessors."""
     with torch.no_grad():
         logits = model(torch.tensor([tokens])).logits[0, :-1]
     return logits.log_softmax(-1).gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
 
 
 def answer(model: Any, tokens: Sequence[int], ends: Sequence[int], longest: int) -> tuple[list[int], list[float]]:
-    """What follows, the likeliest token each time, and its log-probability."""
-    found: list[int] = []
+    """Generate the answer greedily; return its tokens and their log-probabilities."""
+    tokens_out: list[int] = []
     likely: list[float] = []
-    while len(found) < longest and not (found and found[-1] in ends):
+    while len(tokens_out) < longest and not (tokens_out and tokens_out[-1] in ends):
         with torch.no_grad():
-            best = model(torch.tensor([[*tokens, *found]]), logits_to_keep=1).logits[0, -1].log_softmax(-1).max(-1)
-        found.append(int(best.indices))
+            best = model(torch.tensor([[*tokens, *tokens_out]]), logits_to_keep=1).logits[0, -1].log_softmax(-1).max(-1)
+        tokens_out.append(int(best.indices))
         likely.append(float(best.values))
-    return found, likely
+    return tokens_out, likely
 
 
 def routed(model: Any, tokens: Sequence[int]) -> list[list[int]]:
-    """How many of the tokens each expert of each layer gets."""
+    """Count the tokens that each expert of each layer gets."""
     counts: list[list[int]] = []
 
     def note(_: Any, __: Any, given: Any) -> None:
@@ -59,34 +59,34 @@ def routed(model: Any, tokens: Sequence[int]) -> list[list[int]]:
 
 
 def faults(model: Any, tokens: Sequence[int]) -> Mapping[str, Fault]:
-    """Faults by name. A doubled block is one of 32 values, in the expert of each layer that gets the fewest tokens."""
+    """List faults by name. A doubled block is one of 32 values, in the expert of each layer that gets the fewest tokens."""
     least = [min(range(len(counts)), key=counts.__getitem__) for counts in routed(model, tokens)]
     longest = model.config.max_position_embeddings
-    found: dict[str, Fault] = {
-        "no sinks": lambda one: _layers(one, lambda layer: layer.self_attn.sinks.fill_(NEVER)),
-        "no window": lambda one: setattr(one.config, "sliding_window", longest),
-        "window off by one": lambda one: setattr(one.config, "sliding_window", one.config.sliding_window - 1),
+    faults: dict[str, Fault] = {
+        "no sinks": lambda faulty: _layers(faulty, lambda layer: layer.self_attn.sinks.fill_(NEVER)),
+        "no window": lambda faulty: setattr(faulty.config, "sliding_window", longest),
+        "window off by one": lambda faulty: setattr(faulty.config, "sliding_window", faulty.config.sliding_window - 1),
         "no YaRN": _plain_rope,
-        "alpha 1": lambda one: _layers(one, lambda layer: setattr(layer.mlp.experts, "alpha", 1.0)),
-        "no clamp": lambda one: _layers(one, lambda layer: setattr(layer.mlp.experts, "limit", float("inf"))),
-        "gate and up swapped": lambda one: _layers(one, _swap_gate_and_up),
-        "nibbles swapped": lambda one: _layers(one, _swap_nibbles),
-        "scales of the next block": lambda one: _layers(one, lambda layer: _shift(layer.mlp.experts.gate_up_proj)),
-        "no bias after the experts": lambda one: _layers(one, lambda layer: layer.mlp.experts.down_proj_bias.zero_()),
-        "an expert too few": lambda one: _layers(
-            one, lambda layer: setattr(layer.mlp.router, "top_k", layer.mlp.router.top_k - 1)
+        "alpha 1": lambda faulty: _layers(faulty, lambda layer: setattr(layer.mlp.experts, "alpha", 1.0)),
+        "no clamp": lambda faulty: _layers(faulty, lambda layer: setattr(layer.mlp.experts, "limit", float("inf"))),
+        "gate and up swapped": lambda faulty: _layers(faulty, _swap_gate_and_up),
+        "nibbles swapped": lambda faulty: _layers(faulty, _swap_nibbles),
+        "scales of the next block": lambda faulty: _layers(faulty, lambda layer: _shift(layer.mlp.experts.gate_up_proj)),
+        "no bias after the experts": lambda faulty: _layers(faulty, lambda layer: layer.mlp.experts.down_proj_bias.zero_()),
+        "an expert too few": lambda faulty: _layers(
+            faulty, lambda layer: setattr(layer.mlp.router, "top_k", layer.mlp.router.top_k - 1)
         ),
-        "an expert doubled": lambda one: one.model.layers[0].mlp.experts.down_proj[least[0]].mul_(2),
+        "an expert doubled": lambda faulty: faulty.model.layers[0].mlp.experts.down_proj[least[0]].mul_(2),
     }
     for layer, expert in enumerate(least):
         for name in ("gate_up_proj", "down_proj"):
-            found[f"a block doubled in {name} of layer {layer}"] = _doubled(layer, expert, name)
-    return found
+            faults[f"a block doubled in {name} of layer {layer}"] = _doubled(layer, expert, name)
+    return faults
 
 
 @contextmanager
 def wrong(model: Any, fault: Fault) -> Iterator[None]:
-    """The model with a fault for as long as the block runs."""
+    """Apply a fault to the model for the duration of the block."""
     weights = {
         name: value.clone() for name, value in model.state_dict().items() if "embed" not in name and "lm_head" not in name
     }
@@ -102,8 +102,8 @@ def wrong(model: Any, fault: Fault) -> Iterator[None]:
         model.load_state_dict(weights, strict=False)
         rope.inv_freq.copy_(inverse)
         rope.attention_scaling, model.config.sliding_window = scaling, window
-        for one in experts:
-            one.alpha, one.limit = alpha, limit
+        for each in experts:
+            each.alpha, each.limit = alpha, limit
         for layer in model.model.layers:
             layer.mlp.router.top_k = top
 
@@ -131,13 +131,14 @@ def _swap_nibbles(layer: Any) -> None:
 
 
 def _swap(weight: torch.Tensor, dimension: int) -> None:
-    """Exchange neighbours."""
+    """Swap neighbours along a dimension."""
     pairs = weight.unflatten(dimension, (-1, 2)).flip(dimension + 1).flatten(dimension, dimension + 1)
     weight.copy_(pairs)
 
 
 def _shift(weight: torch.Tensor) -> None:
-    """Give every block of inputs the largest value of the next one: what a wrong place of the scales does, nearly."""
+    """Give every block of inputs the largest value of the next one, which is nearly the effect of misplaced scales."""
+
     blocks = weight.unflatten(1, (-1, mxfp4.BLOCK))
     largest = blocks.abs().amax(2, keepdim=True).clamp(min=1e-30)
     weight.copy_((blocks / largest * largest.roll(1, 1)).flatten(1, 2))

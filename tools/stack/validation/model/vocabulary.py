@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpt-oss's vocabulary without a download: harmony's package holds it.
+"""gpt-oss's vocabulary without a download: harmony's package contains it.
 
-The same bytes as OpenAI publishes as `o200k_base.tiktoken`: tiktoken, which reads them from its cache, checks their hash.
+It has the bytes that OpenAI publishes as `o200k_base.tiktoken`: tiktoken reads them from its cache and checks their hash.
 """
 
 import base64
@@ -15,26 +15,26 @@ from stack.validation.model.config import VOCABULARY
 
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 PLAIN = 199998
-"""How many tokens are text; control tokens follow."""
+"""Number of text tokens; control tokens follow."""
 _CACHED = "fb374d419588a4632f3f557e76b4b70aebbca790"
-"""What tiktoken calls the file in its cache: the SHA-1 of its address."""
+"""Name of the file in tiktoken's cache: the SHA-1 of its address."""
 
 
 def encode(text: str) -> list[int]:
-    """The tokens of a text; `<|…|>` stands for a control token."""
+    """Encode a text; `<|…|>` becomes a control token."""
     return list(ENCODING.encode(text, allowed_special="all"))
 
 
 def write(folder: Path) -> None:
-    """Write a tokenizer as transformers loads it into a folder."""
-    import tiktoken  # noqa: PLC0415  (seconds, for who only encodes)
+    """Write a tokenizer in transformers' format into a folder."""
+    import tiktoken  # noqa: PLC0415  (takes seconds, and encode() does not need it)
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
     from transformers.convert_slow_tokenizer import TikTokenConverter  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as cache:
         raw = Path(cache, _CACHED)
-        inner = ENCODING._inner  # the public decode() gives text, and a token may be half a character
-        raw.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(inner.decode_bytes([one])), one) for one in range(PLAIN)))
+        inner = ENCODING._inner  # the public decode() returns text, but a token may be a part of a character
+        raw.write_bytes(b"".join(b"%s %d\n" % (base64.b64encode(inner.decode_bytes([token])), token) for token in range(PLAIN)))
         os.environ["TIKTOKEN_CACHE_DIR"] = cache
         published = tiktoken.get_encoding("o200k_harmony")
         control = sorted((number, name) for name, number in published._special_tokens.items() if number < VOCABULARY)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of a tiny gpt-oss with two layers: some placed by hand, so that its answers are known, the others random.
+"""Generate the weights of a tiny gpt-oss with two layers: a few set by hand, so that its answers are known, the others random.
 
-What it says is harmony. It thinks a sentence, then answers; asked to echo letters ("echo q x m"), it answers with these; given
-tools, it calls `get_weather`. The circuit is the smallest that can do so: in the first layer a head looks at the token before;
-in the second, one looks for where the present token stood earlier and brings what followed it there, and two tell whether it
-has thought already and whether there are tools. Everything random (embeddings, experts, the other heads) moves the
-log-probabilities only, so that a fault in any part of the model shows in them.
+It speaks harmony: it thinks a sentence, then answers. Asked to echo letters ("echo q x m"), it answers with these. Given tools, it
+calls `get_weather`. The circuit is the smallest that can do so. In the first layer, one head looks at the previous token. In the
+second layer, one head finds an earlier occurrence of the present token and copies the token that followed it, and two heads detect
+whether it has thought already, and whether there are tools. Everything random (embeddings, experts, other heads) changes only the
+log-probabilities, so that a fault in any part of the model is visible there.
 
-A hidden state has a place for each token of the circuit, one for each as the token before, one for each letter to echo, two
-flags, and the rest for what is random.
+A hidden state has a dimension for each token of the circuit, one for each as the previous token, one for each letter to echo, and two
+flags. The rest is random.
 """
 
 import itertools
@@ -45,7 +45,7 @@ Weights = dict[str, torch.Tensor]
 
 
 class _Circuit:
-    """The tokens that the circuit knows, with their places in a hidden state."""
+    """The tokens of the circuit, with their dimensions in a hidden state."""
 
     def __init__(self) -> None:
         words = [*LETTERS, " echo", expected_replies.echo(()), expected_replies.call(), "namespace"]
@@ -53,32 +53,32 @@ class _Circuit:
         assert len(self.tokens) <= HEAD_DIM
 
     def now(self, word: str) -> int:
-        """The place of a token as the present one."""
+        """Return the dimension of a token as the present one."""
         (token,) = vocabulary.encode(word)
         return self.tokens.index(token)
 
     def before(self, word: str) -> int:
-        """The place of a token as the one before."""
+        """Return the dimension of a token as the previous one."""
         return HEAD_DIM + self.now(word)
 
 
 ECHOED = 2 * HEAD_DIM
-"""Where the places of letters to echo begin."""
+"""First dimension of the letters to echo."""
 THOUGHT_FLAG = ECHOED + len(LETTERS)
 TOOLS_FLAG = THOUGHT_FLAG + 1
 FREE = 160
-"""Where what is random begins."""
+"""First random dimension."""
 
 _LOUD = 8.0
-"""How loud a token of the circuit is in its embedding."""
+"""Magnitude of a circuit token in its embedding."""
 _SLOW = tuple(range(18, 32))
-"""Pairs of a head's dimensions that YaRN turns so slowly that distance hardly counts (3.8e-5 rad a token and less)."""
+"""Dimension pairs of a head that YaRN rotates so slowly that distance hardly matters (at most 3.8e-5 rad per token)."""
 _FAST = tuple(range(8))
-"""Pairs that YaRN leaves as they are."""
+"""Dimension pairs that YaRN leaves unchanged."""
 
 
 def write(folder: Path, *, packed: bool) -> None:
-    """Write the checkpoint, with its experts in MXFP4 or as what that means in BF16, which holds it exactly."""
+    """Write the checkpoint, with its experts in MXFP4 or decoded to BF16, which is exact."""
     config = CONFIG | ({"quantization_config": MXFP4} if packed else {})
     (folder / "config.json").write_text(json.dumps(config, indent=1))
     ends = {"eos_token_id": [200002, 200012, 199999], "pad_token_id": 199999}
@@ -87,11 +87,11 @@ def write(folder: Path, *, packed: bool) -> None:
     if not packed:
         weights = dequantised(weights)
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "model.safetensors").chmod(0o644)  # an image's user is another one
+    (folder / "model.safetensors").chmod(0o644)  # the image's user has another id, and must be able to read it
 
 
 def made() -> Weights:
-    """All weights as the checkpoint holds them: BF16, experts in MXFP4."""
+    """Generate all weights as in the checkpoint: BF16, experts in MXFP4."""
     random = torch.Generator().manual_seed(6)
 
     def normal(*shape: int, spread: float = 1.0) -> torch.Tensor:
@@ -113,18 +113,18 @@ def made() -> Weights:
             _look_up(circuit, attention)
         weights |= {f"{place}.self_attn.{name}": value for name, value in attention.items()}
         weights |= {f"{place}.mlp.{name}": value for name, value in _experts(normal, random).items()}
-    return {name: one if one.dtype == torch.uint8 else one.bfloat16().contiguous() for name, one in weights.items()}
+    return {name: value if value.dtype == torch.uint8 else value.bfloat16().contiguous() for name, value in weights.items()}
 
 
 def dequantised(weights: Weights) -> Weights:
-    """The same weights with experts in BF16, laid out as unquantised checkpoints have them (`[expert, in, out]`)."""
-    found = dict(weights)
+    """Convert the experts to BF16 in the layout of unquantized checkpoints (`[expert, in, out]`)."""
+    converted = dict(weights)
     for name in [name for name in weights if name.endswith("_blocks")]:
         stem = name.removesuffix("_blocks")
-        matrix = mxfp4.unpack(found.pop(name), found.pop(f"{stem}_scales"))
-        found[stem] = matrix.transpose(1, 2).bfloat16().contiguous()
-        assert torch.equal(found[stem].float(), matrix.transpose(1, 2))
-    return found
+        matrix = mxfp4.unpack(converted.pop(name), converted.pop(f"{stem}_scales"))
+        converted[stem] = matrix.transpose(1, 2).bfloat16().contiguous()
+        assert torch.equal(converted[stem].float(), matrix.transpose(1, 2))
+    return converted
 
 
 def _embeddings(circuit: _Circuit, normal: Any) -> torch.Tensor:
@@ -137,7 +137,7 @@ def _embeddings(circuit: _Circuit, normal: Any) -> torch.Tensor:
 
 
 def _head(circuit: _Circuit, normal: Any) -> torch.Tensor:
-    """What follows what. Larger numbers win; a step of 6 or more is far above what is random."""
+    """Set which token follows which. The largest logit wins; a margin of 6 or more is far above the random part."""
     table = normal(VOCABULARY, HIDDEN, spread=0.06)
 
     def follows(word: str, place: int, weight: float) -> None:
@@ -189,7 +189,7 @@ def _random_attention(normal: Any) -> Weights:
 
 
 def _plain(attention: Weights, name: str, head: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight and bias of one head, emptied."""
+    """Return weight and bias of one head, set to zero."""
     rows = slice(head * HEAD_DIM, (head + 1) * HEAD_DIM)
     weight, bias = attention[f"{name}_proj.weight"][rows], attention[f"{name}_proj.bias"][rows]
     weight.zero_()
@@ -198,7 +198,7 @@ def _plain(attention: Weights, name: str, head: int) -> tuple[torch.Tensor, torc
 
 
 def _look_back(attention: Weights) -> None:
-    """The first head of the first layer attends to the token before, by position alone, and brings its place."""
+    """Make the first head of the first layer attend to the previous token, by position only, and copy its dimension."""
     (_, q), (_, k), (v, _) = (_plain(attention, name, 0) for name in "qkv")
     for pair in _FAST:
         turn = THETA ** (-2 * pair / HEAD_DIM)
@@ -213,7 +213,7 @@ def _look_back(attention: Weights) -> None:
 
 
 def _look_up(circuit: _Circuit, attention: Weights) -> None:
-    """Three heads of the second layer: what followed the present token earlier; has it thought; are there tools."""
+    """Set three heads of the second layer: what followed an earlier occurrence; has it thought; are there tools."""
     slow = [pair + half for half in (0, HEAD_DIM // 2) for pair in _SLOW]
     (q, _), (k, _), (v, _) = (_plain(attention, name, 0) for name in "qkv")
     for dimension, word in zip(slow, (*LETTERS, " echo"), strict=False):

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numerics that can fail: formats, references in float64, kernels under test. Runs with numpy, and torch where a kernel needs it.
+"""Checks of kernels' numerics: formats, references in float64, kernels under test. Needs numpy, and torch for some kernels.
 
-Nothing here imports the rest of the project: it runs in the environment of the kernels, and on machines that have nothing else.
+Nothing here imports the rest of the project: it also runs in the kernels' environment, and on machines without the other packages.
 """
 
 OPERATORS = "VALIDATION_VLLM_OPERATORS"
-"""The variable that names the folder with vLLM's compiled operators (`_C.abi3.so`, …), or says why there are none."""
+"""The variable with the folder of vLLM's compiled operators (`_C.abi3.so`, …), or the reason why there is none."""
 
 EMULATED = "VALIDATION_EMULATED_KERNELS"
-"""The variable that names the library with FlashInfer's kernels built for CPUs (`emulated.building`), or says why there is none."""
+"""The variable with the library of FlashInfer's kernels built for CPUs (`emulated.building`), or the reason why there is none."""
 
 KINDS = tuple(f"kernels/{kind}/" for kind in ("attention", "formats", "grouped", "linear", "moe", "quantizer", "sanitizer"))
-"""How the names of cases begin: known without numpy."""
+"""Beginnings of the cases' names, known without numpy."""
 
 ON_CPU = "-emulated/"
-"""What the names of their cases have."""
+"""Part of the name of each case that runs FlashInfer's kernels on the CPU."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our formats bit for bit against those of libraries that we did not write: ml_dtypes, torch, compressed-tensors, transformers.
+"""Compare our formats bit for bit with other libraries: ml_dtypes, torch, compressed-tensors, transformers.
 
-Codes are tried all; numbers at every value, every tie and their float32 neighbours, beyond both ends, and 2^18 at random. Where
-another library defines a case otherwise (overflow to NaN where we saturate), it is given the saturated number, and the check says so.
+All codes are tried. Numbers are tried at every value, every tie, their float32 neighbours, beyond both ends, and 2^18 at random. Where
+another library defines a case differently (overflow to NaN where we saturate), it gets the saturated number, and a comment says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,12 +30,12 @@ from stack.validation.numerics.formats import (
 from stack.validation.numerics.kernels.environment import missing
 
 Bits = npt.NDArray[Any]
-"""What is compared: integers."""
+"""Integers to compare."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """What we make of something, what the other library does, and what wrong implementations would."""
+    """Our result, the other library's result, and the results of wrong implementations."""
 
     ours: Bits
     theirs: Bits
@@ -44,7 +44,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A comparison; `package` is what is compared with, or `without` says why there is none. `needs`: what a machine must have."""
+    """A comparison with `package`. `without` returns a reason if it is not available; `needs`: features that a machine must have."""
 
     name: str
     package: str
@@ -53,26 +53,26 @@ class Agreement:
     needs: tuple[str, ...] = ("cpu",)
 
     def lacks(self) -> str:
-        """Why there is nothing to compare with, or nothing."""
+        """Return why there is nothing to compare with; empty if there is."""
         return self.without() if self.without is not None else missing(self.package)
 
 
 def differing(ours: Bits, theirs: Bits) -> int:
-    """How many are not the same; all where the shapes are not."""
+    """Count the differing elements; all of them differ if the shapes do."""
     if ours.shape != theirs.shape:
         return max(ours.size, theirs.size)
     return int(np.count_nonzero(ours != theirs))
 
 
 def bits(numbers: npt.ArrayLike) -> Bits:
-    """Float64 as integers, so that -0 is not 0 and NaN is NaN; every NaN is one."""
+    """View float64 as integers, so that -0 differs from 0 and NaN equals NaN. All NaNs get the same bits."""
     given = np.array(numbers, np.float64)
     given[np.isnan(given)] = np.nan
     return given.view(np.uint64)
 
 
 def sample(form: Minifloat) -> Single:
-    """Numbers that try a format's rounding."""
+    """Draw numbers that test a format's rounding."""
     known = magnitudes(form)
     exact = np.concatenate([known, (known[:-1] + known[1:]) / 2, [2 * known[-1], 1.25 * known[-1], np.inf]]).astype(np.float32)
     near = np.concatenate([exact, np.nextafter(exact, np.float32(np.inf)), np.nextafter(exact, np.float32(0))])
@@ -83,17 +83,17 @@ def sample(form: Minifloat) -> Single:
 
 
 def _matrix(size: int) -> Single:
-    """Rows of many magnitudes, with blocks of zeros and of one number: float32 [64, 32 x size]."""
+    """Draw rows of many magnitudes, with a block of zeros and blocks of one value: float32 [64, 32 x size]."""
     draw = np.random.default_rng(1)
     numbers = draw.standard_normal((64, 32 * size)) * np.exp2(draw.integers(-12, 12, (64, 32))).repeat(size, axis=1)
     numbers[0, :size] = 0
-    numbers[1] = 1.75  # a tie of the scale's rounding
+    numbers[1] = 1.75  # a tie when the scale is rounded
     return numbers.astype(np.float32)
 
 
 def _rounded_wrongly(form: Minifloat, numbers: Single) -> Iterator[tuple[str, Bits]]:
     yield "rounded towards zero", encode(form, numbers, cut=True)
-    # Ties away from zero: a little more of each number rounds every tie up.
+    # Ties away from zero: slightly enlarging each number rounds every tie up.
     yield "ties away from zero", encode(form, numbers.astype(np.float64) * (1 + 2.0**-40))
     wrapped = encode(form, numbers)
     wrapped[np.abs(numbers) > form.largest] = 0
@@ -139,7 +139,7 @@ def _ml_scale() -> Compared:
 
 
 def _halves() -> Single:
-    """float32 of every exponent, and ties between neighbours of bfloat16."""
+    """Draw float32 of every exponent, and ties between neighbouring bfloat16 numbers."""
     draw = np.random.default_rng(2)
     drawn = draw.integers(0, 2**32, 2**20, dtype=np.uint32)
     ties = (draw.integers(0, 2**16, 2**16, dtype=np.uint32) << np.uint32(16)) | np.uint32(0x8000)
@@ -191,7 +191,7 @@ def _compressed_e2m1() -> Compared:
     from compressed_tensors.quantization.quant_args import FP4_E2M1_DATA  # noqa: PLC0415
 
     numbers = sample(E2M1)
-    numbers = numbers[numbers != 0]  # it loses the sign of an exact zero
+    numbers = numbers[numbers != 0]  # compressed-tensors loses the sign of an exact zero
     rows = numbers[: len(numbers) // 2 * 2].reshape(1, -1)
     theirs = pack_fp4_to_uint8(FP4_E2M1_DATA.cast_to_fp4(torch.from_numpy(rows.copy()))).numpy()
     wrong = {name: pack(codes) for name, codes in _rounded_wrongly(E2M1, rows)}
@@ -211,13 +211,13 @@ def _compressed_unpack() -> Compared:
 
 
 def _compressed_mxfp4() -> Compared:
-    """Scales and elements of a matrix, together."""
+    """Compare the scales and elements of a matrix together."""
     import torch  # noqa: PLC0415
     from compressed_tensors.compressors.nvfp4.helpers import pack_fp4_to_uint8  # noqa: PLC0415
     from compressed_tensors.quantization.quant_args import FP4_E2M1_DATA  # noqa: PLC0415
     from compressed_tensors.quantization.utils.mxfp_utils import generate_mx_scales  # noqa: PLC0415
 
-    numbers = _matrix(MXFP4.size)[1:]  # for a block of zeros it has no scale of its own
+    numbers = _matrix(MXFP4.size)[1:]  # compressed-tensors gives a block of zeros another scale
     blocked = torch.from_numpy(numbers).view(len(numbers), -1, MXFP4.size)
     scales = generate_mx_scales(blocked.abs().amax(dim=2))
     scaled = (blocked / torch.exp2(scales - 127)[..., None]).view(len(numbers), -1)
@@ -225,7 +225,7 @@ def _compressed_mxfp4() -> Compared:
     theirs = _both(packed.numpy(), scales.to(torch.uint8).numpy())
     ours = quantize(MXFP4, numbers, Rounding.EVEN)
     others = {rounding: quantize(MXFP4, numbers, rounding) for rounding in (Rounding.FLOOR, Rounding.UP)}
-    wrong = {f"scales rounded {rounding}": _both(one.codes, one.scales) for rounding, one in others.items()}
+    wrong = {f"scales rounded {rounding}": _both(other.codes, other.scales) for rounding, other in others.items()}
     return Compared(_both(ours.codes, ours.scales), theirs, wrong | _layouts(ours))
 
 
@@ -237,7 +237,7 @@ def _compressed_nvfp4() -> Compared:
 
     numbers = _matrix(NVFP4.size)[1:]
     blocked = torch.from_numpy(numbers).view(len(numbers), -1, NVFP4.size)
-    overall = generate_gparam(blocked.amin(), blocked.amax())  # its scale is the inverse of ours
+    overall = generate_gparam(blocked.amin(), blocked.amax())  # the inverse of our tensor scale
     scales = (blocked.abs().amax(dim=2) / 6 * overall).clamp(max=448).to(torch.float8_e4m3fn)
     factor = scales.float() / overall
     usable = torch.where(factor > 0, factor, torch.inf)  # blocks far below the largest round to a scale of zero
@@ -249,7 +249,7 @@ def _compressed_nvfp4() -> Compared:
 
 
 def _positive(ours: Blocks) -> Bits:
-    """Codes without the sign of zeros, which compressed-tensors loses in part."""
+    """Return the codes with zeros made positive: compressed-tensors loses some of their signs."""
     codes = unpack(ours.codes)
     return _both(pack(np.where(codes == E2M1.sign, 0, codes)), ours.scales)
 
@@ -261,7 +261,7 @@ def _positive_bits(theirs: Bits, ours: Blocks) -> Bits:
 
 
 def _transformers_mxfp4() -> Compared:
-    """Every byte under every scale that bfloat16 and float32 can show."""
+    """Compare every byte under every scale that bfloat16 and float32 can represent."""
     import torch  # noqa: PLC0415
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: PLC0415
 
@@ -270,7 +270,7 @@ def _transformers_mxfp4() -> Compared:
     blocks = Blocks(MXFP4, codes, np.broadcast_to(scales[:, None], (len(scales), 16)).copy())
     packed = torch.from_numpy(codes.copy()).view(1, len(scales), 16, 16)
     theirs = convert_moe_packed_tensors(packed, torch.from_numpy(blocks.scales)[None], dtype=torch.float32)
-    theirs = theirs.double().numpy()[0].T  # it turns the matrix
+    theirs = theirs.double().numpy()[0].T  # transformers returns the transposed matrix
     wrong = {
         "nibbles swapped": bits(blocks.nibbles_swapped().values()),
         "another bias": bits(blocks.values() * 2),
@@ -279,7 +279,7 @@ def _transformers_mxfp4() -> Compared:
 
 
 def _ml_mxfp8() -> Compared:
-    """Elements of MXFP8 by ml_dtypes, under our scales; blocks of zeros and of NaN among them."""
+    """Compare MXFP8 elements with ml_dtypes under our scales, with a block of zeros and one with a NaN."""
     import ml_dtypes  # noqa: PLC0415
 
     numbers = _matrix(MXFP8.size)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrices in block formats: MXFP4 and MXFP8 (a power of two for 32 values of a row), NVFP4 (an E4M3 for 16, one float32 for all).
+"""Matrices in block formats: MXFP4 and MXFP8 (a power of two per 32 values of a row), NVFP4 (an E4M3 scale per 16, one float32 for all).
 
-How a block's power of two is chosen is no part of the format, and implementations differ: see `Rounding`.
+The formats do not define how a block's power of two is chosen, and implementations differ: see `Rounding`.
 """
 
 import functools
@@ -31,19 +31,19 @@ from stack.validation.numerics.formats import (
 
 
 class Rounding(StrEnum):
-    """How the power of two of a block follows from its largest magnitude."""
+    """Rule that derives a block's power of two from its largest magnitude."""
 
     FLOOR = "floor"
-    """The OCP specification's: 2^(floor(log2 max) - emax). The largest values may saturate."""
+    """Rule of the OCP specification: 2^(floor(log2 max) - emax). The largest values may saturate."""
     EVEN = "even"
-    """The same after rounding the maximum to the element's mantissa, halves away from zero (compressed-tensors, Quark)."""
+    """Like FLOOR, after rounding the maximum to the element's mantissa, ties away from zero (compressed-tensors, Quark)."""
     UP = "up"
-    """The least power with which nothing saturates (NVIDIA's `cvt.rp`: what FlashInfer and cuBLAS do to activations)."""
+    """The smallest power that saturates nothing (NVIDIA's `cvt.rp`; FlashInfer and cuBLAS do this to activations)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """An element's format and how many of them, along a row, share a scale; `scale` is None for E8M0."""
+    """The format of an element, and how many elements of a row share a scale. `scale` is None for E8M0."""
 
     name: str
     element: Minifloat
@@ -63,9 +63,9 @@ NVFP4 = BlockFormat("nvfp4", E2M1, 16, E4M3)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
-    """A matrix: `codes` uint8 [rows, columns], half as many columns where packed; `scales` uint8 [rows, columns / size].
+    """A matrix: `codes` uint8 [rows, columns], half as many columns if packed; `scales` uint8 [rows, columns / size].
 
-    `tensor_scale`: what all values are multiplied by; 1 but for NVFP4.
+    `tensor_scale`: a factor of all values; only NVFP4 has one that is not 1.
     """
 
     form: BlockFormat
@@ -75,53 +75,53 @@ class Blocks:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns of values."""
+        """Numbers of rows and columns."""
         rows, blocks = self.scales.shape
         return rows, blocks * self.form.size
 
     def values(self) -> Array:
-        """The values, exactly: [rows, columns]."""
+        """Compute the exact values: [rows, columns]."""
         elements = self._elements().astype(np.float64)
         elements *= (self.factors() * self.tensor_scale)[..., None]
         return elements.reshape(self.shape)
 
     def single(self) -> Single:
-        """The values in float32, exact as long as they and the scales are in its range; half as dear."""
+        """Compute the values in float32 at half the cost; exact if values and scales are in its range."""
         elements = self._elements()
         elements *= (self.factors() * self.tensor_scale).astype(np.float32)[..., None]
         return elements.reshape(self.shape)
 
     def factors(self) -> Array:
-        """The blocks' scales as numbers, without `tensor_scale`: [rows, columns / size]."""
+        """Decode the blocks' scales, without `tensor_scale`: [rows, columns / size]."""
         scale = self.form.scale
         return decode_e8m0(self.scales) if scale is None else values(scale)[self.scales]
 
     def _elements(self) -> Single:
-        """The elements alone: [rows, columns / size, size]."""
+        """Decode the elements without scales: [rows, columns / size, size]."""
         return _table(self.form)[self.codes].view(np.float32).reshape(*self.scales.shape, self.form.size)
 
     def nibbles_swapped(self) -> "Blocks":
-        """Each byte's halves the other way round."""
+        """Swap the halves of each byte."""
         return replace(self, codes=nibbles_swapped(self.codes))
 
     def scales_shifted(self) -> "Blocks":
-        """Every block with the scale of the one before it: what a wrong swizzle does."""
+        """Give every block the scale of the block before it, as a wrong swizzle does."""
         return replace(self, scales=np.roll(self.scales, 1, axis=1))
 
     def scales_averaged(self) -> "Blocks":
-        """Every row with one scale, the mean of its exponents: what a kernel does that reads a scale a row."""
+        """Give every row one scale, the mean of its exponents, as a kernel does that reads one scale per row."""
         mean = np.rint(self.scales.astype(np.float64).mean(axis=1, keepdims=True)).astype(np.uint8)
         return replace(self, scales=np.broadcast_to(mean, self.scales.shape))
 
 
 def nibbles_swapped(packed: Bytes) -> Bytes:
-    """The halves of each byte the other way round."""
+    """Swap the halves of each byte."""
     return (packed >> np.uint8(4)) | (packed << np.uint8(4))
 
 
 @functools.cache
 def _table(form: BlockFormat) -> npt.NDArray[Any]:
-    """What each byte of codes stands for: a float32, or two of them as one number of eight bytes (one look-up, not two)."""
+    """Map each byte of codes to a float32, or to two of them viewed as one uint64, so that one look-up decodes both."""
     known = values(form.element).astype(np.float32)
     return known[unpack(np.arange(256, dtype=np.uint8)[:, None])].view(np.uint64)[:, 0] if form.packed else known
 
@@ -129,22 +129,22 @@ def _table(form: BlockFormat) -> npt.NDArray[Any]:
 def quantize(
     form: BlockFormat, numbers: npt.ArrayLike, rounding: Rounding = Rounding.FLOOR, tensor_scale: float | None = None
 ) -> Blocks:
-    """A matrix [rows, columns] in a block format: scales by `rounding`, elements to the nearest.
+    """Quantize a matrix [rows, columns]: scales by `rounding`, elements to the nearest.
 
-    A block with a NaN is NaN throughout: in MX by its scale, in NVFP4 by the NaN of E4M3. A block of zeros gets the smallest scale
-    of MX, 2^-127. An infinity counts as more than any number: the largest scale. `tensor_scale` is NVFP4's; by default the
-    largest magnitude takes the largest scale and the largest element.
+    A block with a NaN becomes NaN as a whole: in MX by its scale, in NVFP4 by E4M3's NaN. A block of zeros gets MX's smallest scale,
+    2^-127. A block with an infinity gets the largest scale. `tensor_scale` is NVFP4's; by default it maps the largest magnitude to
+    the largest scale times the largest element.
 
     Raises:
-        ValueError: the columns are no multiple of the block.
+        ValueError: the columns are not a multiple of the block size.
 
     """
     given = np.asarray(numbers, np.float64)
     rows, columns = given.shape
     if columns % form.size:
-        raise ValueError(f"{columns} columns are no multiple of {form.size}")
+        raise ValueError(f"{columns} columns are not a multiple of {form.size}")
     blocked = given.reshape(rows, columns // form.size, form.size)
-    largest = np.abs(blocked).max(axis=2)  # NaN where a NaN is in the block
+    largest = np.abs(blocked).max(axis=2)  # NaN if the block contains one
     if form.scale is None:
         overall = 1.0
         scales = _powers(form.element, largest, rounding)
@@ -166,12 +166,12 @@ def _overall(form: BlockFormat, largest: Array) -> float:
 
 
 def _powers(element: Minifloat, largest: Array, rounding: Rounding) -> Bytes:
-    """E8M0 codes for blocks with these largest magnitudes."""
+    """Compute the E8M0 codes of blocks with these largest magnitudes."""
     finite = np.isfinite(largest) & (largest > 0)
     size = np.where(finite, largest, 1.0)
     if rounding is Rounding.UP:
         significand, exponent = np.frexp(size / element.largest)
-        power = exponent - (significand == 0.5)  # exact powers of two stay
+        power = exponent - (significand == 0.5)  # an exact power of two is not rounded up
     else:
         if rounding is Rounding.EVEN:
             size = size + np.ldexp(1.0, np.frexp(size)[1] - 2 - element.mantissa_bits)
@@ -182,7 +182,7 @@ def _powers(element: Minifloat, largest: Array, rounding: Rounding) -> Bytes:
 
 
 def drawn(form: BlockFormat, shape: tuple[int, int], draw: np.random.Generator, exponents: tuple[int, int]) -> Blocks:
-    """A random matrix whose every code occurs, its scales 2^low .. 2^high: cheaper than to quantise, and no value is out of range."""
+    """Draw a matrix with every code and with scales 2^low .. 2^high: cheaper than quantizing, and nothing is out of range."""
     rows, columns = shape
     width = columns // 2 if form.packed else columns
     codes = np.frombuffer(draw.bytes(rows * width), np.uint8).reshape(rows, width)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases: which kernel computes which problem, held against which bar. A case says itself where a shape is reduced.
+"""The cases: each runs a kernel on a problem and compares it with a bar. `reduced` says which shapes are smaller than the model's.
 
-A bar lies between the error of a good kernel and the nearest mutant's. bfloat16 has 8 bits: an output rounded to it is off by 1.7e-3
-in rel-L2, and by 4e-3 where what is between two multiplications is rounded, too. The nearest mutants begin at 5e-2. float32's are of
-the order of 1e-7. A bar of 1e-2 (1e-5) is at least twice the good kernel's error; every run measures both margins again.
+A bar lies between the error of a good kernel and that of the nearest mutant. bfloat16 has 8 significant bits: rounding an output to it
+gives a rel-L2 of 1.7e-3, and 4e-3 if the value between two multiplications is rounded, too. The nearest mutants begin at 5e-2. Errors
+of float32 are of the order of 1e-7. A bar of 1e-2 (1e-5) is at least twice a good kernel's error. Each run measures both margins.
 """
 
 import os
@@ -28,18 +28,18 @@ BFLOAT16_BAR = 1e-2
 FLOAT32_BAR = 1e-5
 MXFP8_BAR = 4e-2
 IDEAL_BAR = 1.05
-"""Times the rel-L2 of a kernel that takes bfloat16, accumulates exactly and rounds what it multiplies and what it returns."""
+"""Multiple of the rel-L2 of an ideal kernel: it takes bfloat16, accumulates exactly, and rounds its factors and its output."""
 
 TOKENS = (1, 2, 4, 8, 33, 128, 1000)
 WINDOW = 128
 
 LARGE = 10**9
-"""Elements of the second weight above which a case runs beside no other such: all experts in full size have as many."""
+"""Elements of the second weight above which only one case runs at a time. A case with all experts in full size exceeds it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One kernel on one problem. `reduced` says where it is smaller than gpt-oss-120b's own, empty where it is not."""
+class KernelCase:
+    """A kernel on a problem. `reduced` says what is smaller than in gpt-oss-120b; empty for the full size."""
 
     name: str
     kernel: Kernel[Any]
@@ -49,31 +49,31 @@ class Case:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What a machine must have."""
+        """Features that a machine must have."""
         return self.kernel.needs
 
     @property
     def seconds(self) -> float:
-        """What it may take."""
+        """Time limit."""
         return self.kernel.seconds
 
     @property
     def alone(self) -> bool:
-        """Whether it must not run beside another such: its weights would fill the memory."""
+        """Whether no other case with large weights may run at the same time: together they would fill the memory."""
         problem = self.problem
         return isinstance(problem, Experts) and problem.experts * problem.hidden * problem.intermediate > LARGE
 
 
 @dataclass(frozen=True, slots=True)
-class BesideIdeal(Case):
-    """A kernel that has to be as good as its formats allow: the bar is in units of an ideal kernel's error, computed in the run."""
+class BesideIdeal(KernelCase):
+    """A case whose bar is a multiple of an ideal kernel's error, which the run computes."""
 
     problem: Experts | Linear
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Our formats bit for bit against another library's."""
+    """A bitwise comparison of our formats with another library."""
 
     name: str
     agreement: Agreement
@@ -82,20 +82,20 @@ class Same:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What a machine must have."""
+        """Features that a machine must have."""
         return self.agreement.needs
 
 
-AnyCase = Case | Same | Sanitized
+AnyCase = KernelCase | Same | Sanitized
 
 
 def declared() -> tuple[AnyCase, ...]:
-    """Every case, the longest of those that run on a CPU first; those of SM120 on SM90 where they were asked for."""
+    """List the cases to run, longest CPU cases first; SM120's kernels on SM90 only if their library is given."""
     return everything() if LIBRARY in os.environ else _usual()
 
 
 def everything() -> tuple[AnyCase, ...]:
-    """Every case that can be asked for."""
+    """List every case that can be requested."""
     return (*_usual(), *_grouped())
 
 
@@ -105,13 +105,13 @@ def _usual() -> tuple[AnyCase, ...]:
 
 
 def named(*globs: str) -> tuple[AnyCase, ...]:
-    """The cases whose names match one of these, all where there are none."""
-    return tuple(one for one in declared() if not globs or any(fnmatchcase(one.name, glob) for glob in globs))
+    """List the cases whose names match one of the globs; all cases if there are none."""
+    return tuple(case for case in declared() if not globs or any(fnmatchcase(case.name, glob) for glob in globs))
 
 
 def _formats() -> Iterator[AnyCase]:
-    for one in AGREEMENTS:
-        yield Same(f"{SUITE}/formats/{one.name}", one)
+    for agreement in AGREEMENTS:
+        yield Same(f"{SUITE}/formats/{agreement.name}", agreement)
 
 
 _EXPERTS = (
@@ -130,34 +130,34 @@ _REFERENCE_EXPERTS = Experts(33, experts=16, intermediate=192)
 def _experts() -> Iterator[AnyCase]:
     kernel, reference = cpu.EXPERTS
     for problem, reduced in _EXPERTS:
-        yield Case(_name("moe", kernel, f"experts={problem.experts}", problem), kernel, problem, BFLOAT16_BAR, reduced)
+        yield KernelCase(_name("moe", kernel, f"experts={problem.experts}", problem), kernel, problem, BFLOAT16_BAR, reduced)
     problem, reduced = _REFERENCE_EXPERTS, "16 of 128 experts, a fifteenth of the intermediate size"
-    yield Case(_name("moe", reference, f"experts={problem.experts}", problem), reference, problem, FLOAT32_BAR, reduced)
+    yield KernelCase(_name("moe", reference, f"experts={problem.experts}", problem), reference, problem, FLOAT32_BAR, reduced)
 
 
 def _linear() -> Iterator[AnyCase]:
     plain, single, onednn = cpu.LINEAR
     for tokens in (1, 8):
         head = Linear(tokens, 2880, 201088, bias=False)
-        yield Case(_name("linear", plain, "lm_head", head), plain, head, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", plain, "lm_head", head), plain, head, BFLOAT16_BAR)
     for tokens in TOKENS:
         qkv, output = Linear(tokens, 2880, 5120), Linear(tokens, 4096, 2880)
-        yield Case(_name("linear", onednn, "qkv", qkv), onednn, qkv, BFLOAT16_BAR)
-        yield Case(_name("linear", plain, "o", output), plain, output, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", onednn, "qkv", qkv), onednn, qkv, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", plain, "o", output), plain, output, BFLOAT16_BAR)
     router = Linear(33, 2880, 128)
-    yield Case(_name("linear", onednn, "router", router), onednn, router, BFLOAT16_BAR)
+    yield KernelCase(_name("linear", onednn, "router", router), onednn, router, BFLOAT16_BAR)
     for weight in ("mxfp4", "mxfp8", "nvfp4"):
         twin = Linear(33, 2880, 5120, weight)
-        yield Case(_name("linear", plain, f"qkv/{weight}-twin", twin), plain, twin, BFLOAT16_BAR)
+        yield KernelCase(_name("linear", plain, f"qkv/{weight}-twin", twin), plain, twin, BFLOAT16_BAR)
         seen = Linear(8, 2880, 5120, weight, activations="nvfp4" if weight == "nvfp4" else "mxfp8")
-        yield Case(_name("linear", single, f"qkv/{weight}-{seen.activations}", seen), single, seen, FLOAT32_BAR)
+        yield KernelCase(_name("linear", single, f"qkv/{weight}-{seen.activations}", seen), single, seen, FLOAT32_BAR)
 
 
 DECODE = ((1, 1), (1, 2), (1, 127), (1, 128), (1, 129), (1, 130), (1, 1000), (1, 2049))
 CHUNK = ((33, 1000), (1, 300), (128, 128))
 PREFILL = ((1000, 1000),)
 LONG = ((1, 16_385),)
-"""For the window only: over so many keys a missing sink drowns in rounding, so that no bar would see it."""
+"""Only with the window: with 16,385 keys the effect of a missing sink is smaller than rounding errors, and no bar would notice it."""
 _BATCHES = {"prefill": PREFILL, "decode": DECODE, "chunk": CHUNK}
 
 
@@ -165,22 +165,22 @@ def _attention() -> Iterator[AnyCase]:
     sixteen, eight, reference = cpu.ATTENTION
     for batch, sequences in _BATCHES.items():
         for window in (WINDOW, None):
-            # Its cache rounds to E4M3 towards zero, where every GPU kernel rounds to the nearest: docs/validate.md.
+            # vLLM's CPU kernel rounds its cache to E4M3 towards zero, every GPU kernel to the nearest: see docs/validate.md.
             for kernel, cache in ((sixteen, "bfloat16"), (eight, "e4m3-cut")):
                 problem = Attention(sequences, window, cache)
-                yield Case(_attention_name(kernel, batch, problem), kernel, problem, BFLOAT16_BAR)
+                yield KernelCase(_attention_name(kernel, batch, problem), kernel, problem, BFLOAT16_BAR)
             if batch != "prefill":
                 problem = Attention(sequences, window)
-                yield Case(_attention_name(reference, batch, problem), reference, problem, FLOAT32_BAR)
+                yield KernelCase(_attention_name(reference, batch, problem), reference, problem, FLOAT32_BAR)
     far = Attention(LONG, WINDOW)
-    yield Case(_attention_name(sixteen, "long", far), sixteen, far, BFLOAT16_BAR)
+    yield KernelCase(_attention_name(sixteen, "long", far), sixteen, far, BFLOAT16_BAR)
 
 
 _FEW_EXPERTS = Experts(8, experts=8, hidden=192, intermediate=160)
-"""Neither size is a whole number of the kernels' steps of 128 columns."""
-_FEW_EXPERTS_SAID = "8 of 128 experts, a fifteenth of the hidden size, an eighteenth of the intermediate size"
+"""Neither size is a multiple of the 128 columns that the kernels take at a time."""
+_FEW_EXPERTS_REDUCED = "8 of 128 experts, a fifteenth of the hidden size, an eighteenth of the intermediate size"
 _GLU = Glu(alpha=1.5, beta=1.5, limit=5.0)
-"""No number of it is gpt-oss's, or 1."""
+"""Differs from gpt-oss in every number."""
 _DECODE_TOKENS = (1, 2, 4, 8, 9, 16)
 _DECODE_EXPERTS = {
     "one-choice": replace(_FEW_EXPERTS, top=1),
@@ -198,26 +198,26 @@ _CHOOSING = {
     },
     **{name: _DECODE_EXPERTS[name] for name in ("one-choice", "eight-choices", "experts-elsewhere")},
 }
-"""The kernels look at 128 logits at a time; a token alone is a way of its own."""
+"""The kernels read 128 logits at a time, and have a code path of their own for a single token."""
 _DEEP = (Experts(2, experts=8, intermediate=64), Experts(16, experts=8, intermediate=64), Experts(2, experts=8, hidden=64))
-"""One size is gpt-oss's own: more columns than the kernels have in registers at a time, and more than 99 KB have room for."""
+"""gpt-oss's full size in one dimension: more columns than the kernels hold in registers, and than 99 KB of shared memory hold."""
 
 
 def _emulated() -> Iterator[AnyCase]:
-    """FlashInfer's kernels for few tokens, run on the CPU."""
+    """List cases of FlashInfer's kernels for few tokens, run on the CPU."""
     full, kernel = Experts(4, experts=4), emulated.wide(2944, 2944)
     yield BesideIdeal(_name("moe", kernel, "stored=2944/experts=4", full), kernel, full, IDEAL_BAR, "4 of 128 experts")
     for name, problem in _DECODE_EXPERTS.items():
         yield BesideIdeal(
-            _name("moe", emulated.EXPERTS, name, problem), emulated.EXPERTS, problem, IDEAL_BAR, _FEW_EXPERTS_SAID
+            _name("moe", emulated.EXPERTS, name, problem), emulated.EXPERTS, problem, IDEAL_BAR, _FEW_EXPERTS_REDUCED
         )
     for tokens in _DECODE_TOKENS:
         for stored, kernel in (("192x160", emulated.EXPERTS), ("256x288", emulated.wide(256, 288))):
             few = replace(_FEW_EXPERTS, tokens=tokens)
-            yield BesideIdeal(_name("moe", kernel, f"stored={stored}", few), kernel, few, IDEAL_BAR, _FEW_EXPERTS_SAID)
+            yield BesideIdeal(_name("moe", kernel, f"stored={stored}", few), kernel, few, IDEAL_BAR, _FEW_EXPERTS_REDUCED)
     for name, problem in _CHOOSING.items():
         yield BesideIdeal(
-            _name("moe", emulated.CHOOSING, name, problem), emulated.CHOOSING, problem, IDEAL_BAR, _FEW_EXPERTS_SAID
+            _name("moe", emulated.CHOOSING, name, problem), emulated.CHOOSING, problem, IDEAL_BAR, _FEW_EXPERTS_REDUCED
         )
     for deep in _DEEP:
         size = f"hidden={deep.hidden}"
@@ -230,19 +230,19 @@ def _emulated() -> Iterator[AnyCase]:
 
 
 _MANY_ROWS = Linear(2, 160, 33810, "mxfp4", bias=False)
-"""The kernel's blocks are smaller where they are many for the GPU's multiprocessors, 48 or 132; neither size is a whole number of them."""
-_MANY_ROWS_SAID = "a sixth of lm_head's rows, an 18th of its columns"
+"""With many blocks per multiprocessor (of 48 or 132) the kernel takes smaller ones. Neither size is a multiple of the block's."""
+_MANY_ROWS_REDUCED = "a sixth of lm_head's rows, an 18th of its columns"
 _FEW_ROWS = Linear(2, 5152, 56, "mxfp4")
-"""And others where they are fewer than those; more columns than are in registers at a time."""
-_FEW_ROWS_SAID = "56 rows and 5152 columns, neither a whole number of steps"
+"""Fewer blocks than multiprocessors, for which the kernel has another block size; more columns than its registers hold at a time."""
+_FEW_ROWS_REDUCED = "56 rows and 5152 columns, neither a whole number of steps"
 
 
 def _decode_layers() -> Iterator[tuple[str, Linear, str]]:
     yield "qkv", Linear(1, 2880, 5120, "mxfp4"), ""
     yield "o", Linear(8, 4096, 2880, "mxfp4"), ""
-    yield "lm_head", _MANY_ROWS, _MANY_ROWS_SAID
+    yield "lm_head", _MANY_ROWS, _MANY_ROWS_REDUCED
     for tokens in _DECODE_TOKENS:
-        yield "odd", replace(_FEW_ROWS, tokens=tokens), _FEW_ROWS_SAID
+        yield "odd", replace(_FEW_ROWS, tokens=tokens), _FEW_ROWS_REDUCED
 
 
 def _gpu() -> Iterator[AnyCase]:
@@ -250,18 +250,18 @@ def _gpu() -> Iterator[AnyCase]:
         for problem, reduced in _EXPERTS:
             experts = replace(problem, activations=cuda.activations(mixture))
             bar = MXFP8_BAR if experts.activations == "mxfp8" else BFLOAT16_BAR
-            yield Case(_name("moe", mixture, f"experts={experts.experts}", experts), mixture, experts, bar, reduced)
+            yield KernelCase(_name("moe", mixture, f"experts={experts.experts}", experts), mixture, experts, bar, reduced)
     for dense in cuda.LINEAR:
         for tokens in TOKENS:
             for name, inputs, outputs in (("qkv", 2880, 5120), ("o", 4096, 2880)):
                 layer = Linear(tokens, inputs, outputs, cuda.weight(dense))
-                yield Case(_name("linear", dense, name, layer), dense, layer, BFLOAT16_BAR)
+                yield KernelCase(_name("linear", dense, name, layer), dense, layer, BFLOAT16_BAR)
     for attends in cuda.ATTENTION:
         for batch, sequences in _BATCHES.items():
             for window in (WINDOW, None):
                 for cache in ("bfloat16", "e4m3"):
                     attention = Attention(sequences, window, cache, page=16)
-                    yield Case(_attention_name(attends, batch, attention), attends, attention, BFLOAT16_BAR)
+                    yield KernelCase(_attention_name(attends, batch, attention), attends, attention, BFLOAT16_BAR)
 
 
 _DECODED = (
@@ -272,8 +272,8 @@ _DECODED = (
     (Experts(8, experts=8, intermediate=736, glu=_GLU), "8 of 128 experts, a quarter of the intermediate size"),
     (Experts(16, experts=8, hidden=8192, intermediate=64), "8 of 128 experts, a 45th of the intermediate size"),
 )
-"""Sizes that are no multiple of 64, all tokens that there may be, a part of the experts by a map, another activation, and more than a
-block's shared memory has room for at a time, 227 KB or less."""
+"""Sizes that are not multiples of 64; the largest number of tokens; a part of the experts, selected by a map; another activation; and
+more columns than a block's shared memory holds at a time, which is 227 KB or less."""
 
 
 def _decode() -> Iterator[AnyCase]:
@@ -292,7 +292,7 @@ def _decode() -> Iterator[AnyCase]:
         for tokens in (1, 16):
             head = Linear(tokens, 2880, 201088, "mxfp4", bias=False)
             yield BesideIdeal(_name("linear", dense, "lm_head", head), dense, head, IDEAL_BAR)
-            for rows, reduced in ((_FEW_ROWS, _FEW_ROWS_SAID), (_MANY_ROWS, _MANY_ROWS_SAID)):
+            for rows, reduced in ((_FEW_ROWS, _FEW_ROWS_REDUCED), (_MANY_ROWS, _MANY_ROWS_REDUCED)):
                 layer = replace(rows, tokens=tokens)
                 name = _name("linear", dense, f"rows={layer.outputs}", layer)
                 yield BesideIdeal(name, dense, layer, IDEAL_BAR, reduced)
@@ -309,7 +309,7 @@ def _grouped() -> Iterator[AnyCase]:
         for what, tokens, outputs in (("gate_up", _FEW, 5760), ("down", _FEW, 2880), ("down", _MANY, 2880)):
             problem = Grouped(tokens, 2880, outputs)
             name = f"{SUITE}/grouped/{kernel.name}/{what}/groups={len(tokens)}/m={problem.tokens}"
-            yield Case(name, kernel, problem, BFLOAT16_BAR, f"{len(tokens)} of 128 experts")
+            yield KernelCase(name, kernel, problem, BFLOAT16_BAR, f"{len(tokens)} of 128 experts")
 
 
 def _name(kind: str, kernel: Kernel[Any], what: str, problem: Experts | Linear) -> str:

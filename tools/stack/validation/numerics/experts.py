@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mixture of experts of gpt-oss: routing, MXFP4 experts with biases, and its SwiGLU; in float64, with its mutants.
+"""Reference of gpt-oss's mixture of experts in float64, with mutants: routing, MXFP4 experts with biases, SwiGLU.
 
-Facts: hidden and intermediate size 2880, 128 experts, the 4 largest router logits with a softmax over those four; gate and up
-interleaved by rows of the first weight; out = (up + 1) * gate * sigmoid(1.702 gate), gate at most 7, up within -7 .. 7.
+gpt-oss has hidden and intermediate size 2880 and 128 experts. A token takes the 4 largest router logits, with a softmax over those
+four. The rows of gate and up are interleaved in the first weight. The activation is (up + 1) * gate * sigmoid(1.702 gate), with gate at
+most 7 and up within -7 .. 7.
 """
 
 from collections import defaultdict
@@ -24,12 +25,12 @@ TOP = 4
 Ids = npt.NDArray[np.int32]
 
 _CANDIDATES = 64
-"""Blocks that are looked at for one whose doubling matters."""
+"""Number of blocks among which one is chosen whose doubling has the largest effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glu:
-    """The numbers of (up + beta) * gate * sigmoid(alpha gate), gate at most `limit`, up within it on both sides; gpt-oss's by default."""
+    """Constants of (up + beta) * gate * sigmoid(alpha gate), with gate at most `limit` and |up| too; defaults are gpt-oss's."""
 
     alpha: float = ALPHA
     beta: float = 1.0
@@ -41,7 +42,7 @@ OSS = Glu()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expert:
-    """One expert: `gate_up` [2 x intermediate, hidden], rows 0, 2, … the gate's; `down` [hidden, intermediate]; biases in bfloat16."""
+    """An expert: `gate_up` [2 x intermediate, hidden], even rows are the gate's; `down` [hidden, intermediate]; bfloat16 biases."""
 
     gate_up: Blocks
     gate_up_bias: Single
@@ -51,7 +52,7 @@ class Expert:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """What of the tokens goes to one expert: their rows, and the weights there."""
+    """The tokens of one expert: their rows, and the expert's weight for each."""
 
     expert: int
     rows: Rows
@@ -60,12 +61,12 @@ class Routed:
 
 @dataclass(frozen=True)
 class Experts:
-    """A layer and tokens for it, drawn from a seed. An expert is drawn when it is asked for: all of them would fill the memory.
+    """A layer and its tokens, drawn from a seed. Each expert is drawn on request, since all of them would fill the memory.
 
-    `activations`: "bfloat16", or "mxfp8" where the kernel quantizes the input of both multiplications on the fly, by the least
-    power of two with which nothing saturates. `top`: how many experts a token has; `twice`: its second is its first once more.
-    `elsewhere`: so many experts, the first ones, are on other machines: what they add is not in the output. `bias`: whether there are any.
-    `glu`: of the activation, where a kernel takes other numbers than gpt-oss's.
+    `activations`: "bfloat16", or "mxfp8" if the kernel quantizes the inputs of both multiplications on the fly, by the smallest
+    power of two that saturates nothing. `top`: number of experts per token. `twice`: a token's second expert is its first again.
+    `elsewhere`: the number of first experts that are on other machines and add nothing to the output. `bias`: whether there are
+    biases. `glu`: constants of the activation.
     """
 
     tokens: int
@@ -82,26 +83,26 @@ class Experts:
 
     @cached_property
     def inputs(self) -> Single:
-        """The tokens, bfloat16 in float32: [tokens, hidden]."""
+        """Tokens, bfloat16 in float32: [tokens, hidden]."""
         return bfloat16(self._draw(-1).standard_normal((self.tokens, self.hidden)))
 
     @cached_property
     def logits(self) -> Single:
-        """The router's logits, bfloat16 in float32: [tokens, experts]."""
+        """Router logits, bfloat16 in float32: [tokens, experts]."""
         return bfloat16(self._draw(-2).standard_normal((self.tokens, self.experts)))
 
     @cached_property
     def route(self) -> tuple[Ids, Single]:
-        """The experts of each token, the best first, and their weights: int32 and float32 [tokens, top]."""
+        """Experts of each token, the best first, and their weights: int32 and float32 [tokens, top]."""
         ids, weights = route(self.logits, self.top)
         if self.twice:
             ids[:, 1] = ids[:, 0]
         return ids, weights
 
     def expert(self, number: int) -> Expert:
-        """An expert, the same at every call."""
+        """Draw an expert; each call returns the same."""
         draw = self._draw(number)
-        # Few inputs need larger weights, so that some products are beyond the activation's limit.
+        # Few inputs need larger weights, so that some products exceed the activation's limit.
         more = int(np.ceil(np.log2(2880 / self.hidden) / 2))
         gate_up = drawn(MXFP4, (2 * self.intermediate, self.hidden), draw, (-8 + more, -5 + more))
         down = drawn(MXFP4, (self.hidden, self.intermediate), draw, (-9, -6))
@@ -109,7 +110,7 @@ class Experts:
         return Expert(gate_up, next(biases), down, next(biases))
 
     def routed(self) -> Iterator[Routed]:
-        """Every expert that has tokens and is here; of a token that has it twice, the sum of the weights."""
+        """Yield every local expert that has tokens. If a token has an expert twice, its weights are added."""
         ids, weights = self.route
         for number in np.unique(ids[ids >= self.elsewhere]):
             shares = np.where(ids == number, weights.astype(np.float64), 0).sum(axis=1)
@@ -117,11 +118,11 @@ class Experts:
             yield Routed(int(number), rows, shares[rows])
 
     def truth(self) -> Truth:
-        """The output [tokens, hidden], and what wrong kernels make of it."""
+        """Compute the output [tokens, hidden], and the outputs of wrong kernels."""
         return _truth(self)
 
     def rounded(self, _: Truth) -> Rounded:
-        """The output of a kernel that rounds what it multiplies, and its output, to bfloat16; and of kernels that round more."""
+        """Compute the output of a kernel that rounds factors and output to bfloat16, and of kernels that round more often."""
         return _rounded(self)
 
     def _draw(self, what: int) -> np.random.Generator:
@@ -129,7 +130,7 @@ class Experts:
 
 
 def route(logits: Single, top: int = TOP) -> tuple[Ids, Single]:
-    """The `top` largest logits of each row, the largest first and equal ones in their order, and a softmax over them."""
+    """Find the `top` largest logits of each row, largest first, equal ones in their order, and a softmax over them."""
     best = np.argsort(-logits, axis=1, kind="stable")[:, :top]
     chosen = np.take_along_axis(logits, best, axis=1).astype(np.float64)
     powers = np.exp(chosen - chosen[:, :1])
@@ -137,16 +138,16 @@ def route(logits: Single, top: int = TOP) -> tuple[Ids, Single]:
 
 
 def swiglu(gate_up: npt.NDArray[Any], glu: Glu = OSS) -> npt.NDArray[Any]:
-    """gpt-oss's activation of interleaved columns: [n, 2 k] -> [n, k]."""
+    """Apply gpt-oss's activation to interleaved columns: [n, 2 k] -> [n, k]."""
     gate = np.minimum(gate_up[:, 0::2], glu.limit)
     up = np.clip(gate_up[:, 1::2], -glu.limit, glu.limit)
-    # exp overflows to infinity for a gate far below zero, and the quotient is the zero that it should be.
+    # For a gate far below zero, exp overflows to infinity, and the quotient becomes zero, as it should.
     with np.errstate(over="ignore"):
         return np.asarray((up + glu.beta) * gate / (1 + np.exp(-glu.alpha * gate)))
 
 
 def swapped(gate_up: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Gate and up the wrong way round."""
+    """Swap gate and up."""
     return gate_up.reshape(len(gate_up), -1, 2)[:, :, ::-1].reshape(gate_up.shape)
 
 
@@ -156,59 +157,59 @@ def _truth(layer: Experts) -> Truth:
     mutants: dict[str, Array] = defaultdict(lambda: np.zeros(shape))
     faults: list[Fault] = []
     routed = list(layer.routed())
-    busiest = max(routed, key=lambda one: len(one.rows)).expert
-    for one in routed:
-        expert = layer.expert(one.expert)
-        good, gate_up, hidden = _contribution(layer, expert, one)
-        reference[one.rows] += good
-        for name, wrong in _wrong(layer, expert, one, gate_up):
-            mutants[name][one.rows] += wrong
-        mutants["one expert dropped"][one.rows] += 0 if one.expert == busiest else good
-        if one.expert == busiest:
-            faults = list(_doubled(layer, expert, one, gate_up, hidden))
+    busiest = max(routed, key=lambda routed_to: len(routed_to.rows)).expert
+    for part in routed:
+        expert = layer.expert(part.expert)
+        good, gate_up, hidden = _contribution(layer, expert, part)
+        reference[part.rows] += good
+        for name, wrong in _wrong(layer, expert, part, gate_up):
+            mutants[name][part.rows] += wrong
+        mutants["one expert dropped"][part.rows] += 0 if part.expert == busiest else good
+        if part.expert == busiest:
+            faults = list(_doubled(layer, expert, part, gate_up, hidden))
     return Truth(reference, dict(mutants), faults)
 
 
 def _rounded(layer: Experts) -> Rounded:
     ideal, *coarser = (np.zeros((layer.tokens, layer.hidden)) for _ in range(3))
-    for one in layer.routed():
-        expert = layer.expert(one.expert)
-        gate_up = layer.inputs[one.rows].astype(np.float64) @ expert.gate_up.values().T + expert.gate_up_bias
+    for part in layer.routed():
+        expert = layer.expert(part.expert)
+        gate_up = layer.inputs[part.rows].astype(np.float64) @ expert.gate_up.values().T + expert.gate_up_bias
         down = expert.down.values().T
         share, coarse = (
-            one.weights[:, None] * (bfloat16(swiglu(first, layer.glu)).astype(np.float64) @ down + expert.down_bias)
+            part.weights[:, None] * (bfloat16(swiglu(first, layer.glu)).astype(np.float64) @ down + expert.down_bias)
             for first in (gate_up, bfloat16(gate_up).astype(np.float64))
         )
         for output, added in ((ideal, share), (coarser[0], bfloat16(share)), (coarser[1], coarse)):
-            output[one.rows] += added
+            output[part.rows] += added
     by_share, by_product = map(_single, coarser)
-    # Where a token has one expert, its share is its output, and rounded by every kernel.
+    # If a token has one expert, that share is the output, which every kernel rounds.
     shares = {"each expert's share rounded": by_share} if layer.top > 1 else {}
     return Rounded(_single(ideal), {**shares, "first product rounded": by_product})
 
 
 def _single(numbers: Array) -> Array:
-    """Rounded to bfloat16."""
+    """Round to bfloat16, held as float64."""
     return bfloat16(numbers).astype(np.float64)
 
 
-def _contribution(layer: Experts, expert: Expert, one: Routed) -> tuple[Array, Array, Array]:
-    """What an expert adds to its tokens; and on the way the first product with its bias, and the activation."""
-    inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64))
+def _contribution(layer: Experts, expert: Expert, part: Routed) -> tuple[Array, Array, Array]:
+    """Compute what an expert adds to its tokens, and on the way the first product with its bias, and the activation."""
+    inputs = _activation(layer, layer.inputs[part.rows].astype(np.float64))
     gate_up = inputs @ expert.gate_up.values().T + expert.gate_up_bias
     hidden = _activation(layer, swiglu(gate_up, layer.glu))
-    return one.weights[:, None] * (hidden @ expert.down.values().T + expert.down_bias), gate_up, hidden
+    return part.weights[:, None] * (hidden @ expert.down.values().T + expert.down_bias), gate_up, hidden
 
 
 def _activation(layer: Experts, numbers: Array) -> Array:
-    """What the multiplication sees of its input."""
+    """Quantize a multiplication's input if the kernel does so."""
     return quantize(MXFP8, numbers, Rounding.UP).values() if layer.activations == "mxfp8" else numbers
 
 
-def _wrong(layer: Experts, expert: Expert, one: Routed, gate_up: Array) -> Iterator[tuple[str, Array]]:
-    """What wrong kernels add for one expert. In float32: a mutant need not be known to more than a few digits."""
-    weights = one.weights.astype(np.float32)[:, None]
-    inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64)).astype(np.float32)
+def _wrong(layer: Experts, expert: Expert, part: Routed, gate_up: Array) -> Iterator[tuple[str, Array]]:
+    """Yield what wrong kernels add for one expert; computed in float32, since a few digits suffice."""
+    weights = part.weights.astype(np.float32)[:, None]
+    inputs = _activation(layer, layer.inputs[part.rows].astype(np.float64)).astype(np.float32)
     known = gate_up.astype(np.float32)
     matrix = expert.down.single().T
 
@@ -231,30 +232,30 @@ def _wrong(layer: Experts, expert: Expert, one: Routed, gate_up: Array) -> Itera
         yield name, down(first, change(expert.down).single().T)
 
 
-def _doubled(layer: Experts, expert: Expert, one: Routed, gate_up: Array, hidden: Array) -> Iterator[Fault]:
-    """One block of an expert's weights doubled, in each of its matrices: of some, the one that matters most to these tokens."""
+def _doubled(layer: Experts, expert: Expert, part: Routed, gate_up: Array, hidden: Array) -> Iterator[Fault]:
+    """Double one block in each matrix of an expert: of some candidates, the one with the largest effect on these tokens."""
     draw = np.random.default_rng(layer.seed)
-    inputs = _activation(layer, layer.inputs[one.rows].astype(np.float64))
-    weights = one.weights[:, None]
+    inputs = _activation(layer, layer.inputs[part.rows].astype(np.float64))
+    weights = part.weights[:, None]
 
     def moved(row: int, added: Array) -> Array:
-        """What the activation of one column changes by."""
+        """Compute how the activation changes when `added` is added to a row of the first product."""
         pair = gate_up[:, row - row % 2 : row - row % 2 + 2]
         wrong = pair.copy()
         wrong[:, row % 2] += added
         return np.asarray(weights * (swiglu(wrong, layer.glu) - swiglu(pair, layer.glu)), np.float64)
 
     changes = [(row, moved(row, added)) for row, added in _doublings(expert.gate_up, inputs, draw)]
-    row, change = max(changes, key=lambda found: float(np.linalg.norm(found[1])))
+    row, change = max(changes, key=lambda pair: float(np.linalg.norm(pair[1])))
     column = expert.down.values()[:, row // 2]
-    yield Fault("a block of the first weight doubled", one.rows, slice(None), change * column)
+    yield Fault("a block of the first weight doubled", part.rows, slice(None), change * column)
 
-    row, added = max(_doublings(expert.down, hidden, draw), key=lambda found: float(np.linalg.norm(found[1])))
-    yield Fault("a block of the second weight doubled", one.rows, slice(row, row + 1), weights * added[:, None])
+    row, added = max(_doublings(expert.down, hidden, draw), key=lambda pair: float(np.linalg.norm(pair[1])))
+    yield Fault("a block of the second weight doubled", part.rows, slice(row, row + 1), weights * added[:, None])
 
 
 def _doublings(blocks: Blocks, inputs: Array, draw: np.random.Generator) -> Iterator[tuple[int, Array]]:
-    """Rows of the matrix, each with what doubling one of its blocks adds to every token there."""
+    """Yield candidate rows, each with what doubling one of its blocks adds to every token in that row."""
     rows, count = blocks.scales.shape
     chosen = draw.integers(0, rows, _CANDIDATES), draw.integers(0, count, _CANDIDATES)
     values = Blocks(blocks.form, blocks.codes[chosen[0]], blocks.scales[chosen[0]]).values()

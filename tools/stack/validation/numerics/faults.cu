@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One fault for each of compute-sanitizer's tools: ./faults memcheck | racecheck | initcheck. It ends with 0 where nobody watches.
+// One fault for each tool of compute-sanitizer: ./faults memcheck | racecheck | initcheck. Without a tool it exits with 0.
+
 
 #include <cstdio>
 #include <cstring>

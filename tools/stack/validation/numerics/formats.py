@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating-point formats of four and eight bits, value by value: decoded by their definition, encoded to the nearest value.
+"""Floating-point formats of four and eight bits: decoded by their definition, encoded to the nearest value.
 
 Sources: OCP Microscaling Formats (MX) 1.0, tables 1, 2, 5 and 7 (E4M3, E2M1, E8M0); IEEE 754 for rounding to the nearest, ties
-to the even code. Values beyond the largest one saturate, as PTX's `cvt.rn.satfinite` and every inference kernel do.
+to the even code. Values beyond the largest one saturate, as in PTX's `cvt.rn.satfinite` and every inference kernel.
 """
 
 import functools
@@ -21,7 +21,7 @@ E8M0_NAN = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class Minifloat:
-    """A signed format: its sign is the highest bit; `nan` is the magnitude's code that is none, where there is one."""
+    """A signed format with the sign in the highest bit. `nan` is the magnitude's code of NaN, None if the format has no NaN."""
 
     name: str
     exponent_bits: int
@@ -30,12 +30,12 @@ class Minifloat:
 
     @property
     def sign(self) -> int:
-        """The bit of the sign."""
+        """The sign bit."""
         return 1 << (self.exponent_bits + self.mantissa_bits)
 
     @property
     def bias(self) -> int:
-        """What is taken from the exponent's field."""
+        """Number that is subtracted from the exponent field."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property
@@ -50,26 +50,26 @@ E4M3 = Minifloat("e4m3", 4, 3, 0x7F)
 
 @functools.cache
 def magnitudes(form: Minifloat) -> Array:
-    """The finite values without a sign, in order: the place of each is its code."""
+    """List the finite values without a sign, in order: the index of each is its code."""
     codes = np.arange(form.sign)
     if form.nan is not None:
         codes = codes[codes != form.nan]
     field, fraction = codes >> form.mantissa_bits, codes & ((1 << form.mantissa_bits) - 1)
-    # Where the field is zero there is no hidden one: these are the subnormal values.
+    # If the exponent field is zero the hidden bit is 0: these are the subnormal values.
     significand = fraction / (1 << form.mantissa_bits) + (field > 0)
     return np.asarray(np.ldexp(significand, np.maximum(field, 1) - form.bias), np.float64)
 
 
 @functools.cache
 def values(form: Minifloat) -> Array:
-    """The value of every code, NaN included."""
+    """List the value of every code, NaN included."""
     plain = np.full(form.sign, np.nan)
     plain[: len(magnitudes(form))] = magnitudes(form)
     return np.concatenate([plain, -plain])
 
 
 def decode(form: Minifloat, codes: Bytes) -> Array:
-    """The values of codes, of any shape.
+    """Decode codes of any shape.
 
     Raises:
         ValueError: a code has more bits than the format.
@@ -81,12 +81,12 @@ def decode(form: Minifloat, codes: Bytes) -> Array:
 
 
 def encode(form: Minifloat, numbers: npt.ArrayLike, *, cut: bool = False) -> Bytes:
-    """The codes of the nearest values; of two that are as near, the even code. Saturates; the sign of zero stays.
+    """Encode numbers to the nearest values, ties to the even code. Saturates; keeps the sign of zero.
 
-    `cut`: the nearest towards zero, which no specification asks for, and vLLM's CPU kernels do to a KV cache.
+    `cut`: round towards zero. No specification asks for this, but vLLM's CPU kernels do it to a KV cache.
 
     Raises:
-        ValueError: a NaN, and the format has none.
+        ValueError: a number is NaN, and the format has none.
 
     """
     given = np.asarray(numbers, np.float64)
@@ -100,21 +100,21 @@ def encode(form: Minifloat, numbers: npt.ArrayLike, *, cut: bool = False) -> Byt
         nearest = np.searchsorted(known, size, "right") - 1
     else:
         below, above = np.searchsorted(between, size, "left"), np.searchsorted(between, size, "right")
-        nearest = np.where(below % 2 == 0, below, above)  # they differ for a tie only
+        nearest = np.where(below % 2 == 0, below, above)  # they differ only for a tie
     codes = np.where(nan, form.nan or 0, nearest) | np.where(np.signbit(given), form.sign, 0)
     return codes.astype(np.uint8)
 
 
 def decode_e8m0(codes: Bytes) -> Array:
-    """Powers of two, 2^-127 to 2^127; 255 is NaN."""
+    """Decode powers of two, 2^-127 to 2^127; 255 is NaN."""
     return np.where(codes == E8M0_NAN, np.nan, np.ldexp(1.0, codes.astype(np.int64) - E8M0_BIAS))
 
 
 def pack(codes: Bytes) -> Bytes:
-    """Two four-bit codes a byte along the last axis, the first in the low half: [.., n] -> [.., n / 2].
+    """Pack two four-bit codes per byte along the last axis, the first in the low half: [.., n] -> [.., n / 2].
 
     Raises:
-        ValueError: an odd number of codes, or one of more than four bits.
+        ValueError: the number of codes is odd, or one has more than four bits.
 
     """
     if codes.shape[-1] % 2:
@@ -125,12 +125,12 @@ def pack(codes: Bytes) -> Bytes:
 
 
 def unpack(packed: Bytes) -> Bytes:
-    """What `pack` packed: [.., n / 2] -> [.., n]."""
+    """Undo `pack`: [.., n / 2] -> [.., n]."""
     return np.stack([packed & np.uint8(0xF), packed >> np.uint8(4)], axis=-1).reshape(*packed.shape[:-1], -1)
 
 
 def bfloat16(numbers: npt.ArrayLike) -> Single:
-    """Numbers rounded to the nearest bfloat16, ties to even, held as float32; NaN stays NaN."""
+    """Round to the nearest bfloat16, ties to even, held as float32; NaN stays NaN."""
     single = np.asarray(numbers, np.float32)
     bits = np.ascontiguousarray(single).view(np.uint32)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) & np.uint32(0xFFFF0000)

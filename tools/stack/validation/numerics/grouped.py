@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A grouped GEMM: tokens of several groups, each times its group's own weight, MXFP8 by MXFP4; what a MoE does twice."""
+"""A grouped GEMM in MXFP8 by MXFP4: the tokens of each group times the group's own weight, as a mixture of experts does twice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,9 +14,9 @@ from stack.validation.numerics.linear import Linear
 
 @dataclass(frozen=True)
 class Grouped:
-    """So many tokens a group [tokens of all, inputs], each group times its own weight [outputs, inputs]; drawn from a seed.
+    """Tokens of several groups [all tokens, inputs], each times its group's weight [outputs, inputs]; drawn from a seed.
 
-    Activations are in MXFP8 before the kernel sees them, so that what it computes is exact but for the sum and the output.
+    The kernel gets activations in MXFP8, so that only the sum and the output can have rounding errors.
     """
 
     groups: tuple[int, ...]
@@ -26,20 +26,20 @@ class Grouped:
 
     @property
     def tokens(self) -> int:
-        """Those of all groups."""
+        """Number of tokens of all groups."""
         return sum(self.groups)
 
     def layer(self, group: int) -> Linear:
-        """A group by itself."""
+        """Return one group as a dense layer."""
         seed = self.seed * len(self.groups) + group
         return Linear(self.groups[group], self.inputs, self.outputs, "mxfp4", "mxfp8", bias=False, seed=seed)
 
     def activations(self, group: int) -> Blocks:
-        """A group's tokens as the kernel gets them: MXFP8 [tokens, inputs]."""
+        """Return a group's tokens as the kernel gets them: MXFP8 [tokens, inputs]."""
         return quantize(MXFP8, self.layer(group).x, Rounding.UP)
 
     def weight(self, group: int) -> Blocks:
-        """A group's weight: MXFP4 [outputs, inputs]."""
+        """Return a group's weight: MXFP4 [outputs, inputs]."""
         parts = [part for _, part in self.layer(group).chunks() if isinstance(part, Blocks)]
         return replace(
             parts[0],
@@ -48,7 +48,7 @@ class Grouped:
         )
 
     def rows(self) -> Iterator[tuple[int, Rows]]:
-        """Every group that has tokens, and their places among all."""
+        """Yield every group that has tokens, and the rows of its tokens among all."""
         first = 0
         for group, tokens in enumerate(self.groups):
             if tokens:
@@ -56,7 +56,7 @@ class Grouped:
             first += tokens
 
     def truth(self) -> Truth:
-        """The output [tokens, outputs], and what wrong kernels make of it."""
+        """Compute the output [tokens, outputs], and the outputs of wrong kernels."""
         return _truth(self)
 
 
@@ -66,17 +66,18 @@ def _truth(problem: Grouped) -> Truth:
     mutants: dict[str, Array] = {}
     faults: list[Fault] = []
     for group, rows in problem.rows():
-        found = problem.layer(group).truth()
-        reference[rows] = found.reference
-        for name, wrong in (*found.mutants.items(), *_wrong(problem, group)):
+        truth = problem.layer(group).truth()
+        reference[rows] = truth.reference
+        for name, wrong in (*truth.mutants.items(), *_wrong(problem, group)):
             mutants.setdefault(name, np.zeros(shape))[rows] = wrong
-        for fault in found.faults:
+        for fault in truth.faults:
             faults.append(replace(fault, name=f"{fault.name} in group {group}", rows=rows[fault.rows]))
     return Truth(reference, mutants, faults)
 
 
 def _wrong(problem: Grouped, group: int) -> Iterator[tuple[str, Array]]:
-    """What a kernel computes that takes the wrong weight or the wrong scales for a group's tokens."""
+    """Yield the outputs of kernels that take the wrong weight or the wrong scales for a group's tokens."""
+
     activations = problem.activations(group)
     weight = problem.weight(group).values().T
     following = problem.weight((group + 1) % len(problem.groups)).values().T

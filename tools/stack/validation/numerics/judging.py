@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides about an output: bounds that are worth nothing until they have rejected the wrong outputs that they are for.
+"""Judge an output by bounds. A bound counts only if it has rejected the wrong outputs that it is meant to reject.
 
-Two measures, both against a reference in float64 on the same quantized inputs:
+There are two measures, both against a reference in float64 on the same quantized inputs.
 
-`rel_l2` is ||out - ref|| / ||ref|| of the worst row (a token), not of everything: a fault of few rows, or of rows with small values,
-would drown in the others.
+`rel_l2` is ||out - ref|| / ||ref|| of the worst row (a token). Over the whole output, a fault of few rows, or of rows with small
+values, would be lost among the others.
 
-`lean` is for faults that drown in the rounding of a row, too, such as one block of weights out of a quarter of a million. What such
-a fault adds to the output is known, d, and <out - ref, d> / <d, d> says how much of it is there: 1 with the fault, near 0 without,
-since rounding has no reason to point along d. The bound is a half.
+`lean` is for faults that are smaller than a row's rounding errors, such as one wrong block of weights out of a quarter of a million.
+The change d that such a fault makes to the output is known. <out - ref, d> / <d, d> is the share of it that is present: 1 with the
+fault, near 0 without, because rounding errors do not point along d. The bound is a half.
 
-A kernel that loses nothing but what its output's format takes is held against one that is ideal (`beside_ideal`): the bar is that
-one's `rel_l2` times a little, and has to reject kernels that round once more than needed, too.
+A kernel that should lose only what its output format loses is compared with an ideal kernel (`beside_ideal`). The bar is slightly
+above the ideal kernel's `rel_l2`, and must also reject kernels that round once more than needed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,15 +24,15 @@ from stack.validation.numerics.formats import Array
 
 LEAN_BAR = 0.5
 REORDERED_BAR = 1e-3
-"""How far apart two outputs in bfloat16 may be, as `rel_l2`, that add up the same numbers in another order: 2e-4 was measured, an ideal
-kernel is 1.7e-3 from the reference, and one expert of a token that is another's is beyond a hundred times this."""
+"""Largest `rel_l2` between two bfloat16 outputs that differ only in the order of summation. 2e-4 was measured. An ideal kernel is 1.7e-3
+from the reference, and a token with a wrong expert is more than a hundred times this bar away."""
 Rows = npt.NDArray[np.intp]
 Outputs = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fault:
-    """What one small fault adds to the output, where it does: `delta` [rows, columns] at these rows and columns."""
+    """The change of the output by one small fault: `delta` [rows, columns], at these rows and columns."""
 
     name: str
     rows: Rows
@@ -40,13 +40,13 @@ class Fault:
     delta: Array
 
     def applied(self, output: Array) -> Array:
-        """An output with the fault in it."""
+        """Return a copy of an output with the fault added."""
         wrong = output.copy()
         wrong[self.rows, self.columns] += self.delta
         return wrong
 
     def lean(self, error: Array) -> float:
-        """How much of the fault is in an error."""
+        """Compute the share of the fault in an error."""
         here = error[self.rows, self.columns]
         size = float(np.vdot(self.delta, self.delta))
         return abs(float(np.vdot(here, self.delta))) / size if size else 0.0
@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """A reference [rows, columns], a row a token, and outputs that have to be told from it."""
+    """A reference [rows, columns], one row per token, and wrong outputs that must be distinguished from it."""
 
     reference: Array
     mutants: Mapping[str, Array]
@@ -63,7 +63,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rounded:
-    """The output of an ideal kernel, which rounds where it has to, and of kernels that round once more."""
+    """The output of an ideal kernel, which rounds only where it must, and of kernels that round once more."""
 
     ideal: Array
     coarser: Mapping[str, Array]
@@ -71,21 +71,21 @@ class Rounded:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How far an output is from the reference: see the module."""
+    """Distances of an output from the reference; the module explains them."""
 
     rel_l2: float
     lean: float
     overall: float
-    """rel-L2 of everything: what others report."""
+    """rel-L2 over all rows, as other projects report it."""
 
     def excess(self, bar: float) -> float:
-        """How many times as far as allowed; accepted up to 1."""
+        """Divide the distance by the allowed one; up to 1 is accepted."""
         return max(self.rel_l2 / bar, self.lean / LEAN_BAR)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What came of an output and of the mutants: by name how many times as far as allowed each was."""
+    """The result for an output and the mutants: for each, its distance divided by the allowed one."""
 
     good: Measured
     excess: float
@@ -94,22 +94,22 @@ class Judgement:
 
     @property
     def nearest(self) -> tuple[str, float]:
-        """The mutant that came nearest to being accepted."""
+        """The mutant that is nearest to being accepted."""
         return min(self.mutants.items(), key=lambda item: item[1])
 
     @property
     def why(self) -> str:
-        """What is wrong, or nothing."""
+        """The problems, joined; empty if there are none."""
         wrong = []
         if not self.excess <= 1:
             wrong.append(f"the output is {self.excess:.3g} times as far from the reference as allowed")
         if self.passed_through:
-            wrong.append(f"the bar proves nothing, it lets through: {', '.join(self.passed_through)}")
+            wrong.append(f"the bar proves nothing, it accepts wrong outputs: {', '.join(self.passed_through)}")
         return "; ".join(wrong)
 
 
 def measure(output: npt.ArrayLike, truth: Truth) -> Measured:
-    """How far an output is from the reference; infinitely far where it has another shape or is not finite."""
+    """Measure how far an output is from the reference; infinite for another shape or values that are not finite."""
     given = np.asarray(output, np.float64)
     if given.shape != truth.reference.shape or not np.isfinite(given).all():
         return Measured(np.inf, np.inf, np.inf)
@@ -120,38 +120,38 @@ def measure(output: npt.ArrayLike, truth: Truth) -> Measured:
 
 
 def judge(output: npt.ArrayLike, truth: Truth, bar: float) -> Judgement:
-    """Hold an output against the bar, and the bar against every mutant."""
+    """Compare the output with the bar, and check that the bar rejects every mutant."""
     good = measure(output, truth)
-    wrong = {name: measure(one, truth).excess(bar) for name, one in _wrong(truth)}
+    wrong = {name: measure(mutant, truth).excess(bar) for name, mutant in _wrong(truth)}
     through = tuple(name for name, excess in wrong.items() if not excess > 1)
     return Judgement(good, good.excess(bar), wrong, through)
 
 
 def reordered(output: npt.ArrayLike, other: npt.ArrayLike) -> bool:
-    """Whether two outputs [rows, columns] are the same but for the order in which they were added up."""
+    """Return whether two outputs [rows, columns] differ only as much as another order of summation allows."""
     return measure(output, Truth(np.asarray(other, np.float64), {})).rel_l2 <= REORDERED_BAR
 
 
 def wrongly_padded(found: Outputs, other: Outputs, whole: Outputs, padding: npt.NDArray[np.bool_]) -> str:
-    """Why outputs [tokens, columns] of a batch, some tokens of which are `padding`, are wrong, or nothing.
+    """Say why the outputs [tokens, columns] of a batch with `padding` are wrong; empty if they are right.
 
-    `other` is of the same batch where the padding has other numbers, `whole` where none of it is padding: there a token may share an
-    expert that it has for itself beside padding, so that its products are added up in another order.
+    `other` is the output with other numbers in the padding. `whole` is the output without padding. There, a token may share an expert
+    that it otherwise has for itself, so its products are summed in another order.
     """
     if found[padding].any():
         return "padding is not zeros"
     if not np.array_equal(found, other):
-        return "other tokens are not the same beside other padding"
+        return "other tokens change with the content of the padding"
     return "" if reordered(found[~padding], whole[~padding]) else "other tokens are not as without padding"
 
 
 def beside_ideal(truth: Truth, rounded: Rounded, times: float) -> tuple[Truth, float]:
-    """The truth with the coarser kernels among its mutants, and the bar: so many times an ideal kernel's rel-L2."""
+    """Add the coarser kernels to the truth's mutants; return it with the bar, `times` the ideal kernel's rel-L2."""
     return replace(truth, mutants={**truth.mutants, **rounded.coarser}), times * measure(rounded.ideal, truth).rel_l2
 
 
 def _wrong(truth: Truth) -> Iterable[tuple[str, Array]]:
-    """Every wrong output, one at a time: they are large."""
+    """Yield the wrong outputs one at a time, because they are large."""
     reference = truth.reference
     yield "zeros", np.zeros_like(reference)
     noise = np.random.default_rng(0).standard_normal(reference.shape)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dense layer, in bfloat16 or with its weight in a block format, in float64 and with its mutants.
+"""Reference of a dense layer in float64, with mutants; its weight is in bfloat16 or in a block format.
 
-gpt-oss's own: qkv 2880 -> 5120, o 4096 -> 2880, router 2880 -> 128, lm_head 2880 -> 201088 (without a bias).
+gpt-oss has qkv 2880 -> 5120, o 4096 -> 2880, router 2880 -> 128, lm_head 2880 -> 201088 (without a bias).
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from stack.validation.numerics.blocks import MXFP4, MXFP8, NVFP4, BlockFormat, B
 from stack.validation.numerics.formats import Array, Single, bfloat16
 from stack.validation.numerics.judging import Fault, Rounded, Truth
 
-FORMATS: dict[str, BlockFormat] = {one.name: one for one in (MXFP4, MXFP8, NVFP4)}
+FORMATS: dict[str, BlockFormat] = {form.name: form for form in (MXFP4, MXFP8, NVFP4)}
 
 _CHUNK = 8192
-"""Rows of a weight that are held in float64 at a time: all of lm_head's would be 4.6 GB."""
+"""Rows of a weight that are in float64 at a time: all rows of lm_head would take 4.6 GB."""
 _EXPONENTS = {"mxfp4": (-9, -6), "mxfp8": (-14, -11), "nvfp4": (-9, -6)}
-"""Powers of two of the blocks' scales, such that the output of unit inputs is of the order of one."""
+"""Exponents of the blocks' scales for which unit inputs give outputs of the order of one."""
 _BFLOAT16_EXPONENT = -12
 _DOUBLED = 32
 _TENSOR_SCALE = 0.75
@@ -29,8 +29,8 @@ _TENSOR_SCALE = 0.75
 class Linear:
     """Tokens [tokens, inputs] times a weight [outputs, inputs], drawn from a seed.
 
-    `weight`: bfloat16, mxfp4, mxfp8 or nvfp4. `activations`: bfloat16, or mxfp8 or nvfp4 where the kernel quantizes them on the
-    fly: mxfp8 by the least power of two with which nothing saturates, nvfp4 by `input_scale`.
+    `weight`: bfloat16, mxfp4, mxfp8 or nvfp4. `activations`: bfloat16, or mxfp8 or nvfp4 if the kernel quantizes them on the fly:
+    mxfp8 by the smallest power of two that saturates nothing, nvfp4 by `input_scale`.
     """
 
     tokens: int
@@ -43,28 +43,28 @@ class Linear:
 
     @cached_property
     def x(self) -> Single:
-        """The tokens, bfloat16 in float32."""
+        """Tokens, bfloat16 in float32: [tokens, inputs]."""
         return bfloat16(self._draw(0).standard_normal((self.tokens, self.inputs)))
 
     @cached_property
     def added(self) -> Single:
-        """The bias, bfloat16 in float32: [outputs]."""
+        """Bias, bfloat16 in float32: [outputs]."""
         numbers = bfloat16(self._draw(1).standard_normal(self.outputs))
         return numbers if self.bias else np.zeros_like(numbers)
 
     @property
     def input_scale(self) -> float:
-        """NVFP4's scale of all activations: the largest takes the largest scale and the largest element."""
+        """NVFP4's scale of all activations, which maps the largest to the largest scale times the largest element."""
         return quantize(NVFP4, self.x).tensor_scale
 
     def chunks(self) -> Iterator[tuple[slice, Blocks | Single]]:
-        """The weight, some rows at a time; the same at every call."""
+        """Yield the weight, some rows at a time; each call yields the same."""
         for first in range(0, self.outputs, _CHUNK):
             rows = slice(first, min(first + _CHUNK, self.outputs))
             yield rows, self._rows(rows)
 
     def seen(self) -> Array:
-        """The tokens as the multiplication sees them."""
+        """Return the tokens as the multiplication gets them, quantized if the kernel does so."""
         given = self.x.astype(np.float64)
         if self.activations == "bfloat16":
             return given
@@ -73,18 +73,18 @@ class Linear:
         return quantize(MXFP8, given, Rounding.UP).values()
 
     def truth(self) -> Truth:
-        """The output [tokens, outputs], and what wrong kernels make of it."""
+        """Compute the output [tokens, outputs], and the outputs of wrong kernels."""
         return _truth(self)
 
     def rounded(self, truth: Truth) -> Rounded:
-        """The output of a kernel that rounds its output to bfloat16 and nothing else; and of kernels that round more."""
+        """Compute the output of a kernel that rounds only its output to bfloat16, and of kernels that round more often."""
         return _rounded(self, truth)
 
     def _rows(self, rows: slice) -> Blocks | Single:
         draw = self._draw(2 + rows.start)
         shape = (rows.stop - rows.start, self.inputs)
         if self.weight == "bfloat16":
-            # Whole numbers of eight bits, which bfloat16 holds: much cheaper to draw than a normal distribution.
+            # Eight-bit integers, which bfloat16 represents exactly, are much cheaper to draw than a normal distribution.
             whole = np.frombuffer(draw.bytes(shape[0] * shape[1]), np.int8).reshape(shape)
             return np.ldexp(whole.astype(np.float32), _BFLOAT16_EXPONENT)
         blocks = drawn(FORMATS[self.weight], shape, draw, _EXPONENTS[self.weight])
@@ -97,7 +97,7 @@ class Linear:
 
 
 def values(weight: Blocks | Single) -> Array:
-    """A weight's values in float64, whatever it is in."""
+    """Return a weight's values in float64, whatever its format."""
     return weight.values() if isinstance(weight, Blocks) else weight.astype(np.float64)
 
 
@@ -131,7 +131,7 @@ def _rounded(layer: Linear, truth: Truth) -> Rounded:
 
 
 def _wrong(weight: Blocks | Single) -> Iterator[tuple[str, Array]]:
-    """What wrong kernels read as the weight."""
+    """Yield what wrong kernels read as the weight."""
     if not isinstance(weight, Blocks):
         short = weight.astype(np.float64)
         short[:, -_DOUBLED:] = 0
@@ -144,7 +144,7 @@ def _wrong(weight: Blocks | Single) -> Iterator[tuple[str, Array]]:
 
 
 def _doubled(layer: Linear, x: Array, weight: Blocks | Single) -> Fault:
-    """One block of the weight doubled: of the first rows, the one that matters most to these tokens."""
+    """Double one block of the weight: of the first rows, the block with the largest effect on these tokens."""
     size = weight.form.size if isinstance(weight, Blocks) else _DOUBLED
     few = (
         Blocks(weight.form, weight.codes[:16], weight.scales[:16], weight.tensor_scale)

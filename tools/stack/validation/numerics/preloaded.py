@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every case's process starts with, so that it need not be imported for each."""
+"""Modules to import once in the server from which each case's process is forked."""
 
 import contextlib
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running cases, each in a process of its own: what one leaves in memory, or breaks, is gone with it."""
+"""Run each case in its own process, so that its memory, and anything it breaks, ends with it."""
 
 import ctypes
 import json
@@ -20,63 +20,63 @@ from typing import Any
 
 from stack.validation.numerics import sanitizing
 from stack.validation.numerics.agreement import differing
-from stack.validation.numerics.cases import AnyCase, BesideIdeal, Case, Same, named
+from stack.validation.numerics.cases import AnyCase, BesideIdeal, KernelCase, Same, named
 from stack.validation.numerics.judging import Judgement, beside_ideal, judge
 from stack.validation.numerics.kernels import decode
 from stack.validation.numerics.kernels.environment import capability
 from stack.validation.numerics.sanitizing import Sanitized
 
 _ENDING = 10.0
-"""Seconds for a process to end by itself once it has answered."""
+"""Seconds that a process has to end after its answer."""
 _EACH = 3 * 10**9
-"""Bytes that a case takes at most, but for those with large weights, of which one runs at a time."""
+"""Bytes that a case takes at most. Cases with large weights take more, and only one of them runs at a time."""
 _PR_SET_PDEATHSIG = 1
 WATCHED = ("vllm", "flashinfer")
-"""The packages whose imported modules a case tells: patches change them."""
+"""The packages whose imported modules a case reports, because patches change them."""
 
 Json = dict[str, Any]
 
 
 def run(cases: Sequence[AnyCase]) -> Iterator[Json]:
-    """The outcome of each case in the form of a verdict's, as they end."""
+    """Run cases in parallel; yield the outcome of each as it ends, in the form that a verdict has."""
     jobs = max(1, min(len(os.sched_getaffinity(0)), _memory() // _EACH))
-    # One thread a process: BLAS's threads wait for each other where there are more of them than processors.
+    # One job's threads share the processors with the others: with more threads than processors, BLAS's threads wait for each other.
     os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // jobs))}
-    # A process that has asked for a GPU cannot be forked, and importing the libraries asks for one.
+    # A process that has initialized CUDA cannot be forked, and importing the libraries initializes it.
     context: Any = multiprocessing.get_context("spawn" if capability() else "forkserver")
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(["stack.validation.numerics.preloaded"])
     alone = threading.Lock()
 
-    def one(case: AnyCase) -> Json:
+    def run_case(case: AnyCase) -> Json:
         with alone if case.alone else nullcontext():
             return _apart(context, case)
 
     pool = ThreadPoolExecutor(jobs)
     try:
-        for done in as_completed([pool.submit(one, case) for case in cases]):
+        for done in as_completed([pool.submit(run_case, case) for case in cases]):
             yield done.result()
     finally:
-        # Whoever reads may have gone: what has not begun need not.
+        # The reader may have stopped: cancel the jobs that have not begun.
         pool.shutdown(cancel_futures=True)
 
 
 def outcome(case: AnyCase) -> Json:
-    """What comes of a case, in this process."""
+    """Run a case in this process and return its outcome."""
     began = time.monotonic()
     try:
-        found = _sanitized(case) if isinstance(case, Sanitized) else _same(case) if isinstance(case, Same) else _held(case)
-    except Exception as error:  # whatever a kernel raises is its failure, not ours
-        found = {"outcome": "failed", "why": _line(f"{type(error).__name__}: {error}")}
+        result = _sanitized(case) if isinstance(case, Sanitized) else _same(case) if isinstance(case, Same) else _held(case)
+    except Exception as error:  # any exception of a kernel is a failure of the case
+        result = {"outcome": "failed", "why": _line(f"{type(error).__name__}: {error}")}
     here = capability()
-    # Of GPUs any one is enough: where this is one of them, it is what the case needed.
-    return _json(case, found, time.monotonic() - began, [here] if here in case.needs else None)
+    # One of the listed GPUs is enough: if this machine has one, record only that.
+    return _json(case, result, time.monotonic() - began, [here] if here in case.needs else None)
 
 
-def _held(case: Case) -> Json:
+def _held(case: KernelCase) -> Json:
     if lacking := case.kernel.lacks():
         return {"outcome": "not-run", "why": lacking}
-    # A problem of its own: what a kernel writes over its inputs must not become what it is held against.
+    # Run on a copy of the problem: a kernel that overwrites its inputs must not change the reference.
     output = case.kernel.run(replace(case.problem))
     truth, bar = case.problem.truth(), case.bar
     more: dict[str, float | str] = {"reduced": case.reduced} if case.reduced else {}
@@ -96,7 +96,7 @@ def _judged(judgement: Judgement, bar: float, more: Mapping[str, float | str]) -
         "nearest wrong output": nearest,
         **more,
     }
-    # The nearest by rel-L2 alone, too: what leans is always twice its bar, by its definition.
+    # Also the nearest by rel-L2 alone: by its definition a lean is always twice its bar.
     by_size = {name: times for name, times in judgement.mutants.items() if not name.startswith("a block")}
     margins = {
         "good": 1 / judgement.excess if judgement.excess else math.inf,
@@ -112,11 +112,11 @@ def _same(case: Same) -> Json:
         return {"outcome": "not-run", "why": lacking}
     compared = case.agreement.compare()
     count = differing(compared.ours, compared.theirs)
-    wrong = {name: differing(one, compared.theirs) for name, one in compared.mutants.items()}
+    wrong = {name: differing(mutant, compared.theirs) for name, mutant in compared.mutants.items()}
     through = [name for name, number in wrong.items() if not number]
     why = f"{count} of {compared.ours.size} differ" if count else ""
     if through:
-        why = f"{why}{'; ' if why else ''}the comparison proves nothing, it lets through: {', '.join(through)}"
+        why = f"{why}{'; ' if why else ''}the comparison proves nothing, it accepts wrong outputs: {', '.join(through)}"
     nearest = min(wrong, key=lambda name: wrong[name])
     measured = {
         "compared": compared.ours.size,
@@ -144,25 +144,25 @@ def _sanitized(case: Sanitized) -> Json:
 
 
 def touch(cases: Sequence[AnyCase]) -> None:
-    """Run kernels in this process, twice at most, and look at nothing: somebody else does, and it is slow beneath a tool."""
+    """Run kernels in this process without judging them, for a watching tool. Repeat at most twice: under a tool they are slow."""
     decode.RUNS.set(2)
     for case in cases:
         if isinstance(case, Same):
             case.agreement.compare()
-        elif isinstance(case, Case):
+        elif isinstance(case, KernelCase):
             case.kernel.run(case.problem)
 
 
-def _json(case: AnyCase, found: Json, seconds: float, needs: list[str] | None = None) -> Json:
-    measured = {name: _finite(value) for name, value in found.get("measured", {}).items()}
-    margins = {name: value for name, value in found.get("margins", {}).items() if math.isfinite(value)}
+def _json(case: AnyCase, result: Json, seconds: float, needs: list[str] | None = None) -> Json:
+    measured = {name: _finite(value) for name, value in result.get("measured", {}).items()}
+    margins = {name: value for name, value in result.get("margins", {}).items() if math.isfinite(value)}
     return {
         "name": case.name,
-        "outcome": found["outcome"],
-        "why": found["why"],
+        "outcome": result["outcome"],
+        "why": result["why"],
         "needs": needs if needs is not None else list(case.needs),
         "measured": measured,
-        "bar": found.get("bar"),
+        "bar": result.get("bar"),
         "margins": margins,
         "seconds": round(seconds, 3),
     }
@@ -173,7 +173,7 @@ def _finite(value: float | str) -> float | str:
 
 
 def _apart(context: Any, case: AnyCase) -> Json:
-    """A case in its own process; one that dies or takes too long has failed."""
+    """Run a case in its own process; it has failed if the process dies or takes too long."""
     began = time.monotonic()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(case.name, theirs), daemon=True)
@@ -203,21 +203,21 @@ def _child(name: str, answer: Connection) -> None:
 
 
 def imported(packages: Sequence[str]) -> list[str]:
-    """List the modules of some packages that this process has imported, by the paths where they install."""
+    """List the modules of some packages that this process has imported, as paths relative to the package's parent folder."""
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    found = set()
+    paths = set()
     for package in packages:
         top = files.get(package)
         folder = Path(top).parents[1] if top else None
         mine = [Path(file) for name, file in files.items() if file and (name == package or name.startswith(f"{package}."))]
-        found |= {file.relative_to(folder).as_posix() for file in mine if folder is not None and file.is_relative_to(folder)}
-    return sorted(found)
+        paths |= {file.relative_to(folder).as_posix() for file in mine if folder is not None and file.is_relative_to(folder)}
+    return sorted(paths)
 
 
 def attach() -> None:
-    """End with all of this process group when what started this process ends, however it does: nobody else would end them.
+    """End this process group when the parent process ends, however it ends.
 
-    The server that cases are forked from does not end by itself as long as one of them runs.
+    Without this, the fork server of the cases would run on as long as one of them does.
     """
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     _when_parent_ends(signal.SIGTERM)
@@ -236,6 +236,6 @@ def _line(text: str) -> str:
 
 
 def _memory() -> int:
-    """Bytes that are free."""
+    """Read the available memory in bytes."""
     meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     return int(meminfo["MemAvailable"].split()[0]) * 1024

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decode kernels beneath compute-sanitizer: nothing beyond its memory, no races in shared memory, nothing read that nobody wrote.
+"""Run the decode kernels under compute-sanitizer: memcheck, racecheck and initcheck.
 
-Each tool has to find a fault that is planted for it (faults.cu) in the same run: one that does not see this GPU would find nothing.
+In the same run each tool must find a fault that is planted for it (faults.cu): a tool that does not support this GPU finds nothing.
 """
 
 import os
@@ -18,7 +18,7 @@ from stack.validation.numerics.kernels import decode
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
 FOUND = 99
-"""The exit code that the tool is asked for where it finds something."""
+"""The exit code that the tool returns if it finds an error."""
 CASES = (
     "kernels/moe/mxfp4-decode/experts=8*",
     "kernels/moe/mxfp4-decode-choosing/*",
@@ -28,17 +28,17 @@ CASES = (
     "kernels/linear/mxfp4-gemv/rows=*/m=[1-9]*",
     "kernels/formats/mxfp4-*/gpu",
 )
-"""What runs beneath it: all kernels, without the largest weights, which would only take longer to make; for few rows and for many
-mxfp4_gemv has other instantiations."""
+"""The cases to run: all kernels, but without the largest weights, which take long to make. mxfp4_gemv has one instantiation for few rows
+and one for many."""
 _FAULTS = Path(__file__).with_name("faults.cu")
 _PROGRAM = "compute-sanitizer"
 _LONGEST = 3
-"""Lines of a tool's report that are told."""
+"""Lines of a tool's report that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sanitized:
-    """All decode kernels beneath one tool."""
+    """All decode kernels under one tool."""
 
     name: str
     tool: str
@@ -49,38 +49,38 @@ class Sanitized:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a program ended beneath a tool, and what the tool said."""
+    """The exit code of a program under a tool, and its output with the tool's report."""
 
     code: int
-    said: str
+    output: str
 
     @property
     def errors(self) -> int:
-        """How many errors the tool found, one at least where it says by its exit code that there are any."""
-        counted = sum(int(number) for number in re.findall(r"SUMMARY: .*?(\d+) errors?\b", self.said))
+        """Number of errors that the tool found; at least one if its exit code says that there are any."""
+        counted = sum(int(number) for number in re.findall(r"SUMMARY: .*?(\d+) errors?\b", self.output))
         return max(1, counted) if self.code == FOUND else 0
 
     def lines(self) -> str:
-        """The first lines of what the tool found."""
-        mine = [line.strip("= ") for line in self.said.splitlines() if line.startswith("=========")]
+        """Return the first lines of the tool's report."""
+        mine = [line.strip("= ") for line in self.output.splitlines() if line.startswith("=========")]
         return (
-            "; ".join([line for line in mine if line and _PROGRAM.upper() not in line][:_LONGEST]) or self.said.strip()[-300:]
+            "; ".join([line for line in mine if line and _PROGRAM.upper() not in line][:_LONGEST]) or self.output.strip()[-300:]
         )
 
 
 def declared() -> tuple[Sanitized, ...]:
-    """A case a tool."""
+    """List one case per tool."""
     return tuple(Sanitized(f"kernels/sanitizer/{tool}", tool) for tool in TOOLS)
 
 
 def lacks() -> str:
-    """Why it cannot be done here, or nothing."""
+    """Return why the tools cannot run on this machine; empty if they can."""
     absent = [name for name in (_PROGRAM, "nvcc") if _program(name) is None]
     return decode.lacks() or (f"{' and '.join(absent)} not found: install the CUDA toolkit" if absent else "")
 
 
 def run(case: Sanitized) -> tuple[Report, Report]:
-    """How the planted fault ended beneath the tool, and how the kernels did."""
+    """Run the planted fault and the kernels under the tool; return both reports."""
     with tempfile.TemporaryDirectory(prefix="stack-faults-") as folder:
         faults = Path(folder) / "faults"
         subprocess.run([str(_program("nvcc")), "-o", str(faults), str(_FAULTS)], check=True, capture_output=True)
@@ -89,8 +89,8 @@ def run(case: Sanitized) -> tuple[Report, Report]:
 
 
 def beneath(tool: str, command: Sequence[str]) -> Report:
-    """Run a program beneath a tool."""
-    # One allocation a tensor, so that what lies behind it is nobody's; compilers that the program starts are not watched.
+    """Run a program under a tool."""
+    # One allocation per tensor, so that accesses beyond it are found. Compilers that the program starts are not watched.
     variables: Mapping[str, str] = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     options = ["--tool", tool, "--error-exitcode", str(FOUND), "--target-processes", "application-only"]
     done = subprocess.run(
@@ -105,7 +105,7 @@ def beneath(tool: str, command: Sequence[str]) -> Report:
 
 
 def why(planted: Report, kernels: Report) -> str:
-    """What is wrong, or nothing."""
+    """Say what is wrong; empty if nothing is."""
     if planted.code != FOUND:
         return f"the check proves nothing, the planted fault ended with {planted.code}: {planted.lines()}"
     if kernels.code == FOUND:

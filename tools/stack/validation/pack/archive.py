@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The archive itself: a tar file, compressed, that is the same to the byte wherever it is made, and knows its own content."""
+"""Write the archive: a compressed tar file that has the same bytes wherever it is made, with a manifest of its content."""
 
 import hashlib
 import io
@@ -18,19 +18,19 @@ from stack.model.ids import Sha256
 from stack.store import cache as places
 
 LIMIT = 60_000_000
-"""Bytes of the largest archive that is made: it goes where a working tree goes, by slow ways."""
+"""Bytes of the largest archive that is made: it is copied like a working tree, over slow connections."""
 MANIFEST = "pack.json"
 SCRIPT = "validate.py"
 _EPOCH = 315_532_800
-"""1980-01-01: files have no dates of their own here."""
+"""1980-01-01, the date of every file in the archive."""
 _FILTERS = [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": 6}]
 _PIECE = 64 * 2**20
-"""Bytes that are compressed by themselves, so that all cores have something to do; a file of several such pieces is read as one."""
+"""Bytes of a piece. Pieces are compressed separately, so that all cores can work; xz reads the pieces of a file as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive: where it lies, its size and hash, and how many files are in it."""
+    """A written archive: path, size, hash, and number of files in it."""
 
     path: Path
     size: int
@@ -39,12 +39,12 @@ class Packed:
 
 
 def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], tell: Callable[[int, int], None]) -> Packed:
-    """Write an archive of files by their paths; `about` goes into its manifest, beside the hash of every file.
+    """Write an archive of files by their paths. Its manifest has `about` and the hash of every file.
 
-    It appears under its name when it is whole.
+    The file appears under its name when it is complete.
 
     Raises:
-        StackError: it is too large.
+        StackError: the archive is too large.
         OSError: it cannot be written.
 
     """
@@ -81,5 +81,5 @@ def _tar(folder: str, files: Mapping[str, bytes]) -> memoryview:
 
 
 def _alike(path: str) -> tuple[str, str]:
-    """Files of one kind together: they compress each other."""
+    """Return a sort key that puts files of one kind next to each other, which compresses better."""
     return path.rpartition("/")[2].rpartition(".")[2], path

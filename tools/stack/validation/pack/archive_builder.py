@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the archive for a GPU machine: a stack's wheels, what they need, the stack's own files, and trees that lack a patch."""
+"""Build the archive for a GPU machine: the stack's wheels with their dependencies, its own files, and files without some patches."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,25 +17,25 @@ from stack.validation.pack.recipes import RECIPES
 from stack.validation.pack.targets import Target
 
 UPSTREAMS = ("vllm", "flashinfer")
-"""Whose wheels go into it."""
+"""The upstreams whose wheels are packed."""
 WITHOUT = "without"
-"""The folder of the archive with the files that differ where a patch is left out, by the name of the recipe."""
+"""The folder of the archive, by recipe, with the files that change when patches are left out."""
 
 
 def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> Packed:
-    """Make the archive out of the stack's wheels for the target.
+    """Build the archive from the stack's wheels for the target.
 
     Raises:
-        StackError: a wheel or a package cannot be had or read, or the archive would be too large.
+        StackError: a wheel or a package cannot be fetched or read, or the archive would be too large.
 
     """
 
-    def told(step: str, done: int, total: int | None) -> None:
+    def report(step: str, done: int, total: int | None) -> None:
         if stores.place.progress is not None:
             stores.place.progress(step, done, total)
 
     more = bundled_wheels.wheels(target, stores.place.cache, stores.tell)
-    files = contents.installed([*wheels, *more], target, lambda done, total: told("reading wheels", done, total))
+    files = contents.installed([*wheels, *more], target, lambda done, total: report("reading wheels", done, total))
     files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
     files[numerics.EMULATED] = emulation.library(stores).read_bytes()
     files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
@@ -50,14 +50,14 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
         "stack": digest.of(stores.stack),
         "wheels": sorted(wheel.name for wheel in (*wheels, *more)),
     }
-    return archive.write(out, files, about, lambda done, total: told("packing", done, total))
+    return archive.write(out, files, about, lambda done, total: report("packing", done, total))
 
 
 def lacking(stores: Stores) -> Files:
-    """What each recipe that leaves patches out has otherwise: files of vLLM; the patches that the stack no longer has are none.
+    """Collect the changed files of each recipe that leaves patches out. Patches that the stack does not have are ignored.
 
     Raises:
-        StackError: a patch cannot be left out alone, changes more than Python, or is in one file with another of the recipe.
+        StackError: a patch cannot be left out alone, changes other files than Python's, or shares a file with another one.
 
     """
     named = {path for recipe in RECIPES for path in recipe.without}
@@ -69,20 +69,20 @@ def lacking(stores: Stores) -> Files:
                 place = f"{WITHOUT}/{recipe.name}/{path}"
                 if place in files:
                     raise StackError(
-                        f"{patch} and another patch that {recipe.name} leaves out are in {path}", "leave one of them in"
+                        f"{patch} and another patch that {recipe.name} leaves out both change {path}", "leave one of them in"
                     )
                 files[place] = data
     return files
 
 
 def _left_out(stores: Stores, ref: PatchRef) -> Files:
-    """The modules of the package that a patch changes, as they are without it. A module that it adds stays: nobody imports it then."""
+    """Read the modules that a patch changes, as they are without it. A module that it adds stays: nothing imports it then."""
     objects = stores.objects(ref.upstream)
     whole, less = proof_module.tree(stores, ref.upstream), proof_module.tree(stores, ref.upstream, without=ref)
     changed = [(path, now) for path, _, now in objects.difference(whole, less) if path.startswith(f"{ref.upstream}/")]
     for path, _ in changed:
         if not path.endswith(".py"):
             raise StackError(
-                f"{ref.path} cannot be left out on another machine: it changes {path}", "leave out patches of Python only"
+                f"{ref.path} cannot be left out on another machine: it changes {path}", "leave out only patches of Python files"
             )
     return {path: objects.read(now.id) for path, now in changed if now is not None}

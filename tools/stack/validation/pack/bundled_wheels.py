@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheels that an archive carries beside those of the stack, from the registry by hash, kept in the cache."""
+"""Fetch the wheels that an archive carries besides those of the stack: from the registry by hash, kept in the cache."""
 
 import hashlib
 import shutil
@@ -15,14 +15,14 @@ from stack.validation.pack.targets import Target
 
 _COMPLETE = "complete"
 _MANYLINUX = ("1", "2010", "2014", *(f"_2_{minor}" for minor in (17, 24, 26, 27, 28, 31, 34)))
-"""Tags of wheels for a Linux of 2024 (glibc 2.39) as they are published; pip takes a tag by its name only."""
+"""Published manylinux tags for a Linux of 2024 (glibc 2.39). pip compares tags by name only, so each has to be listed."""
 
 
 def wheels(target: Target, cache: Path, tell: Callable[[str], None]) -> tuple[Path, ...]:
-    """The wheels that the target's list names; fetched on the first call.
+    """Return the wheels of the target's list; the first call fetches them.
 
     Raises:
-        StackError: pip could not have one, or one is another than the list says.
+        StackError: pip could not fetch a wheel, or it has another hash than the list.
 
     """
     requirements = Path(__file__).with_name(target.requirements)
@@ -31,7 +31,7 @@ def wheels(target: Target, cache: Path, tell: Callable[[str], None]) -> tuple[Pa
     with places.lock(folder):
         if not (folder / _COMPLETE).exists():
             shutil.rmtree(folder, ignore_errors=True)
-            tell("fetching what the archive carries")
+            tell("fetching wheels for the archive")
             _download(target, requirements, folder)
             (folder / _COMPLETE).touch()
     return tuple(sorted(folder.glob("*.whl")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking a server, with nothing but Python: requests, and answers that come in parts with the time when they came."""
+"""Client of a server that needs only Python's standard library: requests, and streamed answers with the time of each part."""
 
 import http.client
 import json
@@ -11,27 +11,27 @@ from typing import Any
 from stack.base.errors import StackError
 
 _WAIT = 300.0
-"""Seconds that one answer may take."""
+"""Seconds that an answer may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The tokens of one completion; `asked` as the server read the prompt, `times` when each part came, from the request on."""
+    """The tokens of a completion. `prompt` is as the server read it; `times` are seconds from the request to each part."""
 
-    asked: tuple[int, ...]
+    prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     times: tuple[float, ...]
     parts: tuple[int, ...]
-    """How many tokens came with each part."""
+    """Number of tokens in each part."""
     counted: int
-    """Tokens that the server says it made."""
+    """Number of tokens that the server reports."""
     finish: str
 
     def decode_rate(self) -> float:
-        """Tokens a second, from the first part to the last.
+        """Compute tokens per second, from the first part to the last.
 
         Raises:
-            StackError: it came in one part.
+            StackError: there was only one part.
 
         """
         if len(self.times) < 2 or self.times[-1] <= self.times[0]:
@@ -40,28 +40,28 @@ class Answer:
 
 
 def call(port: int, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """Status and content of an answer: JSON where it is such, else text."""
+    """Send a request; return the status and the content: parsed JSON, else text."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_WAIT)
     try:
         connection.request(
             method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"} if body else {}
         )
         answer = connection.getresponse()
-        said = answer.read().decode("utf-8", "replace")
+        text = answer.read().decode("utf-8", "replace")
         try:
-            return answer.status, json.loads(said)
+            return answer.status, json.loads(text)
         except ValueError:
-            return answer.status, said
+            return answer.status, text
     finally:
         connection.close()
 
 
 def complete(port: int, model: str, prompt: list[int], tokens: int) -> Answer:
-    """Have exactly `tokens` tokens made, the likeliest each, in a stream.
+    """Generate exactly `tokens` tokens greedily, as a stream.
 
     Raises:
-        StackError: the server answers otherwise than completions do, or counts otherwise than it sends.
-        OSError: it does not answer.
+        StackError: the answer is not a completion, or the server's count differs from the tokens that it sent.
+        OSError: the server does not answer.
 
     """
     body = {
@@ -90,32 +90,32 @@ def complete(port: int, model: str, prompt: list[int], tokens: int) -> Answer:
 
 def _events(stream: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     for line in stream:
-        said = line.decode("utf-8", "replace").strip()
-        if said == "data: [DONE]":
+        text = line.decode("utf-8", "replace").strip()
+        if text == "data: [DONE]":
             return
-        if said.startswith("data: "):
-            event = json.loads(said.removeprefix("data: "))
+        if text.startswith("data: "):
+            event = json.loads(text.removeprefix("data: "))
             if "error" in event:
-                raise StackError(f"the server breaks off: {json.dumps(event['error'])[:300]}", "see its log")
+                raise StackError(f"the server stops with an error: {json.dumps(event['error'])[:300]}", "see its log")
             yield event
-    raise StackError("the answer ends without its end", "see the server's log")
+    raise StackError("the stream stops without [DONE]", "see the server's log")
 
 
 def _answer(events: list[tuple[float, dict[str, Any]]]) -> Answer:
-    asked: list[int] = []
+    prompt: list[int] = []
     tokens: list[int] = []
     parts: list[tuple[float, int]] = []
     finish, counted = "", -1
     for at, event in events:
         counted = (event.get("usage") or {}).get("completion_tokens", counted)
         for choice in event["choices"]:
-            asked = choice.get("prompt_token_ids") or asked
+            prompt = choice.get("prompt_token_ids") or prompt
             finish = choice.get("finish_reason") or finish
             new = choice.get("token_ids") or []
             tokens += new
             parts += [(at, len(new))] if new else []
     if counted != len(tokens):
-        raise StackError(f"the server sends {len(tokens)} tokens and counts {counted}", "no number can be believed then")
+        raise StackError(f"the server sends {len(tokens)} tokens and counts {counted}", "its numbers cannot be trusted")
     return Answer(
-        tuple(asked), tuple(tokens), tuple(at for at, _ in parts), tuple(count for _, count in parts), counted, finish
+        tuple(prompt), tuple(tokens), tuple(at for at, _ in parts), tuple(count for _, count in parts), counted, finish
     )

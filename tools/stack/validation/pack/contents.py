@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes into an archive: wheels as they install, without what the target does not need, and the stack's own files."""
+"""Collect the content of an archive: wheels as installed, without what the target does not need, and the stack's own files."""
 
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +15,10 @@ from stack.validation.pack import fatbin
 from stack.validation.pack.targets import Target
 
 SITE = "site"
-"""The folder of the archive that goes onto Python's path."""
+"""The folder of the archive that is put on Python's path."""
 PLUGIN = "stack_dummy_weights"
 _ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = stack.validation.pack.weights:register\n"
-"""How vLLM finds our weights: a plugin is found by the entry points of an installed package."""
+"""Makes vLLM find our weights: it finds plugins by the entry points of installed packages."""
 _LIBRARIES = (".data/purelib/", ".data/platlib/")
 _OURS = (".py", ".toml", ".txt", ".cu", ".h", ".hpp", ".cpp", ".cuh")
 
@@ -26,10 +26,10 @@ Files = dict[str, bytes]
 
 
 def installed(wheels: Sequence[Path], target: Target, tell: Callable[[int, int], None]) -> Files:
-    """The files of wheels by the path where they install, libraries with the target's images only.
+    """Read the files of wheels by their installed paths; libraries keep only the target's images.
 
     Raises:
-        StackError: a wheel cannot be read, or two hold different files at one place.
+        StackError: a wheel cannot be read, or two wheels have different files under one path.
 
     """
     files: Files = {}
@@ -57,7 +57,7 @@ def _members(wheel: Path, target: Target) -> Iterator[tuple[str, bytes]]:
 
 
 def _place(member: str) -> str | None:
-    """Where a wheel's member installs; None for folders, scripts and RECORD, which names files that are left out here."""
+    """Return the installed path of a wheel's member; None for folders, scripts, and RECORD, which would list files left out here."""
     for folder in _LIBRARIES:
         if folder in member:
             member = member.partition(folder)[2]
@@ -67,14 +67,14 @@ def _place(member: str) -> str | None:
 
 
 def plugin() -> Files:
-    """A package without code that makes vLLM load our plugin."""
+    """Make the metadata of a package without code that makes vLLM load our plugin."""
     folder = f"{SITE}/{PLUGIN}-{stack.__version__}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {PLUGIN}\nVersion: {stack.__version__}\n"
     return {f"{folder}/METADATA": metadata.encode(), f"{folder}/entry_points.txt": _ENTRY_POINTS.encode()}
 
 
 def own(carried: Stack) -> Files:
-    """The stack (pins, series, patches), and the code that validates it, as they lie here."""
+    """Read the stack (pins, series, patches) and the code that validates it."""
     files = {pins.FILE: (carried.root / pins.FILE).read_bytes()}
     files |= _below(carried.root / FOLDER, FOLDER, None)
     files |= _below(Path(stack.__file__).parent, "tools/stack", _OURS)
@@ -82,5 +82,5 @@ def own(carried: Stack) -> Files:
 
 
 def _below(folder: Path, name: str, suffixes: tuple[str, ...] | None) -> Files:
-    found = (path for path in folder.rglob("*") if path.is_file() and (suffixes is None or path.suffix in suffixes))
-    return {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in found}
+    paths = (path for path in folder.rglob("*") if path.is_file() and (suffixes is None or path.suffix in suffixes))
+    return {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in paths}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels' cases on the GPU machine, by `python -m stack.validation.numerics`."""
+"""Run the kernels' cases on the GPU machine with `python -m stack.validation.numerics`."""
 
 import os
 import subprocess
@@ -14,43 +14,43 @@ from stack.validation.numerics.sm120_on_sm90 import LIBRARY
 from stack.validation.pack.contents import SITE
 
 EMULATED = "sm120-on-sm90.so"
-"""The file of the archive with FlashInfer's kernels for SM120, compiled for SM90."""
+"""The archive's library with FlashInfer's kernels for SM120, compiled for SM90."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """Where the archive is, and where what a process says beside its cases goes."""
+    """The folder of the archive, and the folder for the log of the numerics' process."""
 
     root: Path
     work: Path
 
     def names(self) -> list[tuple[str, tuple[str, ...]]]:
-        """All cases with what they need.
+        """List all cases with their needs.
 
         Raises:
-            StackError: they cannot be asked for.
+            StackError: the numerics cannot list them.
 
         """
-        lines = [numerics_protocol.table(line) for line in self._said("list")]
+        lines = [numerics_protocol.table(line) for line in self._output("list")]
         return [(line.text("name"), line.texts("needs")) for line in lines]
 
     def run(self, names: Sequence[str]) -> Iterator[Case]:
-        """The cases as they end; one that the process does not come to has failed.
+        """Yield the cases as they end. Cases that the process did not reach have failed.
 
         Raises:
-            StackError: what it hands back is no case, or one that nobody asked for.
+            StackError: a line is not a case, or the case was not requested.
 
         """
         left = dict.fromkeys(names)
-        yield from numerics_protocol.cases(self._said("run", *names), left)
+        yield from numerics_protocol.cases(self._output("run", *names), left)
         for name in left:
-            yield Case(name, Outcome.FAILED, f"the numerics ended before it: see {self._log}")
+            yield Case(name, Outcome.FAILED, f"the numerics ended before this case: see {self._log}")
 
     @property
     def _log(self) -> Path:
         return self.work / "numerics.log"
 
-    def _said(self, *arguments: str) -> Iterator[bytes]:
+    def _output(self, *arguments: str) -> Iterator[bytes]:
         path = os.pathsep.join(map(str, (self.root / SITE, self.root / "tools")))
         command = [sys.executable, "-m", "stack.validation.numerics", *arguments]
         variables = os.environ | {"PYTHONPATH": path, LIBRARY: str(self.root / EMULATED)}

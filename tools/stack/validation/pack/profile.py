@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPU does for one token: the kernels of two answers of different lengths, by torch's profiler, and their difference.
+"""Measure the GPU's work for one token: profile two answers of different lengths with torch, and subtract.
 
-Both answers begin with the same prompt, so all that is not decoding cancels, and no mark in the trace has to say where a token begins.
+Both answers begin with the same prompt. So everything but decoding cancels, and the trace needs no marks where a token begins.
 """
 
 import json
@@ -17,30 +17,30 @@ from stack.base.errors import StackError
 DENSE = "dense"
 LM_HEAD = "lm_head"
 _PARTS = (
-    # Compiled by torch for what lies between the others; their names list operators, those of experts among them.
+    # Compiled by torch for the work between the others. Their names list operators, also those of experts: match them first.
     ("small", re.compile(r"^triton_(per|poi|red|tem)_")),
-    # Never by "flash" alone: FlashInfer's kernels of every part have it in their namespace.
+    # Not "flash" alone: FlashInfer's kernels of every part have it in their namespace.
     ("attention", re.compile(r"attention|fmha|flash_?attn|flash_fwd|xqa|reshape_and_cache|reduce_segments", re.IGNORECASE)),
     ("experts", re.compile(r"moe|expert|swiglu|topk|matmul_ogs|_matmul|routing|bitmatrix", re.IGNORECASE)),
     (DENSE, re.compile(r"marlin|gemm|gemv|nvjet|cublas|splitk|cutlass", re.IGNORECASE)),
 )
 _REST = "small"
 _NAMED = 12
-"""Kernels that are named, by the time they take."""
+"""Number of kernels that are named, longest first."""
 _LONGEST = 60
 
 Kernel = tuple[str, tuple[int, ...]]
-"""A kernel's name and grid: lm_head's has the name of other layers' kernels."""
+"""A kernel's name and grid. The grid is needed because lm_head's kernel has the name of other layers' kernels."""
 Runs = Mapping[Kernel, Sequence[tuple[float, float]]]
-"""When each run of each kernel began and ended, in microseconds."""
+"""Begin and end of each run of each kernel, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The kernels of one token: how many there are of each, microseconds of each, and microseconds in which one at least runs.
+    """The kernels of one token: number and microseconds of each, and microseconds in which at least one runs.
 
-    The first sum to more than the second where kernels run at once: with programmatic dependent launch one begins, and waits, beneath
-    the one before.
+    If kernels overlap, their times add up to more than the busy time. With programmatic dependent launch a kernel begins, and waits,
+    while its predecessor runs.
     """
 
     counts: Mapping[Kernel, float]
@@ -49,37 +49,37 @@ class Token:
 
     @property
     def kernels(self) -> float:
-        """How many run."""
+        """Number of kernel runs."""
         return sum(self.counts.values())
 
     def parts(self) -> Mapping[str, float]:
-        """Microseconds of each part of the model."""
-        found: Counter[str] = Counter()
+        """Sum up the microseconds of each part of the model."""
+        times: Counter[str] = Counter()
         for kernel, time in self.times.items():
-            found[self._part(kernel)] += time  # type: ignore[assignment]
-        return found
+            times[self._part(kernel)] += time  # type: ignore[assignment]
+        return times
 
     def longest(self) -> str:
-        """The kernels that take most."""
+        """Describe the kernels that take longest."""
         ranked = sorted(self.times, key=lambda kernel: -self.times[kernel])[:_NAMED]
-        return "; ".join(f"{self.times[one]:.1f} us in {self.counts[one]:.3g} of {one[0][:_LONGEST]}" for one in ranked)
+        return "; ".join(f"{self.times[each]:.1f} us in {self.counts[each]:.3g} of {each[0][:_LONGEST]}" for each in ranked)
 
     def measured(self) -> dict[str, float | str]:
-        """All of it as a verdict has it."""
+        """Return all of it in the form that a verdict has."""
         by_part = {f"us of {part}": time for part, time in sorted(self.parts().items())}
         return {"kernels a token": self.kernels, "us busy a token": self.busy, **by_part, "longest": self.longest()}
 
     def _part(self, kernel: Kernel) -> str:
         part = next((part for part, pattern in _PARTS if pattern.search(kernel[0])), _REST)
-        # There is one lm_head and there are many layers.
+        # lm_head runs once per token, every other dense layer many times.
         return LM_HEAD if part == DENSE and self.counts[kernel] < 1.5 else part
 
 
 def token(short: bytes, long: bytes, more: int) -> Token:
-    """What one token takes, out of the traces of two answers of which the second has so many tokens more.
+    """Compute the work for one token from the traces of two answers; the second has `more` more tokens.
 
     Raises:
-        StackError: a trace is none, or the longer answer did not take more kernels.
+        StackError: a trace is invalid, or the longer answer did not run more kernels.
 
     """
     before, after = _kernels(short), _kernels(long)
@@ -93,7 +93,7 @@ def token(short: bytes, long: bytes, more: int) -> Token:
 
 
 def written(folder: Path, before: Sequence[Path]) -> bytes:
-    """The trace that was written since: one process has the GPU.
+    """Read the trace that was written since; only one process uses the GPU, so there is one.
 
     Raises:
         StackError: there is none, or there are several.
@@ -106,7 +106,7 @@ def written(folder: Path, before: Sequence[Path]) -> bytes:
 
 
 def traces(folder: Path) -> list[Path]:
-    """The traces in a folder."""
+    """List the traces in a folder."""
     return list(folder.rglob("*.pt.trace.json"))
 
 
@@ -114,24 +114,24 @@ def _kernels(trace: bytes) -> Runs:
     try:
         events: list[dict[str, Any]] = json.loads(trace)["traceEvents"]
     except (ValueError, KeyError, TypeError) as bad:
-        raise StackError("what the profiler wrote is no trace", "see the server's log") from bad
-    found: dict[Kernel, list[tuple[float, float]]] = {}
+        raise StackError("the profiler's output is not a trace", "see the server's log") from bad
+    runs: dict[Kernel, list[tuple[float, float]]] = {}
     for event in events:
         if event.get("cat") == "kernel":
             kernel = str(event["name"]), tuple(event.get("args", {}).get("grid", ()))
             begun = float(event["ts"])
-            found.setdefault(kernel, []).append((begun, begun + float(event["dur"])))
-    return found
+            runs.setdefault(kernel, []).append((begun, begun + float(event["dur"])))
+    return runs
 
 
 def _sum(runs: Sequence[tuple[float, float]]) -> float:
     return sum(ended - begun for begun, ended in runs)
 
 
-def _covered(found: Runs) -> float:
-    """Microseconds in which one runs, however many there are at once."""
+def _covered(kernels: Runs) -> float:
+    """Sum up the microseconds in which at least one kernel runs."""
     total, until = 0.0, float("-inf")
-    for begun, ended in sorted(run for runs in found.values() for run in runs):
+    for begun, ended in sorted(run for runs in kernels.values() for run in runs):
         total += max(0.0, ended - max(begun, until))
         until = max(until, ended)
     return total

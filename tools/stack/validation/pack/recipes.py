@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How servers are started on a GPU machine, and what their logs have to say."""
+"""Recipes of the servers on a GPU machine: their arguments, and the lines that their logs must have."""
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Arguments of `vllm serve`; parts of lines that its log must hold. `without`: patches that are left out, by their paths.
+    """Arguments of `vllm serve`, and texts that its log must contain. `without`: paths of patches that are left out.
 
-    `profiled`: what a token takes is looked at with the profiler.
+    If `profiled`, the work for a token is measured with the profiler.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two recipes that differ in one thing: how many times as fast is `one` as `other`, and how much it has to be, by kind."""
+    """Two recipes that differ in one thing: by kind, the least ratio of `one`'s speed to `other`'s."""
 
     name: str
     one: str
@@ -31,12 +31,12 @@ class Comparison:
 
 
 FORMAT = "stack-dummy"
-"""For vLLM's --load-format: weights that are made as they are loaded (`weights.py`)."""
+"""Value of vLLM's --load-format for weights that are generated while loading (`weights.py`)."""
 
 PADDING = "mxfp4-moe/vllm/round-marlin-experts-up-to-its-tiles-only.patch"
-"""Without it Marlin's experts have their hidden size rounded up from 2880 to 3072."""
+"""Without it the hidden size of Marlin's experts is rounded up from 2880 to 3072."""
 ROUTER = "mxfp4-moe/vllm/run-the-router-of-few-tokens-by-flashinfer-s-small-gemm.patch"
-"""Without it the router is cuBLAS', whatever runs the experts."""
+"""Without it the router runs on cuBLAS, whatever runs the experts."""
 
 _MARLIN = ("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN")
 _FOUR_BITS = ("--quantization-config", '{"linear":"mxfp4","lm_head":"mxfp4"}', "--linear-backend", "marlin")
@@ -48,13 +48,13 @@ _DECODE = (
 _MARLIN_LOG = ("Using 'MARLIN' Mxfp4 MoE backend", "TRITON_ATTN backend", "Using MarlinMxFp4LinearKernel for MXFP4 GEMM")
 
 RECIPES = (
-    # What vLLM chooses by itself on SM90.
+    # vLLM's own choice on SM90.
     Recipe("default", (), ("Using 'TRITON' Mxfp4 MoE backend", "Using FLASH_ATTN attention backend")),
-    # What SM121 has by default (Marlin's experts, Triton's attention), all dense layers in 4 bits, with and without padding.
+    # The default of SM121 (Marlin's experts, Triton's attention) with all dense layers in 4 bits, with and without padding.
     Recipe("marlin", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG),
     Recipe("marlin-padded", (*_MARLIN, *_FOUR_BITS), _MARLIN_LOG, without=(PADDING,)),
-    # What upstream has for SM121: dense layers in BF16; then qkv and o in 4 bits; and the stack's kernels for few tokens, which FlashInfer
-    # compiles when they are first used.
+    # Upstream's choice for SM121: dense layers in BF16, then qkv and o in 4 bits. The last recipe uses the stack's kernels for few tokens,
+    # which FlashInfer compiles on first use.
     Recipe("upstream", _MARLIN, _MARLIN_LOG[:2], without=(PADDING, ROUTER), profiled=True),
     Recipe("upstream-qkv-o", (*_MARLIN, *_QKV_O), _MARLIN_LOG, without=(PADDING, ROUTER), profiled=True),
     Recipe(
@@ -71,16 +71,16 @@ RECIPES = (
     ),
 )
 COMPARISONS = (
-    # What the series promises: decoding is faster without the padding. Prefill has fewer tiles to choose from then; it may not
-    # lose more than a twentieth.
+    # The series promises that decoding is faster without the padding. Prefill then has fewer tiles to choose from, and may lose up to
+    # 5 %.
     Comparison("padding", "marlin", "marlin-padded", MappingProxyType({"decode": 1.0, "prefill": 0.95})),
-    # The kernels for few tokens; what they do in prefill, for which they are not meant, is measured and not held against them.
+    # The kernels for few tokens. Their speed in prefill, for which they are not meant, is measured but has no bar.
     Comparison("decode-kernels", "decode", "upstream", MappingProxyType({"decode": 1.5})),
 )
 
 
 def served(patches: Set[str]) -> Iterator[Recipe]:
-    """The recipes for a stack of these patches, but for those that would serve what another one serves: all that they leave out has landed."""
+    """Yield the recipes for a stack with these patches; skip one whose left-out patches have all landed if another serves the same."""
     for recipe in RECIPES:
         twins = [other for other in RECIPES if other.arguments == recipe.arguments and not other.without]
         if not recipe.without or not patches.isdisjoint(recipe.without) or not twins:
@@ -88,6 +88,6 @@ def served(patches: Set[str]) -> Iterator[Recipe]:
 
 
 def compared(patches: Set[str]) -> Iterator[Comparison]:
-    """The comparisons for a stack of these patches: those of two recipes that are served."""
+    """Yield the comparisons of two recipes that are both served for a stack with these patches."""
     names = {recipe.name for recipe in served(patches)}
     return (comparison for comparison in COMPARISONS if {comparison.one, comparison.other} <= names)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validate the stack of this archive on this machine's GPU, without network: python3 validate.py [--out FILE].
 
-Written for any Python from 3.6 on and nothing else, so that a wrong machine gets a line that says so.
+Needs only Python 3.6 or newer, so that an unsuitable machine gets an error that says so.
 """
 
 import argparse
@@ -25,34 +25,34 @@ print(torch.__version__, torch.version.cuda, *(torch.cuda.get_device_capability(
 
 
 def main() -> int:
-    """Check archive and machine, then run what is asked for; its exit code is ours: 0 fine, 1 a case failed, 2 cannot run here."""
+    """Check archive and machine, then run the cases. Exit codes: 0 fine, 1 a case failed, 2 cannot run on this machine."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("verdict.json"), help="where the verdict goes (default: verdict.json)")
+    parser.add_argument("--out", type=Path, default=Path("verdict.json"), help="file of the verdict (default: verdict.json)")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="run the cases whose names match")
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="keep what an earlier run here has finished; a verdict of another stack or machine is refused",
+        help="keep the finished cases of an earlier run; a verdict of another stack or machine is refused",
     )
     parser.add_argument("--check", action="store_true", help="check archive and machine, run nothing")
     parser.add_argument(
         "--minutes",
         type=float,
         default=0,
-        help="after so many minutes time nothing more, start no server and wait for none; kernels' cases are all run (default: no end)",
+        help="after this time start no server or speed test, and wait for none; kernels' cases all run (default: no limit)",
     )
-    asked = parser.parse_args()
+    options = parser.parse_args()
     about = manifest()
-    wrong = (damage(about["files"]) or misfit(about)) if about else "pack.json is not as it was packed: " + AGAIN
+    wrong = (damage(about["files"]) or misfit(about)) if about else "pack.json is missing or damaged: " + AGAIN
     if wrong:
         print(f"validate: {wrong}", file=sys.stderr)
         return 2
-    print(f"archive and machine are as they should be: stack {about['stack'][:12]} for {about['gpu']}", flush=True)
-    if asked.check:
+    print(f"archive and machine fit: stack {about['stack'][:12]} for {about['gpu']}", flush=True)
+    if options.check:
         return 0
     paths = os.pathsep.join(map(str, (HERE / "site", HERE / "tools")))
-    # What Python compiles goes beside the verdict: without it every process takes half a minute to start.
-    compiled = asked.out.absolute().with_name(f"{asked.out.name}.work") / "pycache"
+    # Put compiled bytecode beside the verdict; without it every process takes half a minute to start.
+    compiled = options.out.absolute().with_name(f"{options.out.name}.work") / "pycache"
     environment = dict(os.environ, PYTHONPATH=paths, PYTHONPYCACHEPREFIX=str(compiled), PYTHONUNBUFFERED="1")
     subprocess.call([sys.executable, "-m", "compileall", "-qq", "-j0", str(HERE / "site")], env=environment)
     command = [
@@ -62,16 +62,16 @@ def main() -> int:
         "--root",
         str(HERE),
         "--out",
-        str(asked.out.absolute()),
+        str(options.out.absolute()),
     ]
-    command += ["--minutes", str(asked.minutes)] + ["--resume"] * asked.resume
-    for glob in asked.only:
+    command += ["--minutes", str(options.minutes)] + ["--resume"] * options.resume
+    for glob in options.only:
         command += ["--only", glob]
     return subprocess.call(command, env=environment)
 
 
 def manifest() -> "dict[str, Any]":
-    """What the archive says of itself; nothing where it is missing, cut off, or something else."""
+    """Read the archive's manifest; empty if it is missing, cut off, or invalid."""
     try:
         about = json.loads((HERE / "pack.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -80,33 +80,33 @@ def manifest() -> "dict[str, Any]":
 
 
 def damage(packed: "dict[str, str]") -> str:
-    """Which file is not as it was packed, by its SHA-256; nothing where all are."""
+    """Name a file whose SHA-256 differs from the packed file's; empty if there is none."""
     for path, expected in packed.items():
         try:
             found = hashlib.sha256((HERE / path).read_bytes()).hexdigest()
         except OSError:
             return f"{path} is missing: {AGAIN}"
         if found != expected:
-            return f"{path} is not as it was packed: {AGAIN}"
+            return f"{path} differs from the packed file: {AGAIN}"
     return ""
 
 
 def misfit(about: "dict[str, Any]") -> str:
-    """Why the archive is not for this machine; nothing where it is."""
+    """Return why the archive is not for this machine; empty if it is."""
     if list(sys.version_info[:2]) != about["python"]:
         wanted = ".".join(map(str, about["python"]))
         return f"this is Python {sys.version_info[0]}.{sys.version_info[1]}: the archive is for {wanted}"
     if platform.machine() != about["platform"]:
         return f"this machine is {platform.machine()}: the archive is for {about['platform']}"
     done = subprocess.run([sys.executable, "-c", ASK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)  # noqa: UP022
-    said = done.stdout.decode().split()
-    if done.returncode or len(said) < 2:
-        return f"there is no torch that can be imported ({' '.join(done.stderr.decode().split()[-12:])})"
-    return other_torch(about, said[0], said[1]) or other_gpu(about, ".".join(said[2:]))
+    printed = done.stdout.decode().split()
+    if done.returncode or len(printed) < 2:
+        return f"torch cannot be imported ({' '.join(done.stderr.decode().split()[-12:])})"
+    return other_torch(about, printed[0], printed[1]) or other_gpu(about, ".".join(printed[2:]))
 
 
 def other_torch(about: "dict[str, Any]", version: str, cuda: str) -> str:
-    """Why vLLM's libraries do not load with this torch; nothing where they do."""
+    """Return why vLLM's libraries do not load with this torch; empty if they do."""
     if [int(part) for part in version.split("+", maxsplit=1)[0].split(".")[:2]] < about["torch"]:
         return f"torch is {version}: the archive needs {'.'.join(map(str, about['torch']))} or newer"
     if cuda.split(".", maxsplit=1)[0] != str(about["cuda"]):
@@ -115,7 +115,7 @@ def other_torch(about: "dict[str, Any]", version: str, cuda: str) -> str:
 
 
 def other_gpu(about: "dict[str, Any]", capability: str) -> str:
-    """Why the archive's kernels do not run on this GPU; nothing where they do."""
+    """Return why the archive's kernels do not run on this GPU; empty if they do."""
     if capability == about["capability"]:
         return ""
     here = f"the GPU has compute capability {capability}" if capability else "torch sees no GPU"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of vLLM on this machine, from its start until it has ended, with dummy weights of gpt-oss-120b's dimensions."""
+"""Run a vLLM server on this machine with dummy weights of gpt-oss-120b's dimensions."""
 
 import contextlib
 import ctypes
@@ -24,9 +24,9 @@ from stack.validation.pack.contents import SITE
 from stack.validation.pack.recipes import FORMAT, Recipe
 
 _READY = 480.0
-"""Seconds until a server answers: 120 to 302 were measured, by the host."""
+"""Seconds until a server must answer; 120 to 302 were measured, depending on the host."""
 _GENTLE = 20.0
-"""Seconds to end by itself once it is told to."""
+"""Seconds that a server has to end after SIGTERM."""
 CONFIG: dict[str, Any] = COMMON | {
     "hidden_size": 2880,
     "intermediate_size": 2880,
@@ -41,11 +41,11 @@ CONFIG: dict[str, Any] = COMMON | {
 _ARGUMENTS = {
     "--max-model-len": "16384",
     "--max-num-seqs": "32",
-    "--max-cudagraph-capture-size": "64",  # twice what runs at once; the default for gpt-oss captures 83 sizes, in half a minute
-    "--gpu-memory-utilization": "0.9",  # of 80 GB, 0.85 left upstream's padded experts 0.45 GB too few for a cache
+    "--max-cudagraph-capture-size": "64",  # twice the concurrent requests; gpt-oss's default captures 83 sizes in half a minute
+    "--gpu-memory-utilization": "0.9",  # with 0.85 of 80 GB, upstream's padded experts left 0.45 GB too little for a cache
 }
 _PROFILER = {
-    # Kernels only, and of the process that has the GPU only; asleep until it is told to look.
+    # Record only kernels, only in the process that uses the GPU, and only between the requests to start and to stop.
     "profiler": "torch",
     "torch_profiler_activities": ["CUDA"],
     "ignore_frontend": True,
@@ -57,37 +57,37 @@ _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # compiles for two minutes when it is first used, and the likeliest token needs none
-    "VLLM_SYSTEM_START_DATE": "2025-01-01",  # harmony's system message holds the date
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",  # it compiles for two minutes on first use, and greedy decoding does not need it
+    "VLLM_SYSTEM_START_DATE": "2025-01-01",  # harmony's system message contains the date
 }
 
 
 class NotServing(StackError):
-    """A server that does not come to answer."""
+    """Raised when a server does not become ready."""
 
 
 class TooLate(StackError):
-    """A server that did not answer before the time was up."""
+    """Raised when the time was up before a server was ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One that answers: its port, how long it took, and where its log is."""
+    """A ready server: its port, the seconds it took to start, and its log."""
 
     port: int
     seconds: float
     log: Path
 
-    def said(self) -> str:
-        """Its log until now."""
+    def log_text(self) -> str:
+        """Read its log up to now."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
 def model(folder: Path) -> Path:
-    """A folder as of a checkpoint, with everything but weights."""
+    """Make a folder with everything of a checkpoint but weights."""
     place = folder / MODEL
     if not (place / "config.json").exists():
-        from stack.validation.model import vocabulary  # noqa: PLC0415 - needs what only the machine of the archive has
+        from stack.validation.model import vocabulary  # noqa: PLC0415 - its imports exist only on the machine of the archive
 
         place.mkdir(parents=True, exist_ok=True)
         vocabulary.write(place)
@@ -96,7 +96,7 @@ def model(folder: Path) -> Path:
 
 
 def python_path(root: Path, recipe: Recipe, work: Path) -> str:
-    """Python's path for a recipe: where it leaves patches out, with a copy of vLLM that lacks them."""
+    """Return Python's path for a recipe. If it leaves patches out, the path begins with a copy of vLLM without them."""
     lacking = root / "without" / recipe.name
     site = root / SITE
     places = [root / "tools"]
@@ -115,19 +115,19 @@ def python_path(root: Path, recipe: Recipe, work: Path) -> str:
 
 @contextlib.contextmanager
 def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) -> Iterator[Server]:
-    """A server by a recipe; when the block ends it has ended, with all of its processes.
+    """Run a server by a recipe. At the end of the block it has stopped with all of its processes.
 
-    `until`: of `time.monotonic`, when nobody waits for it any more.
+    `until` is the time, by `time.monotonic`, when waiting for it ends.
 
     Raises:
-        NotServing: it does not come to answer; the last lines of its log say why.
-        TooLate: the time was up before it answered.
+        NotServing: it does not become ready; the error has the last lines of its log.
+        TooLate: the time was up before it was ready.
 
     """
     place = model(work)
     port = _free_port()
     log = work / f"{recipe.name}.log"
-    # A compiled graph is found again by less than what it depends on: each recipe has its own.
+    # vLLM's key for compiled graphs misses a part of what they depend on, so each recipe gets its own cache.
     environment = os.environ | _ENVIRONMENT | {"PYTHONPATH": python_path(root, recipe, work)}
     environment["VLLM_CACHE_ROOT"] = str(work / f"cache-{recipe.name}")
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(place), "--served-model-name", MODEL]
@@ -153,7 +153,7 @@ def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) 
 
 
 def traces(work: Path, recipe: Recipe) -> Path:
-    """Where a recipe's server puts what its profiler sees."""
+    """Return the folder for the profiler traces of a recipe's server."""
     return work.absolute() / f"profile-{recipe.name}"
 
 
@@ -171,7 +171,7 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the server and what it started: all of them are of its session."""
+    """End the server and all processes of its session."""
     for how, wait in ((signal.SIGTERM, _GENTLE), (signal.SIGKILL, _GENTLE)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)
@@ -182,7 +182,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _with_us() -> None:
-    """Linux tells the server to end when whoever started it is gone."""
+    """Have Linux end the server when its parent process ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
@@ -191,6 +191,6 @@ def _last(log: Path, lines: int = 25) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

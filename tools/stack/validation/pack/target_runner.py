@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs on the GPU machine: kernels, then a server a recipe with its checks and its speeds; the verdict grows with each case."""
+"""Run the validation on the GPU machine: kernels, then each recipe's server with checks and speeds. Each case updates the verdict."""
 
 import argparse
 import importlib.metadata
@@ -34,14 +34,14 @@ _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
 _CONTEXTS = (512, 2048)
 _PROMPTS = (512, 2048, 8192)
 KERNELS = "bench/kernels"
-_APART = "its two recipes were not both measured since this machine was started: run both without --resume"
+_APART = "its two recipes were not both measured since this machine's last start: run both without --resume"
 _LONG = ("kernels/*/flashinfer-*",)
-"""What FlashInfer compiles when it is first used, for minutes."""
+"""Cases whose kernels FlashInfer compiles on first use, for minutes."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One run: where the archive is, where it may write, what the speeds were so far, when no further case begins."""
+    """One run: the archive, the working folder, the stack, the request, the GPU, and when to begin no further case."""
 
     root: Path
     work: Path
@@ -52,49 +52,49 @@ class Run:
     speeds: Speeds = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin with the speeds of what is resumed."""
+        """Load the speeds of the run to be resumed."""
         self.speeds = speeds.kept(self.work / "speeds.json", self.job.known, machine.started())
 
     def late(self) -> bool:
-        """Whether the time is up."""
+        """Return whether the time is up."""
         return self.until is not None and time.monotonic() > self.until
 
 
 def main() -> int:
-    """Run what is asked for; 1 where a case failed."""
+    """Run the requested cases; return 1 if a case failed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--minutes", type=float, default=0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     try:
-        return _run(asked)
+        return _run(options)
     except StackError as error:
         print(f"validate: {error}", file=sys.stderr)
         return 2
 
 
-def _run(asked: argparse.Namespace) -> int:
-    carried = stacks.load(asked.root)
-    about = json.loads((asked.root / "pack.json").read_text())
+def _run(options: argparse.Namespace) -> int:
+    carried = stacks.load(options.root)
+    about = json.loads((options.root / "pack.json").read_text())
     if digest.of(carried) != about["stack"]:
         raise StackError("the stack is not the one that was packed", "unpack the archive again")
     versions = {name: importlib.metadata.version(name) for name in _VERSIONS}
-    subject = suite.Subject(weights=Weights.DUMMY, versions=MappingProxyType(versions))
-    work = asked.out.with_name(f"{asked.out.name}.work")
+    subject = suite.ValidatedSubject(weights=Weights.DUMMY, versions=MappingProxyType(versions))
+    work = options.out.with_name(f"{options.out.name}.work")
     work.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + 60 * asked.minutes if asked.minutes else None
+    until = time.monotonic() + 60 * options.minutes if options.minutes else None
 
     def cases(job: Job) -> Iterator[Case]:
-        run = Run(asked.root, work, carried, job, about["gpu"], until)
+        run = Run(options.root, work, carried, job, about["gpu"], until)
         for case in _all(run):
             print(f"{case.outcome.value:8} {case.name} {_shown(case)}", flush=True)
             yield case
 
-    verdict = suite.run(carried, cases, subject, suite.Asked(asked.out, tuple(asked.only), asked.resume))
-    print(f"verdict: {asked.out}")
+    verdict = suite.run(carried, cases, subject, suite.RunOptions(options.out, tuple(options.only), options.resume))
+    print(f"verdict: {options.out}")
     return 1 if any(case.outcome is Outcome.FAILED for case in verdict.cases) else 0
 
 
@@ -115,28 +115,28 @@ def _all(run: Run) -> Iterator[Case]:
 
 
 def _numerics(run: Run) -> Iterator[Case]:
-    """The kernels' cases that are for this GPU; each was judged in a process of its own."""
+    """Run the kernels' cases for this GPU, each in its own process."""
     process = numerics.Numerics(run.root, run.work)
     names = [name for name, needs in process.names() if run.gpu in needs and run.job.wants(name)]
-    asked = set(run.job.only)
-    patient = [name for name in names if asked or not any(fnmatchcase(name, glob) for glob in _LONG)]
+    named = set(run.job.only)
+    patient = [name for name in names if named or not any(fnmatchcase(name, glob) for glob in _LONG)]
     if patient:
         yield from process.run(patient)
     yield from (
-        _not_run(run, name, "FlashInfer compiles it for minutes: ask for it by name, with --only")
+        _not_run(run, name, "FlashInfer compiles it for minutes: name it with --only to run it")
         for name in names
         if name not in patient
     )
 
 
 def _timed(run: Run) -> Iterator[Case]:
-    """The goals of the decode kernels, by one run of their benchmark."""
+    """Check the speed goals of the decode kernels by one run of their benchmark."""
     names = [f"{KERNELS}/all", *(goal_name(goal.name) for goal in figures.goals((), 1.0))]
     todo = [name for name in names if run.job.wants(name)]
     if not todo:
         return
     if run.late():
-        yield from (_not_run(run, name, "the time was up before they were timed") for name in todo)
+        yield from (_not_run(run, name, "the time was up before they were measured") for name in todo)
         return
     answer = run.work / "decode-kernels.json"
     answer.unlink(missing_ok=True)
@@ -148,7 +148,7 @@ def _timed(run: Run) -> Iterator[Case]:
             environment = os.environ | {"PYTHONPATH": path}
             ended = subprocess.call(command, stdout=log, stderr=subprocess.STDOUT, env=environment, timeout=left)
     except subprocess.TimeoutExpired:
-        yield from (_not_run(run, name, f"the time was up while they were timed: see {log.name}") for name in todo)
+        yield from (_not_run(run, name, f"the time was up while they were measured: see {log.name}") for name in todo)
         return
     if ended not in (0, 1) or not answer.exists():
         yield Case(todo[0], Outcome.FAILED, f"it ended with {ended}: see {log.name}", (run.gpu,))
@@ -156,30 +156,30 @@ def _timed(run: Run) -> Iterator[Case]:
     yield from (case for case in timed(json.loads(answer.read_text()), run.gpu) if case.name in todo)
 
 
-def timed(said: Mapping[str, Any], gpu: str) -> Iterator[Case]:
-    """A case a goal of the benchmark of decode kernels, and one for what failed or came out wrong."""
-    failed = [f"{row['part']}, {row['kernel']}, M = {row['tokens']}: {row['why']}" for row in said["rows"] if row["failed"]]
-    about = {str(name): value for name, value in said["about"].items() if isinstance(value, float | str)}
+def timed(report: Mapping[str, Any], gpu: str) -> Iterator[Case]:
+    """Yield a case for each goal of the decode kernels' benchmark, and one for all failures and wrong results."""
+    failed = [f"{row['part']}, {row['kernel']}, M = {row['tokens']}: {row['why']}" for row in report["rows"] if row["failed"]]
+    about = {str(name): value for name, value in report["about"].items() if isinstance(value, float | str)}
     yield Case(f"{KERNELS}/all", Outcome.FAILED if failed else Outcome.PASSED, "; ".join(failed), (gpu,), about)
-    for goal in said["goals"]:
+    for goal in report["goals"]:
         name = goal_name(goal["name"])
         if goal["met"] is None:
             yield Case(name, Outcome.NOT_RUN, f"not measured: see {KERNELS}/all and the log", (gpu,))
             continue
         found, least = float(goal["found"]), float(goal["least"])
-        why = "" if goal["met"] else f"{found:.3f}, and at least {least:.2f} is asked for"
+        why = "" if goal["met"] else f"{found:.3f}, which must be at least {least:.2f}"
         outcome = Outcome.FAILED if why else Outcome.PASSED
         yield Case(name, outcome, why, (gpu,), {"found": found}, least, MappingProxyType({"found": found - least}))
 
 
 def goal_name(name: str) -> str:
-    """The case of a goal."""
+    """Name the case of a goal."""
     plain = name.replace(", ", "/").replace(" = ", "=").replace(" ", "-").replace("'", "")
     return f"{KERNELS}/{plain}"
 
 
 def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
-    """The cases of one recipe, against one server."""
+    """Run the cases of one recipe against one server."""
     todo = {name: check for name, check in _cases(run, recipe).items() if run.job.wants(name)}
     if not todo:
         return
@@ -188,43 +188,43 @@ def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
         return
     begun = time.monotonic()
     try:
-        with server.serving(run.root, recipe, run.work, run.until) as one:
+        with server.serving(run.root, recipe, run.work, run.until) as running:
             for name, check in todo.items():
-                yield _judged(run, name, lambda check=check: check(one))  # type: ignore[misc]
+                yield _judged(run, name, lambda check=check: check(running))  # type: ignore[misc]
     except server.TooLate as late:
         yield from (_not_run(run, name, late.problem) for name in todo)
     except server.NotServing as failed:
         first, *rest = todo
         yield Case(first, Outcome.FAILED, failed.problem, (run.gpu,), seconds=time.monotonic() - begun)
-        yield from (_not_run(run, name, "its server did not come to answer") for name in rest)
+        yield from (_not_run(run, name, "its server did not become ready") for name in rest)
 
 
 def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
-    """The checks of a recipe by the names of their cases, in their order."""
+    """Return the checks of a recipe by case name, in order."""
     serve, bench = f"serve/{recipe.name}", f"bench/{recipe.name}"
 
     def keep(name: str, measured: Callable[[], Speed]) -> Measured:
-        found = measured()
-        run.speeds.add(name, found)
-        return found.measured()
+        speed = measured()
+        run.speeds.add(name, speed)
+        return speed.measured()
 
     cases: dict[str, Callable[[Server], Measured]] = {
-        f"{serve}/starts": lambda one: {"seconds to healthy": one.seconds},
-        f"{serve}/backends": lambda one: checks.backends(one.said(), recipe),
-        f"{serve}/version": lambda one: checks.version(one.port, importlib.metadata.version("vllm")),
-        f"{serve}/models": lambda one: checks.models(one.port),
-        f"{serve}/chat": lambda one: checks.chat(one.port),
-        f"{serve}/echoes": lambda one: checks.echoes(one.port),
+        f"{serve}/starts": lambda running: {"seconds to healthy": running.seconds},
+        f"{serve}/backends": lambda one: checks.backends(one.log_text(), recipe),
+        f"{serve}/version": lambda running: checks.version(running.port, importlib.metadata.version("vllm")),
+        f"{serve}/models": lambda running: checks.models(running.port),
+        f"{serve}/chat": lambda running: checks.chat(running.port),
+        f"{serve}/echoes": lambda running: checks.echoes(running.port),
     }
     for context in _CONTEXTS:
         name = f"{bench}/decode/{context}"
-        cases[name] = lambda one, name=name, context=context: keep(name, lambda: checks.decode(one.port, context))  # type: ignore[misc]
+        cases[name] = lambda running, name=name, context=context: keep(name, lambda: checks.decode(running.port, context))  # type: ignore[misc]
     for length in _PROMPTS:
         name = f"{bench}/prefill/{length}"
-        cases[name] = lambda one, name=name, length=length: keep(name, lambda: checks.prefill(one.port, length))  # type: ignore[misc]
+        cases[name] = lambda running, name=name, length=length: keep(name, lambda: checks.prefill(running.port, length))  # type: ignore[misc]
     if recipe.profiled:
         folder = server.traces(run.work, recipe)
-        cases[f"{bench}/profile/{_CONTEXTS[0]}"] = lambda one: checks.profiled(one.port, folder, _CONTEXTS[0])
+        cases[f"{bench}/profile/{_CONTEXTS[0]}"] = lambda running: checks.profiled(running.port, folder, _CONTEXTS[0])
     return cases
 
 
@@ -248,9 +248,9 @@ def _judged(run: Run, name: str, check: Callable[[], Measured]) -> Case:
     begun = time.monotonic()
     try:
         measured = check()
-    except (StackError, OSError, KeyError, ValueError) as failed:  # an answer of another form than promised is a failure, too
-        said = str(failed) if isinstance(failed, StackError) else f"{type(failed).__name__}: {failed}"
-        return Case(name, Outcome.FAILED, said, (run.gpu,), seconds=time.monotonic() - begun)
+    except (StackError, OSError, KeyError, ValueError) as failed:  # an answer in another form is a failure, too
+        why = str(failed) if isinstance(failed, StackError) else f"{type(failed).__name__}: {failed}"
+        return Case(name, Outcome.FAILED, why, (run.gpu,), seconds=time.monotonic() - begun)
     return Case(name, Outcome.PASSED, "", (run.gpu,), measured, seconds=time.monotonic() - begun)
 
 
@@ -259,7 +259,7 @@ def _not_run(run: Run, name: str, why: str) -> Case:
 
 
 def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
-    """How one recipe does against another on this very machine, which has not been started anew in between."""
+    """Compare the speeds of two recipes on this machine, measured since its last start."""
     kinds = [("decode", context) for context in _CONTEXTS] + [("prefill", length) for length in _PROMPTS]
     for kind, size in kinds:
         name = f"bench/{comparison.name}/{kind}/{size}"
@@ -270,7 +270,7 @@ def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
 
 
 def ratio(name: str, gpu: str, one: Speed | None, other: Speed | None, least: float) -> Case:
-    """The case of a ratio of two speeds that has to be at least so much."""
+    """Make the case of a ratio of two speeds, which must be at least `least`."""
     if one is None or other is None:
         return Case(name, Outcome.NOT_RUN, _APART, (gpu,))
     found = one.median / other.median

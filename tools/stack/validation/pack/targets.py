@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU machines that an archive is made for: what they bring, and what of the wheels they need."""
+"""The GPU machines that archives are made for: their software, and the parts of the wheels that they need."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from stack.base.errors import StackError
 class Target:
     """A kind of machine. `gpu` is 90 for compute capability 9.0.
 
-    `python` is its CPython; `torch` the oldest torch that vLLM's libraries load with (they use the stable ABI of that
-    release) and `cuda` the CUDA release that torch is built for. `left_out` are patterns of files of the wheels that are not
-    packed: what a server of text does not load, and what is for other GPUs. `kernels` names the images of a library that are
-    packed, by a pattern of kernel names, where not all are needed.
+    `python` is its CPython. `torch` is the oldest torch with which vLLM's libraries load (they use that release's stable ABI), and
+    `cuda` the CUDA release that torch is built for. `left_out` are patterns of files that are not packed, because a text server does
+    not load them, or they are for other GPUs. `kernels` maps a library to a pattern of kernel names; only images with such a kernel
+    are packed.
     """
 
     name: str
@@ -30,13 +30,13 @@ class Target:
 
     @property
     def capability(self) -> str:
-        """Its compute capability, as in 9.0."""
+        """Its compute capability, such as 9.0."""
         return f"{self.gpu // 10}.{self.gpu % 10}"
 
 
 _ELSEWHERE = (
-    # Of vLLM: its launcher in Rust; FlashAttention 2, which no GPU since Hopper is given; attention and GEMMs of other models and
-    # GPUs, of which DeepGEMM and QuTLASS do not load with a torch older than the wheel's own, either.
+    # vLLM: its launcher in Rust; FlashAttention 2, which no GPU since Hopper uses; attention and GEMMs of other models and GPUs. Of these,
+    # DeepGEMM and QuTLASS do not load either with a torch older than the wheel's own.
     "vllm/vllm-rs",
     "vllm/_deepselect_C*",
     "vllm/_flashkda_C*",
@@ -45,7 +45,7 @@ _ELSEWHERE = (
     "vllm/third_party/deep_gemm/*",
     "vllm/third_party/fmha_sm100/*",
     "vllm/vllm_flash_attn/_vllm_fa2_C*",
-    # Of FlashInfer: sources of kernels for other GPUs and models, which nothing here compiles.
+    # FlashInfer: sources of kernels for other GPUs and models, which are not compiled here.
     "flashinfer/data/cutlass/examples/*",
     "flashinfer/data/cutlass/test/*",
     "flashinfer/data/csrc/blackwell_msa/*",
@@ -59,7 +59,7 @@ _ELSEWHERE = (
     # The tokenizers of other models, and countries' names in other languages.
     "mistral_common/data/*",
     "pycountry/locales/*",
-    # Scripts, and what only those read who compile against a package.
+    # Type stubs, and headers for compiling against a package.
     "*.pyi",
     "tvm_ffi/3rdparty/*",
 )
@@ -73,7 +73,7 @@ SM90 = Target(
     platform="x86_64",
     requirements="requirements-sm90.txt",
     left_out=_ELSEWHERE,
-    # gpt-oss: heads of 64 in bfloat16; the two others prepare and join what these compute.
+    # gpt-oss has heads of 64 in bfloat16. The two other kernels prepare and combine the work.
     kernels=MappingProxyType(
         {
             "vllm/vllm_flash_attn/_vllm_fa3_C.abi3.so": (
@@ -82,14 +82,14 @@ SM90 = Target(
         }
     ),
 )
-TARGETS = {one.name: one for one in (SM90,)}
+TARGETS = {target.name: target for target in (SM90,)}
 
 
 def named(name: str) -> Target:
-    """The target of that name.
+    """Find the target of that name.
 
     Raises:
-        StackError: there is none.
+        StackError: there is no such target.
 
     """
     if name not in TARGETS:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dummy weights of gpt-oss in any size: the same on every run, valid in their formats, loaded as a checkpoint's are.
+"""Generate dummy weights of gpt-oss in any size: the same on every run, valid in their formats, loaded like a checkpoint's.
 
-vLLM's own dummy loader leaves MXFP4 as zeros or as memory happens to be and fills the rest with one small number after another;
-here every tensor of the checkpoint is made on the device when it is its turn, and goes the way of a checkpoint: renaming,
-padding, quantising at load. So speed and path are real; what the model says is not.
+vLLM's own dummy loader leaves MXFP4 as zeros or as uninitialized memory, and fills the rest with small numbers. Here every tensor of
+the checkpoint is generated on the device when it is needed, and is renamed, padded and quantized like a checkpoint's. So speed and
+code path are real, but the model's text is not.
 """
 
 import zlib
@@ -16,39 +16,39 @@ from stack.validation.pack.recipes import FORMAT
 
 _SPREAD = 0.02
 _SCALES = (119, 122)
-"""e8m0 exponents, the first and the one after the last: with the mean square of e2m1's values (8.56) they give about `_SPREAD`."""
+"""Range of e8m0 exponents, the end excluded. With the mean square of e2m1's values (8.56) they give about `_SPREAD`."""
 
 Config = dict[str, Any]
 
 
 def register() -> None:
-    """Tell vLLM of the format; called in each of its processes, as a plugin."""
+    """Register the format with vLLM, which calls this plugin in each of its processes."""
     from vllm.model_executor.model_loader import register_model_loader  # noqa: PLC0415
     from vllm.model_executor.model_loader.default_loader import (  # noqa: PLC0415
         DefaultModelLoader,
     )
 
     class Loader(DefaultModelLoader):  # type: ignore[misc]
-        """Takes the tensors from here instead of from files."""
+        """Loads generated tensors instead of files."""
 
         def download_model(self, model_config: Any) -> None:
-            """Nothing is downloaded."""
+            """Download nothing."""
 
         def get_all_weights(self, model_config: Any, _: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-            """The checkpoint's tensors, on the device."""
+            """Generate the checkpoint's tensors on the device."""
             yield from tensors(model_config.hf_config.to_dict(), "cuda" if torch.cuda.is_available() else "cpu")
 
     register_model_loader(FORMAT)(Loader)
 
 
 def tensors(config: Config, device: torch.device | str) -> Iterator[tuple[str, torch.Tensor]]:
-    """The checkpoint's tensors by name, each a function of its name and shape alone."""
+    """Generate the checkpoint's tensors by name; each depends only on its name and shape."""
     for name, shape in shapes(config):
         yield name, _made(name, shape, device)
 
 
 def shapes(config: Config) -> Iterable[tuple[str, tuple[int, ...]]]:
-    """Names and shapes of all tensors of a gpt-oss checkpoint in MXFP4."""
+    """List names and shapes of all tensors of a gpt-oss checkpoint in MXFP4."""
     hidden, inner, experts = config["hidden_size"], config["intermediate_size"], config["num_local_experts"]
     queries, keys = (config[name] * config["head_dim"] for name in ("num_attention_heads", "num_key_value_heads"))
     yield "model.embed_tokens.weight", (config["vocab_size"], hidden)
@@ -74,7 +74,7 @@ def shapes(config: Config) -> Iterable[tuple[str, tuple[int, ...]]]:
 
 def _made(name: str, shape: tuple[int, ...], device: torch.device | str) -> torch.Tensor:
     random = torch.Generator(device).manual_seed(zlib.crc32(name.encode()))
-    if name.endswith("_blocks"):  # all sixteen codes of e2m1 are numbers
+    if name.endswith("_blocks"):  # all sixteen codes of e2m1 are finite numbers
         return torch.randint(256, shape, generator=random, device=device, dtype=torch.uint8)
     if name.endswith("_scales"):
         return torch.randint(*_SCALES, shape, generator=random, device=device, dtype=torch.uint8)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rounding qkv, o and lm_head to fewer bits does to a model: its distribution over the next token, held against BF16's."""
+"""Measure how rounding qkv, o and lm_head to fewer bits changes a model's next-token distribution, compared with BF16."""

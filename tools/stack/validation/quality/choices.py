@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choices of layers and formats that are measured, by the flag that a server takes for each."""
+"""The measured choices of layers and formats, each with the server's flag for it."""
 
 import json
 import shlex
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REFERENCE = "bf16"
-"""The server whose dense layers are as the checkpoint has them."""
+"""The server whose dense layers have the checkpoint's format."""
 
 _LAYERS = {"qkv": "*.qkv_proj", "o": "*.o_proj"}
 _FORMATS = ("mxfp4", "fp8")
@@ -16,14 +16,14 @@ _FORMATS = ("mxfp4", "fp8")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One choice: its name, and what `--quantization-config` says for it."""
+    """A choice: its name, and its value of `--quantization-config`."""
 
     name: str
     config: Mapping[str, Any]
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What a machine must have for it: vLLM has no kernel for linear layers in MXFP4 on a CPU, and one for FP8."""
+        """Features that a machine must have. On a CPU vLLM has a kernel for linear layers in FP8, but none in MXFP4."""
         return ("gpu",) if self.name.endswith("-mxfp4") else ()
 
     @property
@@ -33,7 +33,7 @@ class Choice:
 
     @property
     def flag(self) -> str:
-        """The same, for a shell."""
+        """The arguments, quoted for a shell."""
         return shlex.join(self.arguments)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server thinks of a text: for each token its log-probability and the likeliest tokens in its place, recorded to be compared.
+"""Record a server's opinion of a text: for each token its log-probability, and the likeliest tokens at its place.
 
-Two servers of a large model do not fit into one machine; so each is recorded while it runs, and records are compared.
+Two servers of a large model do not fit into one machine. So each is recorded while it runs, and the records are compared.
 """
 
 import hashlib
@@ -21,42 +21,42 @@ from stack.validation.endpoint import Endpoint
 
 SCHEMA = 1
 TOP = 20
-"""How many of the likeliest tokens are asked for: as many as a server of vLLM allows unless told otherwise (--max-logprobs)."""
+"""Number of likeliest tokens: vLLM's default maximum (--max-logprobs)."""
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}"
 
 _PIECE = 4000
-"""Characters of a text that are read in one request, about 1000 tokens."""
+"""Characters of a text per request, about 1000 tokens."""
 _SLACK = 1e-3
-"""By how much probabilities may exceed 1: log-probabilities come from sums in single precision."""
+"""Tolerance by which probabilities may exceed 1, since log-probabilities are sums in single precision."""
 
 _LOWEST = -1e5
-"""The least log-probability: vLLM writes -9999 for minus infinity."""
+"""Least log-probability; vLLM writes -9999 for minus infinity."""
 
 Likely = Mapping[int, float]
-"""Log-probabilities by token: of the likeliest, and of the one that stands in the text."""
+"""Log-probabilities by token: of the likeliest ones, and of the text's own token."""
 
 
 class UnscoredError(Exception):
-    """An answer that must not become a record; says why."""
+    """Raised when an answer must not become a record; says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One token of a text, and what the server had expected there."""
+class TokenPlace:
+    """One token of a text, and the server's distribution at its place."""
 
     token: int
     likely: Likely
 
     @property
     def best(self) -> frozenset[int]:
-        """The likeliest tokens: in BF16 the first two often weigh the same to the bit."""
+        """The likeliest tokens; in BF16 the first two often have exactly the same probability."""
         most = max(self.likely.values())
         return frozenset(token for token, value in self.likely.items() if value == most)
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """A record: of which server, by which name; of which text; and its tokens but the first of each piece."""
+    """A record: its name, the model, stack and text, and the text's tokens without the first of each piece."""
 
     name: str
     model: str
@@ -64,21 +64,21 @@ class Scores:
     text: Sha256
     top: int
     here: bool
-    places: tuple[Place, ...]
+    places: tuple[TokenPlace, ...]
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """What two records have to have in common to be compared."""
+        """The properties that two records must share to be compared."""
         return (self.stack, self.text, self.top, tuple(place.token for place in self.places))
 
 
 def digest(text: str) -> Sha256:
-    """What a text is known by."""
+    """Hash a text to identify it."""
     return Sha256(hashlib.sha256(text.encode()).hexdigest())
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in pieces that end where paragraphs do, each small enough for a request."""
+    """Split a text at paragraphs into pieces that are small enough for a request."""
     piece = ""
     for paragraph in re.split(r"(?<=\n\n)", text):
         if piece and len(piece) + len(paragraph) > _PIECE:
@@ -89,15 +89,15 @@ def pieces(text: str) -> Iterator[str]:
         yield piece
 
 
-def score(server: Endpoint, model: str, text: str, top: int) -> tuple[Place, ...]:
-    """Ask a server for what it thinks of a piece of text; its first token, which nothing stands before, has no place.
+def score(server: Endpoint, model: str, text: str, top: int) -> tuple[TokenPlace, ...]:
+    """Ask a server for its distributions over a piece of text. The first token has no place, since it has no context.
 
     Raises:
-        StackError: the server does not answer, or not so.
-        UnscoredError: its answer is no distribution over tokens of that text.
+        StackError: the server does not answer, or not in the form of OpenAI's API.
+        UnscoredError: its answer is not a distribution over the tokens of that text.
 
     """
-    asked = {
+    request = {
         "model": model,
         "prompt": text,
         "max_tokens": 1,
@@ -105,7 +105,7 @@ def score(server: Endpoint, model: str, text: str, top: int) -> tuple[Place, ...
         "prompt_logprobs": top,
         "return_token_ids": True,
     }
-    answer = server.ask("completions", asked)
+    answer = server.ask("completions", request)
     try:
         [choice] = answer["choices"]
         tokens, likely = choice["prompt_token_ids"], choice["prompt_logprobs"]
@@ -113,14 +113,14 @@ def score(server: Endpoint, model: str, text: str, top: int) -> tuple[Place, ...
         raise UnscoredError("the server has no prompt_logprobs or prompt_token_ids in its answers") from odd
     if not isinstance(tokens, list) or not isinstance(likely, list) or len(tokens) != len(likely) or len(tokens) < 2:
         raise UnscoredError("the server's log-probabilities are not those of its tokens: their numbers differ")
-    return tuple(_place(token, one, top) for token, one in zip(tokens[1:], likely[1:], strict=True))
+    return tuple(_place(token, entry, top) for token, entry in zip(tokens[1:], likely[1:], strict=True))
 
 
-def _place(token: object, answered: object, top: int) -> Place:
-    """One token's part of an answer, checked.
+def _place(token: object, answered: object, top: int) -> TokenPlace:
+    """Read and check one token's part of an answer.
 
     Raises:
-        UnscoredError: it is no distribution, or not of that token.
+        UnscoredError: it is not a distribution, or does not contain that token.
 
     """
     try:
@@ -128,14 +128,14 @@ def _place(token: object, answered: object, top: int) -> Place:
         assert isinstance(answered, dict)
         likely = {int(key): float(value["logprob"]) for key, value in answered.items()}
     except (AssertionError, KeyError, TypeError, ValueError) as odd:
-        raise UnscoredError("the server's log-probabilities are not of the known form") from odd
+        raise UnscoredError("the server's log-probabilities have an unknown form") from odd
     if not top <= len(likely) <= top + 1:
-        raise UnscoredError(f"{len(likely)} log-probabilities for a token, asked for were {top}")
+        raise UnscoredError(f"{len(likely)} log-probabilities for a token, requested were {top}")
     return _distributed(token, likely)
 
 
-def _distributed(token: int, likely: Likely) -> Place:
-    """A place whose numbers are those of a distribution with that token in it.
+def _distributed(token: int, likely: Likely) -> TokenPlace:
+    """Make a place, and check that its numbers are a distribution that contains the token.
 
     Raises:
         UnscoredError: they are not.
@@ -145,8 +145,8 @@ def _distributed(token: int, likely: Likely) -> Place:
         raise UnscoredError(f"the token {token} of the text has no log-probability")
     # Written so that NaN is refused, too.
     if not all(_LOWEST <= value <= _SLACK for value in likely.values()) or _sum(likely) > 1 + _SLACK:
-        raise UnscoredError(f"the log-probabilities for a token are none: {sorted(likely.values(), reverse=True)[:3]}")
-    return Place(token, likely)
+        raise UnscoredError(f"the log-probabilities for a token are not valid: {sorted(likely.values(), reverse=True)[:3]}")
+    return TokenPlace(token, likely)
 
 
 def _sum(likely: Likely) -> float:
@@ -154,10 +154,10 @@ def _sum(likely: Likely) -> float:
 
 
 def write(scores: Scores) -> bytes:
-    """The bytes of a record.
+    """Serialize a record.
 
     Raises:
-        StackError: the text is too long for one.
+        StackError: the text is too long for a record.
 
     """
     content = {
@@ -168,11 +168,11 @@ def write(scores: Scores) -> bytes:
         "text": scores.text,
         "top": scores.top,
         "here": scores.here,
-        "places": [[one.token, list(one.likely), list(one.likely.values())] for one in scores.places],
+        "places": [[place.token, list(place.likely), list(place.likely.values())] for place in scores.places],
     }
     data = json.dumps(content, separators=(",", ":")).encode()
     if len(data) > verdict.LIMIT:
-        raise StackError("the text is too long for a record", "take a shorter one, or a smaller --top")
+        raise StackError("the text is too long for a record", "use a shorter one, or a smaller --top")
     return data
 
 
@@ -180,7 +180,7 @@ def load(file: Path) -> Scores:
     """Read a record.
 
     Raises:
-        StackError: it cannot be read, or is none.
+        StackError: it cannot be read, or is not a record.
 
     """
     try:
@@ -192,7 +192,7 @@ def load(file: Path) -> Scores:
     table = Table(content, file=file)
     if table.whole("schema") != SCHEMA:
         raise table.error("schema", f"is not {SCHEMA}", "record it again")
-    found = Scores(
+    record = Scores(
         name=table.text("name", pattern=NAME, meaning="a name of letters, digits, '.', '_' and '-'"),
         model=table.text("model"),
         stack=Sha256(table.text("stack")),
@@ -202,20 +202,20 @@ def load(file: Path) -> Scores:
         places=_places(places, file),
     )
     table.finish()
-    if found.name != file.stem:
-        raise StackError(f"{file} is a record of {found.name!r}", "a record is not renamed: record it under the other name")
-    return found
+    if record.name != file.stem:
+        raise StackError(f"{file} is a record of {record.name!r}", "do not rename a record: record it under the other name")
+    return record
 
 
-def _places(places: object, file: Path) -> tuple[Place, ...]:
+def _places(places: object, file: Path) -> tuple[TokenPlace, ...]:
     try:
         assert isinstance(places, list)
         assert places
-        found = [(token, dict(zip(tokens, values, strict=True))) for token, tokens, values in places]
-        assert all(_is_likely(token, likely) for token, likely in found)
-        return tuple(_distributed(token, likely) for token, likely in found)
+        read = [(token, dict(zip(tokens, values, strict=True))) for token, tokens, values in places]
+        assert all(_is_likely(token, likely) for token, likely in read)
+        return tuple(_distributed(token, likely) for token, likely in read)
     except (AssertionError, TypeError, ValueError, UnscoredError) as odd:
-        raise StackError(f"{file}: places are not of the known form", "record it again") from odd
+        raise StackError(f"{file}: places have an unknown form", "record it again") from odd
 
 
 def _is_likely(token: Any, likely: Mapping[Any, Any]) -> bool:

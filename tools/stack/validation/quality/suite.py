@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite `quality`: a case for the server that is recorded now, and one for each choice held against the reference."""
+"""The suite `quality`: a case for each server that is recorded, and one for the comparison of each choice with the reference."""
 
 import math
 import statistics
@@ -18,22 +18,22 @@ from stack.store.sources import Progress
 from stack.validation.endpoint import Endpoint
 from stack.validation.quality import distance, scores
 from stack.validation.quality.choices import CHOICES, Choice
-from stack.validation.quality.scores import Place, Scores, UnscoredError
+from stack.validation.quality.scores import Scores, TokenPlace, UnscoredError
 from stack.validation.suite import Job
 
 FOLDER = Path(".stack/quality")
-"""Where records lie, below the stack."""
+"""The folder of the records, below the stack."""
 LEAST = 50
-"""Tokens of the shortest text."""
+"""Least number of tokens of a text."""
 
 
 Server = tuple[Endpoint, str]
-"""Where a server is, and its model's name."""
+"""A server's endpoint, and its model's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A server to record: `name` is the choice that it runs with, or whatever else it is to be called; `opened` as long as it is read."""
+    """A server to record. `name` is its choice, or another name. `opened` provides the server while it is read."""
 
     name: str
     opened: Callable[[Progress | None], AbstractContextManager[Server]]
@@ -41,7 +41,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What is recorded, where records lie, which of them is the reference; and whether there is a GPU here."""
+    """The servers to record, the folder of records, the reference's name, and whether this machine has a GPU."""
 
     folder: Path
     text: str
@@ -52,7 +52,7 @@ class Quality:
     gpu: bool = False
 
     def __call__(self, job: Job) -> Iterator[Case]:
-        """Record, then compare."""
+        """Record servers, then compare records."""
         for recording in self.recordings:
             if self._wanted(recording.name, job):
                 yield self._recorded(recording, job)
@@ -63,11 +63,11 @@ class Quality:
                 yield self._compared(name, known)
 
     def _wanted(self, name: str, job: Job) -> bool:
-        """Whether to record: it is asked for itself, or what is asked for is held against it."""
+        """Return whether to record: the recording, or a comparison that needs it, is selected."""
         if f"quality/recorded/{name}" in job.known:
             return False
-        asked = name == self.reference or job.wants(f"quality/{name}")
-        return asked or job.wants(f"quality/recorded/{name}")
+        needed = name == self.reference or job.wants(f"quality/{name}")
+        return needed or job.wants(f"quality/recorded/{name}")
 
     def _recorded(self, recording: Recording, job: Job) -> Case:
         name, began = f"quality/recorded/{recording.name}", time.monotonic()
@@ -76,49 +76,49 @@ class Quality:
                 stack = server_version_check.case(name, server.version(), self.stack)
                 if stack.outcome is Outcome.FAILED:
                     return stack
-                found = self._read(server, model, job)
-        except (UnscoredError, StackError) as refused:  # a server that does not start leaves the others theirs
+                scored = self._read(server, model, job)
+        except (UnscoredError, StackError) as refused:  # the other servers must still be recorded
             return Case(name, Outcome.FAILED, str(refused), seconds=time.monotonic() - began)
-        one = Scores(recording.name, model, self.stack, scores.digest(self.text), self.top, server.here, tuple(found))
+        record = Scores(recording.name, model, self.stack, scores.digest(self.text), self.top, server.here, tuple(scored))
         self.folder.mkdir(parents=True, exist_ok=True)
-        places.put(self.folder / f"{recording.name}.json", scores.write(one))
-        measured = {"tokens": len(found), "perplexity": perplexity(found)} | dict(stack.measured)
-        return Case(name, Outcome.PASSED, needs=_needs(one), measured=measured, seconds=time.monotonic() - began)
+        places.put(self.folder / f"{recording.name}.json", scores.write(record))
+        measured = {"tokens": len(scored), "perplexity": perplexity(scored)} | dict(stack.measured)
+        return Case(name, Outcome.PASSED, needs=_needs(record), measured=measured, seconds=time.monotonic() - began)
 
-    def _read(self, server: Endpoint, model: str, job: Job) -> list[Place]:
+    def _read(self, server: Endpoint, model: str, job: Job) -> list[TokenPlace]:
         pieces = list(scores.pieces(self.text))
-        found: list[Place] = []
+        scored: list[TokenPlace] = []
         for number, piece in enumerate(pieces):
             job.step("reading the text", number, len(pieces))
-            found += scores.score(server, model, piece, self.top)
-        if len(found) < LEAST:
-            raise UnscoredError(f"the text has {len(found)} tokens, fewer than {LEAST} say nothing")
-        return found
+            scored += scores.score(server, model, piece, self.top)
+        if len(scored) < LEAST:
+            raise UnscoredError(f"the text has {len(scored)} tokens, at least {LEAST} are needed")
+        return scored
 
     def _compared(self, name: str, known: Mapping[str, Scores]) -> Case:
         began = time.monotonic()
         case = f"quality/{name}"
-        choice = next((one for one in CHOICES if one.name == name), None)
+        choice = next((each for each in CHOICES if each.name == name), None)
         if missing := self._missing(name, choice, known):
             return Case(case, Outcome.NOT_RUN, missing, choice.needs if choice else ())
-        reference, one = known[self.reference], known[name]
-        found = distance.between(reference.places, one.places)
+        reference, record = known[self.reference], known[name]
+        compared = distance.between(reference.places, record.places)
         wrong = {key: distance.between(reference.places, mutant(reference.places)) for key, mutant in distance.WRONG.items()}
         bar, agreed = min(each.kl for each in wrong.values()), max(each.agreement for each in wrong.values())
-        why = _judged(found, bar, agreed, choice)
+        why = _judged(compared, bar, agreed, choice)
         return Case(
             case,
             Outcome.FAILED if why else Outcome.PASSED,
             why,
-            _needs(one),
-            _numbers(found) | {"top-1 agreement of a wrong server": agreed},
+            _needs(record),
+            _numbers(compared) | {"top-1 agreement of a wrong server": agreed},
             bar,
-            {key: each.kl / found.kl for key, each in wrong.items()} if found.kl else {},
+            {key: each.kl / compared.kl for key, each in wrong.items()} if compared.kl else {},
             time.monotonic() - began,
         )
 
     def _missing(self, name: str, choice: Choice | None, known: Mapping[str, Scores]) -> str:
-        """Why a choice cannot be held against the reference; empty where it can."""
+        """Return why a choice cannot be compared with the reference; empty if it can."""
         for wanted in (self.reference, name):
             if wanted not in known:
                 if wanted == name and choice is not None and choice.needs and not self.gpu:
@@ -136,40 +136,40 @@ class Quality:
         return ""
 
 
-def perplexity(found: Sequence[Place]) -> float:
-    """The perplexity of a record."""
-    return math.exp(-statistics.fmean(place.likely[place.token] for place in found))
+def perplexity(scored: Sequence[TokenPlace]) -> float:
+    """Compute the perplexity of a record."""
+    return math.exp(-statistics.fmean(place.likely[place.token] for place in scored))
 
 
-def _judged(found: distance.Distance, bar: float, agreed: float, choice: Choice | None) -> str:
-    """Why a choice fails; empty where it does not.
+def _judged(compared: distance.Distance, bar: float, agreed: float, choice: Choice | None) -> str:
+    """Return why a choice fails; empty if it does not.
 
-    The divergence is a lower bound, and a weak one between servers that name different tokens; agreement is not.
+    The divergence is only a lower bound, and a weak one between servers that name different tokens. So agreement counts, too.
     """
-    if found.kl >= bar or found.agreement <= agreed:
-        told = f"KL {found.kl:.3g} (a wrong one: {bar:.3g}), top-1 agreement {found.agreement:.0%} ({agreed:.0%})"
-        return f"this is not the model any more: it is as far from the reference as a server that does not run it: {told}"
-    # Rounding to fewer bits moves every log-probability a little; not at all means that a flag was ignored.
-    if choice is not None and found.kl_most == 0 and found.ratio == 1:
-        return f"nothing was quantised: every number is the reference's; was the server started with {choice.flag}?"
+    if compared.kl >= bar or compared.agreement <= agreed:
+        numbers = f"KL {compared.kl:.3g} (a wrong one: {bar:.3g}), top-1 agreement {compared.agreement:.0%} ({agreed:.0%})"
+        return f"it is as far from the reference as a server that does not run the model: {numbers}"
+    # Rounding to fewer bits moves every log-probability a little. If none moves, a flag was ignored.
+    if choice is not None and compared.kl_most == 0 and compared.ratio == 1:
+        return f"nothing was quantized, since every number equals the reference's: was the server started with {choice.flag}?"
     return ""
 
 
-def _numbers(found: distance.Distance) -> dict[str, float | str]:
+def _numbers(compared: distance.Distance) -> dict[str, float | str]:
     return {
-        "tokens": found.tokens,
-        "KL": found.kl,
-        "KL 99th percentile": found.kl_99,
-        "KL most": found.kl_most,
-        "covered": found.covered,
-        "top-1 agreement": found.agreement,
-        "perplexity of the reference": found.perplexity[0],
-        "perplexity": found.perplexity[1],
-        "ratio": found.ratio,
-        "ratio low": found.low,
-        "ratio high": found.high,
+        "tokens": compared.tokens,
+        "KL": compared.kl,
+        "KL 99th percentile": compared.kl_99,
+        "KL most": compared.kl_most,
+        "covered": compared.covered,
+        "top-1 agreement": compared.agreement,
+        "perplexity of the reference": compared.perplexity[0],
+        "perplexity": compared.perplexity[1],
+        "ratio": compared.ratio,
+        "ratio low": compared.low,
+        "ratio high": compared.high,
     }
 
 
-def _needs(one: Scores) -> tuple[str, ...]:
-    return () if one.here else ("elsewhere",)
+def _needs(record: Scores) -> tuple[str, ...]:
+    return () if record.here else ("elsewhere",)

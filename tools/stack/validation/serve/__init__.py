@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real server with the stack's patches in it, asked what clients ask."""
+"""Validate a real server that runs the stack's patches, with the requests of clients."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to an OpenAI-compatible server; whatever is wrong with an answer is said with the request and the answer."""
+"""Client of an OpenAI-compatible server; each error shows the request and the answer."""
 
 import json
 import math
@@ -16,31 +16,31 @@ from stack.base import bounded_http
 from stack.base.text import shortened
 
 LONGEST = 300.0
-"""Seconds for an answer: the first one that wants log-probabilities takes a while on a CPU."""
+"""Seconds for an answer; the first one with log-probabilities takes long on a CPU."""
 _LEAST = 0.01
-"""Seconds to wait where none are left: none at all would mean for ever, or be refused."""
+"""Least timeout in seconds: zero would mean no timeout, or be refused."""
 SHOWN = 1500
-"""Characters of a request or an answer that a failure shows."""
+"""Characters of a request or an answer that an error shows."""
 
 Json = dict[str, Any]
 
 
 class Wrong(Exception):
-    """An answer is not what it has to be."""
+    """Raised when an answer is not as it must be."""
 
     def __init__(self, problem: str, *, request: object = None, answer: object = None, expected: object = None) -> None:
         super().__init__(problem)
         self.problem = problem
-        self.told = {"request": request, "answer": answer, "expected": expected}
+        self.details = {"request": request, "answer": answer, "expected": expected}
 
     def __str__(self) -> str:
-        told = (f"{name}: {_shown(value)}" for name, value in self.told.items() if value is not None)
-        return "\n".join((self.problem, *told))
+        details = (f"{name}: {_shown(value)}" for name, value in self.details.items() if value is not None)
+        return "\n".join((self.problem, *details))
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request with its answer: the JSON of a whole one, or of each event of a stream and the second at which it came."""
+    """A request with its answer: a single JSON object, or the events of a stream with the second at which each came."""
 
     path: str
     body: Mapping[str, Any]
@@ -49,47 +49,47 @@ class Exchange:
 
     @property
     def answer(self) -> Json:
-        """The answer of a request that is answered at once."""
+        """The answer to a request without a stream."""
         return self.events[0]
 
     def wrong(self, problem: str, expected: object = None) -> Wrong:
-        """What to raise of this exchange."""
+        """Make the error for this exchange."""
         answer = self.events[0] if len(self.events) == 1 else list(self.events)
         return Wrong(
             problem, request=f"POST {self.path} {json.dumps(self.body, ensure_ascii=False)}", answer=answer, expected=expected
         )
 
     def equal(self, what: str, found: object, expected: object) -> None:
-        """Compare a part of the answer.
+        """Compare a part of the answer with the expected value.
 
         Raises:
-            Wrong: it is another.
+            Wrong: it differs.
 
         """
         if found != expected:
             raise self.wrong(f"{what} is {_shown(found)}", expected)
 
     def part(self, *keys: str | int) -> Any:
-        """A part of the answer, by keys and positions.
+        """Return a part of the answer, by keys and positions.
 
         Raises:
-            Wrong: there is no such part.
+            Wrong: the answer has no such part.
 
         """
-        found: Any = self.answer
+        value: Any = self.answer
         for key in keys:
             try:
-                found = found[key]
+                value = value[key]
             except (KeyError, IndexError, TypeError) as missing:
                 raise self.wrong(f"the answer has no {'.'.join(map(str, keys))}") from missing
-        return found
+        return value
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Where a server is, and what it calls its model; seconds that an answer may take, and the key that it wants to see.
+    """A connection to a server: its address, its name of the model, the time limit for an answer in seconds, and the API key.
 
-    `until` is when all answers have to be there, by time.monotonic().
+    `until` is the time, by time.monotonic(), when all answers must have come.
     """
 
     url: str
@@ -98,7 +98,7 @@ class Talk:
     key: str | None = field(default=None, repr=False)
     until: float = math.inf
     _last: threading.local = field(default_factory=threading.local, compare=False, repr=False)
-    """What was exchanged last, by each thread."""
+    """The last exchange of each thread."""
 
     @property
     def patience(self) -> float:
@@ -106,10 +106,10 @@ class Talk:
         return max(min(self.longest, self.until - time.monotonic()), _LEAST)
 
     def get(self, path: str) -> Any:
-        """The JSON of a page.
+        """Get a page and parse its JSON.
 
         Raises:
-            Wrong: there is none.
+            Wrong: the answer is an error, or not JSON.
 
         """
         self._last.exchange = None
@@ -120,82 +120,82 @@ class Talk:
                     raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=_text(data))
                 return bounded_http.parsed(data)
         except bounded_http.BROKEN as failed:
-            raise Wrong(f"no answer comes back: {bounded_http.why(failed)}", request=f"GET {path}") from failed
+            raise Wrong(f"it does not answer: {bounded_http.why(failed)}", request=f"GET {path}") from failed
         except ValueError as failed:
-            raise Wrong(f"no JSON comes back: {failed}", request=f"GET {path}") from failed
+            raise Wrong(f"the answer is not JSON: {failed}", request=f"GET {path}") from failed
 
     def ask(self, path: str, /, **body: Any) -> Exchange:
-        """Ask, and take the answer whole.
+        """Send a request and read the whole answer.
 
         Raises:
-            Wrong: the answer is an error, or no JSON object.
+            Wrong: the answer is an error, or not a JSON object.
 
         """
-        asked = {"model": self.model, **body}
-        nothing = Exchange(path, asked, [])
+        request = {"model": self.model, **body}
+        nothing = Exchange(path, request, [])
         try:
-            with self._posted(path, asked) as answer:
+            with self._posted(path, request) as answer:
                 value = bounded_http.parsed(bounded_http.whole(answer, self.patience))
         except bounded_http.BROKEN as failed:
-            raise nothing.wrong(f"no answer comes back: {bounded_http.why(failed)}") from failed
+            raise nothing.wrong(f"it does not answer: {bounded_http.why(failed)}") from failed
         except ValueError as failed:
             raise nothing.wrong(f"the answer is not JSON: {failed}") from failed
-        return self._exchanged(path, asked, [value])
+        return self._exchanged(path, request, [value])
 
     def stream(self, path: str, /, **body: Any) -> Exchange:
-        """Ask, and take the answer as a stream of events.
+        """Send a request and read the answer as a stream of events.
 
         Raises:
-            Wrong: the answer is an error, or no stream of JSON objects that comes to its end.
+            Wrong: the answer is an error, or not a complete stream of JSON objects.
 
         """
-        asked = {"model": self.model, "stream": True, **body}
+        request = {"model": self.model, "stream": True, **body}
         events: list[Json] = []
         times: list[float] = []
         try:
-            with self._posted(path, asked) as answer:
+            with self._posted(path, request) as answer:
                 kind = answer.headers.get("content-type", "")
                 if not kind.startswith("text/event-stream"):
-                    raise Exchange(path, asked, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
+                    raise Exchange(path, request, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
                 for event in _events(answer, self.patience):
                     events.append(event)
                     times.append(time.monotonic())
         except (*bounded_http.BROKEN, ValueError) as failed:
             why = str(failed) if isinstance(failed, ValueError) else bounded_http.why(failed)
-            raise Exchange(path, asked, events).wrong(f"the stream breaks off: {why}") from failed
-        return self._exchanged(path, asked, events, times)
+            raise Exchange(path, request, events).wrong(f"the stream breaks off: {why}") from failed
+        return self._exchanged(path, request, events, times)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Take answers apart here: where that fails, the last of them is not of the form that it has to be.
+        """Report an error in the block as an answer of the wrong form, with the last exchange.
 
         Raises:
-            Wrong: instead of what is raised where a part is missing, or of another type.
+            Wrong: a part of an answer is missing, or has another type.
 
         """
         try:
             yield
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as odd:
-            problem = f"the answer is of another form than it has to be ({type(odd).__name__}: {odd})"
+            problem = f"the answer has a wrong form ({type(odd).__name__}: {odd})"
             last: Exchange | None = getattr(self._last, "exchange", None)
             raise last.wrong(problem) if last is not None else Wrong(problem) from odd
 
-    def _exchanged(self, path: str, asked: Json, events: Sequence[Json], times: Sequence[float] = ()) -> Exchange:
-        exchange = Exchange(path, asked, events, times)
+    def _exchanged(self, path: str, request: Json, events: Sequence[Json], times: Sequence[float] = ()) -> Exchange:
+        exchange = Exchange(path, request, events, times)
         self._last.exchange = exchange
         return exchange
 
     @contextmanager
-    def _posted(self, path: str, asked: Json) -> Iterator[requests.Response]:
-        with bounded_http.asked(self.url + path, asked, self.patience, self.key) as answer:
+    def _posted(self, path: str, request: Json) -> Iterator[requests.Response]:
+        with bounded_http.asked(self.url + path, request, self.patience, self.key) as answer:
             if answer.status_code != 200:
-                said = _text(bounded_http.whole(answer, self.patience))
-                raise Exchange(path, asked, [{"error": said}]).wrong(f"it answers {answer.status_code}")
+                error = _text(bounded_http.whole(answer, self.patience))
+                raise Exchange(path, request, [{"error": error}]).wrong(f"it answers {answer.status_code}")
             yield answer
 
 
 def _events(answer: requests.Response, longest: float) -> Iterator[Json]:
-    """The data of each event. A chat stream ends with [DONE]; one of responses with response.completed or its like."""
+    """Yield the data of each event. A chat stream ends with [DONE], a stream of responses with an event such as response.completed."""
     ended = False
     for line in bounded_http.lines(answer, longest):
         if not line.startswith(b"data:"):
@@ -206,11 +206,11 @@ def _events(answer: requests.Response, longest: float) -> Iterator[Json]:
             continue
         event = bounded_http.parsed(data)
         if not isinstance(event, dict):
-            raise ValueError(f"an event is no object: {event!r:.60}")
+            raise ValueError(f"an event is not an object: {event!r:.60}")
         ended = ended or str(event.get("type")) in ("response.completed", "response.incomplete", "response.failed")
         yield event
     if not ended:
-        raise ValueError("it has no end")
+        raise ValueError("its final event is missing")
 
 
 def _text(data: bytes) -> str:

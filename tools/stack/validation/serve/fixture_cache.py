@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a served validation needs, made once and kept in the cache: the environment, the server's packages, the model, the tokens.
+"""Build and cache the fixtures of a served validation: environment, server packages, model, tokens.
 
-Each lies in a folder named after what it was made of, and appears there whole.
+Each is in a folder named after a hash of its inputs, which appears when it is complete.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Where things are kept, and the interpreter of the validation's environment."""
+    """The cache folder, and the interpreter of the validation's environment."""
 
     cache: Path
     python: Path
@@ -42,7 +42,7 @@ class Material:
         return self.cache / "serving" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
 
     def installed(self, wheel: Path) -> Installed:
-        """A wheel laid before the environment, which stays as it is.
+        """Install a wheel in a folder of its own that precedes the environment, which stays unchanged.
 
         Raises:
             StackError: it cannot be installed.
@@ -62,7 +62,7 @@ class Material:
         return Installed(self.python, (_made(self._folder("packages", key), fill),))
 
     def model(self, name: str) -> Path:
-        """The folder of a checkpoint (`tiny`, `tiny-mxfp4`).
+        """Return the folder of a checkpoint (`tiny`, `tiny-mxfp4`), which the first call writes.
 
         Raises:
             StackError: it cannot be written.
@@ -76,75 +76,76 @@ class Material:
         return _made(self._folder(f"model-{name}", self._code()), fill)
 
     def tokens(self) -> Mapping[str, Sequence[int]]:
-        """The tokens of all texts.
+        """Encode all texts to tokens.
 
         Raises:
-            StackError: they cannot be had.
+            StackError: the encoder failed.
 
         """
-        found: Mapping[str, Sequence[int]] = self.ask("encode", {"texts": prompts.texts(checks.identifiers())})
-        return found
+        tokens: Mapping[str, Sequence[int]] = self.ask("encode", {"texts": prompts.texts(checks.identifiers())})
+        return tokens
 
     def reference(self, tokens: Mapping[str, Sequence[int]]) -> Mapping[str, Any]:
-        """What transformers says of the model; kept, as it takes a while and never changes.
+        """Compute the model's outputs with transformers; kept, because it takes long and never changes.
 
         Raises:
-            StackError: it cannot be computed.
+            StackError: it failed.
 
         """
         names = [f"asked {' '.join(prompts.LETTERS)}", "prompt tools", "prompt turns"]
-        asked: dict[str, Any] = {"text": tokens["scored"], "prompts": {name: tokens[name] for name in names}, "ends": ENDS}
-        asked |= {"longest": checks.LONG, "threads": len(os.sched_getaffinity(0))}
+        request: dict[str, Any] = {"text": tokens["scored"], "prompts": {name: tokens[name] for name in names}, "ends": ENDS}
+        request |= {"longest": checks.LONG, "threads": len(os.sched_getaffinity(0))}
 
         def fill(folder: Path) -> None:
             self.tell("computing the reference")
-            found = self.ask("score", {**asked, "folder": str(self.model("tiny"))})
-            (folder / "reference.json").write_text(json.dumps(found))
+            scores = self.ask("score", {**request, "folder": str(self.model("tiny"))})
+            (folder / "reference.json").write_text(json.dumps(scores))
 
-        folder = _made(self._folder("reference", self._code() + json.dumps(asked)), fill)
+        folder = _made(self._folder("reference", self._code() + json.dumps(request)), fill)
         kept: Mapping[str, Any] = json.loads((folder / "reference.json").read_text())
         return kept
 
-    def ask(self, verb: str, asked: Mapping[str, Any]) -> Any:
-        """Have `stack.validation.model` do something in the environment.
+    def ask(self, verb: str, request: Mapping[str, Any]) -> Any:
+        """Run a verb of `stack.validation.model` in the environment, and return its answer.
 
         Raises:
+            StackError: it failed.
             StackError: it could not.
 
         """
         env = {**os.environ, **OFFLINE, "PYTHONPATH": str(_PACKAGES), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [str(self.python), "-m", "stack.validation.model", verb]
-        done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, env=env)
+        done = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False, env=env)
         if done.returncode:
-            said_last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
-            raise StackError(f"the validation's model could not {verb}: {said_last}", "check memory and disk space")
+            last_line = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+            raise StackError(f"the validation's model could not {verb}: {last_line}", "check memory and disk space")
         return json.loads(done.stdout)
 
     def _code(self) -> str:
-        """What the model is made by: its modules, and the environment."""
+        """Identify the model's code: hashes of its modules, and the environment's name."""
         files = sorted(_MODEL.glob("*.py"))
         return "".join(places.hash_of(path) for path in files) + self.python.parent.parent.name + expected_replies.TEXT
 
 
 def prepare(cache: Path, tell: Tell) -> Material:
-    """The validation's environment; made on the first call.
+    """Build the validation's environment on the first call.
 
     Raises:
-        StackError: pip could not install something.
+        StackError: pip could not install a package.
 
     """
     return Material(cache, environment.python(torch(), REQUIREMENTS, cache, tell), tell)
 
 
 def torch() -> str:
-    """The version of torch that the environment has."""
+    """Return the version of torch in the environment."""
     named = environment.named(REQUIREMENTS)
     assert named is not None
     return named
 
 
 def _made(folder: Path, fill: Callable[[Path], None]) -> Path:
-    """A folder that is filled on the first call, and there only when it is whole."""
+    """Fill a folder on the first call; it appears when it is complete."""
     with places.lock(folder):
         if not folder.is_dir():
             part = folder.with_name(f"{folder.name}{places.PART}")

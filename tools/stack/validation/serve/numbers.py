@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log-probabilities and greedy tokens against transformers on the same weights, and whether the bar would notice a fault."""
+"""Compare log-probabilities and greedy tokens with transformers on the same weights, and check that the bar notices faults."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from stack.deploy.recipes import Bar
 from stack.validation.serve import checks
-from stack.validation.serve.checks import COMPLETIONS, Asked, Measured
+from stack.validation.serve.checks import COMPLETIONS, Measured, ServerUnderTest
 from stack.validation.serve.client import Exchange, Wrong
 
 ENDS = (checks.RETURN, checks.CALLED)
@@ -16,53 +16,53 @@ ENDS = (checks.RETURN, checks.CALLED)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was measured against a bar; `why` is empty where it is good and the bar sees the faults that it has to see."""
+    """A comparison with a bar. `why` is empty if it passed and the bar notices every fault that it must notice."""
 
     why: str
     measured: Measured
     margins: Mapping[str, float]
 
 
-def scores(asked: Asked, reference: Mapping[str, Any]) -> Judged:
-    """The log-probabilities of a long text's tokens, which go through every expert of every layer.
+def scores(server: ServerUnderTest, reference: Mapping[str, Any]) -> Judged:
+    """Compare the log-probabilities of a long text's tokens, which reach every expert of every layer.
 
     Raises:
-        Wrong: the answer has none, or others than for these tokens.
+        Wrong: the answer has no log-probabilities, or they are not for these tokens.
 
     """
-    text = list(asked.tokens["scored"])
+    text = list(server.tokens["scored"])
     idle = [(layer, expert) for layer, counts in enumerate(reference["routed"]) for expert, n in enumerate(counts) if not n]
     if idle:
         raise Wrong(
             f"the text does not reach expert {idle[0][1]} of layer {idle[0][0]}", expected="every expert of every layer"
         )
-    got = asked.talk.ask(COMPLETIONS, prompt=text, max_tokens=1, temperature=0, prompt_logprobs=0)
-    return judge(_bar(asked), _of(got, text), reference["score"], reference["wrong"])
+    got = server.talk.ask(COMPLETIONS, prompt=text, max_tokens=1, temperature=0, prompt_logprobs=0)
+    return judge(_bar(server), _of(got, text), reference["score"], reference["wrong"])
 
 
-def answers(asked: Asked, reference: Mapping[str, Any]) -> Judged:
-    """Greedy answers: the same tokens, at the same log-probabilities."""
-    found: list[float] = []
+def answers(server: ServerUnderTest, reference: Mapping[str, Any]) -> Judged:
+    """Compare greedy answers: they must have the same tokens and log-probabilities."""
+    likely: list[float] = []
     expected: list[float] = []
     for name, answer in reference["answers"].items():
-        body = {"prompt": list(asked.tokens[name]), "max_tokens": checks.LONG, "temperature": 0, "logprobs": 0}
-        got = asked.talk.ask(COMPLETIONS, **body, stop_token_ids=list(ENDS), return_token_ids=True)
+        body = {"prompt": list(server.tokens[name]), "max_tokens": checks.LONG, "temperature": 0, "logprobs": 0}
+        got = server.talk.ask(COMPLETIONS, **body, stop_token_ids=list(ENDS), return_token_ids=True)
         got.equal("the tokens of the answer", got.part("choices", 0, "token_ids"), answer["tokens"])
-        found += got.part("choices", 0, "logprobs", "token_logprobs")
+        likely += got.part("choices", 0, "logprobs", "token_logprobs")
         expected += answer["likely"]
-    return judge(_bar(asked), found, expected, {})
+    return judge(_bar(server), likely, expected, {})
 
 
-def _bar(asked: Asked) -> Bar:
-    assert asked.recipe.bar is not None  # only a recipe for somebody's own server has none, and is not asked for numbers
-    return asked.recipe.bar
+def _bar(server: ServerUnderTest) -> Bar:
+    assert server.recipe.bar is not None  # only a recipe for a user's own server has no bar, and numbers are not checked there
+    return server.recipe.bar
 
 
 def judge(bar: Bar, found: Sequence[float], right: Sequence[float], wrong: Mapping[str, Sequence[float]]) -> Judged:
-    """How far off log-probabilities are, and how far off each fault would be.
+    """Measure how far off log-probabilities are, and how far off they would be with each fault.
 
     Raises:
-        Wrong: there are not as many as expected.
+        Wrong: the number of log-probabilities differs from the expected one.
 
     """
     if len(found) != len(right) or not found:
@@ -77,7 +77,7 @@ def judge(bar: Bar, found: Sequence[float], right: Sequence[float], wrong: Mappi
     margins = {"good": bar.at / off} if off else {}
     margins |= {"nearest fault": nearest / bar.at} if seen else {}
     if unknown:
-        return Judged(f"the recipe calls a fault blind that is none: {unknown[0]}", measured, margins)
+        return Judged(f"the recipe lists a blind fault that does not exist: {unknown[0]}", measured, margins)
     if unseen:
         return Judged(f"the bar of {bar.at:g} would not notice: {unseen[0]} ({faults[unseen[0]]:.3g})", measured, margins)
     if not off <= bar.at:  # so that NaN fails
@@ -86,7 +86,7 @@ def judge(bar: Bar, found: Sequence[float], right: Sequence[float], wrong: Mappi
 
 
 def _of(got: Exchange, text: Sequence[int]) -> list[float]:
-    """The log-probability of each token of a prompt but the first."""
+    """Return the log-probability of each token of a prompt except the first."""
     entries = got.part("choices", 0, "prompt_logprobs") or []
     if len(entries) != len(text):
         raise got.wrong(f"{len(entries)} tokens of the prompt come back", f"{len(text)}")
@@ -99,5 +99,6 @@ def _of(got: Exchange, text: Sequence[int]) -> list[float]:
 def _distance(measure: str, one: Sequence[float], other: Sequence[float]) -> float:
     off = [abs(a - b) for a, b in zip(one, other, strict=True)]
     if any(map(math.isnan, off)):
-        return math.nan  # max() may not see it
+        return math.nan  # max() may ignore a NaN
+
     return max(off) if measure == "largest" else math.sqrt(sum(by * by for by in off) / len(off))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a server for as long as its owner lives: `python keeper.py COMMAND…`, with a pipe from the owner as its input.
+"""Run a server while its owner lives: `python parent_watchdog.py COMMAND…`, with a pipe from the owner as its input.
 
-When the pipe ends (the owner closed it, or died of whatever) the server's whole process group is ended, politely, then not.
-An engine whose front end is killed lives on otherwise, with all its memory.
+When the pipe ends (because the owner closed it, or died) the server's whole process group gets SIGTERM, and later SIGKILL.
+Otherwise an engine whose front end was killed would live on, with all its memory.
 """
 
 import os
@@ -13,11 +13,11 @@ import sys
 import time
 
 PATIENCE = 20.0
-"""Seconds for a server to end by itself."""
+"""Seconds that a server has to end after a signal."""
 
 
 def main(command: list[str]) -> int:
-    """Run the command until it ends, or until the owner is gone; the exit code is the command's."""
+    """Run the command until it or its owner ends; return the command's exit code."""
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     ended = os.pidfd_open(server.pid)
     select.select([sys.stdin, ended], [], [])
@@ -27,17 +27,17 @@ def main(command: list[str]) -> int:
 
 
 def _end(server: subprocess.Popen[bytes], kind: signal.Signals) -> None:
-    """Send a signal to all of the server's processes, and wait for them."""
+    """Send a signal to all of the server's processes, and wait until they end."""
     until = time.monotonic() + PATIENCE
-    there = _signalled(server.pid, kind)
-    while there and time.monotonic() < until:
-        server.poll()  # so that it is not there as a zombie
+    alive = _signalled(server.pid, kind)
+    while alive and time.monotonic() < until:
+        server.poll()  # reap it: a zombie would count as alive
         time.sleep(0.05)
-        there = _signalled(server.pid, 0)
+        alive = _signalled(server.pid, 0)
 
 
 def _signalled(group: int, kind: int) -> bool:
-    """Whether anybody is in a process group to get a signal."""
+    """Send a signal to a process group; return whether it has a process."""
     try:
         os.killpg(group, kind)
     except ProcessLookupError:

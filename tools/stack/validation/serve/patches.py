@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which series are in a server, file by file, and a stack without one of them."""
+"""Check which series are in a server, file by file; and remove a series from a stack."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from stack.validation.python_env import Packages
 from stack.validation.serve.client import Wrong
 
 SERVED = "vllm"
-"""The upstream whose packages a CPU server has loaded."""
+"""The upstream whose packages a CPU server loads."""
 _HASH = """
 import hashlib, importlib.util, json, pathlib, sys
 folder = pathlib.Path(importlib.util.find_spec(sys.argv[1]).submodule_search_locations[0]).parent
@@ -29,17 +29,17 @@ json.dump({name: hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file()
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a series changes in the package that is served: SHA-256 of each carried file, and of what it was upstream."""
+    """The files of the served package that a series changes: SHA-256 with the stack's patches, and of upstream's version."""
 
     carried: Mapping[str, str]
     upstream: Mapping[str, str]
 
 
 def delivery(stores: Stores, series: Series) -> Delivery:
-    """The files of the package that a series' patches change, as the whole stack leaves them.
+    """Hash the files of the package that a series' patches change, in the tree with the whole stack.
 
     Raises:
-        StackError: a source cannot be had, or a patch does not fit.
+        StackError: a source is not available, or a patch does not apply.
 
     """
     objects = stores.objects(SERVED)
@@ -54,28 +54,28 @@ def delivery(stores: Stores, series: Series) -> Delivery:
 
 
 def check(served: Packages, wanted: Delivery) -> None:
-    """Ask the packages of a server for the hashes of their files.
+    """Compare the files in a server's packages with the expected hashes.
 
     Raises:
-        Wrong: a file is another, or not there.
+        Wrong: a file differs, or is missing.
 
     """
     done = python_env.run(served, _HASH, SERVED, given=json.dumps(sorted(wanted.carried)))
     if done.returncode:
-        raise Wrong("the server's environment cannot be asked", answer=done.stderr[-600:])
+        raise Wrong("Python does not run in the server's environment", answer=done.stderr[-600:])
     try:
-        found = python_env.answer(done)
+        hashes = python_env.answer(done)
     except ValueError as odd:
-        raise Wrong("the server's environment says no hashes", answer=done.stdout[-600:]) from odd
+        raise Wrong("the server's environment prints something else than hashes", answer=done.stdout[-600:]) from odd
     for path, expected in wanted.carried.items():
-        there = found.get(path, "")
-        if there != expected:
-            how = "as upstream has it" if there == wanted.upstream[path] else "another"
-            raise Wrong(f"{path} is {how if there else 'not there'}", answer=there, expected=expected)
+        installed = hashes.get(path, "")
+        if installed != expected:
+            how = "upstream's version" if installed == wanted.upstream[path] else "another version"
+            raise Wrong(f"{path} is {how if installed else 'missing'}", answer=installed, expected=expected)
 
 
 def without(stack: Stack, name: str) -> Stack:
-    """The stack without a series. What needs it, or stands on it, may not fit then."""
-    series = tuple(one for one in stack.series if one.name != name)
+    """Return the stack without a series. Series that need it, or whose patches build on it, may then not apply."""
+    series = tuple(each for each in stack.series if each.name != name)
     kept = {ref: patch for ref, patch in stack.patches.items() if ref.series != name}
     return replace(stack, series=series, patches=MappingProxyType(kept))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations as clients send them, and the harmony text that the model has to get for each: written out, not rendered.
+"""Conversations as clients send them, each with the harmony text that the model must get, written out in full.
 
-The format is OpenAI's description of harmony (cookbook, "OpenAI harmony response format"). Two things it leaves open: a call that is
-sent back has its header as gpt-oss's own chat template writes it, a tool's result as harmony's library does.
+The format follows OpenAI's description of harmony (cookbook, "OpenAI harmony response format"). It leaves two things open. The header
+of a call that is sent back follows gpt-oss's own chat template, and a tool's result follows harmony's library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 from stack.validation.model import expected_replies
 
 DATE = "2025-01-01"
-"""What the recipes tell the server today is."""
+"""The date that the recipes set for the server."""
 LETTERS = ("q", "x", "m", "b", "t", "k")
 TOOL = {
     "name": expected_replies.TOOL,
@@ -38,14 +38,14 @@ city: string,
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation: the body of its request beside the model, and the text that the model has to get."""
+    """A conversation: the body of its request without the model, and the text that the model must get."""
 
     body: Mapping[str, Any]
     text: str
 
 
-def asked(letters: Sequence[str]) -> str:
-    """A message that asks to echo letters."""
+def request_text(letters: Sequence[str]) -> str:
+    """Write a message that asks the model to echo letters."""
     return " ".join((expected_replies.ASKED, *letters))
 
 
@@ -59,8 +59,8 @@ def _system(effort: str = "medium", *, tools: bool = False) -> str:
 
 
 def _developer(*parts: str) -> str:
-    said_there = "\n\n".join(parts)
-    return f"<|start|>developer<|message|>{said_there}<|end|>"
+    content = "\n\n".join(parts)
+    return f"<|start|>developer<|message|>{content}<|end|>"
 
 
 def _instructions(text: str) -> str:
@@ -72,7 +72,7 @@ def _user(text: str) -> str:
 
 
 _NEXT = "<|start|>assistant"
-_ASKED = asked(LETTERS)
+_ASKED = request_text(LETTERS)
 _CALLED = {
     "id": "call_1",
     "type": "function",
@@ -135,14 +135,14 @@ CHAT: Mapping[str, Prompt] = MappingProxyType(
 
 
 def echo(letters: Sequence[str]) -> Prompt:
-    """A user's message alone that asks to echo letters."""
-    message = asked(letters)
+    """Make a conversation of a single user message that asks to echo letters."""
+    message = request_text(letters)
     return Prompt({"messages": [{"role": "user", "content": message}]}, _system() + _user(message) + _NEXT)
 
 
 def texts(identifiers: Sequence[Sequence[str]]) -> dict[str, str]:
-    """All texts whose tokens are needed: of prompts, of answers, of what is scored, and of an echo of each identifier."""
-    found = {f"prompt {name}": prompt.text for name, prompt in CHAT.items()}
-    found |= {f"asked {' '.join(letters)}": echo(letters).text for letters in (LETTERS, *identifiers)}
-    found |= {f"said {' '.join(letters)}": expected_replies.echo(letters) for letters in (LETTERS, *identifiers)}
-    return found | {"called": expected_replies.call(), "scored": expected_replies.TEXT}
+    """Collect all texts whose tokens are needed: prompts, answers, the scored text, and an echo of each identifier."""
+    texts = {f"prompt {name}": prompt.text for name, prompt in CHAT.items()}
+    texts |= {f"asked {' '.join(letters)}": echo(letters).text for letters in (LETTERS, *identifiers)}
+    texts |= {f"said {' '.join(letters)}": expected_replies.echo(letters) for letters in (LETTERS, *identifiers)}
+    return texts | {"called": expected_replies.call(), "scored": expected_replies.TEXT}

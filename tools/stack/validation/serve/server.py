@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A vLLM server of ours: started on a free port of the loopback interface, waited for, and always ended."""
+"""Start a vLLM server on a free port of the loopback interface, wait until it is ready, and always end it."""
 
 import re
 import socket
@@ -18,28 +18,28 @@ from stack.validation.python_env import Packages, Process
 from stack.validation.serve import parent_watchdog
 
 NAME = "validated"
-"""What the model is called by its clients."""
+"""Name of the model for clients."""
 _IDLE = re.compile(r"Route: /|HTTP/1.1\" 200 ")
 LAST = 15
-"""Lines of a log that a failure shows."""
+"""Lines of the log that an error shows."""
 
 
 class NotServing(Exception):
-    """The server did not start; the message says how it ended and of what, in its first line, then the last lines of its log."""
+    """Raised when a server did not start. The first line says how it ended and why, then come the last lines of its log."""
 
     def __init__(self, how: str, log: str) -> None:
         self.log = log
-        """All that it has said."""
-        lines = log.splitlines() or ["it said nothing"]
+        """All of its output."""
+        lines = log.splitlines() or ["it printed nothing"]
         first = vllm_log.read(log).error
         self.cause = first.text if first is not None else lines[-1]
-        """The first error that it has told: what comes after it is mostly its consequences. Its last line where there is none."""
+        """The first error in the log, since later ones are mostly its consequences; without one, the last line."""
         super().__init__("\n".join((f"{how}: {self.cause}", *lines[-LAST:])))
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that answers. `log`: all that it has said (empty where it is not ours)."""
+    """A ready server. `log` reads all of its output; it is empty for a server that is not ours."""
 
     url: str
     model: str
@@ -48,7 +48,7 @@ class Running:
     """Seconds until it was ready."""
 
     def last(self) -> str:
-        """The last lines of the log, without those that say only that something was asked."""
+        """Return the last lines of the log, without those about successful requests."""
         lines = [line for line in self.log().splitlines() if not _IDLE.search(line)]
         return "\n".join(lines[-LAST:])
 
@@ -63,58 +63,58 @@ def serving(
     longest: float,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Running]:
-    """A server for as long as the block runs; it is gone afterwards, and also when this process is killed.
+    """Run a server for the duration of the block. It is ended afterwards, even if this process is killed.
 
     Args:
-        packages: what has vLLM in it.
+        packages: the environment with vLLM.
         model: the folder of the checkpoint.
         arguments: of `vllm serve`, after the model.
-        environment: variables for it, beside those that keep it offline.
+        environment: variables in addition to those that keep it offline.
         work: an empty folder for its log and caches.
-        longest: seconds to wait for it.
-        tell: gets a line now and then.
+        longest: seconds to wait until it is ready.
+        tell: gets a line of progress now and then.
 
     Raises:
         NotServing: it ended, or is not ready in time.
 
     """
     port = _free_port()
-    said = work / "server.log"
-    asked = ["serve", str(model), "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), *arguments]
-    process = packages.server(asked, environment, work, [model])
-    with said.open("wb") as log, kept(process, log, work) as one:
+    file = work / "server.log"
+    command = ["serve", str(model), "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), *arguments]
+    process = packages.server(command, environment, work, [model])
+    with file.open("wb") as log, kept(process, log, work) as watchdog:
         began = time.monotonic()
-        read = lambda: said.read_text(encoding="utf-8", errors="replace")  # noqa: E731
+        read = lambda: file.read_text(encoding="utf-8", errors="replace")  # noqa: E731
         url = f"http://127.0.0.1:{port}"
-        _wait(one, url, longest, tell, read)
+        _wait(watchdog, url, longest, tell, read)
         yield Running(url, NAME, read, time.monotonic() - began)
 
 
 @contextmanager
 def kept(process: Process, output: IO[bytes] | int, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """A process for as long as the block runs; it and all that it started are gone afterwards, also when this process is killed.
+    """Run a process for the duration of the block. It and its children are ended afterwards, even if this process is killed.
 
     Args:
-        process: what to start.
-        output: where all that it says goes.
-        folder: where it runs.
+        process: the process to start.
+        output: receives its stdout and stderr.
+        folder: its working folder.
 
     """
-    one = subprocess.Popen(
+    watchdog = subprocess.Popen(
         [sys.executable, parent_watchdog.__file__, *process.command],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
         cwd=folder,
         env=dict(process.environment),
-        start_new_session=True,  # Ctrl-C is for us: we end it
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the server
     )
-    assert one.stdin is not None
+    assert watchdog.stdin is not None
     try:
-        yield one
+        yield watchdog
     finally:
-        one.stdin.close()
-        one.wait()
+        watchdog.stdin.close()
+        watchdog.wait()
 
 
 def _wait(
@@ -132,7 +132,7 @@ def _wait(
 
 
 def healthy(url: str) -> bool:
-    """Whether the server there says that it is: its front end does so with a dead engine, too."""
+    """Return whether the server reports that it is healthy; a front end does so even if its engine is dead."""
     try:
         with bounded_http.asked(f"{url}/health", None, 5) as answer:
             return answer.status_code == 200
@@ -141,7 +141,7 @@ def healthy(url: str) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port

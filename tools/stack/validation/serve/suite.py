@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suite `serve`: servers by recipe, what they are asked, and which series are in them."""
+"""The suite `serve`: servers by recipe, their checks, and the effects of the series."""
 
 import functools
 import tempfile
@@ -22,7 +22,7 @@ from stack.proof.runner import Runner
 from stack.validation import machine, python_env
 from stack.validation.python_env import Packages
 from stack.validation.serve import checks, fixture_cache, numbers, patches, server
-from stack.validation.serve.checks import Asked, Measured
+from stack.validation.serve.checks import Measured, ServerUnderTest
 from stack.validation.serve.client import Talk, Wrong
 from stack.validation.serve.fixture_cache import Material
 from stack.validation.serve.numbers import Judged
@@ -30,11 +30,11 @@ from stack.validation.serve.server import NotServing, Running
 from stack.validation.suite import Job
 
 LONGEST = 900.0
-"""Seconds to wait for a server: more than ten times what a tiny model takes where nothing else runs."""
+"""Seconds to wait for a server: more than ten times what a tiny model takes on an idle machine."""
 EFFECT_BY = {"harmony": "cpu-fp32", "cpu-mxfp4": "cpu-mxfp4"}
-"""The recipe whose server shows what a series does on a CPU."""
+"""The recipe whose server shows a series' effect on a CPU."""
 REFUSED = {"cpu-mxfp4": "No MXFP4 MoE backend supports the deployment configuration"}
-"""What the log says where a series is missed by a server that does not start; for another reason it proves nothing."""
+"""If a server does not start without a series, the log must have this line: another reason proves nothing."""
 NUMBERS = {"log-probabilities": numbers.scores, "greedy": numbers.answers}
 _HERE = "cpu"
 
@@ -42,12 +42,12 @@ Wheel = Callable[[Stack], Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is asked for.
+class ServeOptions:
+    """Options of the suite.
 
-    `url`: a server that runs already, in place of one of ours. `inside`: what has the stack's packages (an image), in place of the
-    validation's own environment with a wheel of the stack; not with `ablate`. `ablate`: leave out each series that acts here, and see what it did
-    missed. `prove`: run the proofs of all series.
+    `url`: a running server to check, in place of one that the suite starts. `inside`: an environment with the stack's packages (an
+    image), in place of the validation's own environment with a wheel of the stack; cannot be combined with `ablate`. `ablate`: leave
+    out each series that acts on this machine, and check that its effect is missing. `prove`: run the proofs of all series.
     """
 
     recipes: tuple[Recipe, ...]
@@ -57,17 +57,17 @@ class Plan:
     prove: bool = True
 
 
-def cases(job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> Iterator[Case]:
-    """All cases of the suite, one after the other.
+def cases(job: Job, stores: Stores, wheel: Wheel, plan: ServeOptions) -> Iterator[Case]:
+    """Run all cases of the suite, one after the other.
 
     Args:
-        job: which are wanted.
+        job: selects the cases.
         stores: of the stack under test.
-        wheel: makes the wheel of vLLM for the CPU that carries a stack.
-        plan: what is asked for.
+        wheel: builds vLLM's wheel for the CPU with a stack's patches.
+        plan: options of the suite.
 
     Raises:
-        StackError: what servers and checks need cannot be had.
+        StackError: an input of servers or checks is not available.
 
     """
     suite = _Suite(job, stores, wheel, plan)
@@ -78,8 +78,8 @@ def cases(job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> Iterator[Case]:
             yield from suite.series(series)
 
 
-def versions(stack: Stack, plan: Plan) -> dict[str, str]:
-    """What our servers run, by name; of somebody's own server the case `version` says it."""
+def versions(stack: Stack, plan: ServeOptions) -> dict[str, str]:
+    """Return the versions in our servers, by package; for a user's own server the case `version` reports it."""
     archives = {pin.upstream: pin.archive for pin in stack.pins if pin.archive is not None}
     if plan.url is not None or patches.SERVED not in archives:
         return {}
@@ -89,15 +89,15 @@ def versions(stack: Stack, plan: Plan) -> dict[str, str]:
 
 
 class _Suite:
-    """One run of the suite; what several cases need is made once."""
+    """One run of the suite; inputs that several cases share are built once."""
 
-    def __init__(self, job: Job, stores: Stores, wheel: Wheel, plan: Plan) -> None:
+    def __init__(self, job: Job, stores: Stores, wheel: Wheel, plan: ServeOptions) -> None:
         self._job, self._stores, self._wheel, self._plan = job, stores, wheel, plan
         self._flags = frozenset(machine.here().flags)
         self._packages: dict[str, Packages] = {}
 
     def recipe(self, recipe: Recipe) -> Iterator[Case]:
-        """The cases of one recipe: a server is started if one of them is wanted."""
+        """Run the cases of one recipe, with a server if one of them is wanted."""
         names = self._names(recipe)
         effects = [
             (series, name)
@@ -124,7 +124,7 @@ class _Suite:
                         seconds=running.started,
                         measured={"title": recipe.title},
                     )
-                yield from self._asked(
+                yield from self._checked(
                     recipe, running, [name for name in names if name in wanted and name != "starts"], effects
                 )
         except NotServing as failed:
@@ -137,44 +137,46 @@ class _Suite:
                 yield _not_run(effect_name(series, name), "the server did not start", recipe)
 
     def _names(self, recipe: Recipe) -> list[str]:
-        """The cases of a recipe: of a server that is not ours, neither its start nor its log is seen."""
+        """List the cases of a recipe. If the server is not ours, its start and its log cannot be checked."""
         if not recipe.is_ours:
             return list(checks.GENERAL)
         if self._plan.url is not None:
             return [*(name for name in checks.CHECKS if name != "backends"), *NUMBERS]
         return ["starts", *checks.CHECKS, *NUMBERS]
 
-    def _asked(
+    def _checked(
         self, recipe: Recipe, running: Running, names: Sequence[str], effects: Sequence[tuple[str, str]]
     ) -> Iterator[Case]:
-        asked = Asked(Talk(running.url, running.model), recipe, running.log, self._tokens, digest.of(self._stores.stack))
+        tested = ServerUnderTest(
+            Talk(running.url, running.model), recipe, running.log, self._tokens, digest.of(self._stores.stack)
+        )
         for place, name in enumerate(names):
             self._job.step(f"{recipe.name}: {name}", place, len(names))
-            yield self._case(_name(recipe, name), recipe, running, functools.partial(self._measured, name, asked))
+            yield self._case(_name(recipe, name), recipe, running, functools.partial(self._measured, name, tested))
         for series, name in effects:
             effect = checks.EFFECTS[series][name]
-            yield self._case(effect_name(series, name), recipe, running, functools.partial(_taken, effect, asked))
+            yield self._case(effect_name(series, name), recipe, running, functools.partial(_taken, effect, tested))
 
-    def _measured(self, name: str, asked: Asked) -> Measured | Judged:
+    def _measured(self, name: str, tested: ServerUnderTest) -> Measured | Judged:
         if name in NUMBERS:
-            return _taken(functools.partial(NUMBERS[name], reference=self._reference), asked)
-        return _taken((checks.GENERAL if not asked.recipe.is_ours else checks.CHECKS)[name], asked)
+            return _taken(functools.partial(NUMBERS[name], reference=self._reference), tested)
+        return _taken((checks.GENERAL if not tested.recipe.is_ours else checks.CHECKS)[name], tested)
 
     def _case(self, name: str, recipe: Recipe, running: Running, run: Callable[[], Measured | Judged]) -> Case:
         began = time.monotonic()
         case = Case(name, Outcome.PASSED, needs=_needs(recipe))
         try:
-            found = run()
+            result = run()
         except Wrong as wrong:
             return replace(case, outcome=Outcome.FAILED, why=_why(str(wrong), running), seconds=time.monotonic() - began)
         case = replace(case, seconds=time.monotonic() - began)
-        if not isinstance(found, Judged):
-            return replace(case, measured=found)
-        case = replace(case, measured=found.measured, margins=found.margins, bar=recipe.bar.at if recipe.bar else None)
-        return replace(case, outcome=Outcome.FAILED, why=found.why) if found.why else case
+        if not isinstance(result, Judged):
+            return replace(case, measured=result)
+        case = replace(case, measured=result.measured, margins=result.margins, bar=recipe.bar.at if recipe.bar else None)
+        return replace(case, outcome=Outcome.FAILED, why=result.why) if result.why else case
 
     def series(self, series: Series) -> Iterator[Case]:
-        """What can be said of a series here: it is delivered, its proofs hold, its effect is seen, and missed without it."""
+        """Check a series on this machine: it is delivered, its proofs hold, and its effect is missing without it."""
         name = f"serve/series/{series.name}"
         if self._job.wants(f"{name}/delivered"):
             yield self._delivered(series)
@@ -195,7 +197,7 @@ class _Suite:
         name = f"serve/series/{series.name}/delivered"
         wanted = patches.delivery(self._stores, series)
         if not wanted.carried:
-            return Case(name, Outcome.NOT_RUN, "a CPU's server does not load what its patches change", ("sm121",))
+            return Case(name, Outcome.NOT_RUN, "a CPU's server does not load the files that its patches change", ("sm121",))
         began = time.monotonic()
         try:
             patches.check(self._installed(self._stores.stack), wanted)
@@ -204,7 +206,7 @@ class _Suite:
         return Case(name, Outcome.PASSED, "", (_HERE,), {"files": float(len(wanted.carried))}, seconds=time.monotonic() - began)
 
     def _proved(self, series: Series) -> Case:
-        """Prove a series; runs with the same inputs are not repeated."""
+        """Run the proofs of a series; kept results of unchanged inputs count."""
         case = Case(f"serve/series/{series.name}/proved", Outcome.PASSED, needs=(_HERE,))
         if not self._plan.prove:
             return replace(case, outcome=Outcome.NOT_RUN, why="left out by --no-prove: see `stack prove`")
@@ -217,42 +219,44 @@ class _Suite:
             proved = list(series_proofs.verdicts(runner, wanted))
             kept = list(series_proofs.kept(runner, wanted))
         case = replace(case, seconds=time.monotonic() - began)
-        unsound = [f"{one.ref.path}: {one.with_patch.reason or one.without.reason}" for one in proved if not one.sound]
-        unsound += [f"{one.address}: {one.here.reason or one.before.reason}" for one in kept if not one.sound]
+        unsound = [
+            f"{proof.ref.path}: {proof.with_patch.reason or proof.without.reason}" for proof in proved if not proof.sound
+        ]
+        unsound += [f"{proof.address}: {proof.here.reason or proof.before.reason}" for proof in kept if not proof.sound]
         if unsound:
             return replace(case, outcome=Outcome.FAILED, why="\n".join(unsound))
         return replace(case, measured={"patches": float(len(proved)), "merged upstream": float(len(kept))})
 
     def _missed(self, series: Series) -> Case:
-        """Serve without the series: its effect has to be missed."""
+        """Serve without the series, and check that its effect is missing."""
         case = Case(f"serve/series/{series.name}/missed", Outcome.PASSED, needs=(_HERE,))
-        recipe = next((one for one in self._plan.recipes if one.name == EFFECT_BY[series.name]), None)
+        recipe = next((each for each in self._plan.recipes if each.name == EFFECT_BY[series.name]), None)
         if recipe is None:
-            return replace(case, outcome=Outcome.NOT_RUN, why=f"recipe {EFFECT_BY[series.name]} was not asked for")
+            return replace(case, outcome=Outcome.NOT_RUN, why=f"recipe {EFFECT_BY[series.name]} was not selected")
         missing = sorted({*recipe.flags} - self._flags)
         if missing:
             why = f"the CPU has no {' and no '.join(missing)}"
             return replace(case, outcome=Outcome.NOT_RUN, why=why, needs=_needs(recipe))
         began = time.monotonic()
         try:
-            found = self._seen_without(series, recipe)
+            missed = self._seen_without(series, recipe)
         except StackError as failed:
-            return replace(case, outcome=Outcome.FAILED, why=f"what is missed cannot be seen: {failed}")
+            return replace(case, outcome=Outcome.FAILED, why=f"it cannot be tested without the series: {failed}")
         case = replace(case, seconds=time.monotonic() - began)
-        still = [name for name, how in found.items() if not how]
+        still = [name for name, how in missed.items() if not how]
         if still:
             return replace(case, outcome=Outcome.FAILED, why=f"without the series this still holds: {', '.join(still)}")
-        return replace(case, measured=found)
+        return replace(case, measured=missed)
 
     def _seen_without(self, series: Series, recipe: Recipe) -> dict[str, float | str]:
-        """How each effect of a series is missed without it; empty where it is not."""
+        """Say for each effect of a series how it is missing without the series; empty if it is not missing."""
         effects = checks.EFFECTS.get(series.name, {})
         try:
             with self._running(recipe, patches.without(self._stores.stack, series.name)) as running:
-                asked = Asked(
+                tested = ServerUnderTest(
                     Talk(running.url, running.model), recipe, running.log, self._tokens, digest.of(self._stores.stack)
                 )
-                return {name: _failure(effect, asked) for name, effect in effects.items()} or {"starts": ""}
+                return {name: _failure(effect, tested) for name, effect in effects.items()} or {"starts": ""}
         except NotServing as failed:
             expected = REFUSED.get(series.name)
             if expected is None or expected not in str(failed):
@@ -261,7 +265,7 @@ class _Suite:
 
     @contextmanager
     def _running(self, recipe: Recipe, stack: Stack) -> Iterator[Running]:
-        """A server with a stack's patches; or the one that was named."""
+        """Run a server with a stack's patches, or use the given one."""
         if self._plan.url is not None:
             yield _named(self._plan.url)
             return
@@ -296,7 +300,7 @@ class _Suite:
 
 
 def _named(url: str) -> Running:
-    """A server that is not ours, by the name of the first model that it lists."""
+    """Return a given server, with the name of the first model that it lists."""
     try:
         page = Talk(url, "").get("/v1/models")
     except Wrong as failed:
@@ -307,20 +311,20 @@ def _named(url: str) -> Running:
         raise StackError(f"the server at {url} lists no model", "check --url") from odd
 
 
-def _taken(check: Callable[[Asked], Measured | Judged], asked: Asked) -> Measured | Judged:
-    """What a check finds.
+def _taken(check: Callable[[ServerUnderTest], Measured | Judged], tested: ServerUnderTest) -> Measured | Judged:
+    """Run a check; report an answer of a wrong form as Wrong.
 
     Raises:
-        Wrong: an answer is not what it has to be, or not even of its form.
+        Wrong: an answer is not as it must be, or has a wrong form.
 
     """
-    with asked.talk.taken():
-        return check(asked)
+    with tested.talk.taken():
+        return check(tested)
 
 
-def _failure(effect: Callable[[Asked], Measured], asked: Asked) -> str:
+def _failure(effect: Callable[[ServerUnderTest], Measured], tested: ServerUnderTest) -> str:
     try:
-        _taken(effect, asked)
+        _taken(effect, tested)
     except Wrong as wrong:
         return wrong.problem
     return ""
@@ -336,7 +340,7 @@ def _name(recipe: Recipe, name: str) -> str:
 
 
 def effect_name(series: str, name: str) -> str:
-    """Name the case in which an effect of a series is seen."""
+    """Name the case that shows an effect of a series."""
     return f"serve/series/{series}/effect/{name}"
 
 
@@ -349,7 +353,7 @@ def _not_run(name: str, why: str, recipe: Recipe) -> Case:
 
 
 def _no_effect(series: Series) -> str:
-    needs = [one for one in series.acts_on if one != _HERE]
+    needs = [each for each in series.acts_on if each != _HERE]
     if needs:
         return f"effect not run here: needs {' or '.join(needs)}"
-    return "effect not run here: a CPU's server does not load what its patches change"
+    return "effect not run here: a CPU's server does not load the files that its patches change"

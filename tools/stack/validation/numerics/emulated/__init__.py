@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA kernels on a CPU: their own sources, compiled for this machine, run thread by thread by one that is stricter than a GPU.
+"""Run CUDA kernels on a CPU: compile their sources for this machine, and run them thread by thread, with stricter checks than a GPU.
 
-`machine.cpp` is that machine and says what it refuses; `device/` is what kernels see of it in place of CUDA's headers: any kernel
-that asks for nothing else runs. Sums of a matrix multiplication are rounded to float32 after each product, which is one of the many
-orders that GPUs have; how fast anything is cannot be seen here.
+`machine.cpp` is the emulated machine and lists what it refuses. `device/` replaces CUDA's headers: any kernel that uses only these can
+run. A matrix multiplication rounds its sum to float32 after each product, which is one of the orders that GPUs may use. Speed cannot
+be measured here.
 """
 
 import ctypes
@@ -19,46 +19,46 @@ import numpy as np
 import numpy.typing as npt
 
 SHARED_LIMIT = 101_376
-"""Bytes of shared memory of a block on SM121."""
+"""Bytes of shared memory per block on SM121."""
 
 _PLACE = re.compile(r" \[\+(0x[0-9a-f]+)\]$")
 
 
-class Kind(IntEnum):
-    """What memory is to a kernel."""
+class BufferKind(IntEnum):
+    """Role of a buffer for a kernel."""
 
     CONSTANT = 0
-    """Weights: there before anything runs."""
+    """Weights: complete before any kernel runs."""
     INPUT = 1
-    """Written by the kernel before the first one."""
+    """Written by the predecessor of the first kernel."""
     OUTPUT = 2
-    """Written by the kernels; nothing is in it before."""
+    """Written by the kernels, empty before."""
 
 
 class KernelFault(RuntimeError):
-    """A kernel did what it must not: which one, its block and thread, what, and where in its source."""
+    """Raised when a kernel did something forbidden: names the kernel, block, thread, fault, and source line."""
 
 
 _APART = 1 << 20
-"""Bytes between two inputs, at least: more than a kernel of the tests reads beyond one."""
+"""Bytes between two inputs, at least: more than a kernel of the tests reads beyond its buffer."""
 _ALIGNED = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A library that was built by `building.build`."""
+    """A library built by `building.build`."""
 
     library: ctypes.CDLL
     path: Path
     copies: list[npt.NDArray[np.uint8]] = field(default_factory=list)
-    """Of what kernels only read, until they are forgotten."""
+    """Copies of the inputs, until `begin` forgets them."""
 
     @classmethod
     def load(cls, path: Path) -> "Machine":
-        """A library.
+        """Load a library.
 
         Raises:
-            OSError: it does not load.
+            OSError: it cannot be loaded.
 
         """
         library = ctypes.CDLL(str(path))
@@ -72,25 +72,25 @@ class Machine:
         return cls(library, path)
 
     def begin(self, seed: int = 0, shared_limit: int = SHARED_LIMIT) -> None:
-        """Forget all buffers and faults. `seed`: of the order of threads, their own for 0; `shared_limit` in bytes."""
+        """Forget all buffers and faults. `seed` sets the order of threads, 0 their natural one; `shared_limit` is in bytes."""
         self.copies.clear()
         self.library.emulated_begin(seed, shared_limit)
 
-    def give(self, name: str, array: npt.NDArray[Any] | None, kind: Kind) -> ctypes.c_void_p:
-        """The address of an array for kernels, which they may touch from now on; an output's bytes become 0xFF.
+    def give(self, name: str, array: npt.NDArray[Any] | None, kind: BufferKind) -> ctypes.c_void_p:
+        """Register an array that kernels may access, and return its address; the bytes of an output become 0xFF.
 
-        None stays none. The array has to be contiguous, and an output to live; of the others it is a copy.
+        None becomes a null pointer. The array must be contiguous. An output is used in place, so it must stay alive; inputs are copied.
         """
         if array is None:
             return ctypes.c_void_p(None)
         assert array.flags.c_contiguous, name
-        place = array.ctypes.data if kind is Kind.OUTPUT else self._alone(array)
+        place = array.ctypes.data if kind is BufferKind.OUTPUT else self._alone(array)
         address = ctypes.c_void_p(place)
         self.library.emulated_buffer(name.encode(), address, array.nbytes, kind)
         return address
 
     def _alone(self, array: npt.NDArray[Any]) -> int:
-        """The address of a copy, aligned as the array is, with nothing beside it: what is read beyond it is in no other buffer."""
+        """Copy an array with the same alignment and with a gap on both sides, so that reads beyond it hit no other buffer."""
         room = np.empty(array.nbytes + 2 * _APART + _ALIGNED, np.uint8)
         self.copies.append(room)
         offset = _APART + (array.ctypes.data - room.ctypes.data - _APART) % _ALIGNED
@@ -101,7 +101,7 @@ class Machine:
         """Call a launcher.
 
         Raises:
-            KernelFault: a kernel did what it must not, or the launcher refuses the arguments.
+            KernelFault: a kernel did something forbidden, or the launcher refuses the arguments.
 
         """
         code = self.library[launcher](*arguments)
@@ -112,39 +112,39 @@ class Machine:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The kernels that were launched since `begin`, in their order, with what their templates were given."""
+        """The kernels that were launched since `begin`, in order, with their template arguments."""
         return tuple(self.library.emulated_kernels().decode().splitlines())
 
     @property
     def shared(self) -> int:
-        """The most shared memory that one of them asked for, in bytes."""
+        """The most shared memory that one of these kernels requested, in bytes."""
         return int(self.library.emulated_shared())
 
     def unwritten(self, name: str) -> int:
-        """How many bytes of an output nobody has written."""
+        """Count the bytes of an output that no kernel has written."""
         return int(self.library.emulated_unwritten(name.encode()))
 
     def _located(self, problem: str) -> str:
-        """A problem with the line of the source that it is at, where there is who can tell."""
-        found = _PLACE.search(problem)
-        if found is None:
+        """Replace the address in a fault's text by its source line, if addr2line is installed."""
+        address = _PLACE.search(problem)
+        if address is None:
             return problem
-        plain = problem[: found.start()]
+        plain = problem[: address.start()]
         if not shutil.which("addr2line"):
             return plain
-        asked = subprocess.run(
-            ["addr2line", "-i", "-e", self.path, found[1]], capture_output=True, text=True, check=False, timeout=60
+        done = subprocess.run(
+            ["addr2line", "-i", "-e", self.path, address[1]], capture_output=True, text=True, check=False, timeout=60
         )
-        lines = [Path(line.split(" ")[0]).name for line in asked.stdout.splitlines()]
+        lines = [Path(line.split(" ")[0]).name for line in done.stdout.splitlines()]
         inside = [line for line in lines if not line.startswith(("primitives.cuh", "?"))]
         return f"{plain} ({inside[0]})" if inside else plain
 
 
 def bfloat16_bits(numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
-    """Numbers that bfloat16 has, as its bits."""
+    """Convert numbers that bfloat16 represents exactly to its bits."""
     return np.ascontiguousarray((np.ascontiguousarray(numbers, np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16))
 
 
 def from_bfloat16_bits(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """The numbers of bfloat16's bits."""
+    """Convert bits of bfloat16 to float32."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

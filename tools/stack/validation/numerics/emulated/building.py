@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building kernels for this machine's CPU: `python -m stack.validation.numerics.emulated.building FLASHINFER` prints the library."""
+"""Build kernels for this machine's CPU: `python -m stack.validation.numerics.emulated.building FLASHINFER` prints the library."""
 
 import argparse
 import hashlib
@@ -15,53 +15,53 @@ from functools import partial
 from pathlib import Path
 
 HEADERS = "include/flashinfer/mxfp4"
-"""Where the kernels are in FlashInfer."""
+"""The folder of the kernels in FlashInfer."""
 
 _OURS = Path(__file__).parent
 _LIBRARY = "kernels.so"
 _MACHINE = "machine.o"
 _PART = ".part"
 _COMMON = ("-std=c++17", "-O2", "-fPIC", "-ffp-contract=off", "-U_FORTIFY_SOURCE", "-w", "-g1")
-# The compiler tells of each read and write of a kernel; loops that it makes vectors of would be told as fewer, larger ones. Telling is
-# what takes the time: -O2 runs kernels no faster than -Og (the last one counts), and takes 6.1 s to compile them in place of 2.5 (GCC 12).
-# Without exceptions and type information it is 9 % less; parsing is 0.3 s of it, so a precompiled header would save no more than that.
+# The thread sanitizer's hooks report each read and write of a kernel; a vectorized loop would report fewer, larger ones.
+# The reports dominate the run time, so -O2 is not faster than -Og (the last option counts), and compiles in 6.1 s instead of 2.5 (GCC 12).
+# Omitting exceptions and type information saves 9 %. Parsing takes 0.3 s, the most that a precompiled header could save.
 _KERNELS = ("-Og", "-fsanitize=thread", "-fno-tree-vectorize", "-fno-exceptions", "-fno-rtti")
 _SECONDS = 600
 
 
 class CannotBuild(Exception):
-    """There is no compiler, or it refuses the kernels."""
+    """Raised when a compiler is missing, or it refuses the kernels."""
 
 
 def compiler() -> str:
-    """The C++ compiler: `$CXX`, else c++.
+    """Find the C++ compiler: `$CXX`, else c++.
 
     Raises:
-        CannotBuild: there is none.
+        CannotBuild: it is not installed.
 
     """
     named = os.environ.get("CXX") or "c++"
-    found = shutil.which(named)
-    if found is None:
+    path = shutil.which(named)
+    if path is None:
         raise CannotBuild(f"there is no C++ compiler {named}: apt-get install g++")
-    return found
+    return path
 
 
 def headers(flashinfer: Path) -> dict[str, bytes]:
-    """The kernels of a FlashInfer's source tree, by name; none where it has no such kernels."""
+    """Read the kernels' headers of a FlashInfer source tree, by name; empty if it has none."""
     return {path.name: path.read_bytes() for path in sorted((flashinfer / HEADERS).glob("*.cuh"))}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be compiled: files by path, and by which compiler."""
+class BuildPlan:
+    """The source files to compile, by path, and the compiler."""
 
     sources: Mapping[str, bytes]
     cxx: str
 
     @property
     def name(self) -> str:
-        """A short name for what comes of it, by all that it is made of."""
+        """A short name of the result, derived from all its inputs."""
         return self.digest[:16]
 
     @property
@@ -74,7 +74,7 @@ class Plan:
         return whole.hexdigest()
 
     def machine(self, place: Path) -> Path:
-        """Compile the machine without kernels in the folder `place`, unless it is there. Many libraries can share it.
+        """Compile the machine without kernels in the folder `place`, unless it exists. Many libraries can share it.
 
         Raises:
             CannotBuild: the compiler refuses it.
@@ -83,9 +83,9 @@ class Plan:
         return _made(place, _MACHINE, self._compile_machine)
 
     def build(self, place: Path, machine: Path | None = None) -> Path:
-        """Build the library in the folder `place`, unless it is there.
+        """Build the library in the folder `place`, unless it exists.
 
-        `machine`: one that is compiled already, in place of one of its own.
+        `machine`: a compiled machine to use; without it, one is compiled.
 
         Raises:
             CannotBuild: the compiler refuses the kernels.
@@ -108,11 +108,11 @@ class Plan:
             path.unlink()
 
 
-def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
-    """What compiles kernels with the machine that runs them.
+def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> BuildPlan:
+    """Collect the sources of kernels and of the machine that runs them.
 
-    `kernels`: headers of FlashInfer's folder `flashinfer/mxfp4` by name; of them `primitives.cuh` is not compiled. `launchers`: what
-    Python calls, C++ with C's names, else `launchers.cpp`.
+    `kernels`: headers of FlashInfer's folder `flashinfer/mxfp4` by name; its `primitives.cuh` is replaced by ours. `launchers`: C++ with
+    the extern "C" functions that Python calls; by default `launchers.cpp`.
 
     Raises:
         CannotBuild: there is no compiler.
@@ -121,7 +121,7 @@ def plan(kernels: Mapping[str, bytes], launchers: bytes | None = None) -> Plan:
     given = {f"device/flashinfer/mxfp4/{name}": data for name, data in kernels.items()}
     device = {str(path.relative_to(_OURS)): path.read_bytes() for path in (_OURS / "device").rglob("*") if path.is_file()}
     own = {name: (_OURS / name).read_bytes() for name in ("machine.cpp", "launchers.cpp")}
-    return Plan(given | device | own | ({"launchers.cpp": launchers} if launchers is not None else {}), compiler())
+    return BuildPlan(given | device | own | ({"launchers.cpp": launchers} if launchers is not None else {}), compiler())
 
 
 def _write(sources: Mapping[str, bytes], work: Path) -> None:
@@ -134,12 +134,12 @@ def _write(sources: Mapping[str, bytes], work: Path) -> None:
 def _run(command: list[str], work: Path) -> None:
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS)
     if done.returncode:
-        said = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[-300:])
-        raise CannotBuild(f"the kernels do not compile for this CPU: {said}")
+        error = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[-300:])
+        raise CannotBuild(f"the kernels do not compile for this CPU: {error}")
 
 
 def _made(place: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """Return the file `name` of the folder `place`. A missing folder is made under another name and renamed when it is complete."""
+    """Return the file `name` of the folder `place`. Make a missing folder under another name and rename it when it is complete."""
     if not (place / name).exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=place.name, suffix=_PART, dir=place.parent))
@@ -156,22 +156,22 @@ def _switch(part: Path, place: Path, name: str) -> None:
     try:
         part.rename(place)
     except OSError:
-        if not (place / name).exists():  # else another process was first
+        if not (place / name).exists():  # otherwise another process was faster
             raise
 
 
 def main() -> int:
-    """Build the kernels of a FlashInfer's source tree. Exit code 2 where that cannot be done."""
+    """Build the kernels of a FlashInfer source tree. Exit with 2 if this is not possible."""
     parser = argparse.ArgumentParser(prog="python -m stack.validation.numerics.emulated.building", description=__doc__)
     parser.add_argument("flashinfer", type=Path, help="a source tree of FlashInfer")
-    parser.add_argument("--into", type=Path, required=True, help="the folder for what is built")
-    asked = parser.parse_args()
-    found = headers(asked.flashinfer)
-    if not found:
-        parser.error(f"{asked.flashinfer} has no {HEADERS}")
+    parser.add_argument("--into", type=Path, required=True, help="the folder for the library")
+    options = parser.parse_args()
+    kernels = headers(options.flashinfer)
+    if not kernels:
+        parser.error(f"{options.flashinfer} has no {HEADERS}")
     try:
-        planned = plan(found)
-        print(planned.build(asked.into / planned.name))
+        planned = plan(kernels)
+        print(planned.build(options.into / planned.name))
     except CannotBuild as cannot:
         parser.error(str(cannot))
     return 0

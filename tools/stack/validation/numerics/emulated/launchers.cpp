@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashInfer's MXFP4 kernels for Python: what its own csrc/mxfp4_*.cu hand to the same launchers, without tensors.
+// FlashInfer's MXFP4 kernels for Python: calls the same launchers as its csrc/mxfp4_*.cu, but without tensors.
 #if __has_include("flashinfer/mxfp4/moe_decode.cuh")
 #include "flashinfer/mxfp4/moe_decode.cuh"
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU's threads on one CPU, strict where a GPU is lenient or random.
+// Emulates the threads of a GPU on one CPU, and is strict where a GPU is lenient or random.
 //
-// Each thread of a block is a fiber that runs until it has to meet others; blocks come one after the other. Kernels are compiled
-// with -fsanitize=thread, by which the compiler calls a function before each read and write of memory (the __tsan_... below; nothing
-// of the sanitizer's own library is used). These refuse:
+// Each thread of a block is a fiber that runs until it has to wait for others; blocks run one after the other. Kernels are compiled
+// with -fsanitize=thread: the compiler inserts a function call before each read and write of memory (the __tsan_... below; nothing
+// of the sanitizer's own library is used). These functions refuse:
 //
-//   what is outside of the buffers that were named, misaligned, or never written;
-//   what another thread of the block wrote, or writes over what it reads, without sync_block between, or sync_team in a team of
-//     warps, or sync_warp in a warp;
-//   what is still being copied to shared memory: it is there for who copies it once that one has waited;
-//   what another block of the same launch wrote;
-//   what the kernel before this one wrote, in a launch that may begin early and has not waited for it; through the first cache,
-//     what any kernel wrote;
-//   to load as what is only read what a kernel writes, or what may still be written when the launch begins;
-//   a number that is said to be the same in all lanes of a warp and is not.
+//   accesses outside of the named buffers, misaligned ones, and reads of bytes that were never written;
+//   reads of bytes that another thread of the block wrote, and writes over bytes that it read, without sync_block in between, or
+//     sync_team in a team of warps, or sync_warp in a warp;
+//   reads of shared memory while it is still being copied: the copying thread may read it after it has waited;
+//   reads of bytes that another block of the same launch wrote;
+//   reads of bytes that the previous kernel wrote, in a launch that may begin early and has not waited for it; through the first
+//     cache, reads of bytes that any kernel wrote;
+//   read-only loads of bytes that a kernel writes, or that may still be written when the launch begins;
+//   numbers that are declared equal in all lanes of a warp and are not.
 //
-// Whoever waits for a thread that will not come is told so. The order of threads follows from a seed.
+// A thread that waits for one that will not come gets an error that says so. The order of threads is derived from a seed.
 #include "machine.h"
 
 #include <cxxabi.h>
@@ -48,21 +48,21 @@ constexpr uint16_t kSeveral = 0xFFFF;
 constexpr int kTeams = 15;
 constexpr int kNoTeam = -1;
 
-/// When something was done: after how many sync_block, and after how many sync_warp and sync_team of the warp that did it.
+/// Time of an access: numbers of sync_block so far, and of sync_warp and sync_team of the accessing warp.
 struct When {
   uint16_t steps = 0;
   uint16_t team_steps = 0;
   uint32_t warp_steps = 0;
 };
 
-/// What is known of one byte that can be written: its last writer and the readers since, in block run `run`.
+/// State of a writable byte: its last writer, and its readers since then, in the block run `run`.
 struct Byte {
   uint32_t run = 0;
   When wrote, was_read;
   uint16_t writer = 0, reader = 0, readers_warp = 0;
-  int16_t readers_team = kNoTeam;  // that all readers are of
+  int16_t readers_team = kNoTeam;  // the team of all readers
   bool written = false, here = false, read = false;  // here: written in `run`
-  bool copied = false;                               // and not there yet
+  bool copied = false;                               // a copy to it is not complete
 };
 
 enum class Kind { kConstant, kInput, kOutput, kShared };
@@ -95,7 +95,7 @@ char const* name_of(Waits waits) {
   }
 }
 
-/// What a lane brings to its warp and gets from it.
+/// The input of a lane to an operation of its warp, and the place for its result.
 struct Brought {
   void* result = nullptr;
   void const* first = nullptr;
@@ -104,7 +104,7 @@ struct Brought {
   uint32_t bits = 0;
 };
 
-/// A copy to shared memory that has begun: what comes, then zeros.
+/// A pending copy to shared memory: `bytes` bytes, then zeros up to `all`.
 struct Copy {
   uint8_t* to;
   uint8_t const* from;
@@ -119,19 +119,19 @@ struct Thread {
   Waits waits = Waits::kNot;
   Brought brought;
   bool waited = false;
-  std::deque<std::vector<Copy>> copies;  // groups, the last of which is open
+  std::deque<std::vector<Copy>> copies;  // groups, the last of which is still open
 };
 
 struct Warp {
-  Waits what = Waits::kNot;  // that the lanes meet for
+  Waits what = Waits::kNot;  // operation that the lanes wait for
   int arrived = 0;
   int apart = 0;  // lanes that have ended, or wait for the block
-  uint32_t steps = 0;  // how many sync_warp there were
-  int team = kNoTeam;  // that it came to last
-  uint16_t team_steps = 0;  // how often
+  uint32_t steps = 0;  // number of sync_warp so far
+  int team = kNoTeam;  // team of its last sync_team
+  uint16_t team_steps = 0;  // number of sync_team so far
 };
 
-/// Warps that meet apart from the block's others.
+/// Warps that synchronize without the other warps of the block.
 struct Team {
   int threads = 0, arrived = 0;
 };
@@ -145,15 +145,15 @@ struct Machine {
   uint64_t seed = 0;
   size_t shared_limit = 0;
   size_t shared_most = 0;
-  std::string kernels;  // of all launches, a line each
+  std::string kernels;  // names of all launches, one per line
   Launch const* launch = nullptr;
   dim3 block;
-  uint32_t run = 0, first_run = 0;  // of a block, of this launch's first
+  uint32_t run = 0, first_run = 0;  // number of the block run, and of the first one of this launch
   int alive = 0, arrived = 0;
-  uint16_t steps = 0;  // how many sync_block there were
+  uint16_t steps = 0;  // number of sync_block so far
   Buffer shared{"shared memory", nullptr, 0, Kind::kShared, {}};
   uint8_t* shared_storage = nullptr;
-  bool inputs_there = false;   // an earlier launch waited for whoever wrote the inputs
+  bool inputs_there = false;   // an earlier launch waited for the kernel that wrote the inputs
   bool released_early = false; // this launch let its successor begin before that
   bool somebody_waited = false;
 };
@@ -162,7 +162,7 @@ Machine machine;
 Thread* current = nullptr;
 jmp_buf scheduler;
 
-// --- what goes wrong -------------------------------------------------------------------------------------------------------------
+// --- errors ----------------------------------------------------------------------------------------------------------------------
 
 std::string formatted(char const* form, ...) {
   char text[1000];
@@ -173,7 +173,7 @@ std::string formatted(char const* form, ...) {
   return text;
 }
 
-/// A launch's kernel as the compiler names it, with what its template is given.
+/// Name of a launch's kernel with its template arguments, as the compiler writes it.
 std::string whole_name() {
   Dl_info found{};
   if (!dladdr(machine.launch->kernel, &found) || !found.dli_sname) return "a kernel";
@@ -191,7 +191,7 @@ std::string kernel_name() {
   return scope == std::string::npos ? name : name.substr(scope + 2);
 }
 
-/// Where in the source a thread is: the library and the place in it, for addr2line.
+/// Position of a thread in the code: the library and the offset in it, for addr2line.
 std::string place(void const* called_from) {
   Dl_info found{};
   if (!called_from || !dladdr(called_from, &found)) return "";
@@ -222,7 +222,7 @@ void fiber() {
   }
 }
 
-/// Lets a thread go on until it yields.
+/// Resumes a thread until it yields.
 void resume(Thread& thread) {
   current = &thread;
   if (_setjmp(scheduler) == 0) {
@@ -239,8 +239,8 @@ void resume(Thread& thread) {
   current = nullptr;
 }
 
-/// Stacks of a launch's threads, for as long as it runs: a process has room for some 65,000 mappings, and each library that is
-/// loaded into it a machine of its own.
+/// Stacks of a launch's threads, freed at its end: a process may have about 65,000 mappings, and each loaded library has a machine of
+/// its own.
 class Stacks {
  public:
   explicit Stacks(int threads) : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), bytes_(static_cast<size_t>(threads) * (page_ + kStack)) {
@@ -248,7 +248,7 @@ class Stacks {
     if (memory_ == MAP_FAILED) std::abort();
     for (int number = 0; number < threads; ++number) {
       char* const guard = static_cast<char*>(memory_) + static_cast<size_t>(number) * (page_ + kStack);
-      if (mprotect(guard, page_, PROT_NONE)) std::abort();  // who needs more stack ends the process
+      if (mprotect(guard, page_, PROT_NONE)) std::abort();  // a stack overflow ends the process
       machine.threads[number].stack = guard + page_;
     }
   }
@@ -278,7 +278,7 @@ Warp& my_warp() { return machine.warps[warp_of(current->number)]; }
 
 When now() { return {machine.steps, my_warp().team_steps, my_warp().steps}; }
 
-/// Whether threads of a warp, or of several of a team, did this, and nothing has come since that they and this one wait for.
+/// Whether the access was by the same warp, or by a warp of the same team, with no synchronization of both threads since then.
 bool at_once(uint16_t warp, int team, When when) {
   if (when.steps != machine.steps) return false;
   if (warp == warp_of(current->number)) return when.warp_steps == now().warp_steps;
@@ -288,8 +288,8 @@ bool at_once(uint16_t warp, int team, When when) {
 
 constexpr char const* kNoBarrier = "another thread wrote it, and there is no barrier between";
 
-/// A byte as this block finds it. Blocks have shared memory of their own, and of the rest nothing that another one of this launch
-/// writes.
+/// Prepares a byte for this block: shared memory starts empty, and other memory must not have been written by another block of this
+/// launch.
 char const* found_by_this_block(Byte& byte, Kind kind, bool writes) {
   if (byte.run == machine.run) return nullptr;
   bool const same_launch = byte.run >= machine.first_run;
@@ -357,10 +357,10 @@ std::string outside(uint8_t const* at) {
   return formatted("outside of every buffer, %+td bytes from the %s of %s", beyond(*nearest), from, nearest->name.c_str());
 }
 
-/// How a thread touches memory: through the first cache, which may be older than a launch that began early, or past it.
+/// Ways to access memory: through the first cache, which may hold data from before a launch that began early, or past it.
 enum class Way { kReads, kReadsPastFirstCache, kWrites };
 
-/// Why this thread may not touch these bytes, or nothing.
+/// Returns why this thread may not access these bytes; empty if it may.
 std::string refused(uint8_t const* at, size_t bytes, Way way) {
   bool const writes = way == Way::kWrites;
   Buffer* const buffer = buffer_at(at, bytes);
@@ -397,7 +397,7 @@ void check(void const* address, size_t bytes, Way way, size_t aligned, void cons
   if (!problem.empty()) failed(described(at, bytes, writes) + problem, called_from);
 }
 
-/// A read or write that the compiler has told of: of a thread's own stack all is allowed, and of the arguments to read.
+/// Called for each read and write in the compiled code. A thread may access its own stack, and read the arguments.
 inline void told(void* address, size_t bytes, bool writes, size_t aligned, void const* called_from) {
   if (!current) return;
   char const* const at = static_cast<char const*>(address);
@@ -407,7 +407,7 @@ inline void told(void* address, size_t bytes, bool writes, size_t aligned, void 
   check(address, bytes, writes ? Way::kWrites : Way::kReads, aligned, called_from);
 }
 
-/// What is only read is so for as long as the launch runs, which may be longer than after its wait.
+/// Memory of read-only loads must not change while the launch runs, so also not before its wait.
 void check_only_read(uint8_t const* at, size_t bytes, void const* called_from) {
   Buffer const* const buffer = buffer_at(at, bytes);
   if (!buffer || buffer->kind == Kind::kConstant) return;
@@ -418,7 +418,7 @@ void check_only_read(uint8_t const* at, size_t bytes, void const* called_from) {
   }
 }
 
-// --- threads that meet -----------------------------------------------------------------------------------------------------------
+// --- synchronization ---------------------------------------------------------------------------------------------------------------
 
 Thread& lane(int warp, int number) { return machine.threads[warp * kWarp + number]; }
 
@@ -429,7 +429,7 @@ double bf16_of(uint32_t word, int half) {
   return value;
 }
 
-/// Products are exact, and each is added to the sum in float32, in the order of k.
+/// Products are exact. Each is added to the sum in float32, in the order of k.
 void multiply_all(int warp) {
   double a[16][16], b[16][8];
   for (int each = 0; each < kWarp; ++each) {
@@ -459,7 +459,7 @@ void multiply_all(int warp) {
   }
 }
 
-/// Sums of products of bytes, of `a` without a sign and of `b` with one: exact.
+/// Sums of products of bytes, unsigned in `a` and signed in `b`: exact.
 void multiply_all_bytes(int warp) {
   int a[32][16], b[32][8];
   for (int each = 0; each < kWarp; ++each) {
@@ -480,7 +480,7 @@ void multiply_all_bytes(int warp) {
   }
 }
 
-/// Each lane gets what another one brought.
+/// Gives each lane the number of the lane whose index differs by `bits`.
 void exchange_all(int warp, void const* called_from) {
   uint32_t const bits = lane(warp, 0).brought.bits;
   for (int each = 0; each < kWarp; ++each) {
@@ -521,7 +521,7 @@ void perform(int warp, Waits what, void const* called_from) {
   }
 }
 
-/// The lanes of a warp are at different places.
+/// Reports lanes of a warp that wait for different operations.
 [[noreturn]] void diverged(Waits what, int warp, void const* called_from) {
   auto const agrees = [what](Waits waits) {
     return waits == Waits::kNot || waits == what || (waits == Waits::kEnded && what == Waits::kSyncBlock);
@@ -531,7 +531,7 @@ void perform(int warp, Waits what, void const* called_from) {
   failed(formatted("comes to %s, lane %d of its warp to %s", name_of(what), other, name_of(lane(warp, other).waits)), called_from);
 }
 
-/// All lanes of the warp come here with the same; the last one does it for all.
+/// All lanes of the warp must call this with the same operation; the last one performs it for all.
 void meet(Waits what, Brought const& brought, void const* called_from) {
   Thread& me = *current;
   int const mine = warp_of(me.number);
@@ -548,7 +548,7 @@ void meet(Waits what, Brought const& brought, void const* called_from) {
   for (int each = 0; each < kWarp; ++each) lane(mine, each).waits = Waits::kNot;
 }
 
-/// Lets all go on who wait for the team, once all have come.
+/// Resumes all threads that wait for the team, once all have arrived.
 void release_team(int team) {
   machine.teams[team].arrived = 0;
   for (int number = 0; number < machine.launch->threads; ++number) {
@@ -562,7 +562,7 @@ void release_team(int team) {
   }
 }
 
-/// Lets all go on who wait for the block, once all have come that are left.
+/// Resumes all threads that wait for the block, once all that have not ended have arrived.
 void release_block(void const* called_from) {
   if (machine.arrived == 0 || machine.arrived < machine.alive) return;
   machine.arrived = 0;
@@ -593,7 +593,7 @@ void make_ready(Thread& thread, int number) {
   thread.copies.assign(1, {});
 }
 
-/// A thread that waits for one that will not come.
+/// Reports a thread that waits for one that will not come.
 void stuck(std::vector<int> const& order) {
   auto const waiting = std::find_if(order.begin(), order.end(), [](int number) {
     Waits const waits = machine.threads[number].waits;
@@ -660,7 +660,7 @@ std::string impossible(Launch const& launch) {
   return "";
 }
 
-/// Shared memory ends where the launch's does, and begins at a multiple of 128 as the kernels' own declaration says.
+/// Shared memory has exactly the size that the launch requests, and is aligned to 128 bytes as in the kernels' own declaration.
 void make_shared(size_t bytes) {
   if (!machine.shared_storage) machine.shared_storage = static_cast<uint8_t*>(std::aligned_alloc(128, size_t{1} << 20));
   machine.shared.first = machine.shared_storage;
@@ -683,7 +683,7 @@ bool run_all(Launch const& launch) {
 
 }  // namespace
 
-// --- what kernels call -----------------------------------------------------------------------------------------------------------
+// --- interface for kernels ---------------------------------------------------------------------------------------------------------
 
 dim3 thread_index() { return dim3(static_cast<unsigned>(current->number), 0, 0); }
 dim3 block_index() { return machine.block; }
@@ -725,11 +725,11 @@ uint32_t exchange(uint32_t number, int bits) {
 void sync_warp() { meet(Waits::kSyncWarp, {}, __builtin_return_address(0)); }
 
 namespace {
-/// Of a byte of shared memory.
+/// The state of a byte of shared memory.
 Byte& known_of(uint8_t const* at) { return machine.shared.known[static_cast<size_t>(at - machine.shared.first)]; }
 }  // namespace
 
-/// Of what is only read, as these functions say; a GPU would copy other memory, too.
+/// These functions copy only memory that is not written; a GPU would copy other memory, too.
 namespace {
 void begin_copy(uint8_t* to, uint8_t const* at, size_t bytes, size_t all, void const* caller) {
   if (reinterpret_cast<uintptr_t>(at) % all) failed(described(at, bytes, false) + "misaligned", caller);
@@ -848,13 +848,13 @@ bool launch(Launch const& launch) {
 
 }  // namespace emulated
 
-// --- what Python calls -----------------------------------------------------------------------------------------------------------
+// --- interface for Python ----------------------------------------------------------------------------------------------------------
 
 using emulated::machine;
 
 extern "C" {
 
-/// Forgets everything before. `seed`: of the order of threads, which is their own for 0.
+/// Forgets everything. `seed` determines the order of threads; with 0 they run in their own order.
 void emulated_begin(uint64_t seed, size_t shared_limit) {
   machine.buffers.clear();
   machine.problem.clear();
@@ -865,7 +865,7 @@ void emulated_begin(uint64_t seed, size_t shared_limit) {
   machine.inputs_there = false;
 }
 
-/// Names memory of kernels: 0 constant, 1 written by whatever ran before, 2 an output, which nobody has written yet.
+/// Registers a buffer: 0 constant, 1 written by the kernel before the first one, 2 an output, which is not written yet.
 void emulated_buffer(char const* name, void* first, size_t bytes, int kind) {
   machine.buffers.push_back({name, static_cast<uint8_t*>(first), bytes, static_cast<emulated::Kind>(kind), {}});
   if (kind == 2) {
@@ -874,16 +874,16 @@ void emulated_buffer(char const* name, void* first, size_t bytes, int kind) {
   }
 }
 
-/// What went wrong since `emulated_begin`, or an empty text.
+/// Returns the first error since `emulated_begin`, or an empty text.
 char const* emulated_problem() { return machine.problem.c_str(); }
 
-/// The kernels that were launched since, a line each.
+/// Returns the kernels that were launched since then, one per line.
 char const* emulated_kernels() { return machine.kernels.c_str(); }
 
-/// The most shared memory that a launch asked for, in bytes.
+/// Returns the most shared memory that a launch requested, in bytes.
 size_t emulated_shared() { return machine.shared_most; }
 
-/// How many bytes of a buffer nobody has written.
+/// Counts the bytes of a buffer that no thread has written.
 size_t emulated_unwritten(char const* name) {
   for (auto const& buffer : machine.buffers) {
     if (buffer.name != name) continue;
@@ -892,7 +892,7 @@ size_t emulated_unwritten(char const* name) {
   return 0;
 }
 
-// What code compiled with -fsanitize=thread calls: the names and their meaning are the compiler's.
+// Functions that code compiled with -fsanitize=thread calls: names and meaning are the compiler's.
 #define TOLD(size)                                                                                                          \
   void __tsan_read##size(void* at) { emulated::told(at, size, false, size, __builtin_return_address(0)); }                  \
   void __tsan_write##size(void* at) { emulated::told(at, size, true, size, __builtin_return_address(0)); }                  \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels under test: each says what machine it needs, why it cannot run on this one, and computes a problem's output.
+"""Kernels under test: each states the machine it needs, and why it cannot run on this one, and computes a problem's output.
 
-torch, vLLM, FlashInfer and the others are imported when a kernel is asked, never before: what is missing is a reason, not an error.
+torch, vLLM, FlashInfer and other packages are imported only when a kernel is used: a missing one is a reason, not an error.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ Problem = TypeVar("Problem")
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Generic[Problem]):
-    """`needs`: what a machine must have (`cpu`, `avx512_bf16`, `sm90`, `sm121`, …); where it has one of `sm…`, that is enough.
+    """`needs`: features that a machine must have (`cpu`, `avx512_bf16`, `sm90`, `sm121`, …); of several `sm…`, one is enough.
 
-    `lacks` says why it cannot run here, or nothing. `run` computes the output [tokens, …] of a problem, in at most `seconds`: what is
-    compiled when it is first used needs many.
+    `lacks` returns why the kernel cannot run on this machine; empty if it can. `run` computes the output [tokens, …] of a problem in at
+    most `seconds`; a kernel that is compiled on first use takes long.
     """
 
     name: str

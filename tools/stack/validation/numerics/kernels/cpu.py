@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that run on a CPU: vLLM's operators, torch's dense layer, and gpt-oss as transformers has it.
+"""Kernels that run on a CPU: vLLM's operators, torch's dense layer, and gpt-oss as implemented in transformers.
 
-transformers' modules are in float32 and nobody serves with them: they are what our references are held against.
+The modules of transformers are in float32 and are not used for serving: they verify our references.
 """
 
 import platform
@@ -19,9 +19,9 @@ from stack.validation.numerics.kernels.environment import missing, operator, x86
 from stack.validation.numerics.linear import Linear, values
 
 _MXFP4 = 4
-"""vLLM's number of the quantization (CPUQuantMethod)."""
+"""vLLM's number of this quantization (CPUQuantMethod)."""
 _PLAIN_ISA = "neon" if platform.machine() == "aarch64" else "vec"
-"""vLLM's attention without AMX: what every x86 with AVX512 or AVX2 can do, and every Arm."""
+"""vLLM's attention without AMX, which runs on every x86 with AVX512 or AVX2, and on every Arm."""
 
 
 def _torch() -> Any:
@@ -31,7 +31,7 @@ def _torch() -> Any:
 
 
 def _tensor(array: npt.NDArray[Any]) -> Any:
-    return _torch().from_numpy(np.array(array))  # a copy: random bytes are read-only
+    return _torch().from_numpy(np.array(array))  # a copy, because random bytes are read-only
 
 
 def _array(tensor: Any) -> npt.NDArray[np.float32]:
@@ -39,7 +39,7 @@ def _array(tensor: Any) -> npt.NDArray[np.float32]:
 
 
 def fused_experts(layer: Experts) -> npt.ArrayLike:
-    """vLLM's MXFP4 experts, as its CPUExpertsMxfp4 calls them: bfloat16 activations, biases in float32, weights packed for VNNI."""
+    """Run vLLM's MXFP4 experts like its CPUExpertsMxfp4: bfloat16 activations, float32 biases, weights packed for VNNI."""
     torch = _torch()
     ops = torch.ops._C
     height, width = 2 * layer.intermediate, layer.hidden
@@ -48,7 +48,7 @@ def fused_experts(layer: Experts) -> npt.ArrayLike:
     first_scales = torch.empty(layer.experts, height, width // 32, dtype=torch.uint8)
     second_scales = torch.empty(layer.experts, width, layer.intermediate // 32, dtype=torch.uint8)
     first_bias, second_bias = torch.empty(layer.experts, height), torch.empty(layer.experts, width)
-    for number in range(layer.experts):  # one at a time: twice all of them would not fit
+    for number in range(layer.experts):  # one at a time: unpacked and packed weights of all experts would not fit
         expert = layer.expert(number)
         for blocks, codes, scales in ((expert.gate_up, first, first_scales), (expert.down, second, second_scales)):
             codes[number] = ops.convert_weight_packed(_tensor(blocks.codes)[None]).view(codes[number].shape)
@@ -63,52 +63,64 @@ def fused_experts(layer: Experts) -> npt.ArrayLike:
     return _array(output)
 
 
-def paged_attention(one: Attention) -> npt.ArrayLike:
-    """vLLM's attention on CPUs with bfloat16 queries: keys are put into a paged cache in any order, then read from there."""
+def paged_attention(problem: Attention) -> npt.ArrayLike:
+    """Run vLLM's attention for CPUs with bfloat16 queries: write keys to a paged cache in random order, then read them."""
     torch = _torch()
     ops = torch.ops._C
-    eight = one.cache != "bfloat16"
+    eight = problem.cache != "bfloat16"
     kind = "fp8_e4m3" if eight else "auto"
-    scales = (one.key_scale, one.value_scale) if eight else (1.0, 1.0)
-    pages = [-(-keys // one.page) for _, keys in one.sequences]
-    shape = (sum(pages) + 1, one.shared, 2 * one.page, one.width)
-    # What nobody wrote is in no output: here it is large (448 in E4M3). It may be read and weighted by zero, so it is no NaN.
+    scales = (problem.key_scale, problem.value_scale) if eight else (1.0, 1.0)
+    pages = [-(-keys // problem.page) for _, keys in problem.sequences]
+    shape = (sum(pages) + 1, problem.shared, 2 * problem.page, problem.width)
+    # Unwritten entries must not reach the output, so they are large (448 in E4M3). They may be read with weight 0, so not NaN.
     cache = torch.full(shape, 0x7E, dtype=torch.uint8) if eight else torch.full(shape, 1000.0, dtype=torch.bfloat16)
     keys, values_ = cache.chunk(2, dim=2)
-    order = torch.from_numpy(np.random.default_rng(one.seed).permutation(sum(pages)) + 1)
+    order = torch.from_numpy(np.random.default_rng(problem.seed).permutation(sum(pages)) + 1)
     table = torch.zeros(len(pages), max(pages), dtype=torch.int32)
     for number, mine in enumerate(torch.split(order, pages)):
         table[number, : len(mine)] = mine
-        slots = (mine[:, None] * one.page + torch.arange(one.page)).flatten()[: one.sequences[number][1]]
-        key, value = (_tensor(each).bfloat16() for each in one.keys(number))
+        slots = (mine[:, None] * problem.page + torch.arange(problem.page)).flatten()[: problem.sequences[number][1]]
+        key, value = (_tensor(each).bfloat16() for each in problem.keys(number))
         ops.cpu_attn_reshape_and_cache(key, value, keys, values_, slots, _PLAIN_ISA, *scales, kind)
-    query = _tensor(one.queries).bfloat16()
+    query = _tensor(problem.queries).bfloat16()
     output = torch.full_like(query, torch.nan)
-    starts = torch.tensor([0, *np.cumsum([queries for queries, _ in one.sequences])], dtype=torch.int32)
-    lengths = torch.tensor([length for _, length in one.sequences], dtype=torch.int32)
-    window = one.window or -1
+    starts = torch.tensor([0, *np.cumsum([queries for queries, _ in problem.sequences])], dtype=torch.int32)
+    lengths = torch.tensor([length for _, length in problem.sequences], dtype=torch.int32)
+    window = problem.window or -1
     plan = ops.get_scheduler_metadata(
-        len(pages), one.heads, one.shared, one.width, lengths, query.dtype, starts, True, window, _PLAIN_ISA, True, None, kind
+        len(pages),
+        problem.heads,
+        problem.shared,
+        problem.width,
+        lengths,
+        query.dtype,
+        starts,
+        True,
+        window,
+        _PLAIN_ISA,
+        True,
+        None,
+        kind,
     )
     ops.cpu_attention_with_kv_cache(
-        query, keys, values_, output, starts, lengths, one.scale, True, None, window, table, 0.0, plan,
-        _tensor(one.sinks).bfloat16(), None, *scales, kind,
+        query, keys, values_, output, starts, lengths, problem.scale, True, None, window, table, 0.0, plan,
+        _tensor(problem.sinks).bfloat16(), None, *scales, kind,
     )  # fmt: skip
-    return _array(output).reshape(one.tokens, -1)
+    return _array(output).reshape(problem.tokens, -1)
 
 
 def dense(layer: Linear) -> npt.ArrayLike:
-    """torch's dense layer in bfloat16, as every unquantized projection; a weight in a block format is its twin in bfloat16."""
+    """Run torch's dense layer in bfloat16, like an unquantized projection; a weight in a block format is converted to bfloat16."""
     return _dense(layer, "bfloat16")
 
 
 def dense_single(layer: Linear) -> npt.ArrayLike:
-    """torch's dense layer in float32, on the values of the weight."""
+    """Run torch's dense layer in float32 on the values of the weight."""
     return _dense(layer, "float32")
 
 
 def onednn(layer: Linear) -> npt.ArrayLike:
-    """vLLM's dense layer on CPUs, by oneDNN in bfloat16: what its unquantized projections use."""
+    """Run vLLM's dense layer for CPUs (oneDNN, bfloat16), which its unquantized projections use."""
     torch = _torch()
     x = _tensor(layer.x).bfloat16()
     weight = _weight(layer, torch.bfloat16)
@@ -143,7 +155,7 @@ def _values(weight: Blocks | npt.NDArray[np.float32], dtype: Any) -> Any:
 
 
 def experts_of_transformers(layer: Experts) -> npt.ArrayLike:
-    """gpt-oss's router and experts as transformers has them, on weights that transformers itself takes out of MXFP4, in float32."""
+    """Run gpt-oss's router and experts of transformers in float32, on weights that transformers itself decodes from MXFP4."""
     torch = _torch()
     from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # noqa: PLC0415
     from transformers.models.gpt_oss import GptOssConfig  # noqa: PLC0415
@@ -163,38 +175,38 @@ def experts_of_transformers(layer: Experts) -> npt.ArrayLike:
     experts = model.GptOssExperts(settings)
     router = model.GptOssTopKRouter(GptOssConfig(num_local_experts=layer.experts, hidden_size=layer.experts))
     with torch.no_grad():
-        experts.gate_up_proj.copy_(torch.cat([unpacked(one.gate_up) for one in all_experts]))
-        experts.down_proj.copy_(torch.cat([unpacked(one.down) for one in all_experts]))
-        experts.gate_up_proj_bias.copy_(_tensor(np.stack([one.gate_up_bias for one in all_experts])))
-        experts.down_proj_bias.copy_(_tensor(np.stack([one.down_bias for one in all_experts])))
-        router.weight.copy_(torch.eye(layer.experts))  # the problem has logits already
+        experts.gate_up_proj.copy_(torch.cat([unpacked(expert.gate_up) for expert in all_experts]))
+        experts.down_proj.copy_(torch.cat([unpacked(expert.down) for expert in all_experts]))
+        experts.gate_up_proj_bias.copy_(_tensor(np.stack([expert.gate_up_bias for expert in all_experts])))
+        experts.down_proj_bias.copy_(_tensor(np.stack([expert.down_bias for expert in all_experts])))
+        router.weight.copy_(torch.eye(layer.experts))  # identity, because the problem has logits already
         _, weights, ids = router(_tensor(layer.logits))
         return _array(experts(_tensor(layer.inputs), ids, weights))
 
 
-def attention_of_transformers(one: Attention) -> npt.ArrayLike:
-    """gpt-oss's attention as transformers has it, in float32, sequence by sequence."""
+def attention_of_transformers(problem: Attention) -> npt.ArrayLike:
+    """Run gpt-oss's attention of transformers in float32, one sequence at a time."""
     torch = _torch()
     from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward  # noqa: PLC0415
 
     module = SimpleNamespace(
-        num_key_value_groups=one.heads // one.shared, sinks=_tensor(one.sinks), training=False
+        num_key_value_groups=problem.heads // problem.shared, sinks=_tensor(problem.sinks), training=False
     )  # fmt: skip
     outputs = []
-    queries = torch.split(_tensor(one.queries), [count for count, _ in one.sequences])
+    queries = torch.split(_tensor(problem.queries), [count for count, _ in problem.sequences])
     for number, query in enumerate(queries):
-        key, value = (_tensor(each).transpose(0, 1)[None] for each in one.keys(number))
+        key, value = (_tensor(each).transpose(0, 1)[None] for each in problem.keys(number))
         place = torch.arange(key.shape[2] - len(query), key.shape[2])[:, None]
         behind = place - torch.arange(key.shape[2])
-        seen = (behind >= 0) & (behind < (one.window or key.shape[2]))
+        seen = (behind >= 0) & (behind < (problem.window or key.shape[2]))
         mask = torch.where(seen, 0.0, -torch.inf)[None, None]
-        output, _ = eager_attention_forward(module, query.transpose(0, 1)[None], key, value, mask, one.scale)
+        output, _ = eager_attention_forward(module, query.transpose(0, 1)[None], key, value, mask, problem.scale)
         outputs.append(output[0].reshape(len(query), -1))
     return _array(torch.cat(outputs))
 
 
 def _below_avx512() -> str:
-    """Why oneDNN multiplies no BF16 on this CPU, or nothing: on x86 it asks for AVX-512."""
+    """Return why oneDNN cannot multiply BF16 on this CPU; empty if it can. On x86 it needs AVX-512."""
     return x86("avx512f") if platform.machine() == "x86_64" else ""
 
 
@@ -204,7 +216,7 @@ EXPERTS = (
 )
 ATTENTION = (
     Kernel("vllm-cpu", ("cpu",), lambda: operator("cpu_attention_with_kv_cache"), paged_attention),
-    # With a cache of eight bits, in vLLM for x86 only.
+    # vLLM has this kernel with an eight-bit cache for x86 only.
     Kernel("vllm-cpu", ("cpu", "avx512f"), lambda: x86("avx512f") or operator("cpu_attention_with_kv_cache"), paged_attention),
     Kernel("transformers", ("cpu",), lambda: missing("torch", "transformers"), attention_of_transformers),
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that run on a GPU, each reached as vLLM itself reaches it, with the sizes to which vLLM pads for it.
+"""Kernels that run on a GPU, each called as vLLM calls it, with the sizes to which vLLM pads for it.
 
-MXFP4 experts go through vLLM's own choice of weight layout, settings and kernel for a backend, so that the patches on the way are
-under test, too. Nothing here has run on SM121; what has run where says the verdict.
+MXFP4 experts go through vLLM's own choice of weight layout, settings and kernel for a backend. So the patches to this code are
+tested, too. Nothing here has run on SM121; the verdicts say which kernel ran where.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ def _array(tensor: Any) -> npt.NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """vLLM's MXFP4 experts with one layer's weights, laid out for a backend. `hidden`: to what that rounds the hidden size up."""
+    """vLLM's MXFP4 experts with one layer's weights, laid out for a backend. `hidden` is the hidden size padded for it."""
 
     kernel: Any
     weights: tuple[Any, Any]
@@ -52,10 +52,10 @@ class Mixture:
     experts: int
 
     def __call__(self, x: Any, logits: Any, route: tuple[Any, Any] | None = None) -> Any:
-        """The output [tokens, hidden] of x [tokens, hidden], bfloat16, both with the padding; logits float32 [tokens, experts].
+        """Compute the output [tokens, hidden] of x [tokens, hidden], both bfloat16 and padded; logits float32 [tokens, experts].
 
-        `route`: ids int32 and weights float32 [tokens, top]; a backend that chooses by itself takes the logits, and no other does.
-        To be called where vLLM has a configuration (`configured`).
+        `route`: ids int32 and weights float32 [tokens, top]. Only a backend that selects experts itself uses the logits.
+        Call it inside of `configured`.
         """
         from vllm.model_executor.layers.fused_moe.activation import MoEActivation  # noqa: PLC0415
 
@@ -70,7 +70,7 @@ class Mixture:
 
 
 def chosen(logits: Any) -> tuple[Any, Any]:
-    """The experts of each token and their weights, by the kernel that vLLM's router takes."""
+    """Compute the experts of each token and their weights with the kernel of vLLM's router."""
     torch = _torch()
     from vllm import _custom_ops as ops  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ def chosen(logits: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def configured() -> Iterator[None]:
-    """Where vLLM's layers find a configuration, and scratch memory on this GPU."""
+    """Provide a configuration for vLLM's layers, and scratch memory on this GPU."""
     torch = _torch()
     from vllm.config import VllmConfig, set_current_vllm_config  # noqa: PLC0415
     from vllm.v1.worker import workspace  # noqa: PLC0415
@@ -94,7 +94,7 @@ def configured() -> Iterator[None]:
 
 
 def experts(backend: str, layer: Experts) -> npt.ArrayLike:
-    """vLLM's MXFP4 experts by one of its backends: a name of its Mxfp4MoeBackend."""
+    """Run vLLM's MXFP4 experts by one of its backends, a name of its Mxfp4MoeBackend."""
     with configured():
         mixture = mixed(backend, layer, converted(backend, layer, checkpoint(layer)))
         x = _torch().zeros(layer.tokens, mixture.hidden, dtype=_torch().bfloat16, device="cuda")
@@ -105,7 +105,7 @@ def experts(backend: str, layer: Experts) -> npt.ArrayLike:
 
 
 def converted(backend: str, layer: Experts, given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Weights as the checkpoint has them, as vLLM lays them out for a backend: both weights, both scales, both biases."""
+    """Convert a checkpoint's weights with vLLM's code to a backend's layout: both weights, both scales, both biases."""
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle  # noqa: PLC0415
 
     chosen, hidden, intermediate = _rounded(backend, layer)
@@ -118,7 +118,7 @@ def converted(backend: str, layer: Experts, given: Mapping[str, Any]) -> tuple[A
 
 
 def mixed(backend: str, layer: Experts, parts: tuple[Any, ...]) -> Mixture:
-    """vLLM's own choice of settings and kernel for a backend, around weights that are laid out for it."""
+    """Build vLLM's own settings and kernel for a backend, with weights in its layout."""
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle  # noqa: PLC0415
 
     chosen, hidden, intermediate = _rounded(backend, layer)
@@ -133,7 +133,7 @@ def mixed(backend: str, layer: Experts, parts: tuple[Any, ...]) -> Mixture:
 
 
 def _rounded(backend: str, layer: Experts) -> tuple[Any, int, int]:
-    """The backend, and the hidden and intermediate size to which vLLM pads for it."""
+    """Return the backend, and the hidden and intermediate size padded for it by vLLM."""
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4 as oracle  # noqa: PLC0415
 
     chosen = oracle.Mxfp4MoeBackend[backend]
@@ -162,7 +162,7 @@ NAMES = ("w13_weight", "w2_weight", "w13_weight_scale", "w2_weight_scale", "w13_
 
 
 def checkpoint(layer: Experts) -> dict[str, Any]:
-    """The weights as the checkpoint has them, by vLLM's names: a tensor each with all experts."""
+    """Build the weights in a checkpoint's layout, by vLLM's names: one tensor each with all experts."""
     torch = _torch()
     count, rows, byte = layer.experts, 2 * layer.intermediate, {"dtype": torch.uint8, "device": "cuda"}
     whole = {
@@ -185,7 +185,7 @@ def checkpoint(layer: Experts) -> dict[str, Any]:
 
 
 def _padded(given: Mapping[str, Any], hidden: int, intermediate: int) -> dict[str, Any]:
-    """A checkpoint's weights with zeros up to the padded sizes."""
+    """Pad a checkpoint's weights with zeros to the given sizes."""
     rows = {"w13": 2 * intermediate, "w2": hidden}
     columns = {"w13": hidden, "w2": intermediate}
     per_byte = {"weight": 2, "weight_scale": 32}
@@ -199,14 +199,14 @@ def _padded(given: Mapping[str, Any], hidden: int, intermediate: int) -> dict[st
 
 
 def four_bits(layer: Linear) -> tuple[Any, Any, Any]:
-    """A layer with its weight in MXFP4: codes and scales as the checkpoint has them, and the bias in bfloat16."""
+    """Build a layer's MXFP4 weight: codes and scales in a checkpoint's layout, and the bias in bfloat16."""
     parts = [part for _, part in layer.chunks() if isinstance(part, Blocks)]
     codes, scales = (np.concatenate([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
     return _tensor(codes), _tensor(scales), _tensor(layer.added).bfloat16()
 
 
 def marlin_layer(codes: Any, scales: Any, bias: Any) -> Callable[[Any], Any]:
-    """A dense layer by vLLM's Marlin around a weight in MXFP4: [tokens, inputs] to [tokens, outputs], both bfloat16; bias or None."""
+    """Build vLLM's Marlin layer for an MXFP4 weight: [tokens, inputs] to [tokens, outputs], both bfloat16; `bias` may be None."""
     torch = _torch()
     from vllm.model_executor.layers.quantization.utils import marlin_utils_fp4 as fp4  # noqa: PLC0415
 
@@ -223,28 +223,30 @@ def marlin_layer(codes: Any, scales: Any, bias: Any) -> Callable[[Any], Any]:
 
 
 def marlin(layer: Linear) -> npt.ArrayLike:
-    """vLLM's Marlin with a weight in MXFP4: what the series mxfp4-dense runs on."""
+    """Run vLLM's Marlin with an MXFP4 weight, which the series mxfp4-dense uses."""
     with configured():
         return _array(marlin_layer(*four_bits(layer))(_tensor(layer.x).bfloat16()))
 
 
-def _cached(one: Attention) -> tuple[Any, Any, Any, list[int]]:
-    """Keys, values and page table as vLLM's own operator leaves them: [pages, page, shared, width], int32 [sequences, most pages]."""
+def _cached(problem: Attention) -> tuple[Any, Any, Any, list[int]]:
+    """Fill a cache by vLLM's own operator; keys and values [pages, page, shared, width], page table int32 [sequences, most pages]."""
     torch = _torch()
     from vllm import _custom_ops as ops  # noqa: PLC0415
 
-    eight = one.cache != "bfloat16"
-    pages = [-(-keys // one.page) for _, keys in one.sequences]
-    shape = (sum(pages) + 1, one.page, one.shared, one.width)
+    eight = problem.cache != "bfloat16"
+    pages = [-(-keys // problem.page) for _, keys in problem.sequences]
+    shape = (sum(pages) + 1, problem.page, problem.shared, problem.width)
     kind = torch.uint8 if eight else torch.bfloat16
     keys, values = (torch.full(shape, 0x7E if eight else 1000, dtype=kind, device="cuda") for _ in range(2))
-    order = torch.from_numpy(np.random.default_rng(one.seed).permutation(sum(pages)) + 1).cuda()
+    order = torch.from_numpy(np.random.default_rng(problem.seed).permutation(sum(pages)) + 1).cuda()
     table = torch.zeros(len(pages), max(pages), dtype=torch.int32, device="cuda")
-    scales = [torch.tensor(each, device="cuda") for each in ((one.key_scale, one.value_scale) if eight else (1.0, 1.0))]
+    scales = [torch.tensor(each, device="cuda") for each in ((problem.key_scale, problem.value_scale) if eight else (1.0, 1.0))]
     for number, mine in enumerate(torch.split(order, pages)):
         table[number, : len(mine)] = mine
-        slots = (mine[:, None] * one.page + torch.arange(one.page, device="cuda")).flatten()[: one.sequences[number][1]]
-        key, value = (_tensor(each).bfloat16() for each in one.keys(number))
+        slots = (mine[:, None] * problem.page + torch.arange(problem.page, device="cuda")).flatten()[
+            : problem.sequences[number][1]
+        ]
+        key, value = (_tensor(each).bfloat16() for each in problem.keys(number))
         ops.reshape_and_cache_flash(key, value, keys, values, slots, "fp8_e4m3" if eight else "auto", *scales)
     if eight:
         keys, values = keys.view(torch.float8_e4m3fn), values.view(torch.float8_e4m3fn)
@@ -255,52 +257,52 @@ def _starts(counts: list[int]) -> Any:
     return _tensor(np.cumsum([0, *counts]).astype(np.int32))
 
 
-def triton_attention(one: Attention) -> npt.ArrayLike:
-    """vLLM's attention in Triton, the default with sinks on SM121."""
+def triton_attention(problem: Attention) -> npt.ArrayLike:
+    """Run vLLM's Triton attention, the default with sinks on SM121."""
     torch = _torch()
     from vllm.v1.attention.ops.triton_unified_attention import unified_attention  # noqa: PLC0415
     from vllm.v1.kv_cache_interface import KVQuantMode  # noqa: PLC0415
 
-    keys, values, table, _ = _cached(one)
-    query = _tensor(one.queries).bfloat16()
+    keys, values, table, _ = _cached(problem)
+    query = _tensor(problem.queries).bfloat16()
     output = torch.full_like(query, torch.nan)
-    each = (len(one.sequences), one.shared)
-    eight = one.cache != "bfloat16"
-    scales = [torch.full(each, scale if eight else 1.0, device="cuda") for scale in (one.key_scale, one.value_scale)]
+    each = (len(problem.sequences), problem.shared)
+    eight = problem.cache != "bfloat16"
+    scales = [torch.full(each, scale if eight else 1.0, device="cuda") for scale in (problem.key_scale, problem.value_scale)]
     unified_attention(
-        q=query, k=keys, v=values, out=output, cu_seqlens_q=_starts([count for count, _ in one.sequences]),
-        max_seqlen_q=max(count for count, _ in one.sequences), seqused_k=_tensor(np.array([n for _, n in one.sequences], np.int32)),
-        max_seqlen_k=max(count for _, count in one.sequences), softmax_scale=one.scale, causal=True,
-        window_size=(one.window - 1, 0) if one.window else (-1, -1), block_table=table, softcap=0,
-        q_descale=None, k_descale=scales[0], v_descale=scales[1], sinks=_tensor(one.sinks).bfloat16(),
+        q=query, k=keys, v=values, out=output, cu_seqlens_q=_starts([count for count, _ in problem.sequences]),
+        max_seqlen_q=max(count for count, _ in problem.sequences), seqused_k=_tensor(np.array([n for _, n in problem.sequences], np.int32)),
+        max_seqlen_k=max(count for _, count in problem.sequences), softmax_scale=problem.scale, causal=True,
+        window_size=(problem.window - 1, 0) if problem.window else (-1, -1), block_table=table, softcap=0,
+        q_descale=None, k_descale=scales[0], v_descale=scales[1], sinks=_tensor(problem.sinks).bfloat16(),
         kv_quant_mode=KVQuantMode.FP8_PER_TENSOR if eight else KVQuantMode.NONE,  # without it no scale is applied
     )  # fmt: skip
-    return _array(output).reshape(one.tokens, -1)
+    return _array(output).reshape(problem.tokens, -1)
 
 
-def flashinfer_attention(one: Attention) -> npt.ArrayLike:
-    """FlashInfer's attention with sinks (FA2), compiled when it is first used: what the series fp8-kv is about."""
+def flashinfer_attention(problem: Attention) -> npt.ArrayLike:
+    """Run FlashInfer's attention with sinks (FA2), the subject of the series fp8-kv. It is compiled on first use."""
     torch = _torch()
     import flashinfer  # noqa: PLC0415
 
-    keys, values, table, pages = _cached(one)
-    query = _tensor(one.queries).bfloat16()
-    left = one.window - 1 if one.window else -1
+    keys, values, table, pages = _cached(problem)
+    query = _tensor(problem.queries).bfloat16()
+    left = problem.window - 1 if problem.window else -1
     kinds = {"q_data_type": query.dtype, "kv_data_type": keys.dtype}
     wrapper = flashinfer.BatchAttentionWithAttentionSinkWrapper(
         torch.empty(_WORKSPACE, dtype=torch.uint8, device="cuda"), kv_layout="NHD", backend="fa2",
-        head_dim_qk=one.width, head_dim_vo=one.width, window_left=left, **kinds,
+        head_dim_qk=problem.width, head_dim_vo=problem.width, window_left=left, **kinds,
     )  # fmt: skip
     used = torch.cat([row[:count] for row, count in zip(table, pages, strict=True)])
-    last = np.array([(keys_ - 1) % one.page + 1 for _, keys_ in one.sequences], np.int32)
+    last = np.array([(keys_ - 1) % problem.page + 1 for _, keys_ in problem.sequences], np.int32)
     wrapper.plan(
-        _starts([count for count, _ in one.sequences]), _starts(pages), used, _tensor(last), one.heads, one.shared, one.width,
-        one.page, causal=True, window_left=left, **kinds,
+        _starts([count for count, _ in problem.sequences]), _starts(pages), used, _tensor(last), problem.heads, problem.shared, problem.width,
+        problem.page, causal=True, window_left=left, **kinds,
     )  # fmt: skip
-    # The kernel knows no scale of the cache: a key's goes into the logits' factor, a value's onto the output.
-    by_key, by_value = (one.key_scale, one.value_scale) if one.cache != "bfloat16" else (1.0, 1.0)
-    output = wrapper.run(query, (keys, values), _tensor(one.sinks), one.scale * by_key) * by_value
-    return _array(output).reshape(one.tokens, -1)
+    # The kernel takes no cache scales: multiply the logits' factor by the key scale, and the output by the value scale.
+    by_key, by_value = (problem.key_scale, problem.value_scale) if problem.cache != "bfloat16" else (1.0, 1.0)
+    output = wrapper.run(query, (keys, values), _tensor(problem.sinks), problem.scale * by_key) * by_value
+    return _array(output).reshape(problem.tokens, -1)
 
 
 def _lacks(capabilities: tuple[str, ...], *packages: str) -> Callable[[], str]:
@@ -308,7 +310,7 @@ def _lacks(capabilities: tuple[str, ...], *packages: str) -> Callable[[], str]:
 
 
 _COMPILING = 3600.0
-"""Seconds: FlashInfer compiles its experts for SM90 when they are first used, some 240 units; 16 cores did 59 in ten minutes."""
+"""Seconds. FlashInfer compiles about 240 units of its SM90 experts on first use; 16 cores compiled 59 in ten minutes."""
 
 
 def _experts(name: str, capabilities: tuple[str, ...], backend: str) -> Kernel[Experts]:
@@ -333,10 +335,11 @@ ATTENTION = (
 
 
 def activations(kernel: Kernel[Experts]) -> str:
-    """What the kernel makes of its activations before it multiplies."""
+    """Return the format to which the kernel converts its activations before it multiplies."""
     return "mxfp8" if kernel.name.endswith("mxfp8") else "bfloat16"
 
 
 def weight(kernel: Kernel[Linear]) -> str:
-    """The format of the weight that a kernel takes."""
+    """Return the format of a kernel's weight."""
+
     return kernel.name.rpartition("-")[2]

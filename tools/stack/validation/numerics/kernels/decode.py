@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small-M kernels of the series mxfp4-moe and mxfp4-dense, as FlashInfer offers them: BF16 activations, MXFP4 weights.
+"""FlashInfer's small-M kernels of the series mxfp4-moe and mxfp4-dense: BF16 activations, MXFP4 weights.
 
-They need no instruction of one GPU only, so any from SM80 on will do. Every output is poisoned before each run, and computed twenty
-times: an element that nobody writes, and a sum whose order changes, are seen.
+They need no instruction of one GPU only: any from SM80 on can run them. Outputs are filled with NaN before each run, and computed
+twenty times. This finds elements that are never written, and sums whose order changes.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,22 +26,22 @@ from stack.validation.numerics.linear import Linear
 
 CAPABLE = ("sm80", "sm90", "sm100", "sm120", "sm121")
 MOST = 16
-"""Tokens at a time."""
+"""Largest number of tokens."""
 RUNS = ContextVar("runs", default=20)
-"""How often each output is computed."""
+"""Number of runs of each kernel."""
 _CUTLASS = "FLASHINFER_CUTLASS_MXFP4_MXFP8"
-"""vLLM's backend whose weights the kernel reads as they are."""
+"""The vLLM backend whose weight layout the kernel reads unchanged."""
 
 
 class Unsteady(Exception):
-    """The same inputs gave other bits."""
+    """Raised when the same inputs gave different bits."""
 
 
 def steady(compute: Callable[[], npt.NDArray[np.float32]], runs: int | None = None) -> npt.NDArray[np.float32]:
-    """What a kernel computes, which has to be the same every time: in so many runs, or `RUNS`.
+    """Compute an output several times (`RUNS` by default), and return it if it is always the same.
 
     Raises:
-        Unsteady: a run differs from the first, by bits: -0 is not 0.
+        Unsteady: a run differs from the first in its bits; -0 differs from 0.
 
     """
     runs = RUNS.get() if runs is None else runs
@@ -54,14 +54,14 @@ def steady(compute: Callable[[], npt.NDArray[np.float32]], runs: int | None = No
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A checkpoint's weights by the kernel's names, in the layout of the CUTLASS path without its padding."""
+    """Lay out a checkpoint's weights for the CUTLASS path without its padding, by the kernel's argument names."""
 
     def halves(tensor: Any) -> Any:
-        """Up, then gate; the checkpoint has them in turn, the gate's first."""
+        """Return the rows of up, then of gate; in the checkpoint they alternate, beginning with gate."""
         return tensor.reshape(len(tensor), -1, 2, *tensor.shape[2:]).movedim(2, 1).flip(1).flatten(1, 2).contiguous()
 
     def scales(tensor: Any) -> Any:
-        return _gpu(np.concatenate([tiled(one) for one in tensor.cpu().numpy()]))
+        return _gpu(np.concatenate([tiled(expert) for expert in tensor.cpu().numpy()]))
 
     return {
         "w13": halves(given["w13_weight"]),
@@ -74,7 +74,7 @@ def plain(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def padded(layer: Experts, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same by vLLM's own code, with its padding."""
+    """Lay out a checkpoint's weights with vLLM's own code, which adds padding."""
     names = ("w13", "w2", "w13_scale", "w2_scale", "w13_bias", "w2_bias")
     with cuda.configured():
         return dict(zip(names, cuda.converted(_CUTLASS, layer, given), strict=True))
@@ -83,12 +83,13 @@ def padded(layer: Experts, given: Mapping[str, Any]) -> dict[str, Any]:
 def experts(
     prepare: Callable[[Experts, Mapping[str, Any]], Mapping[str, Any]], layer: Experts, *, chooses: bool = False
 ) -> npt.ArrayLike:
-    """The experts of a layer; where it has a part of them only, through a map from all experts to those.
+    """Compute the experts of a layer. If only some of the experts are local, pass a map from all experts to these.
 
-    `chooses`: the kernels choose them, by the router's logits.
+    `chooses`: the kernel selects the experts from the router's logits.
 
     Raises:
-        RuntimeError: tokens that are said to be padding are not zeros, or change the others.
+        RuntimeError: the outputs of tokens marked as padding are not zeros, or padding changes other tokens' outputs.
+        Unsteady: the same inputs gave different bits.
         Unsteady: the same inputs gave other bits.
 
     """
@@ -113,17 +114,17 @@ def experts(
     whole = steady(once)
     if chooses:
         padding = np.arange(layer.tokens) % 3 == 1
-        said, logits = _gpu(padding), route["routing_logits"]
-        spoiled = x.masked_fill(said[:, None], torch.nan)
-        chosen = torch.where(said[:, None], logits.roll(1, dims=-1), logits)
-        found = steady(partial(once, is_padding=said))
-        if wrong := wrongly_padded(found, once(spoiled, routing_logits=chosen, is_padding=said), whole, padding):
+        marked, logits = _gpu(padding), route["routing_logits"]
+        spoiled = x.masked_fill(marked[:, None], torch.nan)
+        chosen = torch.where(marked[:, None], logits.roll(1, dims=-1), logits)
+        output = steady(partial(once, is_padding=marked))
+        if wrong := wrongly_padded(output, once(spoiled, routing_logits=chosen, is_padding=marked), whole, padding):
             raise RuntimeError(wrong)
     return whole
 
 
 def gemv(layer: Linear) -> npt.ArrayLike:
-    """A dense layer with its weight in MXFP4, as the checkpoint would have it."""
+    """Compute a dense layer with its MXFP4 weight laid out as in a checkpoint."""
     import torch  # noqa: PLC0415
     from flashinfer.gemm import mxfp4_gemv  # noqa: PLC0415
 
@@ -139,7 +140,7 @@ def gemv(layer: Linear) -> npt.ArrayLike:
 
 
 def difficult() -> npt.NDArray[np.float32]:
-    """Numbers of bfloat16 that try a quantizer: [rows, 256], every kind of block that the format treats in a way of its own."""
+    """Draw bfloat16 numbers that are hard to quantize: [rows, 256], with every kind of block that the format treats specially."""
     draw = np.random.default_rng(3)
     numbers = draw.standard_normal((512, 256)) * np.exp2(draw.integers(-130, 125, (512, 8))).repeat(32, axis=1)
     ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 7.0])
@@ -150,14 +151,14 @@ def difficult() -> npt.NDArray[np.float32]:
     numbers[4, ::32] = np.nan
     numbers[5, 5::64] = np.inf
     numbers[6, 9::64] = -np.inf
-    numbers[7] = 2.0**-130 * draw.integers(-8, 9, 256)  # of the subnormal ones
+    numbers[7] = 2.0**-130 * draw.integers(-8, 9, 256)  # subnormal numbers
     numbers[8] = np.where(draw.random(256) < 0.5, 1, -1) * 3.3895e38
     with np.errstate(over="ignore"):
         return bfloat16(numbers)
 
 
 def quantized(rounding: Rounding) -> Compared:
-    """Codes and scales of difficult numbers."""
+    """Compare codes and scales of difficult numbers."""
     from flashinfer.gemm import mxfp4_weight_quantize  # noqa: PLC0415
 
     numbers = difficult()
@@ -168,7 +169,7 @@ def quantized(rounding: Rounding) -> Compared:
 
 
 def wrongly_quantized(numbers: npt.NDArray[np.float32], rounding: Rounding) -> dict[str, Bytes]:
-    """What wrong quantizers make of numbers."""
+    """Return the results of wrong quantizers."""
     right = quantize(MXFP4, numbers, rounding)
     usable = np.isfinite(right.factors()) & np.isfinite(numbers).reshape(*right.scales.shape, -1).all(axis=2)
     blocked = np.where(usable[..., None], numbers.reshape(*right.scales.shape, -1).astype(np.float64), 0)
@@ -184,7 +185,7 @@ def wrongly_quantized(numbers: npt.NDArray[np.float32], rounding: Rounding) -> d
 
 
 def dequantized() -> Compared:
-    """Every byte of codes under every scale whose values are normal numbers of bfloat16."""
+    """Compare every byte of codes under every scale whose values are normal bfloat16 numbers."""
     from flashinfer.gemm import mxfp4_weight_dequantize  # noqa: PLC0415
 
     scales = np.arange(3, 252, dtype=np.uint8)
@@ -192,11 +193,11 @@ def dequantized() -> Compared:
     blocks = Blocks(MXFP4, codes, scales[:, None].repeat(16, axis=1))
     theirs = _array(mxfp4_weight_dequantize(_gpu(blocks.codes), _gpu(blocks.scales)))
     wrong = {"nibbles swapped": blocks.nibbles_swapped().single(), "another bias": blocks.single() * 2}
-    return Compared(bits(blocks.single()), bits(theirs), {name: bits(one) for name, one in wrong.items()})
+    return Compared(bits(blocks.single()), bits(theirs), {name: bits(values) for name, values in wrong.items()})
 
 
 def lacks(*packages: str) -> str:
-    """Why none of these kernels runs here, or nothing."""
+    """Return why none of these kernels runs on this machine; empty if they do."""
     return gpu(*CAPABLE) or missing("flashinfer", *packages)
 
 

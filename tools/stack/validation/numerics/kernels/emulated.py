@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FlashInfer's MXFP4 decode kernels, run thread by thread on a CPU by `stack.validation.numerics.emulated`.
 
-Each problem runs twice, with threads in their own order and in a random one, and with and without an early beginning: all has to be
-the same to the bit. What is stored beyond the real sizes is large here, where vLLM has zeros: nobody may read it.
+Each problem runs twice: with threads in their own order and in a random one, and with and without an early launch. All outputs must be
+the same to the bit. Padding beyond the real sizes is large here, where vLLM has zeros: a kernel must not read it.
 """
 
 import ctypes
@@ -19,33 +19,33 @@ import numpy.typing as npt
 from stack.validation.numerics import EMULATED
 from stack.validation.numerics.agreement import Agreement, Bits, Compared
 from stack.validation.numerics.blocks import MXFP4, Blocks, Rounding, quantize
-from stack.validation.numerics.emulated import SHARED_LIMIT, Kind, Machine, bfloat16_bits, from_bfloat16_bits
+from stack.validation.numerics.emulated import SHARED_LIMIT, BufferKind, Machine, bfloat16_bits, from_bfloat16_bits
 from stack.validation.numerics.experts import Experts
 from stack.validation.numerics.formats import Bytes, Single, bfloat16, decode_e8m0
 from stack.validation.numerics.kernels import Kernel
 from stack.validation.numerics.linear import Linear
 
 _UNKNOWN = 5
-"""Ids that no map knows."""
+"""Number of logits beyond the experts that the map knows."""
 LAUNCHES = 2
-"""The most that a mixture of experts may have."""
+"""Most launches of a mixture of experts."""
 _ACTIVATED_STAGE = 272
-"""Bytes of 128 columns of an entry's intermediate, from one launch to the other."""
+"""Bytes for 128 columns of an entry's intermediate result, which the first launch passes to the second."""
 _UNREAD_CODES = 0x77
 _UNREAD_SCALE = 0xFF
 _ORDERS = ((0, True), (7, False))
-"""Seeds of the order of threads, and whether kernels may begin before the one before them has ended."""
+"""Pairs of the seed of the threads' order, and whether a kernel may begin before its predecessor has ended."""
 
 PROCESSORS = 48
-"""Multiprocessors of a GB10: the dense kernel has blocks of another shape by how many of them there are."""
+"""Multiprocessors of a GB10: the dense kernel chooses the shape of its blocks by their number."""
 _FEW_PROCESSORS = 3
-"""For experts, whose warps have a piece of work each with many, and several with few."""
+"""Multiprocessors for the experts' kernels: with few of them a warp has several pieces of work instead of one."""
 
 Sizes = tuple[int, int]
 
 
 def lacks() -> str:
-    """Why the kernels cannot run here, or nothing."""
+    """Return why the kernels cannot run on this machine; empty if they can."""
     named = os.environ.get(EMULATED, "")
     if not named:
         return f"{EMULATED} names no library: stack validate kernels builds one"
@@ -53,27 +53,27 @@ def lacks() -> str:
 
 
 def machine() -> Machine:
-    """The machine with the kernels."""
+    """Load the emulated machine with the kernels."""
     return Machine.load(Path(os.environ[EMULATED]))
 
 
 def experts(layer: Experts, stored_as: Sizes | None = None, *, chooses: bool = False) -> npt.ArrayLike:
-    """FlashInfer's mixture of experts for few tokens, on weights as vLLM has them for its CUTLASS kernels: [tokens, hidden].
+    """Run FlashInfer's mixture of experts for few tokens, on weights laid out for vLLM's CUTLASS kernels: [tokens, hidden].
 
-    `stored_as`: hidden and intermediate size of the weights, where they are wider than the layer's; `chooses`: the kernels choose the
-    experts, by the router's logits.
+    `stored_as`: hidden and intermediate size of the stored weights, if larger than the layer's. `chooses`: the kernels select the
+    experts from the router's logits.
     """
     return decoded(machine(), layer, stored_as or (layer.hidden, layer.intermediate), chooses=chooses)
 
 
 def dense(layer: Linear) -> npt.ArrayLike:
-    """FlashInfer's dense layer for few tokens, on a weight as a checkpoint has it: [tokens, outputs]."""
+    """Run FlashInfer's dense layer for few tokens, on a weight laid out as in a checkpoint: [tokens, outputs]."""
     return multiplied(machine(), layer)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The weights of the experts that are here: bytes and bfloat16's bits, an expert after the other."""
+    """The weights of the local experts, one expert after the other: bytes, and bfloat16 as bits."""
 
     up: Bytes
     up_scales: Bytes
@@ -82,13 +82,13 @@ class Stored:
     down_scales: Bytes
     down_bias: npt.NDArray[np.uint16] | None
     places: npt.NDArray[np.int32]
-    """Where among them each of all experts is, -1 where it is elsewhere."""
+    """Index of each of all experts in these arrays; -1 if it is not local."""
 
 
 def tiled(scales: Bytes) -> Bytes:
-    """Scales [rows, blocks] in tiles of 128 rows and 4 blocks: of a tile, row r and block b are byte 16 (r % 32) + 4 (r / 32) + b.
+    """Store scales [rows, blocks] in tiles of 128 rows by 4 blocks. In a tile, row r and block b are byte 16 (r % 32) + 4 (r / 32) + b.
 
-    Rows and blocks that fill the last tiles are scales that nobody may read.
+    Scales that only fill the last tiles must not be read.
     """
     rows, blocks = -(-scales.shape[0] // 128), -(-scales.shape[1] // 4)
     whole = np.full((rows * 128, blocks * 4), _UNREAD_SCALE, np.uint8)
@@ -97,9 +97,9 @@ def tiled(scales: Bytes) -> Bytes:
 
 
 def stored(layer: Experts, sizes: Sizes) -> Stored:
-    """The weights of a layer as vLLM hands them to the kernels: up's rows before gate's, scales tiled, padded to `sizes`."""
+    """Lay out the weights of a layer as vLLM passes them to the kernels: up's rows before gate's, scales tiled, padded to `sizes`."""
     hidden, intermediate = sizes
-    here = range(layer.experts - 1, layer.elsewhere - 1, -1)  # another order than that of the ids
+    here = range(layer.experts - 1, layer.elsewhere - 1, -1)  # reversed, so that places differ from ids
     places = np.full(layer.experts, -1, np.int32)
     parts: list[tuple[Bytes, ...]] = []
     biases: list[tuple[Single, ...]] = []
@@ -118,7 +118,7 @@ def stored(layer: Experts, sizes: Sizes) -> Stored:
 
 
 def _half(gate_up: Blocks, half: int, rows: int, columns: int) -> Blocks:
-    """Gate's rows (0) or up's (1)."""
+    """Extract gate's rows (0) or up's (1)."""
     return _padded(Blocks(gate_up.form, gate_up.codes[half::2], gate_up.scales[half::2]), rows, columns)
 
 
@@ -131,7 +131,7 @@ def _padded(blocks: Blocks, rows: int, columns: int) -> Blocks:
 
 
 def _wide(bias: Single, size: int) -> Single:
-    """A bias up to the stored size, large where nobody reads it."""
+    """Extend a bias to the stored size, with large values that must not be read."""
     return np.concatenate([bias, np.full(size - len(bias), 2.0**100, np.float32)])
 
 
@@ -145,9 +145,9 @@ def decoded(
     instead: tuple[int, int] | None = None,
     shared_limit: int = SHARED_LIMIT,
 ) -> Single:
-    """As `experts`, by this machine, whose blocks have so much shared memory.
+    """Do what `experts` does, on this machine, whose blocks have `shared_limit` bytes of shared memory.
 
-    `padding`: tokens that choose no experts. `instead`: a choice, and the id that every token has as that one.
+    `padding`: tokens that choose no experts. `instead`: index of a choice, and the id that replaces this choice of every token.
     """
     weights = stored(layer, sizes)
     ids, shares = layer.route
@@ -157,23 +157,23 @@ def decoded(
         activated = np.empty((entries, -(-layer.intermediate // 128) * _ACTIVATED_STAGE), np.uint8)
         output = np.empty((layer.tokens, layer.hidden), np.uint16)
         inputs = bfloat16_bits(layer.inputs)
-        given: list[tuple[str, npt.NDArray[Any] | None, Kind]] = [
-            ("hidden_states", inputs, Kind.INPUT),
-            ("w13", weights.up, Kind.CONSTANT),
-            ("w13_scale", weights.up_scales, Kind.CONSTANT),
-            ("w13_bias", weights.up_bias, Kind.CONSTANT),
-            ("w2", weights.down, Kind.CONSTANT),
-            ("w2_scale", weights.down_scales, Kind.CONSTANT),
-            ("w2_bias", weights.down_bias, Kind.CONSTANT),
-            ("topk_ids", None if chooses else local, Kind.INPUT),
-            ("topk_weights", None if chooses else shares, Kind.INPUT),
-            ("routing_logits", bfloat16_bits(logits) if chooses else None, Kind.INPUT),
-            ("is_padding", padding, Kind.INPUT),
-            ("expert_map", weights.places if layer.elsewhere else None, Kind.INPUT),
-            ("activated", activated, Kind.OUTPUT),
-            ("output", output, Kind.OUTPUT),
+        given: list[tuple[str, npt.NDArray[Any] | None, BufferKind]] = [
+            ("hidden_states", inputs, BufferKind.INPUT),
+            ("w13", weights.up, BufferKind.CONSTANT),
+            ("w13_scale", weights.up_scales, BufferKind.CONSTANT),
+            ("w13_bias", weights.up_bias, BufferKind.CONSTANT),
+            ("w2", weights.down, BufferKind.CONSTANT),
+            ("w2_scale", weights.down_scales, BufferKind.CONSTANT),
+            ("w2_bias", weights.down_bias, BufferKind.CONSTANT),
+            ("topk_ids", None if chooses else local, BufferKind.INPUT),
+            ("topk_weights", None if chooses else shares, BufferKind.INPUT),
+            ("routing_logits", bfloat16_bits(logits) if chooses else None, BufferKind.INPUT),
+            ("is_padding", padding, BufferKind.INPUT),
+            ("expert_map", weights.places if layer.elsewhere else None, BufferKind.INPUT),
+            ("activated", activated, BufferKind.OUTPUT),
+            ("output", output, BufferKind.OUTPUT),
         ]
-        addresses = [cpu.give(*one) for one in given]
+        addresses = [cpu.give(*argument) for argument in given]
         counts = (logits.shape[1], layer.experts, layer.tokens, layer.top, int(weights.places.max()) + 1)
         numbers = (*counts, layer.hidden, layer.intermediate, *sizes)
         limits = (ctypes.c_float(number) for number in astuple(layer.glu))
@@ -182,7 +182,7 @@ def decoded(
             raise RuntimeError(f"{launches} launches, {LAUNCHES} are allowed")
         return output
 
-    # Without a map, ids are places already; with one, logits may be of more than it knows.
+    # Without a map, ids are places already. With a map, there may be more logits than experts in it.
     local = np.array(ids if layer.elsewhere else weights.places[ids])
     if instead is not None:
         local[:, instead[0]] = instead[1]
@@ -192,7 +192,7 @@ def decoded(
 
 
 def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, beyond: int = 0) -> Single:
-    """As `dense`, by this machine, as if it had so many multiprocessors, with scales so many bytes beyond an aligned address."""
+    """Do what `dense` does on this machine; `processors`: multiprocessors, `beyond`: bytes from an aligned address to the scales."""
     parts = [part for _, part in layer.chunks() if isinstance(part, Blocks)]
     codes, scales = (np.concatenate([getattr(part, name) for part in parts]) for name in ("codes", "scales"))
     inputs, bias = bfloat16_bits(layer.x), bfloat16_bits(layer.added) if layer.bias else None
@@ -203,11 +203,11 @@ def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, bey
     def once(early: bool) -> Bits:
         output = np.empty((layer.tokens, layer.outputs), np.uint16)
         addresses = [
-            cpu.give("x", inputs, Kind.INPUT),
-            cpu.give("weight", codes, Kind.CONSTANT),
-            cpu.give("scale", room, Kind.CONSTANT),
-            cpu.give("bias", bias, Kind.CONSTANT),
-            cpu.give("output", output, Kind.OUTPUT),
+            cpu.give("x", inputs, BufferKind.INPUT),
+            cpu.give("weight", codes, BufferKind.CONSTANT),
+            cpu.give("scale", room, BufferKind.CONSTANT),
+            cpu.give("bias", bias, BufferKind.CONSTANT),
+            cpu.give("output", output, BufferKind.OUTPUT),
         ]
         cpu.call("emulated_gemv", *addresses, layer.tokens, layer.outputs, layer.inputs, processors, SHARED_LIMIT, int(early))
         return output
@@ -216,49 +216,53 @@ def multiplied(cpu: Machine, layer: Linear, processors: int = PROCESSORS, *, bey
 
 
 def in_every_order(cpu: Machine, once: Callable[[bool], Bits], shared_limit: int = SHARED_LIMIT) -> Bits:
-    """What a kernel computes, in whatever order its threads come.
+    """Run a kernel with several orders of its threads and return its output.
 
     Raises:
-        RuntimeError: not the same, or not all of it is written.
+        RuntimeError: the outputs differ, or a part is not written.
 
     """
-    found = []
+    outputs = []
     for seed, early in _ORDERS:
         cpu.begin(seed, shared_limit)
-        found.append(once(early))
+        outputs.append(once(early))
         if unwritten := cpu.unwritten("output"):
             raise RuntimeError(f"{unwritten} bytes of the output are not written")
-    if not all(np.array_equal(found[0], other) for other in found[1:]):
+    if not all(np.array_equal(outputs[0], other) for other in outputs[1:]):
         raise RuntimeError("other bits with threads in another order")
-    return found[0]
+    return outputs[0]
 
 
 def quantized(cpu: Machine, numbers: npt.NDArray[np.uint16], rounding: Rounding) -> Blocks:
-    """A matrix of bfloat16's bits [rows, columns] in MXFP4 by FlashInfer's kernel, which knows `FLOOR` and `EVEN`."""
+    """Quantize bits of bfloat16 [rows, columns] to MXFP4 with FlashInfer's kernel, which supports `FLOOR` and `EVEN`."""
     rows, columns = numbers.shape
     codes, scales = np.empty((rows, columns // 2), np.uint8), np.empty((rows, columns // 32), np.uint8)
     cpu.begin()
-    addresses = [cpu.give("numbers", numbers, Kind.INPUT)]
-    addresses += [cpu.give("output", codes, Kind.OUTPUT), cpu.give("scales", scales, Kind.OUTPUT)]
+    addresses = [cpu.give("numbers", numbers, BufferKind.INPUT)]
+    addresses += [cpu.give("output", codes, BufferKind.OUTPUT), cpu.give("scales", scales, BufferKind.OUTPUT)]
     cpu.call("emulated_quantize", *addresses, ctypes.c_int64(scales.size), int(rounding is Rounding.EVEN))
     return Blocks(MXFP4, codes, scales)
 
 
 def dequantized(cpu: Machine, blocks: Blocks) -> npt.NDArray[np.uint16]:
-    """The values of a matrix in MXFP4 as bfloat16's bits, by FlashInfer's kernel: [rows, columns]."""
+    """Decode an MXFP4 matrix with FlashInfer's kernel to bits of bfloat16: [rows, columns]."""
     output = np.empty(blocks.shape, np.uint16)
     cpu.begin()
-    addresses = [cpu.give(name, array, Kind.INPUT) for name, array in (("codes", blocks.codes), ("scales", blocks.scales))]
-    cpu.call("emulated_dequantize", *addresses, cpu.give("output", output, Kind.OUTPUT), ctypes.c_int64(blocks.scales.size))
+    addresses = [
+        cpu.give(name, array, BufferKind.INPUT) for name, array in (("codes", blocks.codes), ("scales", blocks.scales))
+    ]
+    cpu.call(
+        "emulated_dequantize", *addresses, cpu.give("output", output, BufferKind.OUTPUT), ctypes.c_int64(blocks.scales.size)
+    )
     return output
 
 
 def every_number() -> npt.NDArray[np.uint16]:
-    """Every bit pattern of bfloat16, beside others that are like it and beside some of every size: [2 x 2048, 32 x 32]."""
+    """List every bit pattern of bfloat16, in blocks of similar numbers and in blocks of various sizes: [2 x 2048, 32 x 32]."""
     patterns = np.arange(2**16, dtype=np.uint16)
     near = np.arange(2**16, dtype=np.uint32).reshape(-1, 32)  # blocks of one exponent, and those with infinities and NaN
     draw = np.random.default_rng(3)
-    apart = draw.integers(-4, 5, (2**16, 31)) * 128 + draw.integers(0, 128, (2**16, 31))  # exponents about its own
+    apart = draw.integers(-4, 5, (2**16, 31)) * 128 + draw.integers(0, 128, (2**16, 31))  # exponents near the pattern's
     beside = np.clip((patterns[:, None].astype(np.int64) & 0x7F80) + apart, 0, 0x7F7F) | draw.choice([0, 0x8000], (2**16, 31))
     mixed = draw.permuted(np.concatenate([patterns[:, None], beside.astype(np.uint16)], axis=1), axis=1)
     special = np.resize(np.array([0, 0x8000, 1, 0x7F80, 0xFF80, 0x7FC0, 0x7F81, 0x3F80], np.uint16), 32 * 32)
@@ -270,14 +274,14 @@ def every_number() -> npt.NDArray[np.uint16]:
 def _quantizes(rounding: Rounding) -> Compared:
     bits = every_number()
     ours = reference(bits, rounding)
-    others = [one for one in Rounding if one is not rounding]
-    wrong = {f"scales rounded {one}": both(reference(bits, one)) for one in others}
+    others = [other for other in Rounding if other is not rounding]
+    wrong = {f"scales rounded {other}": both(reference(bits, other)) for other in others}
     wrong |= {"nibbles swapped": both(ours.nibbles_swapped()), "scales shifted by a block": both(ours.scales_shifted())}
     return Compared(both(ours), both(quantized(machine(), bits, rounding)), wrong)
 
 
 def _dequantizes() -> Compared:
-    """Every byte under every scale."""
+    """Compare every byte under every scale."""
     codes = np.ascontiguousarray(np.broadcast_to(np.arange(256, dtype=np.uint8), (256, 256)))
     scales = np.ascontiguousarray(np.broadcast_to(np.arange(256, dtype=np.uint8)[:, None], (256, 16)))
     blocks = Blocks(MXFP4, codes, scales)
@@ -286,19 +290,19 @@ def _dequantizes() -> Compared:
 
 
 def reference(bits: npt.NDArray[np.uint16], rounding: Rounding) -> Blocks:
-    """A matrix of bfloat16's bits in MXFP4 by our own definition."""
-    with np.errstate(invalid="ignore"):  # some of them are signalling
+    """Quantize bits of bfloat16 to MXFP4 by our own definition."""
+    with np.errstate(invalid="ignore"):  # some are signalling NaNs
         numbers = from_bfloat16_bits(bits).astype(np.float64)
     return quantize(MXFP4, numbers, rounding)
 
 
 def both(blocks: Blocks) -> Bits:
-    """Codes and scales, one after the other."""
+    """Concatenate codes and scales."""
     return np.concatenate([blocks.codes.ravel(), blocks.scales.ravel()])
 
 
 def _bits_of(blocks: Blocks) -> npt.NDArray[np.uint16]:
-    """The values as bfloat16's bits; every NaN is one."""
+    """Return the values as bits of bfloat16; all NaNs get the same bits."""
     with np.errstate(over="ignore", invalid="ignore"):
         numbers = bfloat16(np.where(np.isnan(blocks.factors()).repeat(32, axis=1), 0, blocks.values()))
     bits = bfloat16_bits(numbers)
@@ -306,14 +310,14 @@ def _bits_of(blocks: Blocks) -> npt.NDArray[np.uint16]:
 
 
 def agreements() -> Iterator[Agreement]:
-    """The quantizer bit for bit against our formats."""
+    """List the bitwise comparisons of the quantizer with our formats."""
     for rounding in (Rounding.FLOOR, Rounding.EVEN):
         yield Agreement(f"mxfp4-emulated/quantize-{rounding}", "", partial(_quantizes, rounding), lacks)
     yield Agreement("mxfp4-emulated/dequantize", "", _dequantizes, lacks)
 
 
 def wide(hidden: int, intermediate: int) -> Kernel[Experts]:
-    """The experts on weights that are stored in these sizes."""
+    """Make the experts' kernel with weights stored in these sizes."""
     return replace(EXPERTS, run=partial(experts, stored_as=(hidden, intermediate)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine and this Python have: packages, instructions of the CPU, the GPU, vLLM's operators for CPUs."""
+"""Detect what is available: packages, CPU instructions, the GPU, vLLM's operators for CPUs."""
 
 import importlib.util
 import os
@@ -11,14 +11,14 @@ from stack.validation.numerics import OPERATORS
 
 
 def missing(*packages: str) -> str:
-    """Which packages are not installed, as a reason; empty where all are."""
+    """Return which packages are not installed, as a reason; empty if all are."""
     absent = [name for name in packages if importlib.util.find_spec(name) is None]
     return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed" if absent else ""
 
 
 @cache
 def operators() -> str:
-    """Load vLLM's operators for CPUs, built for this CPU; why there are none, or nothing."""
+    """Load vLLM's operators built for this CPU; return why there are none, or an empty text."""
     if lacking := missing("torch"):
         return lacking
     import torch  # noqa: PLC0415
@@ -26,7 +26,7 @@ def operators() -> str:
     named = os.environ.get(OPERATORS, "")
     folder = Path(named) if named else _installed()
     if folder is None:
-        return f"no vLLM is installed, and {OPERATORS} names no folder"
+        return f"vLLM is not installed, and {OPERATORS} names no folder"
     if not folder.is_dir():
         return named
     library = folder / f"{_build()}.abi3.so"
@@ -40,7 +40,7 @@ def operators() -> str:
 
 
 def operator(name: str) -> str:
-    """Why vLLM's operator of this name cannot be called on this CPU, or nothing."""
+    """Return why vLLM's operator of this name cannot be called on this CPU; empty if it can."""
     if lacking := operators():
         return lacking
     import torch  # noqa: PLC0415
@@ -49,7 +49,7 @@ def operator(name: str) -> str:
 
 
 def x86(flag: str) -> str:
-    """Why this CPU is no x86 with these instructions (as the kernel names them: `avx512_bf16`), or nothing."""
+    """Return why this CPU is not an x86 with these instructions (in the kernel's spelling: `avx512_bf16`); empty if it is."""
     if platform.machine() != "x86_64":
         return f"needs an x86 CPU with {flag}, this is {platform.machine()}"
     return "" if flag in Path("/proc/cpuinfo").read_text().split() else f"needs a CPU with {flag}"
@@ -57,7 +57,7 @@ def x86(flag: str) -> str:
 
 @cache
 def capability() -> str:
-    """The GPU at hand as `sm90`, `sm121`, …; empty where there is none."""
+    """Return the present GPU as `sm90`, `sm121`, …; empty if there is none."""
     if missing("torch"):
         return ""
     import torch  # noqa: PLC0415
@@ -66,7 +66,7 @@ def capability() -> str:
 
 
 def gpu(*capabilities: str) -> str:
-    """Why the GPU at hand is none of these (`sm90`, `sm121`, …), or nothing."""
+    """Return why the present GPU is not one of these (`sm90`, `sm121`, …); empty if it is."""
     if lacking := missing("torch"):
         return lacking
     here, wanted = capability(), " or ".join(capabilities)
@@ -76,12 +76,12 @@ def gpu(*capabilities: str) -> str:
 
 
 def _build() -> str:
-    """The build of the operators for this CPU: the same choice as vLLM's own platform module makes."""
+    """Return the name of the operators' build for this CPU, by the same rule as vLLM's platform module."""
     if platform.machine() != "x86_64" or not x86("avx512_bf16"):
         return "_C"
     return "_C_AVX2" if x86("avx512f") else "_C_AVX512"
 
 
 def _installed() -> Path | None:
-    found = importlib.util.find_spec("vllm")
-    return Path(found.origin).parent if found is not None and found.origin else None
+    spec = importlib.util.find_spec("vllm")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's grouped MXFP8 x MXFP4 for SM120 on SM90, out of a library that was compiled with the headers of `sm120_on_sm90`."""
+"""Run FlashInfer's grouped MXFP8 x MXFP4 kernels for SM120 on SM90, from a library compiled with the headers of `sm120_on_sm90`."""
 
 import ctypes
 import os
@@ -18,26 +18,26 @@ from stack.validation.numerics.kernels.environment import gpu
 from stack.validation.numerics.sm120_on_sm90 import LIBRARY, TILES, Tile
 
 ROWS = 4
-"""FlashInfer wants every group's rows to be a multiple of four: what is added is zeros, and dropped from the output."""
+"""FlashInfer needs a multiple of four rows per group. The added rows are zeros, and are dropped from the output."""
 _DEPTH = 128
-"""SM120's TMA takes FP4 by 128 inputs, and vLLM pads the weights with zeros accordingly (2880 to 2944)."""
+"""SM120's TMA loads FP4 in units of 128 inputs, so vLLM pads the weights with zeros (2880 to 2944)."""
 _SCALED = 32
-"""Values that share a scale."""
+"""Number of values that share a scale."""
 _ATOM = (128, 4)
-"""Rows and columns of scales that lie together, as 32 x 4 x 4."""
+"""Rows and columns of a tile of scales, which is stored as 32 x 4 x 4."""
 _NOT_USED = 0xFF
-"""The scale of rows that there are none of, NaN: an output that it reached would show it."""
+"""The scale of rows beyond the last, a NaN: if it were used, the output would show it."""
 _WORKSPACE = 32 * 2**20
-"""Bytes of each of FlashInfer's two workspaces: its own default."""
+"""Bytes of each of FlashInfer's two workspaces: FlashInfer's own default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packed:
-    """What FlashInfer's launcher is given, in host memory.
+    """The arguments of FlashInfer's launcher, in host memory.
 
-    `a`: e4m3 [rows, depth]; `b`: e2m1 two a byte, 8 bytes and 8 of padding for 16 values: [groups, outputs, depth]; scales e8m0,
-    swizzled: `a_scale` [rows of scales, depth / 32] with each group from a multiple of 128 rows on, `b_scale` [groups, outputs up to
-    128, depth / 32]; `starts`: int32 [groups + 1]; `kept`: the rows that are tokens.
+    `a`: e4m3 [rows, depth]. `b`: e2m1, two per byte, 8 bytes and 8 of padding for 16 values: [groups, outputs, depth]. Scales are
+    e8m0, swizzled: `a_scale` [rows of scales, depth / 32], where each group begins at a multiple of 128 rows, and `b_scale`
+    [groups, outputs rounded up to 128, depth / 32]. `starts`: int32 [groups + 1]. `kept`: the rows that are tokens.
     """
 
     a: Bytes
@@ -49,7 +49,7 @@ class Packed:
 
 
 def packed(problem: Grouped) -> Packed:
-    """A problem as the launcher wants it."""
+    """Lay out a problem for the launcher."""
     depth = _up(problem.inputs, _DEPTH)
     counts = [_up(tokens, ROWS) for tokens in problem.groups]
     starts = np.cumsum([0, *counts]).astype(np.int32)
@@ -67,18 +67,18 @@ def packed(problem: Grouped) -> Packed:
         b[group] = spaced(_widened(weight.codes, depth // 2))
         b_scale[group, : problem.outputs] = _widened(weight.scales, depth // _SCALED)
     kept = np.concatenate([starts[group] + np.arange(problem.groups[group]) for group in groups])
-    return Packed(a, b, swizzled(a_scale), np.stack([swizzled(one) for one in b_scale]), starts, kept.astype(np.intp))
+    return Packed(a, b, swizzled(a_scale), np.stack([swizzled(scales) for scales in b_scale]), starts, kept.astype(np.intp))
 
 
 def swizzled(scales: Bytes) -> Bytes:
-    """Scales [rows, columns], multiples of 128 and 4, as the tensor cores' layout has them: the same shape in another order."""
+    """Reorder scales [rows, columns], multiples of 128 and 4, into the tensor cores' layout of the same shape."""
     rows, columns = scales.shape
     tiled = scales.reshape(rows // 128, 4, 32, columns // 4, 4)  # (tile, quarter, row in it, tile, column in it)
     return np.ascontiguousarray(tiled.transpose(0, 3, 2, 1, 4)).reshape(rows, columns)
 
 
 def spaced(codes: Bytes) -> Bytes:
-    """Packed e2m1 [rows, bytes] with 8 bytes of padding behind every 8: what SM120's TMA would make of them on the way."""
+    """Add 8 bytes of padding after every 8 bytes of packed e2m1 [rows, bytes], as SM120's TMA does while loading."""
     rows, width = codes.shape
     wide = np.zeros((rows, width // 8, 16), np.uint8)
     wide[..., :8] = codes.reshape(rows, width // 8, 8)
@@ -94,7 +94,7 @@ def _up(number: int, step: int) -> int:
 
 
 class _Asked(ctypes.Structure):
-    """`Asked` of entry.cpp."""
+    """`Asked` of entry.cpp, with the same fields."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("ints", "floats", "a", "b", "sfa", "sfb", "out", "m_indptr")),
@@ -105,13 +105,13 @@ class _Asked(ctypes.Structure):
 
 
 def grouped(tile: Tile, problem: Grouped) -> npt.ArrayLike:
-    """The grouped GEMM with one tile."""
+    """Compute the grouped GEMM with one tile."""
     import torch  # noqa: PLC0415
 
     given = packed(problem)
     tensors = {
-        name: torch.from_numpy(one).cuda()
-        for name, one in (
+        name: torch.from_numpy(array).cuda()
+        for name, array in (
             ("a", given.a), ("b", given.b), ("sfa", given.a_scale), ("sfb", given.b_scale), ("m_indptr", given.starts),
             ("ints", np.zeros(_WORKSPACE, np.uint8)), ("floats", np.zeros(_WORKSPACE, np.uint8)),
         )
@@ -132,17 +132,17 @@ def grouped(tile: Tile, problem: Grouped) -> npt.ArrayLike:
 
 
 def _library() -> Any:
-    # It has no libraries of its own: CUDA's runtime is the one that torch has loaded.
+    # The library is not linked to CUDA's runtime: it uses the one that torch has loaded.
     ctypes.CDLL("libcudart.so.13", mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(os.environ[LIBRARY])
     library.sm120_problem.restype = ctypes.c_char_p
     if library.sm120_asked_bytes() != ctypes.sizeof(_Asked):
-        raise RuntimeError("the library takes other arguments: it is of another version of this validation")
+        raise RuntimeError("the library takes other arguments: it was built by another version of this validation")
     return library
 
 
 def lacks() -> str:
-    """Why the kernels cannot run here, or nothing."""
+    """Return why the kernels cannot run on this machine; empty if they can."""
     if lacking := gpu("sm90"):
         return lacking
     named = os.environ.get(LIBRARY, "")

@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's grouped MXFP8 x MXFP4 kernels for SM120 on a GPU of SM90: headers that stand before CUTLASS', and which are compiled.
+"""Run FlashInfer's grouped MXFP8 x MXFP4 kernels for SM120 on SM90, with headers that precede CUTLASS' own on the include path.
 
-SM120's kernels are SM90's but for three things, which `include/sm120_on_sm90.h` names and replaces. What runs is the pinned code
-otherwise: tensor maps and their updates, scale layouts, empty groups, swapped operands, pipelines, epilogues, waits for the kernel
-before. It says nothing of SM120's speed, nor of the three.
+SM120's kernels differ from SM90's in three things, which `include/sm120_on_sm90.h` names and replaces. Everything else is the pinned
+code: tensor maps and their updates, scale layouts, empty groups, swapped operands, pipelines, epilogues, waits for the predecessor.
+It shows nothing about SM120's speed, nor about the three things.
 """
 
 from dataclasses import dataclass
 
 LIBRARY = "VALIDATION_SM120_ON_SM90"
-"""The variable that names the library, or says why there is none. Where it is not set, nobody has asked for its cases."""
+"""The variable with the library, or with the reason why there is none. If it is unset, the cases are not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """An instantiation: 128 rows by so many columns by 128; `swapped`: the weights are the rows, and tokens the columns."""
+    """An instantiation: 128 rows by `columns` by 128. If `swapped`, the weights are the rows, and the tokens the columns."""
 
     columns: int
     swapped: bool
 
     @property
     def name(self) -> str:
-        """As in `128x32-swapped`."""
+        """Name such as `128x32-swapped`."""
         return f"128x{self.columns}{'-swapped' if self.swapped else ''}"
 
     @property
     def instantiation(self) -> str:
-        """How FlashInfer's generated source writes it."""
+        """Spelling in FlashInfer's generated source."""
         return f"( 128, {self.columns}, 128, {str(self.swapped).lower()},"
 
 
 TILES = (*(Tile(columns, True) for columns in (8, 16, 32, 64, 128)), *(Tile(columns, False) for columns in (32, 64, 128)))
-"""All that FlashInfer instantiates at our pin: each takes the compiler two minutes."""
+"""All tiles that FlashInfer instantiates at our pin; each takes the compiler two minutes."""

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python calls: FlashInfer's launcher of one instantiation, by its tile.
+// The interface for Python: calls FlashInfer's launcher of one instantiation, selected by its tile.
 #include <cuda_runtime.h>
 
 #include <exception>
@@ -16,7 +16,7 @@ cudaError_t CutlassMXFP4GroupwiseScaledGroupGEMMSM120(void* ints, size_t int_byt
 
 }  // namespace flashinfer::group_gemm
 
-/// As kernels/sm120_on_sm90.py has it. Outside of the nameless namespace: what takes such a type would be nameless, too.
+/// The same fields as in kernels/sm120_on_sm90.py. Not in the unnamed namespace: functions with such a parameter would be local, too.
 struct Asked {
   void *ints, *floats, *a, *b, *sfa, *sfb, *out, *m_indptr;
   size_t int_bytes, float_bytes;
@@ -52,7 +52,7 @@ cudaError_t chosen(int columns, bool swapped, Asked const& asked) {
 
 extern "C" {
 
-/// Begin one grouped GEMM; 0, or a CUDA error, of which `sm120_problem` may say more.
+/// Starts one grouped GEMM; returns 0 or a CUDA error, for which `sm120_problem` may have details.
 int sm120_group_gemm(int columns, int swapped, Asked const* asked) {
   problem.clear();
   try {

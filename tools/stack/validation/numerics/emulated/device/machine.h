@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels see of the machine that runs them: see machine.cpp.
+// The interface of the emulated machine for kernels: see machine.cpp.
 #ifndef EMULATED_MACHINE_H_
 #define EMULATED_MACHINE_H_
 
@@ -13,7 +13,7 @@ struct dim3 {
 
 namespace emulated {
 
-// Of the thread that asks.
+// Properties of the calling thread.
 dim3 thread_index();
 dim3 block_index();
 dim3 block_size();
@@ -22,39 +22,39 @@ uint8_t* shared_memory();
 
 void multiply(float (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
 void multiply(int32_t (&sum)[4], uint32_t const (&a)[4], uint32_t const (&b)[2]);
-/// The number of the lane whose own number differs by these bits.
+/// Returns the number of the lane whose index differs from this lane's by `bits` (a butterfly shuffle).
 uint32_t exchange(uint32_t number, int bits);
 void sync_warp();
-/// Begins to copy so many bytes that are only read, and zeros after them up to all.
+/// Begins to copy `bytes` bytes of read-only memory, followed by zeros up to `all` bytes.
 void copy(uint8_t* to, void const* from, size_t bytes, size_t all);
-/// The same of what the kernel before may have written.
+/// Like `copy`, for memory that the previous kernel may have written.
 void copy_past_first_cache(uint8_t* to, void const* from, size_t bytes, size_t all);
 void commit_copies();
-/// Waits for all but the last groups of this thread's copies.
+/// Waits for this thread's copies, except for the last `groups` groups.
 void wait_copies(size_t groups);
 uint32_t ballot(bool one);
-/// The largest number of the warp's lanes.
+/// Returns the largest number among the warp's lanes.
 int largest(int number);
-/// The number, which all lanes of the warp have to have.
+/// Returns the number, which must be the same in all lanes of the warp.
 int uniform(int number);
 void sync_block();
-/// As sync_block, by so many threads of whole warps, which have to come to the same team each time.
+/// Like sync_block, for `threads` threads in whole warps, which must always use the same team.
 void sync_team(int team, int threads);
 void wait_for_predecessor();
 void release_successor();
 
-/// Ends the launch with this as its error.
+/// Ends the launch with this error.
 [[noreturn]] void fail(char const* problem);
-/// A read or write of this thread: ends the launch where it is not allowed.
+/// Checks a read or write of this thread: ends the launch if it is not allowed.
 void touch(void const* address, size_t bytes, bool writes);
-/// Reads past the first cache, which finds what was there before the kernel before this one began.
+/// Reads past the first cache, which may hold data from before the previous kernel began.
 void read_past_first_cache(void const* address, void* into, size_t bytes);
-/// A read of what nobody writes while the launch runs.
+/// Checks a read of memory that is not written while the launch runs.
 void touch_only_read(void const* address, size_t bytes);
 
 struct Launch {
-  void const* kernel;      // its address, for its name
-  void (*run)(void const*);  // runs one thread
+  void const* kernel;      // address of the kernel, from which its name is found
+  void (*run)(void const*);  // runs one thread of it
   void const* arguments;
   size_t arguments_bytes;
   dim3 grid;
@@ -63,7 +63,7 @@ struct Launch {
   bool early;
 };
 
-/// Runs all blocks; whether that went well.
+/// Runs all blocks; returns whether there was no error.
 bool launch(Launch const& launch);
 
 }  // namespace emulated

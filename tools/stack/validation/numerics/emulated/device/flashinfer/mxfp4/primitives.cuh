@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of FlashInfer's header of the same name, for kernels that run on a CPU: in its place, they see this one.
+// Replaces FlashInfer's header of the same name when kernels run on a CPU, with the same functions.
 #ifndef FLASHINFER_MXFP4_PRIMITIVES_CUH_
 #define FLASHINFER_MXFP4_PRIMITIVES_CUH_
 
@@ -51,7 +51,7 @@ inline uint32_t load_byte(void const* from) {
   return *static_cast<uint8_t const*>(from);
 }
 
-/// Nothing is there earlier for it.
+/// Does nothing: the emulated machine has no cache to fill.
 inline void prefetch(void const*) {}
 
 inline uint32_t load_late_byte(void const* from) {
@@ -106,7 +106,7 @@ inline uint16_t to_bf16(float number) {
   return static_cast<uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-/// The product of two BF16 numbers, rounded once: a float32 has its 16 bits, but where it is zero in BF16 anyway.
+/// Returns the product of two BF16 numbers, rounded once: float32 holds its 16 bits exactly, except where BF16 underflows to zero, too.
 inline uint16_t product_of(uint16_t a, uint16_t b) { return to_bf16(from_bf16(a) * from_bf16(b)); }
 
 inline uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands before CUTLASS' header of this name: the ldmatrix that spreads nibbles, by shuffles and loads of 16 bits.
+// Replaces CUTLASS' header of this name: emulates the ldmatrix that spreads nibbles, by shuffles and loads of 16 bits.
 #pragma once
 
 #define SM100_SU4_DU8x16_x4_LDSM_N SM100_SU4_DU8x16_x4_LDSM_N_of_SM100
@@ -32,7 +32,7 @@ struct SM100_SU4_DU8x16_x4_LDSM_N {
     asm volatile("ld.shared.u16 %0, [%1];\n" : "=h"(nibbles) : "r"(row + sm120_on_sm90::byte_of_nibbles(lane)));
     return sm120_on_sm90::spread(nibbles);
 #else
-    return mine + matrix;  // never called: a lane alone has no warp
+    return mine + matrix;  // never called: a single lane has no warp
 #endif
   }
 };

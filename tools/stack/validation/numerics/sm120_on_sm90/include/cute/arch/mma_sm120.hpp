@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands before CUTLASS' header of this name: block-scaled MXFP8 x MXFP4 of SM120 on SM90's e4m3 MMA.
+// Replaces CUTLASS' header of this name: emulates SM120's block-scaled MXFP8 x MXFP4 with SM90's e4m3 MMA.
 #pragma once
 
 #include_next <cute/arch/mma_sm120.hpp>

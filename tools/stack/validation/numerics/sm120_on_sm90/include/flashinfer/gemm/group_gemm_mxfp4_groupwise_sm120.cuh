@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands before FlashInfer's header of this name, which steps from one group's weights to the next by their bits: here they are padded.
+// Replaces FlashInfer's header of this name, whose step between two groups' weights is their unpadded size: here they are padded.
 #pragma once
 
 #include "flashinfer/cutlass_utils.cuh"

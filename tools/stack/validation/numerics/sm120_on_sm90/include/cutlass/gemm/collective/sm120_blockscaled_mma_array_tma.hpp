@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands before CUTLASS' header of this name: TMA brings FP4 weights as bytes, which have their padding already.
+// Replaces CUTLASS' header of this name: TMA copies FP4 weights as bytes, which contain their padding already.
 //
-// Two names of the pinned header decide that: the type that TMA is told, and the bits by which the header counts the bytes that a
-// stage waits for (16U4_ALIGN16B counts those without the padding). gemm_universal_adapter.h asserts that both came through.
+// Two names in the pinned header determine this: the type that TMA gets, and the bits per element by which the header counts the
+// bytes that a stage waits for (16U4_ALIGN16B does not count the padding). gemm_universal_adapter.h asserts that both are replaced.
 #pragma once
 
 #include "cutlass/numeric_types.h"
@@ -13,7 +13,7 @@ namespace detail {
 using padded_e2m1_t = uint8_t;
 }
 
-/// Bits that an element has in memory and on its way from there.
+/// Bits of an element in memory and during the copy.
 template <class T>
 struct stored_bits : sizeof_bits<T> {};
 template <>

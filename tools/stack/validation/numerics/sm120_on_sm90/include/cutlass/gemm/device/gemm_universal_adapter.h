@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands before CUTLASS' header of this name: a kernel is launched on SM90 only if it fits SM120, and has all that stands in for SM120.
+// Replaces CUTLASS' header of this name: a kernel is launched on SM90 only if it fits SM120 and uses all of the replacements.
+
 #pragma once
 
 #define GemmUniversalAdapter GemmUniversalAdapterOfUpstream
