@@ -25,7 +25,7 @@ from stack.model.stack import Stack
 from stack.store import cache
 from stack.wheels import building
 from stack.wheels.building import Built
-from stack.wheels.decision import Asked, Mode, decide
+from stack.wheels.decision import Mode, WheelRequest, decide
 
 FOLDER = "docker"
 SERVE, DEVELOPMENT = "serve", "development"
@@ -168,7 +168,7 @@ def _time(stores: Stores) -> int:
 def _wheels(stores: Stores, order: BuildOrder, machine: str, out: Path, tell: Callable[[str], None]) -> dict[str, Path]:
     """Build the stack's wheels and this tool's own, and return them by package."""
     tell("wheels")
-    request = Asked(order.upstreams, packages=order.packages)
+    request = WheelRequest(order.upstreams, packages=order.packages)
     decisions = decide(stores, request)
     if any(item.mode is Mode.OVERLAY for item in decisions):
         request = replace(request, platforms=(machine,))

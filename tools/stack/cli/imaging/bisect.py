@@ -16,7 +16,7 @@ from stack.images.bisecting.search import Provide, Search, Trial
 from stack.model import digest
 from stack.model.stack import Stack
 from stack.wheels import building
-from stack.wheels.decision import Asked, Mode, decide
+from stack.wheels.decision import Mode, WheelRequest, decide
 
 
 @click.command("bisect")
@@ -94,7 +94,7 @@ def _provide(wheels: tuple[str, ...], place: Place, work: Path) -> Provide:
         folder = work / "wheels" / digest.of(stack)
         packages = tuple((name, package) for name, package in named.items() if package)
         with Stores(stack, place) as stores:
-            request = Asked(tuple(named), Mode.AUTO, packages, (platform.machine(),))
+            request = WheelRequest(tuple(named), Mode.AUTO, packages, (platform.machine(),))
             for _ in building.build(stores, request, decide(stores, request), folder):
                 pass
         return {"STACK_WHEELS": str(folder)}
