@@ -163,7 +163,7 @@ def test_attestations_that_were_moved_from_another_image_are_found(world: World)
     skopeo.copy(world.name(f"moved:{attached.attestations(first)}"), world.name(f"moved:{attached.attestations(second)}"))
     report = verify.verify(world.name("moved:2.0"), world.stack, key(world))
     assert not report.holds
-    assert any(one.startswith("subject: one is of") for one in report.problems)
+    assert any(one.startswith("subject: one is for") for one in report.problems)
     # Neither does it move a tag, nor is it taken for published before.
     with pytest.raises(StackError, match="subject"):
         floating_tags.promote(world.name("moved:2.0"), ["latest"], key(world))
@@ -179,7 +179,7 @@ def test_a_rollback_to_what_was_never_published_does_not_move_the_tag(world: Wor
         floating_tags.rollback(now, key(world))
     _, evil = other(world, "back")
     floating_tags.put(place, evil, f"latest{floating_tags.BEFORE}")
-    with pytest.raises(StackError, match="is not what was published"):
+    with pytest.raises(StackError, match="is not verified"):
         floating_tags.rollback(now, key(world))
     assert floating_tags.digest_of(now) == first
     # The tag that it was published under stands where it is.
@@ -255,7 +255,7 @@ UNTRUE: dict[str, tuple[Callable[[Claims], list[Stated]], str]] = {
     "a gate without verdicts": (lambda said: summary(said, inputAttestations=[]), "its summary names no verdict"),
     "a verdict that is not there": (
         lambda said: summary(said, inputAttestations=[{"uri": statement.VERDICT, "digest": {"sha256": OTHER}}]),
-        "is not there",
+        "is missing",
     ),
     "a verdict under another gate": (lambda said: with_verdict(said, gates={"cpu": Sha256(OTHER)}), "made under another gate"),
     "a verdict of another image": (lambda said: with_verdict(said, image=f"sha256:{OTHER}"), f"and the image sha256:{OTHER}"),

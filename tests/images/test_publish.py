@@ -102,7 +102,7 @@ def test_a_saved_image_verifies_without_its_registry(world: World, tmp_path: Pat
     world.publish("saved:1.0", world.verdict(digest))
     saved = pulling.save(world.name("saved:1.0"), tmp_path / "saved")
     assert verify.verify(saved, world.stack, key(world)).holds
-    with pytest.raises(StackError, match="image exists"):
+    with pytest.raises(StackError, match="saved exists"):
         pulling.save(world.name("saved:1.0"), tmp_path / "saved")
     for blob in layout.blobs(tmp_path / "saved"):
         data = layout.blob(tmp_path / "saved", blob)

@@ -211,7 +211,7 @@ def test_odd_pull_requests(pushed: Hub) -> None:
     ]
     for values in odd:
         pushed.trouble("GET /repos/up/gamma/pulls/1", Answer(200, str.encode(json.dumps(pull | values))))
-        assert "something odd" in refusal(lambda: GitHub("github.com").pull(UPSTREAM, 1)), values
+        assert "gives an invalid answer" in refusal(lambda: GitHub("github.com").pull(UPSTREAM, 1)), values
     shown = pull | {"title": "One\x1b[2J\nstate: merged"}
     pushed.trouble("GET /repos/up/gamma/pulls/1", Answer(200, str.encode(json.dumps(shown))))
     assert GitHub("github.com").pull(UPSTREAM, 1).title == "One [2J state: merged"
