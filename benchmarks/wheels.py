@@ -24,7 +24,7 @@ from stack.model.stack import load
 from stack.proof import trees
 from stack.store import cache
 from stack.wheels import building, source
-from stack.wheels.decision import Asked, decide
+from stack.wheels.decision import WheelRequest, decide
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +39,7 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="stack-bench-") as place, Stores(load(ROOT), Place(cache.root())) as stores:
         python = source.tools(stores.place.cache, print)
-        asked = Asked(("vllm",), packages=(("vllm", options.package),), platforms=(options.platform,))
+        asked = WheelRequest(("vllm",), packages=(("vllm", options.package),), platforms=(options.platform,))
         first = _build(stores, asked, Path(place) / "first")
         base = next(cache.wheels(stores.place.cache, options.package).glob(f"*{options.platform}.whl"))
         print(f"{base.name}: {base.stat().st_size / 1e6:.0f} MB, {options.runs} runs in turn")
@@ -65,12 +65,12 @@ def _forget(stores: Stores) -> None:
     shutil.rmtree(stores.place.cache / "wheels/built", ignore_errors=True)
 
 
-def _overlaid(stores: Stores, asked: Asked, out: Path) -> Path:
+def _overlaid(stores: Stores, asked: WheelRequest, out: Path) -> Path:
     _forget(stores)
     return _build(stores, asked, out)
 
 
-def _build(stores: Stores, asked: Asked, out: Path) -> Path:
+def _build(stores: Stores, asked: WheelRequest, out: Path) -> Path:
     [one] = building.build(stores, asked, decide(stores, asked), out)
     return one.path
 
@@ -92,7 +92,7 @@ def _repacked(python: Path, base: Path, ours: Path, out: Path) -> Path:
 
 def _flashinfer(stores: Stores, out: Path) -> Path:
     _forget(stores)
-    return _build(stores, Asked(("flashinfer",)), out)
+    return _build(stores, WheelRequest(("flashinfer",)), out)
 
 
 def _pip(stores: Stores, python: Path, out: Path) -> Path:

@@ -37,7 +37,7 @@ def test_a_patch_that_was_dropped(stack: Stack, world: World, bad: Path) -> None
     ran = bisect(stack, world.root, bad, run='test -e "$STACK_ROOT/stacks/two/beta/wide-load.patch"')
     assert ran.code == 0, ran
     assert ran.out.splitlines()[:2] == ["good     the good stack", "bad      the bad stack"]
-    assert ran.out.splitlines()[-1] == "the first bad one: two/beta/wide-load.patch dropped"
+    assert ran.out.splitlines()[-1] == "the first bad change: two/beta/wide-load.patch dropped"
 
 
 def test_a_patch_that_was_added_or_changed(stack: Stack, world: World, bad: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_patch_that_was_added_or_changed(stack: Stack, world: World, bad: Path
     assert found["between"] == ["one/gamma/hook-main.patch changed", "two/gamma/fix-limit.patch added"]
     assert [trial["answer"] for trial in found["trials"]] == ["good", "bad", "bad"]
     added = bisect(stack, world.root, bad, run="test ! -e $STACK_ROOT/stacks/two/gamma/fix-limit.patch")
-    assert added.out.splitlines()[-1] == "the first bad one: two/gamma/fix-limit.patch added"
+    assert added.out.splitlines()[-1] == "the first bad change: two/gamma/fix-limit.patch added"
 
 
 def test_a_release_of_an_upstream(stack: Stack, world: World, bad: Path) -> None:
@@ -59,14 +59,14 @@ def test_a_release_of_an_upstream(stack: Stack, world: World, bad: Path) -> None
     assert stack("rebase", "alpha", "--onto", "v1.3", "--allow-mismatch", root=bad).code == 0
     drop(bad, "one", "gamma/tool-flag.patch")
     ran = bisect(stack, world.root, bad, run="! grep -q 'tag = .v1.[13]' $STACK_ROOT/pins.toml")
-    assert ran.out.splitlines()[-1] == "the first bad one: alpha v1.1"
+    assert ran.out.splitlines()[-1] == "the first bad change: alpha v1.1"
     ran = bisect(stack, world.root, bad, run="! grep -q 'tag = .v1.3' $STACK_ROOT/pins.toml")
     assert "skipped  alpha v1.2 (alpha v1.2 vendors another beta" in ran.out
-    assert ran.out.splitlines()[-1] == "one of these, which cannot be told apart: alpha v1.2; alpha v1.3"
+    assert ran.out.splitlines()[-1] == "one of these, which could not be judged separately: alpha v1.2; alpha v1.3"
     # The boundary between pins and patches is asked first: here it is good, so no release is looked at.
     ran = bisect(stack, world.root, bad, run="test -e $STACK_ROOT/stacks/one/gamma/tool-flag.patch")
-    assert [line[:18] for line in ran.out.splitlines()[2:]] == ["good     alpha v1.", "the first bad one:"]
-    assert ran.out.splitlines()[-1] == "the first bad one: one/gamma/tool-flag.patch dropped"
+    assert [line[:18] for line in ran.out.splitlines()[2:]] == ["good     alpha v1.", "the first bad chan"]
+    assert ran.out.splitlines()[-1] == "the first bad change: one/gamma/tool-flag.patch dropped"
 
 
 def test_patches_that_do_not_go_where_the_bad_stack_is(stack: Stack, world: World, bad: Path) -> None:
@@ -74,7 +74,7 @@ def test_patches_that_do_not_go_where_the_bad_stack_is(stack: Stack, world: Worl
     drop(bad, "one", "alpha/core-switch.patch")
     assert stack("rebase", "alpha", "--onto", "v1.3", "--allow-mismatch", root=bad).code == 0
     found = parsed(bisect(stack, world.root, bad, "--json", run="! grep -q 'tag = .v1.3' $STACK_ROOT/pins.toml"))
-    whole = "one/alpha/core-switch.patch does not go to alpha v1.3: the remaining pins and all patches at once"
+    whole = "one/alpha/core-switch.patch cannot be carried to alpha v1.3: the remaining pins and all patches at once"
     assert found["between"] == ["alpha v1.1", "alpha v1.2", "alpha v1.3", whole]
     assert found["first_bad"] == ["alpha v1.2", "alpha v1.3", whole]
 
@@ -90,13 +90,13 @@ def test_revisions_of_the_stack(stack: Stack, world: World) -> None:
     drop(world.root, "one", "gamma/tool-flag.patch")
     commit("bad")
     ran = bisect(stack, "HEAD~1", "HEAD", run="test -e $STACK_ROOT/stacks/one/gamma/tool-flag.patch")
-    assert ran.out.splitlines()[-1] == "the first bad one: one/gamma/tool-flag.patch dropped"
+    assert ran.out.splitlines()[-1] == "the first bad change: one/gamma/tool-flag.patch dropped"
 
 
 @pytest.mark.parametrize(
     ("ends", "run", "said"),
     [
-        (("good", "nowhere"), "true", "nowhere is no folder of a stack, no image, and no revision of"),
+        (("good", "nowhere"), "true", "nowhere is not a stack's folder, an image, or a revision of"),
         (("good", "--output=x"), "true", "No such option"),
         (("good", "good"), "true", "the bad stack is not bad: the command says good"),
         (("good", "good"), "false", "the good stack is not good: the command says bad"),

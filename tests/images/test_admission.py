@@ -38,7 +38,7 @@ def test_what_is_admitted_goes_on_to_the_registry(offline: World) -> None:
 def test_a_verdict_of_another_image_counts_for_nothing(offline: World) -> None:
     other, this = offline.image({"a": b"1"}), offline.image({"a": b"2"})
     said = refusal(offline, offline.verdict(other))
-    assert said[0] == f"v.json: it is of the image {other}, this is {this}"
+    assert said[0] == f"v.json: it is for the image {other}, this is {this}"
     assert "linux/amd64: kernels/*: 0 passed, 2 are needed" in said
 
 
@@ -52,7 +52,7 @@ def test_the_labels_of_each_platform_count(offline: World) -> None:
 
 def test_a_verdict_without_an_image_counts_for_nothing(offline: World) -> None:
     offline.image()
-    assert "it is of no image" in refusal(offline, offline.verdict(None))[0]
+    assert "it is not for an image" in refusal(offline, offline.verdict(None))[0]
 
 
 def test_an_edited_verdict_is_found(offline: World) -> None:
@@ -85,7 +85,7 @@ def test_a_gate_that_was_weakened_after_the_verdict_lets_nothing_out(offline: Wo
     path = offline.written(bare)
     assert "kernels/*: 1 passed, 2 are needed" in refusal(offline, path)[0]
     offline.policy.gates.write_text(GATES.replace("least = 2", "least = 1"))
-    assert refusal(offline, path) == ("v.json: the gate cpu was another one when it was made: validate again",)
+    assert refusal(offline, path) == ("v.json: the gate cpu has changed since it was made: validate again",)
 
 
 def test_a_failed_case_stops_an_image(offline: World) -> None:
@@ -117,7 +117,7 @@ def test_not_even_a_case_whose_inputs_are_the_same_counts_for_another_stacks_ima
         gates.load(offline.policy.gates, "cpu"), gates.release(offline.stack), [offline.written(other)]
     ).standing
     assert len(standing.counts) == len(cases)
-    assert any(one.startswith("v.json: it is of the stack eeeeeeeeeeee") for one in refusal(offline, offline.written(other)))
+    assert any(one.startswith("v.json: it is for the stack eeeeeeeeeeee") for one in refusal(offline, offline.written(other)))
 
 
 @pytest.mark.parametrize("label", [labels.STACK, labels.PINS, labels.BASE_DIGEST])
@@ -160,7 +160,7 @@ def test_a_layer_that_is_not_what_its_digest_says_is_refused(offline: World, cha
     file = layout.place(offline.layout, platform.layers[0].digest)
     layers.check(image.read(source))
     file.write_bytes(change(file.read_bytes()))
-    with pytest.raises(StackError, match="not what its name says"):
+    with pytest.raises(StackError, match="does not match its digest"):
         offline.publish("x:1.0", offline.verdict(made))
 
 
@@ -188,7 +188,7 @@ def test_what_is_no_image_is_one_line(offline: World, data: bytes) -> None:
 def test_a_name_that_is_no_tag_is_refused(offline: World) -> None:
     offline.image()
     for name in ("x", "x@sha256:" + "a" * 64, "x:sha256-" + "a" * 64, "x:latest.previous"):
-        with pytest.raises(StackError, match=r"no tag|name for"):
+        with pytest.raises(StackError, match=r"not a tag|reserved for"):
             offline.publish(name, offline.verdict(None))
 
 

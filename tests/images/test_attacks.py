@@ -163,7 +163,7 @@ def test_attestations_that_were_moved_from_another_image_are_found(world: World)
     skopeo.copy(world.name(f"moved:{attached.attestations(first)}"), world.name(f"moved:{attached.attestations(second)}"))
     report = verify.verify(world.name("moved:2.0"), world.stack, key(world))
     assert not report.holds
-    assert any(one.startswith("subject: one is of") for one in report.problems)
+    assert any(one.startswith("subject: one is for") for one in report.problems)
     # Neither does it move a tag, nor is it taken for published before.
     with pytest.raises(StackError, match="subject"):
         floating_tags.promote(world.name("moved:2.0"), ["latest"], key(world))
@@ -175,11 +175,11 @@ def test_a_rollback_to_what_was_never_published_does_not_move_the_tag(world: Wor
     world.publish("back:1.0", world.verdict(first), moves=("latest",))
     place, now = Reference(world.name("back").place), world.name("back:latest")
     floating_tags.put(place, first, f"latest{floating_tags.BEFORE}")
-    with pytest.raises(StackError, match="was nowhere else before"):
+    with pytest.raises(StackError, match="has no earlier target"):
         floating_tags.rollback(now, key(world))
     _, evil = other(world, "back")
     floating_tags.put(place, evil, f"latest{floating_tags.BEFORE}")
-    with pytest.raises(StackError, match="is not what was published"):
+    with pytest.raises(StackError, match="is not verified"):
         floating_tags.rollback(now, key(world))
     assert floating_tags.digest_of(now) == first
     # The tag that it was published under stands where it is.
@@ -191,7 +191,7 @@ def test_a_gate_that_is_weakened_after_publishing_is_found(world: World) -> None
     world.publish("weakened:1.0", world.verdict(world.image()))
     (world.root / gates.FILE).write_text(GATES.replace("least = 2", "least = 1", 1))
     report = verify.verify(world.name("weakened:1.0"), world.stack, key(world))
-    assert report.problems[0].startswith("gate cpu now: it was another gate then than it is now")
+    assert report.problems[0].startswith("gate cpu now: the gate has changed since then")
 
 
 def test_a_stack_that_went_on_is_not_that_of_the_image(world: World) -> None:
@@ -244,22 +244,22 @@ def with_verdict(said: Claims, **changed: Any) -> list[Stated]:
 
 OTHER = "b" * 64
 UNTRUE: dict[str, tuple[Callable[[Claims], list[Stated]], str]] = {
-    "another kind of build": (lambda said: provenance(said, buildType="urn:other"), "it is of another kind of build"),
+    "another kind of build": (lambda said: provenance(said, buildType="urn:other"), "it is for another kind of build"),
     "a build of another stack": (
         lambda said: provenance(said, externalParameters={"stack": OTHER, "platforms": []}),
-        "provenance: it is of another stack",
+        "provenance: it is for another stack",
     ),
     "a build of other pins": (lambda said: provenance(said, resolvedDependencies=[]), "its provenance names other pins"),
     "a gate that failed": (lambda said: summary(said, verificationResult="FAILED"), "its summary says that it was not passed"),
-    "a gate that another stack passed": (lambda said: summary(said, stack_digest=OTHER), "its summary is of another stack"),
+    "a gate that another stack passed": (lambda said: summary(said, stack_digest=OTHER), "its summary is for another stack"),
     "a gate without verdicts": (lambda said: summary(said, inputAttestations=[]), "its summary names no verdict"),
     "a verdict that is not there": (
         lambda said: summary(said, inputAttestations=[{"uri": statement.VERDICT, "digest": {"sha256": OTHER}}]),
-        "is not there",
+        "is missing",
     ),
     "a verdict under another gate": (lambda said: with_verdict(said, gates={"cpu": Sha256(OTHER)}), "made under another gate"),
     "a verdict of another image": (lambda said: with_verdict(said, image=f"sha256:{OTHER}"), f"and the image sha256:{OTHER}"),
-    "a verdict of another stack": (lambda said: with_verdict(said, stack=Sha256(OTHER)), f"is of the stack {OTHER}"),
+    "a verdict of another stack": (lambda said: with_verdict(said, stack=Sha256(OTHER)), f"is for the stack {OTHER}"),
 }
 
 

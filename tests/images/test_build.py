@@ -187,7 +187,7 @@ def test_two_builds_are_one_image_and_another_stack_is_another(
     ends = [f"oci:{tmp_path / name}" for name in ("second", "first")]
     ran = stack("image", "bisect", *ends, "--run", "test -e $STACK_ROOT/stacks/two/gamma/fix-limit.patch")
     assert ran.code == 0, ran.err
-    assert ran.out.splitlines()[-1] == "the first bad one: two/gamma/fix-limit.patch dropped"
+    assert ran.out.splitlines()[-1] == "the first bad change: two/gamma/fix-limit.patch dropped"
 
 
 def test_mounted_sources_run_in_the_image_for_development(stack: Stack, ready: World, base: str, tmp_path: Path) -> None:
@@ -221,11 +221,14 @@ def test_refusals(stack: Stack, ready: World, base: str, tmp_path: Path, monkeyp
     assert f"has the digest {digest_}, not" in stack("image", "build", "gamma", "--base", other).refused()
     (tmp_path / "full").mkdir()
     (tmp_path / "full/letter").write_text("mine")
-    assert "no OCI layout" in stack("image", "build", "gamma", "--base", base, "--output", f"oci:{tmp_path / 'full'}").refused()
+    assert (
+        "not an OCI layout"
+        in stack("image", "build", "gamma", "--base", base, "--output", f"oci:{tmp_path / 'full'}").refused()
+    )
     assert (tmp_path / "full/letter").read_text() == "mine"
     (tmp_path / "lock.txt").write_text("packaging>=24\n")
     ran = stack("image", "build", "gamma", "--base", base, "--requirements", tmp_path / "lock.txt")
-    assert "none of its own" in ran.refused()
+    assert "has an invalid line" in ran.refused()
     (tmp_path / "lock.txt").write_text(f"packaging==25.0 --hash=sha256:{'0' * 64}\n")
     ran = stack("image", "build", "gamma", "--base", base, "--requirements", tmp_path / "lock.txt")
     assert "DO NOT MATCH THE HASHES" in ran.refused()

@@ -80,7 +80,7 @@ def test_an_image_is_published_listed_promoted_and_rolled_back(world: World, run
         ], place
         assert image.read(world.name("cli:latest")).digest == after
     code, _, err = run("rollback", f"{name}:1", *key)
-    assert (code, "was nowhere else before" in err) == (2, True)
+    assert (code, "has no earlier target" in err) == (2, True)
     code, _, err = run("promote", f"{name}:1.1", "1.0", *key)
     assert (code, "never moves" in err) == (2, True)
     code, _, err = run("promote", f"{name}:1.1", "latest", "--key", world.root / "other.pub.pem")
@@ -100,7 +100,7 @@ def test_what_is_not_admitted_exits_1_and_says_all_of_it(world: World, run: Run)
     world.image({"a": b"1"})
     code, out, _ = publish(world, run, "refused:1.0", verdict=world.verdict(None))
     assert code == 1
-    assert "v.json: it is of no image: validate inside the one that shall be published" in out
+    assert "v.json: it is not for an image: validate inside the image that shall be published" in out
     assert out.endswith("gate cpu: not passed, nothing was pushed\n")
     assert "/tmp/stack-publish-" not in out
     shown = said(publish(world, run, "refused:1.0", "--json"))
@@ -113,11 +113,11 @@ def test_what_is_not_admitted_exits_1_and_says_all_of_it(world: World, run: Run)
     ("args", "line"),
     [
         (("verify", "not an image"), "names no image"),
-        (("verify", "oci:missing"), "no OCI layout"),
+        (("verify", "oci:missing"), "not an OCI layout"),
         (("verify", "oci:x", "--save", "oci:y"), "cannot be saved"),
-        (("list", "host/name:tag"), "no repository"),
-        (("promote", "oci:x", "latest"), "no image in a registry"),
-        (("rollback", "host/name"), "no tag in a registry"),
+        (("list", "host/name:tag"), "not a repository"),
+        (("promote", "oci:x", "latest"), "not an image in a registry"),
+        (("rollback", "host/name"), "not a tag in a registry"),
     ],
 )
 def test_wrong_usage_is_one_line(offline: World, run: Run, args: tuple[str, ...], line: str) -> None:
@@ -190,5 +190,5 @@ def test_images_of_two_platforms_become_one_index(world: World, run: Run, docker
     assert verified["verified"]
     assert [one["name"] for one in verified["platforms"]] == ["linux/amd64", "linux/arm64"]
     twice = (*both[:2], *both[:2])
-    assert "two of the images are of linux/arm64" in run("publish", *common, *twice, "--verdict", made["arm64"])[2]
+    assert "two of the images are for linux/arm64" in run("publish", *common, *twice, "--verdict", made["arm64"])[2]
     assert [*world.root.glob(".index-*")] == []

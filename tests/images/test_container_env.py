@@ -18,7 +18,7 @@ import pytest
 from stack.base.errors import StackError
 from stack.images import container_env, image, layout
 from stack.images import engine as engines
-from stack.images.container_env import Inside
+from stack.images.container_env import ImageContainer
 from stack.images.engine import Container
 from stack.images.image import Platform
 from stack.images.reference import Reference
@@ -67,7 +67,7 @@ def engine(request: pytest.FixtureRequest, made: Reference) -> engines.Engine:
 
 
 @pytest.fixture
-def container(engine: engines.Engine, made: Reference, platform: Platform, tmp_path: Path) -> Iterator[Inside]:
+def container(engine: engines.Engine, made: Reference, platform: Platform, tmp_path: Path) -> Iterator[ImageContainer]:
     with container_env.entered(engine, made, platform, tmp_path) as found:
         yield found
 
@@ -76,7 +76,7 @@ def ran(process: Process) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(process.command, env=dict(process.environment), capture_output=True, text=True, check=False)
 
 
-def test_a_server_is_started_as_the_image_does(container: Inside, tmp_path: Path) -> None:
+def test_a_server_is_started_as_the_image_does(container: ImageContainer, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/blob").write_text("hello\n")
     (tmp_path / "model").mkdir()
@@ -90,7 +90,7 @@ def test_a_server_is_started_as_the_image_does(container: Inside, tmp_path: Path
     assert {"SETTING=a b", "HF_HUB_OFFLINE=1", "10001", "hello"} <= set(lines)
 
 
-def test_python_has_no_network_and_nothing_that_was_not_lent(container: Inside, tmp_path: Path) -> None:
+def test_python_has_no_network_and_nothing_that_was_not_lent(container: ImageContainer, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("mine")
     code = (
         "import json, os, socket, sys; print(json.dumps([[n for _, n in socket.if_nameindex()], os.path.exists(sys.argv[1])]))"
@@ -123,7 +123,7 @@ def test_two_with_caches_of_their_own(engine: engines.Engine, made: Reference, p
         assert python_env.run(first, "print('first')").stdout == "first\n"
 
 
-def test_what_lies_in_a_home_that_the_image_closes_can_be_read(container: Inside) -> None:
+def test_what_lies_in_a_home_that_the_image_closes_can_be_read(container: ImageContainer) -> None:
     with tempfile.TemporaryDirectory(dir=Path.home()) as place:
         model = Path(place, "model")
         model.mkdir()
@@ -133,7 +133,7 @@ def test_what_lies_in_a_home_that_the_image_closes_can_be_read(container: Inside
         assert ran(container.interpreter(["-c", read], {}, [model])).stdout == "hello\n\n"
 
 
-def test_what_is_lent_cannot_be_written(container: Inside, tmp_path: Path) -> None:
+def test_what_is_lent_cannot_be_written(container: ImageContainer, tmp_path: Path) -> None:
     (tmp_path / "lent").mkdir()
     (tmp_path / "lent").chmod(0o777)
     process = container.interpreter(
@@ -144,7 +144,7 @@ def test_what_is_lent_cannot_be_written(container: Inside, tmp_path: Path) -> No
     assert "Read-only file system" in done.stderr
 
 
-def test_what_the_images_user_may_not_read_is_named(container: Inside, tmp_path: Path) -> None:
+def test_what_the_images_user_may_not_read_is_named(container: ImageContainer, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model/weights").write_text("mine")
     (tmp_path / "model/weights").chmod(0o600)
@@ -155,7 +155,7 @@ def test_what_the_images_user_may_not_read_is_named(container: Inside, tmp_path:
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("a:b", r"cannot be lent to a container, for its colon"),
+        ("a:b", r"cannot be mounted into a container because of its colon"),
         ("broken", r"broken/link cannot be read \(No such file or directory\)"),
         ("loop", r"loop/link cannot be read \(Too many levels"),
         ("missing", r"missing cannot be read \(No such file"),
@@ -174,12 +174,12 @@ def test_folders_that_cannot_be_lent(name: str, line: str, tmp_path: Path) -> No
         folder.chmod(0o744)
     lent = Path("/") if name == "hiding" else folder
     with pytest.raises(StackError, match=line):
-        Inside(engines.Engine("buildah"), Container("one", "image"), ()).server(["serve"], {}, tmp_path, [lent])
+        ImageContainer(engines.Engine("buildah"), Container("one", "image"), ()).server(["serve"], {}, tmp_path, [lent])
 
 
 def test_another_image_in_the_storage_is_not_taken(made: Reference, platform: Platform, tmp_path: Path) -> None:
     other = replace(platform, digest=f"sha256:{'0' * 64}")
-    with pytest.raises(StackError, match="took the image in as"), container_env.entered(engines.found(), made, other, tmp_path):
+    with pytest.raises(StackError, match="stored the image as"), container_env.entered(engines.found(), made, other, tmp_path):
         pass
 
 
@@ -229,7 +229,9 @@ def test_nothing_runs_on_when_its_owner_is_killed(
         assert python_env.run(again, "print('here')").stdout == "here\n"
 
 
-def test_nothing_runs_on_when_one_in_between_is_killed(engine: engines.Engine, container: Inside, tmp_path: Path) -> None:
+def test_nothing_runs_on_when_one_in_between_is_killed(
+    engine: engines.Engine, container: ImageContainer, tmp_path: Path
+) -> None:
     code = "import time; print('runs', flush=True); time.sleep(600)"
     for place in range(3):  # two that watch, and the engine
         mark = f"between-{engine.name}-{os.getpid()}-{place}"

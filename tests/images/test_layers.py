@@ -47,7 +47,7 @@ def test_a_file_that_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(factories, "layer", lambda files: whole(files)[:5000])
     platform = made(tmp_path, {FILE: BYTES})
     (said,) = refusals(tmp_path, platform)
-    assert said.startswith("the layer DIGEST is no whole archive (")
+    assert said.startswith("the layer DIGEST is not a complete archive (")
 
 
 def test_what_leaves_the_image_behind_what_is_wanted(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_nothing_in_a_layer_is_believed_before_its_digest(tmp_path: Path) -> Non
     place = layout.place(tmp_path / "one", platform.layers[0].digest)
     place.write_bytes(layout.place(tmp_path / "other", other.layers[0].digest).read_bytes())
     (said,) = refusals(tmp_path / "one", platform)
-    assert said.endswith("the layer DIGEST is not what its name says: copy the image again")
+    assert said.endswith("the layer DIGEST does not match its digest: copy the image again")
 
 
 def test_a_layer_that_is_missing(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_verdicts_of_another_image_or_of_other_gates_are_not_resumed(
 
 @pytest.mark.parametrize("entry", [7, "sh", {"a": 1}, [1], ["a\0b"]])
 def test_an_entry_point_that_is_no_list_of_words(tmp_path: Path, entry: object) -> None:
-    with pytest.raises(StackError, match=r"entry point of .* is no list of words"):
+    with pytest.raises(StackError, match=r"entry point of .* is not a list of strings"):
         image.read(made(tmp_path / "image", entry))
 
 

@@ -143,7 +143,7 @@ def completion(published: Reference, place: Path) -> Any:
         (place / name).mkdir(mode=0o755)
     engine = engines.found()
     container = engine.create(engine.pull(str(published), None), "stack-published", home=place / "home")
-    served = container_env.Inside(engine, container, platform.entry)
+    served = container_env.ImageContainer(engine, container, platform.entry)
     with server.serving(served, model, recipe.arguments, recipe.environment, place / "work", 900) as running:
         body = prompts.echo(prompts.LETTERS).body
         asked = Talk(running.url, running.model).ask(checks.CHAT, **body, temperature=0, max_tokens=64)

@@ -9,7 +9,7 @@ from typing import Any
 
 from stack.images import envelope, labels, reference
 from stack.images.policy import Policy
-from stack.images.publish import Asked, Published, publish
+from stack.images.publish import Published, PublishRequest, publish
 from stack.images.reference import Reference
 from stack.model import verdict
 from stack.model.stack import Stack, load
@@ -79,10 +79,10 @@ class World:
         signing.sign(path, self.root / key)
         return path
 
-    def asked(self, name: str, *verdicts: Path, **more: Any) -> Asked:
+    def asked(self, name: str, *verdicts: Path, **more: Any) -> PublishRequest:
         source = Reference(str(self.layout), "latest", layout=True)
         boms = (self.root / "python.cdx.json",)
-        return Asked(self.name(name), source, "cpu", verdicts, self.policy, boms, **more)
+        return PublishRequest(self.name(name), source, "cpu", verdicts, self.policy, boms, **more)
 
     def publish(self, name: str, *verdicts: Path, **more: Any) -> Published:
         return publish(self.asked(name, *verdicts, **more), self.stack, self.signer, lambda _: None)

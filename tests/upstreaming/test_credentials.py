@@ -88,7 +88,7 @@ def test_gh_itself_knows_the_keyring(config: Path, home: Path) -> None:
 @pytest.mark.parametrize("text", ["github.com: [", "\x00", "!!python/object/apply:os.system ['true']", "{" * 5000, "\udcff"])
 def test_a_configuration_that_is_none(config: Path, text: str) -> None:
     (config / "hosts.yml").write_bytes(os.fsencode(text))
-    with pytest.raises(StackError, match=r"hosts\.yml is no YAML: log in with `gh auth login`, or set GH_TOKEN"):
+    with pytest.raises(StackError, match=r"hosts\.yml is not valid YAML: log in with `gh auth login`, or set GH_TOKEN"):
         credentials.token("github.com")
 
 
@@ -102,10 +102,10 @@ def test_a_configuration_without_a_token(config: Path, text: str) -> None:
 
 def test_what_is_no_token_is_not_shown(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (config / "hosts.yml").write_text('github.com: {oauth_token: "gho_secret\\r\\nX-Other: 1"}')
-    with pytest.raises(StackError, match=r"hosts\.yml holds is no token") as caught:
+    with pytest.raises(StackError, match=r"hosts\.yml is not a token") as caught:
         credentials.token("github.com")
     assert "secret" not in str(caught.value)
     monkeypatch.setenv("GH_TOKEN", "two words")
-    with pytest.raises(StackError, match="what GH_TOKEN holds is no token") as caught:
+    with pytest.raises(StackError, match="the value in GH_TOKEN is not a token") as caught:
         credentials.token("github.com")
     assert "words" not in str(caught.value).partition(":")[0]

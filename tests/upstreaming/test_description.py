@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stack.model.series import Series, State
 from stack.upstreaming import blocks, description, rules, template
 from stack.upstreaming.description import NOT_MEASURED, NOT_SEARCHED, NOTHING_RECORDED, Material
-from stack.upstreaming.evidence import Evidence, Measured, Row
+from stack.upstreaming.evidence import Evidence, EvidenceRow, Measured
 from stack.upstreaming.linting import described
 from stack.upstreaming.markdown import cell, escaped, unwrapped
 
@@ -42,7 +42,7 @@ TEMPLATE = """\
 """
 SERIES = Series("moe", "MoE on small machines", "vLLM needs it.", State.PENDING)
 BODY = f"It breaks on\nsmall machines.\n\nThe guard asks\nthe platform.\n\n- one\n- two\n\n{SIGNED}"
-PROVED = Evidence((Row("stack prove moe", "a machine", "its tests passed", own=True, passed=True),))
+PROVED = Evidence((EvidenceRow("stack prove moe", "a machine", "its tests passed", own=True, passed=True),))
 RATIO = Measured(
     "bench/padding/decode/512", {"tok/s": 275.187, "tok/s of the other": 1234.56, "ratio": 1.0307, "spread": 0.00828}, "H200"
 )

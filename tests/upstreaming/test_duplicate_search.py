@@ -106,5 +106,5 @@ def test_the_record_is_kept(world: World, hub: Hub, tmp_path: Path) -> None:
     changed = [whole | {"made": 7}, *(whole | {"found": [one | {key: []}]} for key in ("score", "title", "number"))]
     for odd in ([], {}, whole | {"more": 1}, whole | {"found": [{}]}, whole | {"queries": 7}, "x", *changed):
         file.write_text(json.dumps(odd))
-        with pytest.raises(StackError, match=r"one-tool-flag\.search\.json is not what stack wrote: remove it"):
+        with pytest.raises(StackError, match=r"one-tool-flag\.search\.json is not a record of a search: remove it"):
             duplicate_search.kept(tmp_path, proposal)

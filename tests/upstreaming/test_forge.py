@@ -37,7 +37,7 @@ def test_repositories(git: str) -> None:
     ],
 )
 def test_what_is_no_repository(git: str) -> None:
-    with pytest.raises(StackError, match="is no repository of a forge: it has to be like") as caught:
+    with pytest.raises(StackError, match="is not a repository of a forge: it has to be like") as caught:
         forge.repository(git)
     assert "secret" not in str(caught.value)
 
@@ -51,10 +51,10 @@ def test_api_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     for odd, why in {
         "http://api.github.com": "not secure",
         "http://127.0.0.1.example.org": "not secure",
-        "ftp://api.github.com": "no API's address",
-        "api.github.com": "no API's address",
-        "https://me:secret@api.github.com": "no API's address",
-        "https://[": "no API's address",
+        "ftp://api.github.com": "not an API's address",
+        "api.github.com": "not an API's address",
+        "https://me:secret@api.github.com": "not an API's address",
+        "https://[": "not an API's address",
     }.items():
         monkeypatch.setenv("GITHUB_API_URL", odd)
         with pytest.raises(StackError, match=why) as caught:

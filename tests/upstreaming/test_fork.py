@@ -79,18 +79,18 @@ def test_a_secret_is_not_written_down(home: Path, store: Path, address: str, mon
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["https://forge.test/them/up.git"], "https://forge.test/them/up.git is upstream itself: push to your own fork"),
-        (["git@forge.test:them/up"], "is upstream itself"),
-        (["ssh://git@FORGE.test/them/up"], "is upstream itself"),
+        (["https://forge.test/them/up.git"], "https://forge.test/them/up.git is the upstream itself: push to your own fork"),
+        (["git@forge.test:them/up"], "is the upstream itself"),
+        (["ssh://git@FORGE.test/them/up"], "is the upstream itself"),
         (["nowhere=/srv/a"], "unknown upstream 'nowhere'"),
         (["lib=/srv/a"], "there is no pull request of lib to push"),
         (["up=/srv/a", "up=/srv/b"], "two forks of up are named"),
         (["/srv/a", "up=/srv/b"], "two forks of up are named"),
         (["up="], "has no remote ''"),
-        (["up=--upload-pack=touch x:y"], "no address"),
-        (["https://[::1/x"], "no address"),
-        (["up=ext::sh -c true"], "no address"),
-        (["fd::17"], "no address"),
+        (["up=--upload-pack=touch x:y"], "no valid address"),
+        (["https://[::1/x"], "no valid address"),
+        (["up=ext::sh -c true"], "no valid address"),
+        (["fd::17"], "no valid address"),
     ],
 )
 def test_what_is_no_fork(home: Path, store: Path, given: list[str], why: str) -> None:
@@ -99,7 +99,9 @@ def test_what_is_no_fork(home: Path, store: Path, given: list[str], why: str) ->
 
 
 def test_one_repository_for_two_upstreams(home: Path, store: Path) -> None:
-    with pytest.raises(StackError, match=r"https://forge\.test/me/up is one repository for up, lib") as caught:
+    with pytest.raises(
+        StackError, match=r"https://forge\.test/me/up is a single repository, but there are branches for up, lib"
+    ) as caught:
         found(store, "https://me:secret@forge.test/me/up", wanted=("up", "lib"))
     assert "secret" not in str(caught.value)
 

@@ -44,7 +44,10 @@ def pushed(hub: Hub) -> Hub:
 
 def test_a_token_that_expired(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_TOKEN", "ghp_old")
-    assert refusal(GitHub("github.com").login) == "github.com refuses the token: it has expired, or is another's: log in anew"
+    assert (
+        refusal(GitHub("github.com").login)
+        == "github.com refuses the token: it has expired, or belongs to another host: log in again"
+    )
 
 
 def test_a_token_without_rights(pushed: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +161,7 @@ def test_the_token_stays_at_its_host(hub: Hub, github_contract: object, status: 
         for method in ("GET", "POST"):
             hub.trouble(f"^{method}", lambda handler: _redirect(handler, status, f"{elsewhere.url}/user?token=x"))
         line = refusal(GitHub("github.com").login)
-        assert f"says that /user is now at {elsewhere.url}/user: where a repository was renamed" in line
+        assert f"says that /user is now at {elsewhere.url}/user: if the repository was renamed" in line
         assert "is now at" in refusal(opens(GitHub("github.com")))
         assert elsewhere.seen == []
 
@@ -188,7 +191,7 @@ def _redirect(handler: Handler, status: int, target: str) -> None:
 def test_odd_answers(hub: Hub, body: bytes) -> None:
     hub.trouble("GET /repos", Answer(200, body))
     line = refusal(lambda: GitHub("github.com").default_branch(UPSTREAM))
-    assert line == "github.com answers something odd when asked up/gamma: check GITHUB_API_URL"
+    assert line == "github.com gives an invalid answer when asked up/gamma: check GITHUB_API_URL"
 
 
 def test_odd_pull_requests(pushed: Hub) -> None:
@@ -208,7 +211,7 @@ def test_odd_pull_requests(pushed: Hub) -> None:
     ]
     for values in odd:
         pushed.trouble("GET /repos/up/gamma/pulls/1", Answer(200, str.encode(json.dumps(pull | values))))
-        assert "something odd" in refusal(lambda: GitHub("github.com").pull(UPSTREAM, 1)), values
+        assert "gives an invalid answer" in refusal(lambda: GitHub("github.com").pull(UPSTREAM, 1)), values
     shown = pull | {"title": "One\x1b[2J\nstate: merged"}
     pushed.trouble("GET /repos/up/gamma/pulls/1", Answer(200, str.encode(json.dumps(shown))))
     assert GitHub("github.com").pull(UPSTREAM, 1).title == "One [2J state: merged"
@@ -218,11 +221,11 @@ def test_answers_without_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.trouble("GET /user", Handler.flood)
     assert (
         refusal(GitHub("github.com").login)
-        == "127.0.0.1 does not come to an end with /user: more than 32 MB came: that is no forge"
+        == "the answer of 127.0.0.1 to /user does not end: more than 32 MB came: check the address: this is not a forge"
     )
     monkeypatch.setattr(connection, "SLOWEST", 0.5)
     hub.trouble("GET /user", Handler.drip)
-    assert "does not come to an end with /user: it went on for more than 0 s" in refusal(GitHub("github.com").login)
+    assert "to /user does not end: it went on for more than 0 s" in refusal(GitHub("github.com").login)
 
 
 def test_an_answer_that_repeats_the_token(hub: Hub) -> None:

@@ -67,7 +67,7 @@ def test_what_blocks_before_anything_is_written(me: Contributor) -> None:
     done = run(me, *LINT)
     assert done.code == 1
     assert (
-        "warning: up: 2 can be opened now, and 0 are open: up lets you have 1: name those that come first with --only"
+        "warning: up: 2 can be opened now, and 0 are open already: up allows 1: name those that come first with --only"
         in done.out
     )
     assert "up/one-more: 6 error(s), 0 warning(s)\nDo more\n" in done.out
@@ -105,7 +105,7 @@ def test_descriptions_are_written_and_kept(me: Contributor) -> None:
     assert "Why it is needed." in text
     described(me).write_text(text.replace("Why it is needed.", "Why I need it.") + "\nMine.\n")
     again = run(me, *EDIT, "--only", "up/one-hook")
-    assert again.out.splitlines()[-1] == "  summary: edited by hand, and left as it is"
+    assert again.out.splitlines()[-1] == "  summary: edited by hand, kept as it is"
     assert described(me).read_text() == text.replace("Why it is needed.", "Why I need it.") + "\nMine.\n"
 
 

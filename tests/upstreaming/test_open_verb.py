@@ -145,14 +145,14 @@ def test_only_yes_is_a_yes(me: Contributor, ready: Hub, answer: tuple[str, str])
 def test_without_a_terminal_nothing_is_asked(me: Contributor, ready: Hub) -> None:
     line = run(me, *EXPORT, "--open").refused()
     assert line == (
-        "--open asks for every pull request whether you have read it, and there is no terminal to ask on: "
-        "run it on one; nothing is opened unattended"
+        "--open asks you to confirm each pull request, but there is no terminal: "
+        "run it in a terminal; nothing is opened unattended"
     )
     # One end of it is not enough.
     command = f'{sys.executable} -c "{SCRIPT}" --root {me.root} --cache {me.cache} {" ".join(EXPORT)} --open'
     for half in (f"yes yes | {command}", f"{command} | cat >&2"):
         _, screen = answered(["bash", "-c", half], QUESTION, ["yes"])
-        assert "there is no terminal to ask on" in screen
+        assert "but there is no terminal" in screen
     assert pulls(ready) == []
     assert ready.seen == []
 
@@ -194,7 +194,7 @@ def test_the_rules_are_asked(me: Contributor, ready: Hub) -> None:
     for title in ("Of mine", "Of mine, too"):
         ready.add(UP, title=title, author="me")
     done = opened(me)
-    assert done.out.count("you have 2 open at them/up, which lets you have 2") == 2
+    assert done.out.count("you have 2 open at them/up, which allows 2") == 2
     assert len(pulls(ready)) == 2
 
 
@@ -228,7 +228,7 @@ def test_tokens(me: Contributor, ready: Hub, monkeypatch: pytest.MonkeyPatch) ->
     assert "Resource not accessible by personal access token" in done.out
     done = opened(me, env={"GH_TOKEN": "ghp_expired"})
     assert (done.code, "github" in done.out) == (2, False)
-    assert "refuses the token: it has expired, or is another's: log in anew" in done.out
+    assert "refuses the token: it has expired, or belongs to another host: log in again" in done.out
     monkeypatch.delenv("GH_TOKEN")
     assert "no token for forge.test: log in with `gh auth login`" in opened(me).out
     assert pulls(ready) == []
@@ -260,7 +260,7 @@ def test_what_could_not_be_written_down_is_said_and_found_again(me: Contributor,
     done = opened(me, "yes", args=("--only", "up/one-hook"))
     assert done.code == 2
     address = f"https://github.com/{UP}/pull/1"
-    assert f"{address} is open, and could not be written into stacks/one/series.toml" in done.out
+    assert f"{address} is open, but could not be written into stacks/one/series.toml" in done.out
     series.write_text(text)
     assert opened(me, args=("--only", "up/one-hook")).code == 0
     assert states(me) == (State.SUBMITTED, [("up/hook.patch", address)])
@@ -306,11 +306,11 @@ def test_an_archive_cannot_be_opened(me: Contributor, ready: Hub) -> None:
     ]
     code, screen = answered(command, QUESTION, [], env=dict(os.environ))
     assert code == 2
-    assert "stands on v1.0 as an archive has it, which is no commit of up: stack fetch up --source git" in screen
+    assert "is based on an archive of v1.0, which is not a commit of up: stack fetch up --source git" in screen
     assert ready.seen == []
 
 
 def test_what_waits_for_another(me: Contributor, ready: Hub) -> None:
     done = opened(me, args=("--only", "up/one-more"))
     assert done.code == 2
-    assert "up/one-more needs up/one-hook: it can be opened when that is upstream" in done.out
+    assert "up/one-more needs up/one-hook: it can be opened when that is merged upstream" in done.out

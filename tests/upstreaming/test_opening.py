@@ -53,7 +53,7 @@ def test_the_head_is_where_the_branch_was_pushed(address: str) -> None:
         ([Pushed(THERE, "pr/up/one-hooks", TIP)], "pr/up/one-hook is in no fork: "),
         ([Pushed(THERE, BRANCH, ONE.base)], f"{THERE} has another version of pr/up/one-hook: stack export-pr --push"),
         ([Pushed(THERE, BRANCH, TIP), Pushed("https://x/y/z", BRANCH, TIP)], "have pr/up/one-hook: delete it in one of them"),
-        ([Pushed("/srv/gamma", BRANCH, TIP)], "/srv/gamma is no repository of a forge"),
+        ([Pushed("/srv/gamma", BRANCH, TIP)], "/srv/gamma is not a repository of a forge"),
     ],
 )
 def test_no_head(places: list[Pushed], why: str) -> None:
@@ -78,7 +78,7 @@ def test_the_fork_is_checked(hub: Hub, github: GitHub) -> None:
     assert refusal(replace(SOURCE, branch="pr/up/one")) == ("me/gamma has no branch pr/up/one: stack export-pr --push REMOTE")
     hub.repositories["me/other"] = Repo(parent="up/other", branches={BRANCH: TIP})
     other = replace(SOURCE, repository=Repository("github.com", "me", "other"))
-    assert refusal(other) == "me/other is no fork of up/gamma: fork up/gamma, and push there"
+    assert refusal(other) == "me/other is not a fork of up/gamma: fork up/gamma, and push there"
     gone = replace(SOURCE, repository=Repository("github.com", "me", "gone"))
     assert refusal(gone).startswith("github.com knows no me/gone (Not Found)")
 
@@ -170,14 +170,14 @@ def test_what_cannot_be_written_down_is_said(me: Contributor) -> None:
     with pytest.raises(StackError) as caught:
         opening.record(me.root, parts("one/up/gone.patch"), f"{ADDRESS}/1")
     assert str(caught.value) == (
-        f"{ADDRESS}/1 is open, and could not be written into stacks/one/series.toml (one/up/gone.patch has left the stack): "
+        f"{ADDRESS}/1 is open, but could not be written into stacks/one/series.toml (one/up/gone.patch has left the stack): "
         "mend that, then run the command again"
     )
     file.write_text("title = ")
-    with pytest.raises(StackError, match=f"{ADDRESS}/1 is open, and could not be written"):
+    with pytest.raises(StackError, match=f"{ADDRESS}/1 is open, but could not be written"):
         opening.record(me.root, parts("one/up/hook.patch"), f"{ADDRESS}/1")
     file.unlink()
-    with pytest.raises(StackError, match=f"{ADDRESS}/1 is open, and could not be written"):
+    with pytest.raises(StackError, match=f"{ADDRESS}/1 is open, but could not be written"):
         opening.record(me.root, parts("one/up/hook.patch"), f"{ADDRESS}/1")
     assert TOKEN not in str(caught.value)
 

@@ -17,7 +17,7 @@ from stack.cli import cli
 from stack.proof.series_proofs import State
 from stack.store import git
 from stack.upstreaming.plan import Wanted, plans
-from stack.upstreaming.proposal import Plan, Proposal
+from stack.upstreaming.proposal import Proposal, UpstreamPlan
 from stack.upstreaming.splitting import By
 
 from .fork import Change, Files, Fork, fork
@@ -51,13 +51,13 @@ BASE: Files = {
 TOTAL = b"ONE = 1\n" + lines("calc", more="\n\ndef total(a, b):\n    return a + b\n")
 
 
-def planned(made: Fork, onto: str = "v1.1", **wanted: object) -> Plan:
+def planned(made: Fork, onto: str = "v1.1", **wanted: object) -> UpstreamPlan:
     with made.stores() as stores:
         (plan,) = plans(stores, Wanted(onto={"up": onto}, **({"tests": False} | wanted)))  # type: ignore[arg-type]
     return plan
 
 
-def by_slug(plan: Plan) -> dict[str, Proposal]:
+def by_slug(plan: UpstreamPlan) -> dict[str, Proposal]:
     return {one.slug: one for one in plan.proposals}
 
 
@@ -209,7 +209,7 @@ def test_what_upstream_has_or_did_not_want_is_set_aside_with_all_that_needs_it(s
     [
         ({"series": ("three",)}, "unknown series 'three'"),
         ({"upstreams": ("down",)}, "down"),
-        ({"series": ("one",), "split": {"two/up/use-the-total.patch": By.FILE}}, "no patch that is planned"),
+        ({"series": ("one",), "split": {"two/up/use-the-total.patch": By.FILE}}, "not a planned patch"),
     ],
 )
 def test_what_is_not_there_is_a_line(small: Fork, wanted: dict[str, object], said: str) -> None:
@@ -427,10 +427,10 @@ def test_only_some_pull_requests_and_what_they_need(small: Fork) -> None:
         (("--onto", "v1.1", "--no-tests", "--only", "nothing"), "--only nothing matches no pull request of the plan"),
         (("--split", "one/up/change-main:by=line"), "by=file, by=hunk, by=definition"),
         (("--onto", "up=v1.1", "--onto", "v1.0"), "names up twice"),
-        (("--lint", "--status"), "two things"),
+        (("--lint", "--status"), "cannot be combined"),
         (("--lint", "--svg", "plan.svg"), "show the plan"),
-        (("--lint", "--despite", "https://github.com/up/up/pull/1"), "--despite says what --push and --open"),
-        (("--status", "--only", "up/one-*"), "--status plans nothing"),
+        (("--lint", "--despite", "https://github.com/up/up/pull/1"), "--despite says which pull requests --push and --open"),
+        (("--status", "--only", "up/one-*"), "--status does not plan"),
     ],
 )
 def test_wrong_usage_is_a_line(small: Fork, args: tuple[str, ...], said: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from stack.base.errors import StackError
 from stack.store.sources import Source
 from stack.upstreaming.plan import Wanted, plans
-from stack.upstreaming.proposal import Plan
+from stack.upstreaming.proposal import UpstreamPlan
 
 from ..carry.world import World, template, world
 
@@ -15,7 +15,7 @@ __all__ = ["template", "world"]
 ONTO = {"alpha": "v1.1", "gamma": "v2.1"}
 
 
-def planned(world: World, source: Source = "archive", **wanted: object) -> dict[str, Plan]:
+def planned(world: World, source: Source = "archive", **wanted: object) -> dict[str, UpstreamPlan]:
     with world.stores(source) as stores:
         found = plans(stores, Wanted(onto=ONTO, tests=False, **wanted))  # type: ignore[arg-type]
     return {plan.upstream: plan for plan in found}
@@ -45,5 +45,5 @@ def test_only_the_upstreams_that_are_named(world: World) -> None:
 
 
 def test_a_target_needs_an_upstream_that_is_planned(world: World) -> None:
-    with pytest.raises(StackError, match="--onto names alpha, of which no patch is planned"):
+    with pytest.raises(StackError, match="--onto names alpha, but none of its patches is planned"):
         planned(world, upstreams=("gamma",))

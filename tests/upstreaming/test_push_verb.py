@@ -87,7 +87,7 @@ def test_upstream_is_ahead(me: Contributor) -> None:
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (["https://me:secret@forge.test/them/up"], "/them/up is upstream itself: push to your own fork of it"),
+        (["https://me:secret@forge.test/them/up"], "/them/up is the upstream itself: push to your own fork of it"),
         (["fork"], "the stack's git has no remote 'fork'"),
         (["down=x"], "unknown upstream 'down'"),
         (["https://me:secret@127.0.0.1:1/me/up"], "https://127.0.0.1:1/me/up cannot be reached"),
@@ -107,7 +107,7 @@ def test_over_is_of_push(me: Contributor) -> None:
 def test_on_archives_only_what_is_on_this_machine(me: Contributor) -> None:
     archives = ("export-pr", "--no-tests", "--push")
     said = run(me, *archives, "git@forge.example:me/up").refused()
-    assert "one-hook stands on v1.0 as an archive has it, which is no commit of up: stack fetch up --source git" in said
+    assert "one-hook is based on an archive of v1.0, which is not a commit of up: stack fetch up --source git" in said
     done = run(me, *archives, str(me.mine))
     assert done.code == 0, done
     assert len(me.branches()) == 2

@@ -13,7 +13,7 @@ from stack.upstreaming import pushed_refs, versions
 from stack.upstreaming.branches import build
 from stack.upstreaming.person import Person
 from stack.upstreaming.proposal import Proposal
-from stack.upstreaming.pushing import Row, State
+from stack.upstreaming.pushing import PushRow, PushState
 
 from ..carry.world import Files, numbered
 from ..store.factories import blob, strays
@@ -44,7 +44,7 @@ class Made:
         return proposal(self.me.base(tag), slug, patch, real=self.me.source == "git")
 
 
-def states(rows: tuple[Row, ...]) -> list[str]:
+def states(rows: tuple[PushRow, ...]) -> list[str]:
     return [row.state.value for row in rows]
 
 
@@ -60,7 +60,7 @@ class TestStates:
     def test_a_new_one(self, me: Contributor, made: "Made") -> None:
         one = made("hook", HOOK)
         [row] = me.push(one)
-        assert row.state is State.NEW
+        assert row.state is PushState.NEW
         assert me.branches() == {"refs/heads/pr/up/one-hook": row.branch.tip}
         assert me.branches(me.store) == me.branches()
         assert git.text(["diff", "--name-only", one.base, row.branch.tip], cwd=me.mine) == "a.py"
@@ -76,16 +76,16 @@ class TestStates:
         me.push(one)
         before = len(me.forge.asked("git-receive-pack"))
         [row] = me.push(one)
-        assert row.state is State.UNCHANGED
+        assert row.state is PushState.UNCHANGED
         assert len(me.forge.asked("git-receive-pack")) == before
         assert list(me.branches()) == ["refs/heads/pr/up/one-hook"]
 
     def test_a_changed_one_keeps_what_it_was(self, me: Contributor, made: "Made") -> None:
         [first] = me.push(made("hook", HOOK))
         [second] = me.push(made("hook", HOOKED))
-        assert (second.state, second.before, second.tag) == (State.UPDATED, first.branch.tip, "refs/tags/pr/up/one-hook/v1")
+        assert (second.state, second.before, second.tag) == (PushState.UPDATED, first.branch.tip, "refs/tags/pr/up/one-hook/v1")
         [third] = me.push(made("hook", OTHER))
-        assert (third.state, third.tag) == (State.UPDATED, "refs/tags/pr/up/one-hook/v2")
+        assert (third.state, third.tag) == (PushState.UPDATED, "refs/tags/pr/up/one-hook/v2")
         expected = {
             "refs/heads/pr/up/one-hook": third.branch.tip,
             "refs/tags/pr/up/one-hook/v1": first.branch.tip,
@@ -123,7 +123,7 @@ class TestStates:
         me.sync()
         me.push(made("hook", HOOK, tags[0]))
         [row] = me.push(made("hook", HOOK, tags[1]))
-        assert row.state is State.UPDATED
+        assert row.state is PushState.UPDATED
         assert row.changes is not None
         # Only ours is compared, not what upstream did between.
         [line] = row.changes.read_text().splitlines()
@@ -134,10 +134,10 @@ class TestStates:
         [first] = me.push(one)
         git.run(["update-ref", "-d", "refs/heads/pr/up/one-hook"], cwd=me.mine)
         [row] = me.push(one)
-        assert (row.state, row.reason) == (State.NEW, "it had been deleted there")
+        assert (row.state, row.reason) == (PushState.NEW, "it was deleted there")
         git.run(["update-ref", "-d", "refs/heads/pr/up/one-hook"], cwd=me.mine)
         [row] = me.push(made("hook", HOOKED))
-        assert (row.state, row.tag) == (State.NEW, "refs/tags/pr/up/one-hook/v1")
+        assert (row.state, row.tag) == (PushState.NEW, "refs/tags/pr/up/one-hook/v1")
         assert me.branches()["refs/tags/pr/up/one-hook/v1"] == first.branch.tip
 
     def test_several(self, me: Contributor, made: "Made") -> None:
@@ -152,9 +152,9 @@ class TestStates:
         me.store.rename(tmp_path / "gone")
         me.base()
         [row] = me.push(one)
-        assert (row.state, row.branch.tip) == (State.UNCHANGED, first.branch.tip)
+        assert (row.state, row.branch.tip) == (PushState.UNCHANGED, first.branch.tip)
         [row] = me.push(made("hook", HOOKED))
-        assert (row.state, row.before) == (State.UPDATED, first.branch.tip)
+        assert (row.state, row.before) == (PushState.UPDATED, first.branch.tip)
 
     def test_numbers_of_versions_are_the_forks_too(self, me: Contributor, made: "Made") -> None:
         [first] = me.push(made("hook", HOOK))
@@ -162,7 +162,7 @@ class TestStates:
         git.run(["tag", "pr/up/one-hook/v7", "main"], cwd=me.mine)
         git.run(["tag", "pr/up/one-hook/v99999999999999999999", "main"], cwd=me.mine)
         [row] = me.push(made("hook", HOOKED))
-        assert (row.state, row.tag) == (State.UPDATED, "refs/tags/pr/up/one-hook/v8")
+        assert (row.state, row.tag) == (PushState.UPDATED, "refs/tags/pr/up/one-hook/v8")
         assert me.branches()["refs/tags/pr/up/one-hook/v8"] == first.branch.tip
 
     def test_two_forks(self, me: Contributor, made: "Made") -> None:
@@ -170,9 +170,9 @@ class TestStates:
         git.run(["fetch", "--quiet", str(me.theirs), "+main:main"], cwd=me.forge.root / "me/second.git")
         [first] = me.push(made("hook", HOOK))
         [row] = me.push(made("hook", HOOKED), to=me.forge.address("me/second"))
-        assert (row.state, row.tag) == (State.NEW, None)
+        assert (row.state, row.tag) == (PushState.NEW, None)
         [row] = me.push(made("hook", OTHER))
-        assert (row.state, row.before) == (State.UPDATED, first.branch.tip)
+        assert (row.state, row.before) == (PushState.UPDATED, first.branch.tip)
         assert sorted(one.fork.rpartition("/")[2] for one in pushed_refs.everything(me.store)) == ["second.git", "up.git"]
 
 
@@ -196,7 +196,7 @@ class TestSomebodyElse:
         [first] = me.push(made("hook", HOOK))
         git.run(["update-ref", "refs/heads/pr/up/one-hook", "main"], cwd=me.mine)
         [row] = me.push(made("hook", HOOKED))
-        assert row.state is State.REFUSED
+        assert row.state is PushState.REFUSED
         assert row.differs == (f"< {first.branch.tip[:7]} Jörg Writer: Do hook",)
 
     def test_replaced_by_name(self, me: Contributor, made: "Made") -> None:
@@ -216,7 +216,7 @@ class TestSomebodyElse:
         git.run(["update-ref", "refs/heads/pr/up/one-hook", "main"], cwd=me.mine)
         main = git.text(["rev-parse", "main"], cwd=me.mine)
         [row] = me.push(made("hook", HOOKED), over=(main,))
-        assert (row.state, row.before) == (State.UPDATED, main)
+        assert (row.state, row.before) == (PushState.UPDATED, main)
         assert row.changes is not None
         assert row.changes.read_text() == f"-:  ------- > {row.branch.tip[:7]} Do hook\n"
 
@@ -224,7 +224,7 @@ class TestSomebodyElse:
     def test_only_what_was_seen_is_replaced(self, me: Contributor, made: "Made", over: str) -> None:
         me.push(made("hook", HOOK))
         theirs = somebody(me, "pr/up/one-hook")
-        with pytest.raises(StackError, match=f"--over ?{over} is the tip of no branch that is pushed to"):
+        with pytest.raises(StackError, match=f"--over ?{over}: no branch to push is at that commit"):
             me.push(made("hook", HOOKED), made("other", OTHER), over=(over,))
         assert me.branches() == {"refs/heads/pr/up/one-hook": theirs}
 
@@ -234,9 +234,9 @@ class TestSomebodyElse:
         me.store.rename(tmp_path / "gone")
         me.base()
         [row] = me.push(made("hook", HOOKED))
-        assert row.state is State.REFUSED
+        assert row.state is PushState.REFUSED
         [row] = me.push(made("hook", HOOKED), over=(first.branch.tip,))
-        assert (row.state, row.before) == (State.UPDATED, first.branch.tip)
+        assert (row.state, row.before) == (PushState.UPDATED, first.branch.tip)
         assert row.changes is not None
         assert "    ++hooked" in row.changes.read_text().splitlines()
 
@@ -268,8 +268,8 @@ class TestSomebodyElse:
         git.run(["branch", "pr/up/one-hook", "main"], cwd=me.mine)
         theirs = somebody(me, "pr/up/one-hook")
         [row] = me.push(made("hook", HOOK))
-        assert row.state is State.REFUSED
-        assert row.reason.startswith("the fork has such a branch that was not pushed from here: --over")
+        assert row.state is PushState.REFUSED
+        assert row.reason.startswith("the fork has this branch, but not from here: --over")
         assert sorted(line[0] for line in row.differs) == ["<", ">"]
         assert me.branches() == {"refs/heads/pr/up/one-hook": theirs}
 
@@ -295,7 +295,7 @@ class TestBases:
         me.source = "archive"
         me.configure('[url "nowhere://"]\n\tinsteadOf = https://elsewhere.test/\n')
         with pytest.raises(
-            StackError, match=r"one-hook stands on v1.0 as an archive has it, which is no commit of up: stack fetch up"
+            StackError, match=r"one-hook is based on an archive of v1.0, which is not a commit of up: stack fetch up"
         ):
             me.push(made("hook", HOOK), to="https://elsewhere.test/me/up")
         assert me.branches(me.store) == {}
@@ -304,7 +304,7 @@ class TestBases:
     def test_on_this_machine_it_can_be_tried(self, me: Contributor, made: "Made") -> None:
         me.source = "archive"
         [row] = me.push(made("hook", HOOK))
-        assert (row.state, row.behind) == (State.NEW, None)
+        assert (row.state, row.behind) == (PushState.NEW, None)
         assert me.branches() == {"refs/heads/pr/up/one-hook": row.branch.tip}
         assert git.text(["ls-tree", "--name-only", row.branch.tip], cwd=me.mine).split() == [
             "PKG-INFO",
@@ -313,7 +313,7 @@ class TestBases:
             "same.py",
         ]
         [row] = me.push(made("hook", HOOKED))
-        assert (row.state, row.tag) == (State.UPDATED, "refs/tags/pr/up/one-hook/v1")
+        assert (row.state, row.tag) == (PushState.UPDATED, "refs/tags/pr/up/one-hook/v1")
 
     def test_a_plan_that_calls_an_archive_real(self, me: Contributor, made: "Made", tmp_path: Path) -> None:
         me.source = "archive"
@@ -329,11 +329,11 @@ class TestBases:
             me.upstream.commit({"same.py": b"%d\n" % number})
         me.publish()
         [row] = me.push(made("hook", HOOK))
-        assert (row.state, row.behind) == (State.NEW, 3)
+        assert (row.state, row.behind) == (PushState.NEW, 3)
         me.upstream.commit({"same.py": b"four\n"})
         me.publish()
         [row] = me.push(made("hook", HOOK))
-        assert (row.state, row.behind) == (State.UNCHANGED, 4)
+        assert (row.state, row.behind) == (PushState.UNCHANGED, 4)
 
     def test_a_fork_that_is_behind(self, me: Contributor, made: "Made") -> None:
         me.upstream.commit({"same.py": b"newer\n"})
@@ -412,7 +412,7 @@ class TestRights:
     def test_a_password_in_the_address(self, me: Contributor, made: "Made", capfd: pytest.CaptureFixture[str]) -> None:
         me.configure(secret="")
         [row] = me.push(made("hook", HOOK), to=me.forge.address("me/up", "me:secret"))
-        assert row.state is State.NEW
+        assert row.state is PushState.NEW
         assert "secret" not in repr(me.records()) + str(row.fork)
         said = capfd.readouterr()
         assert "secret" not in said.out + said.err
@@ -433,8 +433,8 @@ class TestRights:
         hook.chmod(0o755)
         rows = me.push(made("hook", HOOK), made("other", OTHER))
         assert [(row.state, row.reason) for row in rows] == [
-            (State.REFUSED, "not pushed: the fork takes all or none"),
-            (State.REFUSED, "hook declined"),
+            (PushState.REFUSED, "not pushed: the fork takes all or none"),
+            (PushState.REFUSED, "hook declined"),
         ]
         assert me.branches() == {}
         assert states(me.push(made("hook", HOOK))) == ["new"]
@@ -486,7 +486,7 @@ class TestServers:
         away.rename(me.mine)
         me.forge.after, me.forge.say = (lambda _: None), (lambda _, body: body)
         [row] = me.push(made("hook", OTHER))
-        assert (row.state, row.tag) == (State.UPDATED, "refs/tags/pr/up/one-hook/v2")
+        assert (row.state, row.tag) == (PushState.UPDATED, "refs/tags/pr/up/one-hook/v2")
         assert len(me.branches()) == 3
 
     def test_it_lies_about_what_it_took(self, me: Contributor, made: "Made") -> None:
@@ -497,8 +497,8 @@ class TestServers:
         me.forge.after = back
         rows = me.push(made("hook", HOOK), made("other", OTHER))
         assert [(row.state, row.reason) for row in rows] == [
-            (State.REFUSED, "the fork took it, and has nothing there"),
-            (State.NEW, ""),
+            (PushState.REFUSED, "the fork accepted it, but has nothing there"),
+            (PushState.NEW, ""),
         ]
         assert [one.branch for one in pushed_refs.everything(me.store)] == ["pr/up/one-other"]
 

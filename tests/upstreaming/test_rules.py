@@ -59,10 +59,10 @@ def test_a_stacks_own_take_the_place_of_ours(tmp_path: Path) -> None:
     ("old", "new", "line"),
     [
         ("[title]", "[titel]", "titel is an unknown key: did you mean 'title'?"),
-        ("pattern = 'x: .+'", "pattern = '('", "title.pattern is no regular expression"),
+        ("pattern = 'x: .+'", "pattern = '('", "title.pattern is not a regular expression"),
         ("pattern = 'x: .+'", "", "title.pattern is missing: add it"),
         ('files = ["docs/*"]', 'files = "docs"', "docs.files is 'docs': it has to be a list of strings"),
-        ('"(--[a-z]+)"', '"--[a-z]+"', "docs.visible[0].line has 0 groups: its one group is the name that users see"),
+        ('"(--[a-z]+)"', '"--[a-z]+"', "docs.visible[0].line has 0 groups: give it one group: the name that users see"),
         ("[docs]", "[open]\nmost = -1\n[docs]", "open.most is -1: it has to be a whole number from 0"),
         ("[docs]", '[style]\nhooks = ["a b"]\n[docs]', "style.hooks names 'a b'"),
         ("[docs]", '[style]\nhooks = ["a"]\n[docs]', "style.config is missing"),

@@ -39,7 +39,7 @@ def state(world: World, series: str) -> str:
 
 def test_nothing_is_recorded(at_github: World, stack: Stack, hub: Hub) -> None:
     ran = stack("export-pr", "--status")
-    assert (ran.code, ran.out) == (0, "no series.toml names a pull request: `stack export-pr --open` writes them there\n")
+    assert (ran.code, ran.out) == (0, "no series.toml records a pull request: `stack export-pr --open` does\n")
     assert hub.seen == []
 
 
@@ -53,10 +53,10 @@ def test_what_is_open(at_github: World, stack: Stack, hub: Hub) -> None:
     before = at_github.files()
     ran = stack("export-pr", "--status")
     assert ran.code == 1
-    assert ran.out.endswith("\none is submitted now: stacks/one/series.toml says so\n")
+    assert ran.out.endswith("\none is submitted now, as recorded in stacks/one/series.toml\n")
     lines = [line.split() for line in ran.out.splitlines()]
     assert [f"{ADDRESS}/1", "draft", "0", "one/gamma/hook-main"] in lines
-    words = "open approved by ada; changes asked for by bob 1 passed; failed: test; 1 run 12 one/gamma/tool-flag"
+    words = "open approved by ada; changes requested by bob 1 passed; failed: test; 1 run 12 one/gamma/tool-flag"
     assert [f"{ADDRESS}/2", *words.split()] in lines
     changed = {path: text for path, text in at_github.files().items() if text != before[path]}
     assert changed == {
@@ -91,8 +91,8 @@ def test_what_was_merged_is_proposed_for_the_drop(at_github: World, stack: Stack
     assert ran.code == 0
     assert (
         f"{ADDRESS}/1 was merged as cccccccccccc at 2026-11-20T10:00:00+00:00, with 100% of the lines of our patches in it\n"
-        f"  drop {LIMIT} with the first release that has it: "
-        "stack rebase gamma --onto TAG finds it there and takes it out\n"
+        "  when a release has it, stack rebase gamma --onto TAG "
+        f"finds it there and drops {LIMIT}\n"
     ) in ran.out
     assert f"{ADDRESS}/2 was merged as dddddddddddd at 2026-11-20T10:00:00+00:00, with 0% of" in ran.out
     # The series has patches of other upstreams, which nobody has opened.
@@ -111,7 +111,10 @@ def test_what_was_closed_needs_a_person(at_github: World, stack: Stack, hub: Hub
     submit(at_github, FLAG, f"{ADDRESS}/1")
     ran = stack("export-pr", "--status")
     assert ran.code == 1
-    assert f"{ADDRESS}/1 was closed: say why as `reason` in stacks/one/series.toml (state declined), or reopen it" in ran.out
+    assert (
+        f"{ADDRESS}/1 was closed: give the reason as `reason` in stacks/one/series.toml (state declined), or reopen it"
+        in ran.out
+    )
     assert state(at_github, "one") == "pending"
 
 
@@ -134,7 +137,7 @@ def test_an_address_that_is_nobodys(at_github: World, stack: Stack, hub: Hub) ->
     submit(at_github, FLAG, "https://github.com/else/where/pull/1", "https://example.org/about")
     ran = stack("export-pr", "--status")
     assert ran.code == 1
-    assert ran.out.count("this address is of no upstream in pins.toml") == 2
+    assert ran.out.count("this address belongs to no upstream in pins.toml") == 2
     assert hub.seen == []
 
 
@@ -145,7 +148,7 @@ def test_a_pull_request_that_is_gone(at_github: World, stack: Stack, hub: Hub) -
         "github.com knows no up/gamma#9 (Not Found): check the name, and whether the token may see it"
     )
     hub.trouble("/pulls/9", Answer(200, b"{}"))
-    assert "answers something odd when asked up/gamma#9" in stack("export-pr", "--status").refused()
+    assert "gives an invalid answer when asked up/gamma#9" in stack("export-pr", "--status").refused()
     assert at_github.files() == before
 
 
@@ -158,4 +161,4 @@ def test_without_a_token_it_is_read_all_the_same(
     assert stack("export-pr", "--status").code == 0
     monkeypatch.setenv("GH_TOKEN", f"{TOKEN} or so")
     line = stack("export-pr", "--status").refused()
-    assert line == "what GH_TOKEN holds is no token: a token is one word of plain letters and digits"
+    assert line == "the value in GH_TOKEN is not a token: a token is one word of plain letters and digits"

@@ -17,7 +17,7 @@ from stack.store import git
 from stack.store.objects import Identity, Objects
 from stack.upstreaming import graph
 from stack.upstreaming.plan import Wanted, plans
-from stack.upstreaming.proposal import Plan, Proposal
+from stack.upstreaming.proposal import Proposal, UpstreamPlan
 
 from .fork import Change, Files, fork
 
@@ -106,7 +106,7 @@ def merged(objects: Objects, ours: CommitId, theirs: CommitId) -> CommitId:
     return objects.write_commit(done.stdout.decode().split("\n")[0], (ours, theirs), "Merge\n", SOME_ONE)  # type: ignore[arg-type]
 
 
-def check(drawn: Drawn, plan: Plan, known: Sequence[Change]) -> None:
+def check(drawn: Drawn, plan: UpstreamPlan, known: Sequence[Change]) -> None:
     number = {change.path: place for place, change in enumerate(known)}
     owner = {number[part.path]: one for one in plan.proposals for part in one.parts}
     assert sorted(owner) == list(range(len(known)))

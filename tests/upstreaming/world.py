@@ -16,8 +16,8 @@ from stack.store import cache, git
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Identity, Objects
 from stack.store.sources import Source
 from stack.upstreaming import fork
-from stack.upstreaming.proposal import Part, Plan, Proposal
-from stack.upstreaming.pushing import Row, push
+from stack.upstreaming.proposal import Part, Proposal, UpstreamPlan
+from stack.upstreaming.pushing import PushRow, push
 from tests.carry.world import Files, numbered
 from tests.store.factories import TIME, Remote, bare, sdist, sha256
 
@@ -104,7 +104,7 @@ class Contributor:
 
     def push(
         self, *proposals: Proposal, to: str = "", planned: Sequence[Proposal] = (), over: Sequence[str] = ()
-    ) -> tuple[Row, ...]:
+    ) -> tuple[PushRow, ...]:
         """Push proposals; `planned` are those that they need."""
         with self.stores() as stores:
             store = stores.objects("up").repository
@@ -123,8 +123,8 @@ class Contributor:
         return {name: commit for name, commit in (line.split(" ") for line in lines) if "/push" in name}
 
 
-def plan_of(*proposals: Proposal) -> Plan:
-    return Plan("up", proposals[0].base, proposals[0].onto, proposals)
+def plan_of(*proposals: Proposal) -> UpstreamPlan:
+    return UpstreamPlan("up", proposals[0].base, proposals[0].onto, proposals)
 
 
 def patch_between(folder: Path, before: Mapping[str, bytes], after: Mapping[str, bytes], subject: str) -> Patch:

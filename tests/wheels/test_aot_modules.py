@@ -145,7 +145,7 @@ def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tm
     assert "has no module cpy" in str(build("--aot", "cpy", "--plan").exception)
     bare = ["--root", str(root), "--cache", str(cache), "build", "wheels", "flashinfer", "--source", "git", "--aot", "copy"]
     unproved = CliRunner().invoke(cli, [*bare, "--out", str(tmp_path / "out")]).exception
-    assert "no series names one: name an interpreter: --python FILE" in str(unproved)
+    assert "no series names a proof: name an interpreter: --python FILE" in str(unproved)
     assert not (tmp_path / "out").exists()
     [patch] = root.glob("stacks/copies/flashinfer/name-it-twice.patch")
     editing.edit(patch, "+namespace upstream = up;", "+namespace upstream = down;")
@@ -166,7 +166,7 @@ def test_no_modules_beside_an_overlay(build: Build, root: Path) -> None:
     for path in (*series.glob("cutlass/*.patch"), *series.glob("flashinfer/[!l]*.patch")):
         path.unlink()
     refused = build("--aot", "copy", "--mode", "overlay", "--plan").exception
-    assert "--aot goes with a FlashInfer that is built from its sources: leave out --mode overlay" in str(refused)
+    assert "--aot needs a FlashInfer that is built from source: leave out --mode overlay" in str(refused)
 
 
 def test_the_package_is_for_its_own_build_only(
@@ -191,4 +191,4 @@ def test_the_package_is_for_its_own_build_only(
     with caplog.at_level(logging.WARNING):
         assert package.get_jit_cache_providers() == ()
     assert not Path(package.get_jit_cache_dir()).exists()
-    assert "is of FlashInfer 1.0+stack.g1, and not used by 1.0+stack.g2" in caplog.text
+    assert "belongs to FlashInfer 1.0+stack.g1, and is not used by 1.0+stack.g2" in caplog.text

@@ -181,7 +181,9 @@ def test_what_cannot_be_built_is_refused_before_anything_is_fetched(stack: Stack
         "alpha cannot be built from source: the patches change compiled code"
         in stack("build", "wheels", "alpha", "--out", out).refused()
     )
-    assert "beta has no wheel of its own: it is in that of alpha" in stack("build", "wheels", "beta", "--out", out).refused()
+    assert (
+        "beta has no wheel of its own: it is in the wheel of alpha" in stack("build", "wheels", "beta", "--out", out).refused()
+    )
     assert "has no wheel for riscv64" in stack("build", "wheels", "gamma", "--platform", "riscv64", "--out", out).refused()
     assert "has no wheel for cp27" in stack("build", "wheels", "gamma", "--python-tag", "cp27", "--out", out).refused()
     assert "does not say of which upstream" in stack("build", "wheels", "--from", "x", "--out", out).refused()
@@ -382,7 +384,7 @@ def test_a_published_wheel_that_is_another_than_it_says(stack: Stack, tmp_path: 
     offer(tmp_path / "index", monkeypatch, path)
     assert stack("build", "wheels", "gamma", "--out", tmp_path / "out").code == 0
     refused = stack("build", "wheels", "gamma", "--out", tmp_path / "out", "--verify").refused()
-    assert "gamma/_C.abi3.so is not what RECORD says" in refused
+    assert "gamma/_C.abi3.so does not match RECORD" in refused
 
 
 def test_options_that_fit_nothing_are_refused(stack: Stack, published: Path, tmp_path: Path) -> None:
@@ -392,9 +394,10 @@ def test_options_that_fit_nothing_are_refused(stack: Stack, published: Path, tmp
     assert "../../x" in stack("build", "wheels", "gamma", "--from", "../../x", *out).refused()
     compiled = (("--target", "x"), ("--device", "cpu"), ("--python", sys.executable))
     assert all(
-        "go" in (line := stack("build", "wheels", "gamma", *one, *out).refused()) and "gamma is not" in line for one in compiled
+        "compiled builds only, and gamma is not compiled" in stack("build", "wheels", "gamma", *one, *out).refused()
+        for one in compiled
     )
-    published = "choose among published wheels: alpha is built from its sources"
+    published = "choose among published wheels, but alpha is built from source"
     assert all(
         published in stack("build", "wheels", "alpha", *one, *out).refused() for one in ((X86,), ("--python-tag", "cp38"))
     )

@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from stack.wheels.change import Kind, classify
+from stack.wheels.change import ChangeKind, classify
 
 
 @pytest.mark.parametrize(
     ("upstream", "paths", "kind"),
     [
-        ("vllm", [], Kind.NOTHING),
-        ("vllm", ["vllm/config/kernel.py", "docs/a.md"], Kind.PYTHON),
-        ("vllm", ["vllm/a.py", "csrc/a.cu"], Kind.COMPILED),
-        ("vllm", ["cmake/utils.cmake"], Kind.COMPILED),
-        ("vllm", ["vllm/_custom_ops.py"], Kind.COMPILED),
-        ("vllm", ["vllm/csrc/a.py"], Kind.PYTHON),
-        ("flashinfer", ["flashinfer/jit/core.py"], Kind.PYTHON),
-        ("flashinfer", ["include/flashinfer/a.cuh", "flashinfer/a.py"], Kind.JIT),
-        ("flashinfer", ["3rdparty/cutlass/include/cutlass/a.h"], Kind.JIT),
-        ("other", ["other/a.py"], Kind.PYTHON),
-        ("other", ["src/a.cpp"], Kind.COMPILED),
-        ("other", ["pyproject.toml"], Kind.COMPILED),
+        ("vllm", [], ChangeKind.NOTHING),
+        ("vllm", ["vllm/config/kernel.py", "docs/a.md"], ChangeKind.PYTHON),
+        ("vllm", ["vllm/a.py", "csrc/a.cu"], ChangeKind.COMPILED),
+        ("vllm", ["cmake/utils.cmake"], ChangeKind.COMPILED),
+        ("vllm", ["vllm/_custom_ops.py"], ChangeKind.COMPILED),
+        ("vllm", ["vllm/csrc/a.py"], ChangeKind.PYTHON),
+        ("flashinfer", ["flashinfer/jit/core.py"], ChangeKind.PYTHON),
+        ("flashinfer", ["include/flashinfer/a.cuh", "flashinfer/a.py"], ChangeKind.JIT),
+        ("flashinfer", ["3rdparty/cutlass/include/cutlass/a.h"], ChangeKind.JIT),
+        ("other", ["other/a.py"], ChangeKind.PYTHON),
+        ("other", ["src/a.cpp"], ChangeKind.COMPILED),
+        ("other", ["pyproject.toml"], ChangeKind.COMPILED),
     ],
 )
-def test_kind(upstream: str, paths: list[str], kind: Kind) -> None:
+def test_kind(upstream: str, paths: list[str], kind: ChangeKind) -> None:
     assert classify(upstream, paths).kind is kind
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.wheels import comparison
-from stack.wheels.comparison import Kind
+from stack.wheels.comparison import DifferenceKind
 
 from ..cli.conftest import Stack
 from .factories import wheel
@@ -32,7 +32,7 @@ def packed(path: Path, target: Path, change: Callable[[list[zipfile.ZipInfo]], N
     return target
 
 
-def found(first: Path, second: Path) -> list[tuple[Kind, str, tuple[str, ...]]]:
+def found(first: Path, second: Path) -> list[tuple[DifferenceKind, str, tuple[str, ...]]]:
     return [(one.kind, one.name, one.lines) for one in comparison.compare(first, second)]
 
 
@@ -43,11 +43,11 @@ def test_the_same_bytes(first: Path, tmp_path: Path) -> None:
 def test_contents_come_before_the_record_that_follows_from_them(first: Path, tmp_path: Path) -> None:
     other = {"gamma/__init__.py": b"one = 1\ntwo = 3\n", "gamma/core.so": FILES["gamma/core.so"] + b"\xff", "gamma/new.py": b""}
     only, text, binary, record = found(first, wheel(tmp_path / "two", other))
-    assert only == (Kind.ONLY_SECOND, "gamma/new.py", ())
-    assert text == (Kind.CONTENT, "gamma/__init__.py", ("@@ -1,2 +1,2 @@", " one = 1", "-two = 2", "+two = 3"))
-    assert binary == (Kind.CONTENT, "gamma/core.so", ("from byte 2048000 on; 2048000 and 2048001 bytes",))
-    assert record[:2] == (Kind.CONTENT, "gamma_pkg-2.0.dist-info/RECORD")
-    assert next(one[0] for one in found(wheel(tmp_path / "two", other), first)) is Kind.ONLY_FIRST
+    assert only == (DifferenceKind.ONLY_SECOND, "gamma/new.py", ())
+    assert text == (DifferenceKind.CONTENT, "gamma/__init__.py", ("@@ -1,2 +1,2 @@", " one = 1", "-two = 2", "+two = 3"))
+    assert binary == (DifferenceKind.CONTENT, "gamma/core.so", ("from byte 2048000 on; 2048000 and 2048001 bytes",))
+    assert record[:2] == (DifferenceKind.CONTENT, "gamma_pkg-2.0.dist-info/RECORD")
+    assert next(one[0] for one in found(wheel(tmp_path / "two", other), first)) is DifferenceKind.ONLY_FIRST
 
 
 def test_ends_of_lines_count(first: Path, tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def stored(infos: list[zipfile.ZipInfo]) -> None:
 def test_how_the_same_files_are_packed(first: Path, tmp_path: Path) -> None:
     date, rights = found(first, packed(first, tmp_path / "dated.whl", dated))
     assert date == (
-        Kind.PACKED,
+        DifferenceKind.PACKED,
         "gamma/__init__.py",
         ("date: (2026, 10, 17, 21, 45, 46) and (2026, 1, 2, 3, 4, 6)",),
     )
-    assert rights == (Kind.PACKED, "gamma/core.so", ("rights: 100755 and 100644",))
+    assert rights == (DifferenceKind.PACKED, "gamma/core.so", ("rights: 100755 and 100644",))
     [order] = found(first, packed(first, tmp_path / "turned.whl", turned))
-    assert order[0] is Kind.ORDER and order[2][0].startswith("gamma/__init__.py stands where the second has ")
+    assert order[0] is DifferenceKind.ORDER and order[2][0].startswith("gamma/__init__.py is where the second has ")
     [kept] = found(first, packed(first, tmp_path / "stored.whl", stored))
     assert [line.split(":")[0] for line in kept[2]] == ["compression", "compressed size"]
 
@@ -94,13 +94,13 @@ def test_bytes_that_belong_to_no_file(first: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(other, "a") as archive:
         archive.comment = b"hello"
     [rest] = found(first, other)
-    assert rest[0] is Kind.REST
+    assert rest[0] is DifferenceKind.REST
 
 
 def test_what_is_no_wheel(first: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.whl"
     other.write_bytes(b"PK")
-    with pytest.raises(StackError, match="is no wheel that can be read"):
+    with pytest.raises(StackError, match="is not a readable wheel"):
         comparison.compare(first, other)
     data = bytearray(first.read_bytes())
     data[60] ^= 0xFF

@@ -48,7 +48,7 @@ def test_a_wheel(stack: Stack, world: World, made: Path) -> None:
     assert f"stack   {digest.of(world.load())}\n" in ran.out
     assert "file    gamma: gamma/main.py (100644 " in ran.out
     assert "edited  gamma/main.py is patched\n" in ran.out
-    assert ran.out.endswith("files are what they should be\n")
+    assert ran.out.endswith("files are as listed\n")
     said = json.loads(stack("wheel", "inspect", made, "--json").out)
     assert (said["whole"], said["name"], said["stack"]["mode"]) == (True, "gamma-pkg", "overlay")
 
@@ -56,7 +56,7 @@ def test_a_wheel(stack: Stack, world: World, made: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"gamma/main.py": b"another\n"}, "gamma/main.py is not what RECORD says"),
+        ({"gamma/main.py": b"another\n"}, "gamma/main.py does not match RECORD"),
         ({"gamma/main.py": None}, "gamma/main.py is missing"),
         ({"gamma/more.py": b""}, "gamma/more.py is not in RECORD"),
     ],
@@ -81,16 +81,16 @@ def test_a_torn_wheel(stack: Stack, made: Path) -> None:
 def test_a_wheel_of_somebody_else(stack: Stack, tmp_path: Path) -> None:
     ran = stack("wheel", "inspect", wheel(tmp_path, PUBLISHED))
     assert ran.code == 0
-    assert "it does not say of which stack it is" in ran.out
+    assert "it does not describe a stack" in ran.out
     (tmp_path / "x.whl").write_bytes(b"")
-    assert "is no wheel that can be read" in stack("wheel", "inspect", tmp_path / "x.whl").refused()
+    assert "is not a readable wheel" in stack("wheel", "inspect", tmp_path / "x.whl").refused()
     assert "is missing" in stack("wheel", "inspect", tmp_path / "none.whl").refused()
     assert "no-such-package is not installed" in stack("wheel", "inspect", "no-such-package").refused()
     assert "does not answer as a Python" in stack("wheel", "inspect", "pip", "--python", "/bin/false").refused()
     assert "is a folder: name its interpreter" in stack("wheel", "inspect", "pip", "--python", tmp_path).refused()
     assert "cannot be run" in stack("wheel", "inspect", "pip", "--python", tmp_path / "python").refused()
     assert (
-        "--bytecode go with an installed package"
+        "--bytecode apply to an installed package only"
         in stack("wheel", "inspect", tmp_path / "x.whl", "--python", "python3").refused()
     )
 
@@ -140,7 +140,7 @@ def test_an_installed_package(stack: Stack, made: Path, tmp_path: Path) -> None:
     record.write_text("".join(f"{line}\n" if "main.py" not in line else "gamma/main.py,,\n" for line in noted.splitlines()))
     assert "WRONG   gamma/main.py has no hash in RECORD\n" in stack(*ask).out
     record.unlink()
-    assert "WRONG   there is no RECORD: what was installed cannot be told\n" in stack(*ask).out
+    assert "WRONG   there is no RECORD: the installed files are unknown\n" in stack(*ask).out
 
 
 def test_descriptions_that_are_none(stack: Stack, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_wheels_is_another_word(stack: Stack, made: Path) -> None:
     assert "  wheels " not in stack("--help", root=None).out
 
 
-@pytest.mark.parametrize(("bit", "why"), [(0x1, "is encrypted"), (0x20, "is a change of another file"), (0x40, "is encrypted")])
+@pytest.mark.parametrize(("bit", "why"), [(0x1, "is encrypted"), (0x20, "is a patch for another file"), (0x40, "is encrypted")])
 def test_members_that_nobody_can_read(stack: Stack, tmp_path: Path, bit: int, why: str) -> None:
     path = wheel(tmp_path, PUBLISHED)
     data = bytearray(path.read_bytes())
@@ -197,7 +197,7 @@ def test_a_torn_directory(tmp_path: Path) -> None:
 def test_descriptions_with_odd_parts(stack: Stack, tmp_path: Path, said: dict[str, object]) -> None:
     text = json.dumps({"pins": {}, "base": {}, "files": [], "edited": [], "left_out": []} | said).encode()
     path = wheel(tmp_path, PUBLISHED | {"gamma_pkg-2.0.dist-info/x_stack.json": text})
-    assert "does not describe itself" in stack("wheel", "inspect", path).refused()
+    assert "has an incomplete description" in stack("wheel", "inspect", path).refused()
 
 
 def test_a_wheel_of_the_first_format_is_read(stack: Stack, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_odd_installations(stack: Stack, site: Path) -> None:
     noted = (info / "RECORD").read_text()
     (info / "RECORD").write_text(noted + "gamma/none.py,sha256=x,many\n")
     assert "WRONG   gamma/none.py is missing\n" in stack("wheel", "inspect", "gamma-pkg").out
-    (info / "RECORD").write_text(noted + '"gamma/x\nwhole: 3 files are what they should be",,\n')
+    (info / "RECORD").write_text(noted + '"gamma/x\nwhole: 3 files are as listed",,\n')
     ran = stack("wheel", "inspect", "gamma-pkg")
     assert ran.code == 1
     assert "\nwhole" not in ran.out
@@ -240,7 +240,7 @@ def test_odd_installations(stack: Stack, site: Path) -> None:
     (info / "RECORD").write_text("")
     assert "WRONG   there is no RECORD" in stack("wheel", "inspect", "gamma-pkg").out
     (info / "METADATA").write_bytes(b"Name: \xff\n")
-    assert "METADATA of what is installed cannot be read" in stack("wheel", "inspect", "gamma-pkg").refused()
+    assert "METADATA of the installed package cannot be read" in stack("wheel", "inspect", "gamma-pkg").refused()
 
 
 def test_a_name_that_is_no_text(stack: Stack, site: Path) -> None:
@@ -270,9 +270,9 @@ def test_against_a_wheel_that_is_not_whole(stack: Stack, site: Path, tmp_path: P
     other = rewritten(path, {"gamma/main.py": b"another\n"})
     ran = stack("wheel", "inspect", "gamma-pkg", "--against", other)
     assert ran.code == 1
-    assert f"WRONG   {other.name}: gamma/main.py is not what RECORD says\n" in ran.out
+    assert f"WRONG   {other.name}: gamma/main.py does not match RECORD\n" in ran.out
     os.mkfifo(tmp_path / "pipe.whl")
-    assert "pipe.whl is no file" in stack("wheel", "inspect", "gamma-pkg", "--against", tmp_path / "pipe.whl").refused()
+    assert "pipe.whl is not a file" in stack("wheel", "inspect", "gamma-pkg", "--against", tmp_path / "pipe.whl").refused()
 
 
 def test_against_a_wheel_that_has_less(stack: Stack, site: Path, tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_libraries_in_a_data_folder(stack: Stack, tmp_path: Path, monkeypatch: p
     [
         ("vllm-9.9-py3-none-any.whl", "the file's name says vllm 9.9, its METADATA gamma-pkg 2"),
         ("gamma_pkg-2.1-py3-none-any.whl", "the file's name says gamma-pkg 2.1, its METADATA gamma-pkg 2"),
-        ("gamma.whl", "the file's name is none of a wheel ("),
+        ("gamma.whl", "the file's name is not one of a wheel ("),
     ],
 )
 def test_a_wheel_under_another_name(stack: Stack, tmp_path: Path, name: str, problem: str) -> None:
@@ -323,7 +323,7 @@ def test_a_wheel_under_another_name(stack: Stack, tmp_path: Path, name: str, pro
 
 @pytest.mark.parametrize("name", ["", " ", "-", "./gamma"])
 def test_what_is_no_name(stack: Stack, name: str) -> None:
-    assert f"{name!r} is no name of a package" in stack("wheel", "inspect", name).refused()
+    assert f"{name!r} is not a package name" in stack("wheel", "inspect", name).refused()
 
 
 def test_compiled_files_that_are_none(stack: Stack, site: Path) -> None:

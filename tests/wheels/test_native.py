@@ -77,8 +77,8 @@ def test_the_compiler_of_cuda_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     program.chmod(0o755)
     here = machine.look(tmp_path)
     assert here.nvcc == Version("12.8")
-    env = native._environment(native.RECIPES["vllm"], native.Order(), Version("1"), here, 1)
-    plan = native.Plan(native.Order(), here, env, {}, (), 1, (), (), ())
+    env = native._environment(native.RECIPES["vllm"], native.CompileOrder(), Version("1"), here, 1)
+    plan = native.CompilePlan(native.CompileOrder(), here, env, {}, (), 1, (), (), ())
     assert f"-DCMAKE_CUDA_COMPILER={program}" in compiled._options(plan, Path("python"), tmp_path)
 
 

@@ -65,14 +65,14 @@ def test_it_is_written_anew(stack: Stack, tmp_path: Path) -> None:
 def test_what_is_no_folder_of_wheels(stack: Stack, tmp_path: Path) -> None:
     assert "has no wheel: build some there" in stack("wheel", "index", tmp_path).refused()
     (tmp_path / "odd.whl").write_bytes(b"")
-    assert "odd.whl is no name of a wheel" in stack("wheel", "index", tmp_path).refused()
+    assert "odd.whl is not the name of a wheel" in stack("wheel", "index", tmp_path).refused()
     (tmp_path / "odd.whl").rename(tmp_path / "odd-1.0-py3-none-any.whl")
-    assert "odd-1.0-py3-none-any.whl is no wheel that can be read" in stack("wheel", "index", tmp_path).refused()
+    assert "odd-1.0-py3-none-any.whl is not a readable wheel" in stack("wheel", "index", tmp_path).refused()
 
 
 def test_a_folder_of_that_name_that_is_no_index_stays(stack: Stack, tmp_path: Path) -> None:
     wheel(tmp_path, PUBLISHED)
     (tmp_path / "simple").mkdir()
     (tmp_path / "simple/notes.txt").write_text("mine")
-    assert "is there, and is no index" in stack("wheel", "index", tmp_path).refused()
+    assert "exists and is not an index" in stack("wheel", "index", tmp_path).refused()
     assert (tmp_path / "simple/notes.txt").read_text() == "mine"

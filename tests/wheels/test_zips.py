@@ -81,22 +81,22 @@ def test_a_member_that_was_streamed_is_copied(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["/etc/passwd", "a/../../b", "a//b", "a\\b", "./a"])
 def test_names_that_leave_the_wheel_are_refused(tmp_path: Path, name: str) -> None:
     packed(tmp_path / "old.whl", {name: b""})
-    with pytest.raises(StackError, match="is outside of it"), zips.opened(tmp_path / "old.whl"):
+    with pytest.raises(StackError, match="is outside of the archive"), zips.opened(tmp_path / "old.whl"):
         pass
 
 
 def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "old.whl"
     file.write_bytes(b"no archive")
-    with pytest.raises(StackError, match="no wheel that can be read"), zips.opened(file):
+    with pytest.raises(StackError, match="not a readable wheel"), zips.opened(file):
         pass
     with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a", b"")
         archive.writestr("a", b"")
-    with pytest.raises(StackError, match="'a' is there twice"), zips.opened(file):
+    with pytest.raises(StackError, match="'a' occurs twice"), zips.opened(file):
         pass
     packed(file, {"a": b"x" * 100}, zipfile.ZIP_BZIP2)
-    with pytest.raises(StackError, match="compressed in a way"), zips.opened(file):
+    with pytest.raises(StackError, match="has a compression"), zips.opened(file):
         pass
 
 

@@ -39,16 +39,16 @@ def test_what_is_an_image(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("name", ["main", "origin/main", "v1.0", "feature/one@{1}", "HEAD~3"])
 def test_what_is_a_revision(name: str, tmp_path: Path) -> None:
-    with pytest.raises(StackError, match="no folder of a stack, no image, and no revision"):
+    with pytest.raises(StackError, match="is not a stack's folder, an image, or a revision"):
         ends.load(name, tmp_path, tmp_path / "found")
 
 
 def test_an_image_that_brings_none_or_another_one(offline: World, tmp_path: Path) -> None:
     offline.image()
-    with pytest.raises(StackError, match="does not bring the stack"):
+    with pytest.raises(StackError, match="does not contain the stack"):
         ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "none")
     offline.image(sources(offline), **{labels.STACK: "0" * 64})
-    with pytest.raises(StackError, match="brings another stack than its label names"):
+    with pytest.raises(StackError, match="contains another stack than its label names"):
         ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "other")
 
 
@@ -78,5 +78,5 @@ def test_sources_that_no_folder_can_have(offline: World, tmp_path: Path, files: 
 def test_sources_that_fill_the_memory(offline: World, tmp_path: Path) -> None:
     below = str(labels.SOURCES).lstrip("/")
     offline.image({f"{below}/{number}": bytes(30 << 20) for number in range(3)})
-    with pytest.raises(StackError, match="is too much for a stack"):
+    with pytest.raises(StackError, match="is too large for a stack"):
         ends.load(f"oci:{offline.layout}", offline.root, tmp_path / "found")

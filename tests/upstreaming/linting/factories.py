@@ -14,7 +14,7 @@ from stack.model.series import PatchRef
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
 from stack.upstreaming import rules
 from stack.upstreaming.change import Change
-from stack.upstreaming.linting import Finding
+from stack.upstreaming.linting import LintFinding
 from stack.upstreaming.proposal import Part, Proposal
 from stack.upstreaming.rules import Style
 
@@ -56,4 +56,4 @@ def proposal(*made: Patch, upstream: str = "vllm", real: bool = True) -> Proposa
 
 def said(found: object) -> list[tuple[str, str, str]]:
     """Rule, severity and place of findings."""
-    return [(one.rule, one.severity.value, one.place) for one in found if isinstance(one, Finding)]  # type: ignore[attr-defined]
+    return [(one.rule, one.severity.value, one.place) for one in found if isinstance(one, LintFinding)]  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import pytest
 
 from stack.store import cache
 from stack.upstreaming.linting import Desk
-from stack.upstreaming.linting.finding import Finding
+from stack.upstreaming.linting.finding import LintFinding
 from stack.upstreaming.rules import Style
 
 from .factories import STYLE, Making, said
@@ -68,7 +68,7 @@ def desk() -> Iterator[Desk]:
 
 def check(
     desk: Desk, making: Making, changed: Mapping[str, str], base: Mapping[str, str] = BASE, style: Style = STYLE
-) -> list[Finding]:
+) -> list[LintFinding]:
     return list(desk.check(style, making.change(base, {**base, **changed})))
 
 

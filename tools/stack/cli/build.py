@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack build wheels`: the upstreams' wheels with the patches in them."""
+"""`stack build wheels`: build the upstreams' wheels with the patches in them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +20,8 @@ from stack.cli.common import (
 )
 from stack.wheels import building, inspection
 from stack.wheels.building import Built, Library
-from stack.wheels.decision import Asked, Decision, Mode, decide
-from stack.wheels.native import Order, Plan
+from stack.wheels.decision import Decision, Mode, WheelRequest, decide
+from stack.wheels.native import CompileOrder, CompilePlan
 
 
 @click.group("build")
@@ -36,40 +36,44 @@ def command() -> None:
     type=click.Choice(["auto", "overlay", "source"]),
     default="auto",
     show_default=True,
-    help="overlay: the published wheel with the patched files laid over it; source: a build; auto: the cheapest that is right.",
+    help="overlay: replace patched files in the published wheel; source: build it; auto: the cheapest correct mode.",
 )
 @packages_option
 @click.option("--python-tag", "python", metavar="TAG", help="Only wheels for this Python, such as cp38.")
 @click.option(
-    "--platform", "platforms", multiple=True, metavar="NAME", help="Only wheels for it, such as x86_64 or aarch64; repeatable."
+    "--platform",
+    "platforms",
+    multiple=True,
+    metavar="NAME",
+    help="Only wheels for it, such as x86_64 or aarch64; may be repeated.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("dist"), show_default=True, help="Where they go."
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("dist"), show_default=True, help="Output folder."
 )
 @click.option(
-    "--plan", "only_plan", is_flag=True, help="Say how each wheel would be made, why, and what is missing; build nothing."
+    "--plan", "only_plan", is_flag=True, help="Show how each wheel would be made, why, and what is missing; build nothing."
 )
-@click.option("--verify", is_flag=True, help="Read each wheel once more, and compare every file in it with what it lists.")
+@click.option("--verify", is_flag=True, help="Read each finished wheel again, and compare its files with its RECORD.")
 @click.option(
     "--device",
     type=click.Choice(["cuda", "cpu", "empty"]),
     default="cuda",
     show_default=True,
-    help="What vLLM is compiled for, in its own words; empty: what is for no device.",
+    help="Device that vLLM is compiled for, by vLLM's name; empty: nothing for a device.",
 )
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="NAME",
-    help="Only this CMake target of vLLM, into --out, no wheel; repeatable.",
+    help="Build only this CMake target of vLLM, into --out, without a wheel; may be repeated.",
 )
 @click.option(
     "--aot",
     "ahead",
     multiple=True,
     metavar="MODULE",
-    help="Compile this module of FlashInfer's JIT ahead of time (* for any text), into a wheel of its own; repeatable.",
+    help="Compile this module of FlashInfer's JIT ahead of time (* matches any text), into a separate wheel; may be repeated.",
 )
 @click.option(
     "--python",
@@ -77,7 +81,7 @@ def command() -> None:
     type=click.Path(path_type=Path),
     callback=interpreter,
     metavar="FILE",
-    help="Compile in this interpreter's environment, in place of one in the cache.",
+    help="Compile in this interpreter's environment instead of one in the cache.",
 )
 @json_option
 @source_option
@@ -99,56 +103,59 @@ def wheels(
     as_json: bool,
     source: str,
 ) -> None:
-    """Build the wheels of UPSTREAM (all that have patches, unless named).
+    """Build the wheels of UPSTREAM (default: all with patches).
 
-    Where the patches change no compiled code, a wheel is the published one with the patched files in it, made in seconds: only a
-    file that is the pin's own there is replaced. Its version names the stack's digest; in its dist-info it holds the stack, a bill
-    of materials, and beside it lies a statement of how it was made. The same stack makes the same bytes.
+    If the patches change no compiled code, the wheel is a copy of the published one with the patched files, made in seconds.
+    Only a file that equals the pin's is replaced. The version contains the stack's digest. The dist-info folder contains a
+    description of the stack and a bill of materials; a statement of how the wheel was made is written next to it. Equal stacks
+    give equal bytes.
     """
 
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        order = Order(device, targets, interpreter)
-        asked = Asked(upstreams, Mode(mode), packages_from(packages, upstreams), platforms, python, order, ahead)
-        decisions = decide(stores, asked)
-        chosen = building.chosen(stores, asked, decisions) if only_plan else None
-        made = [] if only_plan else list(building.build(stores, asked, decisions, out))
-    built = [one for one in made if isinstance(one, Built)]
-    libraries = [one for one in made if isinstance(one, Library)]
+        order = CompileOrder(device, targets, interpreter)
+        request = WheelRequest(upstreams, Mode(mode), packages_from(packages, upstreams), platforms, python, order, ahead)
+        decisions = decide(stores, request)
+        chosen = building.chosen(stores, request, decisions) if only_plan else None
+        made = [] if only_plan else list(building.build(stores, request, decisions, out))
+    built = [item for item in made if isinstance(item, Built)]
+    libraries = [item for item in made if isinstance(item, Library)]
     if verify:
         _verify(built)
     if as_json:
         print_json(
             {
-                "plan": [_plan_json(one) for one in decisions],
+                "plan": [_plan_json(decision) for decision in decisions],
                 "wheels": building.as_json(built),
-                "libraries": [{"upstream": one.upstream, "file": str(one.path), "sha256": one.sha256} for one in libraries],
+                "libraries": [
+                    {"upstream": library.upstream, "file": str(library.path), "sha256": library.sha256} for library in libraries
+                ],
             }
         )
     else:
-        for one in decisions:
-            _print_decision(one, only_plan)
+        for decision in decisions:
+            _print_decision(decision, only_plan)
         if chosen is not None:
-            click.echo(f"compiled ahead of time, into a wheel of their own: {', '.join(one.name for one in chosen.modules)}")
+            click.echo(f"compiled ahead of time, into a separate wheel: {', '.join(module.name for module in chosen.modules)}")
         _print(built, libraries, out)
-    context.exit(1 if only_plan and any(one.plan and one.plan.lacking for one in decisions) else 0)
+    context.exit(1 if only_plan and any(decision.plan and decision.plan.lacking for decision in decisions) else 0)
 
 
 def _verify(built: Sequence[Built]) -> None:
 
-    for one in built:
-        problems = inspection.wheel(one.path).problems
+    for wheel in built:
+        problems = inspection.wheel(wheel.path).problems
         if problems:
-            raise StackError(f"{one.path}: {problems[0]}", "`stack wheel inspect` shows all: what it was made of is broken")
+            raise StackError(f"{wheel.path}: {problems[0]}", "`stack wheel inspect` shows all problems: its input is broken")
 
 
-def _print_decision(one: Decision, only_plan: bool) -> None:
-    click.echo(f"{one.upstream}: {one.mode.value}: {one.why}")
-    for path in one.change.odd:
-        click.echo(f"{one.upstream}: {path} is changed, and may matter to what is compiled")
-    plan = one.plan
+def _print_decision(decision: Decision, only_plan: bool) -> None:
+    click.echo(f"{decision.upstream}: {decision.mode.value}: {decision.why}")
+    for path in decision.change.odd:
+        click.echo(f"{decision.upstream}: {path} is changed, and may affect compiled files")
+    plan = decision.plan
     if plan is not None and plan.dropped:
-        click.echo(f"{one.upstream}: {', '.join(plan.dropped)} would put ready-made files into it: the build does not get it")
+        click.echo(f"{decision.upstream}: {', '.join(plan.dropped)} would add precompiled files: not passed to the build")
     if plan is None or not only_plan:
         return
     for name, value in {**plan.decided, **plan.environment}.items():
@@ -167,27 +174,27 @@ def _print_decision(one: Decision, only_plan: bool) -> None:
 
 
 def _print(built: Sequence[Built], libraries: Sequence[Library], out: Path) -> None:
-    for path in dict.fromkeys(path for one in built for path in one.left_out):
-        click.echo(f"not in the wheel, as it is not in the published one: {path}")
+    for path in dict.fromkeys(path for wheel in built for path in wheel.left_out):
+        click.echo(f"left out, as the published wheel does not contain it: {path}")
     if built:
         rows = [(own.path.name, f"{own.path.stat().st_size / 1e6:.1f} MB", "as before" if own.reused else "") for own in built]
         print_table(("wheel", "size", ""), rows)
-        click.echo(f"in {out}: install one with pip, look into it with `stack wheel inspect`")
-    for one in libraries:
-        click.echo(f"{one.path} ({one.path.stat().st_size / 1e6:.1f} MB)")
+        click.echo(f"in {out}: install one with pip, inspect it with `stack wheel inspect`")
+    for library in libraries:
+        click.echo(f"{library.path} ({library.path.stat().st_size / 1e6:.1f} MB)")
 
 
-def _plan_json(one: Decision) -> dict[str, object]:
+def _plan_json(decision: Decision) -> dict[str, object]:
     return {
-        "upstream": one.upstream,
-        "mode": one.mode.value,
-        "why": one.why,
-        "odd": list(one.change.odd),
-        "build": _build_json(one.plan) if one.plan is not None else None,
+        "upstream": decision.upstream,
+        "mode": decision.mode.value,
+        "why": decision.why,
+        "odd": list(decision.change.odd),
+        "build": _build_json(decision.plan) if decision.plan is not None else None,
     }
 
 
-def _build_json(plan: Plan) -> dict[str, object]:
+def _build_json(plan: CompilePlan) -> dict[str, object]:
     return {
         "device": plan.order.device,
         "targets": list(plan.order.targets),
@@ -197,6 +204,8 @@ def _build_json(plan: Plan) -> dict[str, object]:
         "jobs": plan.jobs,
         "launcher": plan.machine.launcher,
         "requires": list(plan.requirements),
-        "clones": [{"repository": one.repository, "revision": one.revision, "instead": one.instead} for one in plan.clones],
+        "clones": [
+            {"repository": clone.repository, "revision": clone.revision, "instead": clone.instead} for clone in plan.clones
+        ],
         "lacking": list(plan.lacking),
     }

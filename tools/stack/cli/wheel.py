@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack wheel`: what a wheel or an installed package is made of, why two wheels differ, and an index of a folder of them."""
+"""`stack wheel`: inspect a wheel or an installed package, compare two wheels, and index a folder of wheels."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from stack.wheels.inspection import Report
 
 @click.group("wheel")
 def command() -> None:
-    """Look into wheels, and publish a folder of them."""
+    """Inspect and compare wheels, and publish a folder of them."""
 
 
 @command.command("inspect")
@@ -22,30 +22,28 @@ def command() -> None:
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="Whose installed packages; those of this interpreter unless given.",
+    help="Interpreter with the installed package. Default: this one.",
 )
 @click.option(
     "--against",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Compare the installed files with those of this wheel, too.",
+    help="Also compare the installed files with those of this wheel.",
 )
-@click.option(
-    "--bytecode", is_flag=True, help="Look into what Python has compiled of the installed files, too (half a minute)."
-)
+@click.option("--bytecode", is_flag=True, help="Also check Python's compiled files of the installed package (half a minute).")
 @json_option
 @click.pass_context
 def inspect(
     context: click.Context, what: str, python: Path | None, against: Path | None, bytecode: bool, as_json: bool
 ) -> None:
-    """Show of which stack a wheel is, and compare its files with what it lists.
+    """Show the stack that a wheel belongs to, and compare its files with its RECORD.
 
-    FILE ends in .whl; anything else is the name of an installed package. Exit code 1 when a file is not what it should be.
+    FILE ends in .whl; anything else is the name of an installed package. The exit code is 1 if a file is wrong.
     """
 
     if what.endswith(".whl"):
         if python is not None or against is not None or bytecode:
-            raise click.UsageError("--python, --against and --bytecode go with an installed package")
+            raise click.UsageError("--python, --against and --bytecode apply to an installed package only")
         if not Path(what).is_file():
             raise StackError(f"{what} is missing", "check the path")
         report = inspection.wheel(Path(what))
@@ -62,26 +60,26 @@ def inspect(
 
 def _print(report: Report) -> None:
     _say(f"{report.name} {report.version}")
-    said = report.described
-    if said is None:
-        _say("it does not say of which stack it is: `stack build wheels` did not make it")
+    description = report.described
+    if description is None:
+        _say("it does not describe a stack: it was not made by `stack build wheels`")
     else:
-        _say(f"stack   {said.get('digest')}")
-        base = said.get("base", {})
-        _say(f"made    by {said.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
-        for name, pin in said.get("pins", {}).items():
+        _say(f"stack   {description.get('digest')}")
+        base = description.get("base", {})
+        _say(f"made    by {description.get('mode')} from {base.get('file')} (SHA-256 {base.get('sha256')})")
+        for name, pin in description.get("pins", {}).items():
             _say(f"pin     {name} {pin.get('tag') or ''} {pin.get('commit')}".replace("  ", " "))
-        for file in said.get("files", []):
+        for file in description.get("files", []):
             blob = f"{file.get('mode')} {str(file.get('blob'))[:12]}" if file.get("blob") else "removed"
             _say(f"file    {file.get('upstream')}: {file.get('path')} ({blob})")
-        for line in said.get("edited", []):
+        for line in description.get("edited", []):
             _say(f"edited  {line}")
-        for line in said.get("left_out", []):
-            _say(f"not in  {line}: the published wheel does not carry it")
+        for line in description.get("left_out", []):
+            _say(f"not in  {line}: the published wheel does not contain it")
     for problem in report.problems:
         _say(f"WRONG   {problem}")
     if not report.problems:
-        _say(f"whole: {report.files} files are what they should be")
+        _say(f"whole: {report.files} files are as listed")
 
 
 def _say(line: str) -> None:
@@ -94,22 +92,22 @@ def _say(line: str) -> None:
 @json_option
 @click.pass_context
 def diff(context: click.Context, first: Path, second: Path, as_json: bool) -> None:
-    """Show why two wheels are not the same bytes: files, their contents, or how they are packed.
+    """Show why two wheels are different bytes: files, their contents, or how they are packed.
 
-    Exit code 1 when they differ.
+    The exit code is 1 if they differ.
     """
 
-    found = comparison.compare(first, second)
+    differences = comparison.compare(first, second)
     if as_json:
-        shown = [{"kind": one.kind.value, "name": one.name, "lines": list(one.lines)} for one in found]
-        print_json({"same": not found, "differences": shown})
+        shown = [{"kind": item.kind.value, "name": item.name, "lines": list(item.lines)} for item in differences]
+        print_json({"same": not differences, "differences": shown})
     else:
-        for one in found:
-            _say(f"{one.name}: {one.kind.value}" if one.name else one.kind.value)
-            for line in one.lines:
+        for difference in differences:
+            _say(f"{difference.name}: {difference.kind.value}" if difference.name else difference.kind.value)
+            for line in difference.lines:
                 _say(f"    {line}")
-        _say(f"{len(found)} differences" if found else "the same bytes")
-    context.exit(1 if found else 0)
+        _say(f"{len(differences)} differences" if differences else "the same bytes")
+    context.exit(1 if differences else 0)
 
 
 @command.command("index")
@@ -121,8 +119,10 @@ def index(folder: Path, as_json: bool) -> None:
     Any web server that serves DIR will do: HTML (PEP 503) and JSON (PEP 691), with hashes.
     """
 
-    found = simple.write(folder)
+    entries_by_project = simple.write(folder)
     if as_json:
-        print_json({"projects": {name: [entry.filename for entry in entries] for name, entries in found.items()}})
+        print_json({"projects": {name: [entry.filename for entry in entries] for name, entries in entries_by_project.items()}})
     else:
-        click.echo(f"{folder / simple.FOLDER}: {', '.join(f'{name} ({len(entries)})' for name, entries in found.items())}")
+        click.echo(
+            f"{folder / simple.FOLDER}: {', '.join(f'{name} ({len(entries)})' for name, entries in entries_by_project.items())}"
+        )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of the stack: built, published, verified and found again."""
+"""Build, publish, verify and find images of the stack."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attestations beside their image: an OCI artifact that its tag `sha256-<hex>.att` names, as cosign looks for it, and the index
-`sha256-<hex>`, by which registries without the referrers API list what refers to an image (OCI distribution 1.1, tag schema).
+"""Attach attestations to an image in its repository: an artifact for cosign, and an index for other tools.
 
-What others attached stays.
+The tag `sha256-<hex>.att` names the artifact, as cosign expects. The index `sha256-<hex>` lists what refers to an image, for
+registries without the referrers API (OCI distribution 1.1, tag schema). What other tools attached is kept.
 """
 
 import json
@@ -23,42 +23,42 @@ from stack.model.document import Table
 ENVELOPE = "application/vnd.dsse.envelope.v1+json"
 _EMPTY = "application/vnd.oci.empty.v1+json"
 _COSIGN = "dev.cosignproject.cosign/signature"
-"""cosign wants this annotation on every layer; empty, since the envelope holds the signatures."""
+"""cosign requires this annotation on every layer; it is empty because the envelope contains the signatures."""
 _MOST = 256
-"""Attestations of an image that are looked at."""
+"""Maximal number of attestations of an image that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is attached now, in a layout on disk: the artifact's digest and layers, and what else the index lists."""
+    """The artifacts attached now, read from a layout: the layers of ours, and the index's other entries."""
 
     layers: tuple[Descriptor, ...]
     others: tuple[Descriptor, ...]
 
 
 def referrers(digest: str) -> str:
-    """The tag of the index of what refers to an image."""
+    """Return the tag of the index that lists what refers to an image."""
     return digest.replace(":", "-")
 
 
 def attestations(digest: str) -> str:
-    """The tag of an image's attestations."""
+    """Return the tag of an image's attestations."""
     return f"{referrers(digest)}.att"
 
 
 def fetch(image: Image, *, tls: bool = True) -> tuple[bytes, ...]:
-    """The envelopes that are attached to an image; in a layout, those that lie beside it under the same tag.
+    """Return the envelopes attached to an image; for a layout, those in the layout under the same tag.
 
     Raises:
-        StackError: they cannot be read, or are not what their digests say.
+        StackError: they cannot be read, or do not match their digests.
 
     """
     tag = attestations(image.digest)
     if image.reference.layout:
         return _envelopes(Path(image.reference.place), tag)
     with tempfile.TemporaryDirectory(prefix="stack-attested-") as folder:
-        found = _pulled(image.reference, tag, Path(folder), tls)
-        return _envelopes(Path(folder), tag) if found is not None else ()
+        manifest = _pulled(image.reference, tag, Path(folder), tls)
+        return _envelopes(Path(folder), tag) if manifest is not None else ()
 
 
 def _envelopes(folder: Path, tag: str) -> tuple[bytes, ...]:
@@ -66,14 +66,14 @@ def _envelopes(folder: Path, tag: str) -> tuple[bytes, ...]:
         layers = _descriptors(layout.manifest(folder, tag), "layers", tag)
     except skopeo.Absent:
         return ()
-    return tuple(layout.blob(folder, one["digest"]) for one in layers if one["mediaType"] == ENVELOPE)
+    return tuple(layout.blob(folder, layer["digest"]) for layer in layers if layer["mediaType"] == ENVELOPE)
 
 
 def attach(image: Image, repository: Reference, envelopes: Sequence[bytes], *, tls: bool = True) -> None:
-    """Add envelopes to what is attached to an image in a repository; first the index, then the tag that is looked for.
+    """Attach further envelopes to an image in a repository; the index is pushed first, then the tag that readers look for.
 
     Raises:
-        StackError: the registry does not take them.
+        StackError: the registry refuses them.
 
     """
     with tempfile.TemporaryDirectory(prefix="stack-attested-") as folder:
@@ -88,17 +88,17 @@ def attach(image: Image, repository: Reference, envelopes: Sequence[bytes], *, t
 
 
 def _artifact(image: Image, kept: _Kept, envelopes: Sequence[bytes], work: Path) -> Descriptor:
-    added = [_layer(one, work) for one in envelopes]
-    new = {one["digest"] for one in added}
+    added = [_layer(item, work) for item in envelopes]
+    new = {item["digest"] for item in added}
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": PAYLOAD,
         "config": layout.put(work, b"{}", _EMPTY),
-        "layers": [*(one for one in kept.layers if one["digest"] not in new), *added],
+        "layers": [*(item for item in kept.layers if item["digest"] not in new), *added],
         "subject": image.descriptor,
     }
-    # The index should repeat the type here, but skopeo 1.9 pushes no index that does: it takes the key for a change of its own.
+    # The index should repeat the artifact type, but skopeo 1.9 rejects such an index as changed.
     return layout.put(work, layout.encode(manifest), MANIFEST)
 
 
@@ -108,22 +108,22 @@ def _layer(envelope: bytes, work: Path) -> Descriptor:
 
 
 def _kept(image: Image, repository: Reference, work: Path, tls: bool) -> _Kept:
-    """What is there already. An index alone is what a publisher left who was killed, or others'."""
+    """Return what is attached already. An index without our artifact is from a killed publisher or from other tools."""
     artifact, index = attestations(image.digest), referrers(image.digest)
     now = _pulled(repository, artifact, work, tls)
     then = _pulled(repository, index, work, tls)
     return _Kept(
         _descriptors(now, "layers", artifact) if now is not None else (),
         tuple(
-            one
-            for one in (_descriptors(then, "manifests", index) if then is not None else ())
-            if now is None or one["digest"] != skopeo.digest(now)
+            entry
+            for entry in (_descriptors(then, "manifests", index) if then is not None else ())
+            if now is None or entry["digest"] != skopeo.digest(now)
         ),
     )
 
 
 def _pulled(place: Reference, tag: str, work: Path, tls: bool) -> bytes | None:
-    """The manifest under a tag, with everything that it names in a layout on disk; None where it does not exist."""
+    """Pull the manifest under a tag, with everything it names, into a layout; None if the tag does not exist."""
     try:
         skopeo.copy(place.tagged(tag), Reference(str(work), tag, layout=True), all_=True, tls=tls)
         return layout.manifest(work, tag)
@@ -135,15 +135,15 @@ def _descriptors(data: bytes, key: str, where: str) -> tuple[Descriptor, ...]:
     try:
         top: Any = json.loads(data)
     except (ValueError, RecursionError) as bad:
-        raise StackError(f"{where} is no manifest", "publish the image again") from bad
+        raise StackError(f"{where} is not a manifest", "publish the image again") from bad
     if not isinstance(top, dict):
-        raise StackError(f"{where} is no manifest", "publish the image again")
-    found = Table(top, file=Path(where)).tables(key)
-    if len(found) > _MOST:
-        raise StackError(f"{where} lists {len(found)} things", "clean it up")
-    for one in found:
-        one.text("digest", pattern=DIGEST, meaning="a digest")
-        one.text("mediaType")
-        one.whole("size")
+        raise StackError(f"{where} is not a manifest", "publish the image again")
+    entries = Table(top, file=Path(where)).tables(key)
+    if len(entries) > _MOST:
+        raise StackError(f"{where} lists {len(entries)} entries, more than {_MOST}", "remove some of them")
+    for entry in entries:
+        entry.text("digest", pattern=DIGEST, meaning="a digest")
+        entry.text("mediaType")
+        entry.whole("size")
     descriptors: list[Descriptor] = top.get(key, [])
     return tuple(descriptors)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base image: named with its digest, and fetched as exactly that."""
+"""The base image: named by its digest, and fetched by that digest."""
 
 import re
 from dataclasses import dataclass
@@ -13,50 +13,50 @@ from stack.model.pins import Base
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """A base image: where it is, and the digest of its manifest or index."""
+    """A base image: its place, and the digest of its manifest or index."""
 
     place: Reference
     digest: str
 
     @property
     def name(self) -> str:
-        """As labels name it; of a layout only that it was one, since its folder is this machine's."""
+        """The name for labels; a layout has a fixed name, because its folder is meaningful on this machine only."""
         return "oci-layout" if self.place.layout else self.place.shown
 
     def pulled(self, engine: Engine, platform: str | None) -> str:
-        """Its id or name in an engine's storage.
+        """Pull the image into an engine's storage, and return its id or name there.
 
         Raises:
-            StackError: it cannot be had, or is another one.
+            StackError: it cannot be pulled, or has another digest.
 
         """
         if not self.place.layout:
             return engine.pull(str(self.place.at(self.digest)), platform)
-        found = skopeo.digest(skopeo.raw(self.place))
-        if found != self.digest:
-            raise StackError(f"{self.place.shown} has the digest {found}, not {self.digest}", "name the digest that it has")
+        actual = skopeo.digest(skopeo.raw(self.place))
+        if actual != self.digest:
+            raise StackError(f"{self.place.shown} has the digest {actual}, not {self.digest}", "give the digest that it has")
         name = f"localhost/stack/base:{self.digest.removeprefix('sha256:')}"
         return engine.load(str(self.place), name, platform)
 
 
 def given(text: str) -> BaseImage:
-    """The base image that `IMAGE@sha256:…` or `oci:FOLDER@sha256:…` names.
+    """Parse a base image `IMAGE@sha256:…` or `oci:FOLDER@sha256:…`.
 
     Raises:
-        StackError: it names none, or no digest.
+        StackError: the text is not an image with a digest.
 
     """
     place, _, digest = text.rpartition("@")
     if not re.fullmatch(DIGEST, digest):
-        raise StackError(f"--base {text!r:.200} has no digest", "write IMAGE@sha256:…: a tag is another image tomorrow")
+        raise StackError(f"--base {text!r:.200} has no digest", "write IMAGE@sha256:…: a tag may name another image tomorrow")
     return BaseImage(reference.parse(place), digest)
 
 
 def pinned(base: Base | None) -> BaseImage:
-    """The base image of pins.toml.
+    """Return the base image that `pins.toml` names.
 
     Raises:
-        StackError: there is none, or its digest was never resolved.
+        StackError: there is none, or its digest was not resolved.
 
     """
     if base is None or base.digest is None:
@@ -67,10 +67,10 @@ def pinned(base: Base | None) -> BaseImage:
 
 
 def resolved(text: str) -> Base:
-    """The base image that `IMAGE:TAG` names, with the digest that its registry's bytes have: of the index where there is one.
+    """Resolve `IMAGE:TAG` in its registry to the digest of its index, or of its manifest without an index.
 
     Raises:
-        StackError: it names no tag in a registry, or the registry does not have it.
+        StackError: the text names no tag in a registry, or the registry does not have it.
 
     """
     place = reference.parse(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building the stack's image: wheels, what they need, and a build without network."""
+"""Build the stack's image: its wheels, their requirements, and an installation without network."""
 
 import hashlib
 import os
@@ -18,30 +18,31 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.images import labels, locking, own, saving, sbom, tools
 from stack.images.base import BaseImage
-from stack.images.engine import Engine, Step
+from stack.images.engine import BuildStep, Engine
 from stack.model import digest, pins, series
 from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.store import cache
 from stack.wheels import building
 from stack.wheels.building import Built
-from stack.wheels.decision import Asked, Mode, decide
+from stack.wheels.decision import Mode, WheelRequest, decide
 
 FOLDER = "docker"
 SERVE, DEVELOPMENT = "serve", "development"
 _FILES = ("Dockerfile", "entrypoint.sh", "healthcheck.py", "develop.sh", "system/install.sh", "system/packages.txt")
 OUTPUT = Path(".stack/images")
 SYSTEM_SBOM, PYTHON_SBOM, LOCK = "system.cdx.json", "python.cdx.json", "requirements.txt"
-"""Beside the image in its layout."""
+"""Files that are written next to the image in its layout."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to build: upstreams (all that have patches, unless named), over which published packages, for which platform, of what.
+class BuildOrder:
+    """The options of a build.
 
-    `packages`: as `stack build wheels --from`, by upstream. `requirements`: a lock to take in place of resolving. `output`: the
-    folder of the layout, in the stack's `.stack/images` unless given.
+    `upstreams` limits the upstreams; by default all with patches are built. `packages` maps upstreams to published packages, as
+    `stack build wheels --from` does. `requirements` is a lock file that replaces resolving. `output` is the layout's folder, by
+    default in the stack's `.stack/images`.
     """
 
     engine: Engine
@@ -55,8 +56,8 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """A finished image: its layout, the digest of its manifest, its id in the engine's storage, and what is in it."""
+class BuiltImage:
+    """A built image: its layout, its manifest's digest, its id in the engine's storage, and its contents."""
 
     folder: Path
     digest: str
@@ -67,11 +68,11 @@ class Image:
     platform: str
 
 
-def build(stores: Stores, order: Order, tell: Callable[[str], None]) -> Image:
-    """Build an image; `tell` gets a line a step.
+def build(stores: Stores, order: BuildOrder, tell: Callable[[str], None]) -> BuiltImage:
+    """Build an image; `tell` is called with a line for each step.
 
     Raises:
-        StackError: something that it needs cannot be had, or a step failed.
+        StackError: an input cannot be obtained, or a step failed.
 
     """
     place, engine, time = stores.place.cache, order.engine, _time(stores)
@@ -84,7 +85,7 @@ def build(stores: Stores, order: Order, tell: Callable[[str], None]) -> Image:
         tell(f"base image {order.base.name}@{order.base.digest[:19]}")
         base = order.base.pulled(engine, order.platform)
         given = {"BASE_IMAGE": base, "SYSTEM_CONTENT": _hash(context / "system")}
-        step = Step(context, "system", given, time, network=True, platform=order.platform)
+        step = BuildStep(context, "system", given, time, network=True, platform=order.platform)
         tell("system packages")
         system = engine.build(step, log, tell)
         ask = partial(engine.ask, system)
@@ -95,30 +96,30 @@ def build(stores: Stores, order: Order, tell: Callable[[str], None]) -> Image:
         requirements = context / "requirements.txt"
         requirements.write_text(locking.exact(sorted((context / "wheels").glob("*.whl"))))
         tell("installing, without network")
-        said = _labels(stores.stack, order.base, [*wheels], wheels, time)
-        arguments = {**given, "SYSTEM": system, "WHEELS_CONTENT": cache.hash_of(requirements), **said}
+        image_labels = _labels(stores.stack, order.base, [*wheels], wheels, time)
+        arguments = {**given, "SYSTEM": system, "WHEELS_CONTENT": cache.hash_of(requirements), **image_labels}
         image = engine.build(replace(step, target=order.target, arguments=arguments, network=False), log, tell)
         tell("bills of materials")
         programs = tools.folder(place, tell)
-        beside = {
+        further_files = {
             SYSTEM_SBOM: sbom.system(partial(engine.ask, image), time, programs),
             PYTHON_SBOM: sbom.python(requirements, programs),
             LOCK: requirements.read_bytes(),
         }
         tell("writing the image")
         folder = order.output or stores.stack.root / OUTPUT / _name(stores.stack, order, python.machine)
-        found = saving.save(engine, image, folder, beside)
-        count = len(beside[LOCK].splitlines())
+        saved_digest = saving.save(engine, image, folder, further_files)
+        count = len(further_files[LOCK].splitlines())
         names = tuple(path.name for path in wheels.values())
         platform = f"linux/{_MACHINES.get(python.machine, python.machine)}"
-        return Image(folder, found, image, digest.of(stores.stack), names, count, platform)
+        return BuiltImage(folder, saved_digest, image, digest.of(stores.stack), names, count, platform)
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    """The stack's own files of an image.
+    """Read the stack's own files for an image.
 
     Raises:
-        StackError: one is missing.
+        StackError: a file is missing.
 
     """
     try:
@@ -130,15 +131,15 @@ def _files(root: Path) -> dict[str, bytes]:
 
 
 def _sources(stack: Stack) -> dict[str, bytes]:
-    """The stack itself, without the conflicts that it once resolved: they make no difference to what is built."""
+    """Read the stack's pins, series and patches, without conflict resolutions, which do not affect the build."""
     names = [pins.FILE, f"{stacks.FOLDER}/{stacks.FILE}"]
-    for one in stack.series:
-        names += [f"{stacks.FOLDER}/{one.name}/{series.FILE}", *(f"{stacks.FOLDER}/{ref.path}" for ref in one.patches)]
+    for member in stack.series:
+        names += [f"{stacks.FOLDER}/{member.name}/{series.FILE}", *(f"{stacks.FOLDER}/{ref.path}" for ref in member.patches)]
     return {f"{labels.SOURCES.name}/{name}": (stack.root / name).read_bytes() for name in names}
 
 
 def _write(context: Path, files: dict[str, bytes]) -> None:
-    """The context: always with the same rights, whatever the user's umask."""
+    """Write the build context, with the same permissions for any umask."""
     (context / "wheels").mkdir()
     for name, data in files.items():
         path = context / name
@@ -149,43 +150,43 @@ def _write(context: Path, files: dict[str, bytes]) -> None:
 
 
 def _hash(folder: Path) -> str:
-    """What a folder holds."""
+    """Hash the contents of a folder."""
     return hashlib.sha256("".join(cache.hash_of(path) for path in sorted(folder.iterdir())).encode()).hexdigest()
 
 
 def _time(stores: Stores) -> int:
-    """The time of all files in the image: when the newest of the pinned releases was made, in seconds since 1970."""
+    """Return the time for all files in the image, in seconds since 1970: the commit time of the newest pinned release."""
     times = [0]
     for pin in stores.stack.pins:
         if pin.within is None:
             commit = stores.objects(pin.upstream).read(stores.obtain(pin.upstream).commit)
-            found = re.search(rb"^committer .* (\d+) [+-]\d{4}$", commit, re.MULTILINE)
-            times += [int(found[1])] if found else []
+            match = re.search(rb"^committer .* (\d+) [+-]\d{4}$", commit, re.MULTILINE)
+            times += [int(match[1])] if match else []
     return max(times)
 
 
-def _wheels(stores: Stores, order: Order, machine: str, out: Path, tell: Callable[[str], None]) -> dict[str, Path]:
-    """The stack's wheels and this tool's own, by package."""
+def _wheels(stores: Stores, order: BuildOrder, machine: str, out: Path, tell: Callable[[str], None]) -> dict[str, Path]:
+    """Build the stack's wheels and this tool's own, and return them by package."""
     tell("wheels")
-    asked = Asked(order.upstreams, packages=order.packages)
-    decisions = decide(stores, asked)
-    if any(one.mode is Mode.OVERLAY for one in decisions):
-        asked = replace(asked, platforms=(machine,))
-    built = [one for one in building.build(stores, asked, decisions, out) if isinstance(one, Built)]
+    request = WheelRequest(order.upstreams, packages=order.packages)
+    decisions = decide(stores, request)
+    if any(item.mode is Mode.OVERLAY for item in decisions):
+        request = replace(request, platforms=(machine,))
+    built = [item for item in building.build(stores, request, decisions, out) if isinstance(item, Built)]
     for statement in out.glob(f"*{building.STATEMENT}"):
         statement.unlink()
-    paths = [*(one.path for one in built), own.wheel(out)]
-    found = {str(canonicalize_name(parse_wheel_filename(path.name)[0])): path for path in paths}
-    if len(found) < len(paths):
+    paths = [*(item.path for item in built), own.wheel(out)]
+    by_package = {str(canonicalize_name(parse_wheel_filename(path.name)[0])): path for path in paths}
+    if len(by_package) < len(paths):
         raise StackError(
             "several published wheels fit: " + ", ".join(path.name for path in paths),
-            "this is not known of any release: report it",
+            "no known release has several: report it",
         )
-    return found
+    return by_package
 
 
 def _gather(files: Sequence[Path], folder: Path) -> None:
-    """Downloaded wheels in the context; on the same disk they are not copied."""
+    """Put downloaded wheels into the context, as hard links where the disk allows it."""
     for path in files:
         try:
             os.link(path, folder / path.name)
@@ -206,7 +207,7 @@ def _labels(stack: Stack, base: BaseImage, packages: Sequence[str], wheels: dict
     }
 
 
-def _name(stack: Stack, order: Order, machine: str) -> str:
-    """A folder's name: the stack's digest, what it is laid over, the machine."""
+def _name(stack: Stack, order: BuildOrder, machine: str) -> str:
+    """Name the layout's folder after the stack's digest, the published packages, the machine and the target."""
     marks = [digest.of(stack)[:12], *(package for _, package in order.packages), _MACHINES.get(machine, machine)]
     return "-".join([*marks, *([order.target] if order.target != SERVE else [])])

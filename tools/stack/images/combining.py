@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images of several platforms as one index, each as it is."""
+"""Combine the images of several platforms into one index, unchanged."""
 
 import os
 import shutil
@@ -15,33 +15,33 @@ TAG = "index"
 
 
 def combine(sources: Sequence[Reference], folder: Path) -> Reference:
-    """A new layout with an index of the images in layouts; the same images give the same digest, in whatever order they are named.
+    """Write a new layout with an index of the images in some layouts. The digest does not depend on their order.
 
     Raises:
-        StackError: one of them cannot be read, is an index itself, or is of a platform that another one is of.
+        StackError: an image cannot be read, is an index itself, or has the same platform as another one.
 
     """
-    found = sorted((image.read(one) for one in sources), key=lambda one: one.platforms[0].name)
-    names = [one.platforms[0].name for one in found]
-    for one in found:
-        if one.platforms[0].digest != one.digest:
-            raise StackError(f"{one.reference.shown} is an index already", "name it alone")
-        if names.count(one.platforms[0].name) > 1:
-            raise StackError(f"two of the images are of {one.platforms[0].name}", "name one for each platform")
-    for one in found:
-        _bring(Path(one.reference.place), folder)
-    index = layout.encode({"schemaVersion": 2, "mediaType": layout.INDEX, "manifests": [_entry(one) for one in found]})
+    images = sorted((image.read(item) for item in sources), key=lambda item: item.platforms[0].name)
+    names = [item.platforms[0].name for item in images]
+    for item in images:
+        if item.platforms[0].digest != item.digest:
+            raise StackError(f"{item.reference.shown} is an index already", "name it alone")
+        if names.count(item.platforms[0].name) > 1:
+            raise StackError(f"two of the images are for {item.platforms[0].name}", "name one for each platform")
+    for item in images:
+        _bring(Path(item.reference.place), folder)
+    index = layout.encode({"schemaVersion": 2, "mediaType": layout.INDEX, "manifests": [_entry(item) for item in images]})
     layout.finish(folder, {TAG: layout.put(folder, index, layout.INDEX)})
     return Reference(str(folder), TAG, layout=True)
 
 
-def _entry(one: Image) -> layout.Descriptor:
-    system, _, architecture = one.platforms[0].name.partition("/")
-    return {**one.descriptor, "platform": {"os": system, "architecture": architecture}}
+def _entry(item: Image) -> layout.Descriptor:
+    system, _, architecture = item.platforms[0].name.partition("/")
+    return {**item.descriptor, "platform": {"os": system, "architecture": architecture}}
 
 
 def _bring(source: Path, folder: Path) -> None:
-    """Every blob, without taking its room twice where the file system allows that."""
+    """Bring all blobs of a layout into the new one, as hard links where the file system allows it."""
     (folder / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
     for digest in layout.blobs(source):
         file, target = layout.place(source, digest), layout.place(folder, digest)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image's packages, run in a container of it: what is validated is what will be published."""
+"""Run an image's packages in a container of it: validation tests exactly what is published."""
 
 import hashlib
 import os
@@ -24,12 +24,12 @@ _PYTHON = "/opt/stack/bin/python"
 _SERVER = "vllm"
 VALIDATION = "validation"
 _OWN = (Path("/opt/stack"), Path("/usr"), Path("/etc"))
-"""Where an image has its packages and its system."""
+"""Folders in which an image has its packages and its system."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
-    """A container of an image; `entry` is what the image starts before every command."""
+class ImageContainer:
+    """A container of an image; `entry` is the image's entry point, which precedes every command."""
 
     engine: Engine
     container: Container
@@ -39,63 +39,66 @@ class Inside:
         return "the image"
 
     def interpreter(self, arguments: Sequence[str], variables: Mapping[str, str], lent: Sequence[Path] = ()) -> Process:
-        """The image's Python, without network."""
+        """Run the image's Python, without network."""
         command = self.engine.inside(self.container, (_PYTHON, *arguments), {**OFFLINE, **variables}, [*_readable(lent)], False)
         return self._watched(command)
 
     def server(self, arguments: Sequence[str], variables: Mapping[str, str], _work: Path, lent: Sequence[Path] = ()) -> Process:
-        """`vllm` with arguments, as the image itself starts it; it shares this machine's network, so that it can be asked."""
+        """Run `vllm` as the image starts it, on this machine's network, so that clients here can reach it."""
         return self._watched(self.serving(arguments, variables, lent))
 
     def serving(self, arguments: Sequence[str], variables: Mapping[str, str], lent: Sequence[Path]) -> tuple[str, ...]:
-        """The engine's command that does so."""
+        """Return the engine's command for `server`."""
         command = (*self.entry, _SERVER, *arguments)
         return self.engine.inside(self.container, command, {**OFFLINE, **variables}, [*_readable(lent)], True)
 
     @staticmethod
     def _watched(command: Sequence[str]) -> Process:
-        """An engine that is killed leaves what runs in the container: what starts it here ends that, too, and another one, its own."""
+        """Start a command of the engine under two watchdogs.
+
+        If this process or the engine is killed, the watchdogs end what still runs in the container.
+        """
         watch = (sys.executable, die_with_parent.__file__, "-")
         return Process((*watch, *watch, *command), dict(os.environ))
 
 
 def _readable(folders: Sequence[Path]) -> Iterator[Path]:
-    """Folders, and those that files in them are links into: a downloaded model is one of links.
+    """Yield folders, and the folders that links in them point to: a downloaded model consists of links.
 
     Raises:
-        StackError: the image's user, who is nobody here, may not read one of the files; or a folder cannot be lent.
+        StackError: the image's user, a different one, may not read a file; or a folder cannot be mounted.
 
     """
     for folder in folders:
         _demand_lendable(folder.absolute())
         try:
-            linked = {one.resolve(strict=True).parent for one in _files(folder) if one.is_symlink() and one.is_file()}
+            linked = {file.resolve(strict=True).parent for file in _files(folder) if file.is_symlink() and file.is_file()}
         except OSError as failed:
             raise StackError(f"{failed.filename} cannot be read ({failed.strerror})", "copy or download it again") from failed
         yield folder.absolute()
-        for one in sorted(linked):
-            _demand_lendable(one)
-            yield one
+        for target in sorted(linked):
+            _demand_lendable(target)
+            yield target
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """What lies in a folder, once everybody may read it."""
+    """Yield the entries of a folder, after checking that everybody may read them."""
     _demand_rights(folder)
-    for one in sorted(folder.iterdir()):
-        _demand_rights(one)
-        yield one
+    for entry in sorted(folder.iterdir()):
+        _demand_rights(entry)
+        yield entry
 
 
-def _demand_rights(one: Path) -> None:
-    mode = one.stat().st_mode
+def _demand_rights(path: Path) -> None:
+    mode = path.stat().st_mode
     wanted, words = (stat.S_IROTH | stat.S_IXOTH, "o+rx") if stat.S_ISDIR(mode) else (stat.S_IROTH, "o+r")
     if mode & wanted != wanted:
-        raise StackError(f"the image's user may not read {one}", f"chmod {words} {one}")
+        raise StackError(f"the image's user may not read {path}", f"chmod {words} {path}")
 
 
 def _demand_lendable(folder: Path) -> None:
-    if ":" in str(folder):  # it ends a path in what engines are told to mount
-        raise StackError(f"{folder} cannot be lent to a container, for its colon", "give it another name")
+    if ":" in str(folder):  # a colon ends a path in the engines' mount options
+        raise StackError(f"{folder} cannot be mounted into a container because of its colon", "rename it")
     for own in _OWN:
         if own.is_relative_to(folder):
             raise StackError(f"{folder} would hide {own} of the image", "name a folder further down")
@@ -110,44 +113,46 @@ def entered(
     devices: Sequence[str] = (),
     tell: Callable[[str], None] = lambda _: None,
     purpose: str = VALIDATION,
-) -> Iterator[Inside]:
-    """A container of the image in a layout as long as the block runs; one at a time for a cache and a purpose.
+) -> Iterator[ImageContainer]:
+    """Provide a container of an image in a layout while the block runs; only one at a time for each cache and purpose.
 
     Args:
-        engine: what runs it.
-        layout: where the image lies.
-        image: what has to be there.
+        engine: the engine that runs it.
+        layout: the layout of the image.
+        image: the image that the layout has to contain.
         place: the cache folder.
-        devices: of this machine, as the engine names them (`nvidia.com/gpu=all`).
-        tell: gets a line a step.
-        purpose: what it is for, a word.
+        devices: devices of this machine, as the engine names them (`nvidia.com/gpu=all`).
+        tell: called with a line for each step.
+        purpose: a word that names the use.
 
     Raises:
-        StackError: the engine's storage hands out another image, or has no such device.
+        StackError: the engine's storage contains another image afterwards, or a device is missing.
 
     """
     with cache.lock(place / "images" / purpose, lambda: tell(f"waiting for another {purpose}")):
-        tell("taking the image into the engine's storage")
+        tell("loading the image into the engine's storage")
         made = planned(engine, image, place, devices, purpose)
         name = made.container.image
         engine.load(str(layout), name, image.name)
-        found = skopeo.digest(engine.manifest(name))
-        if found != image.digest:
+        loaded = skopeo.digest(engine.manifest(name))
+        if loaded != image.digest:
             raise StackError(
-                f"{engine.name} took the image in as {found}, it is {image.digest}", "report this: it cannot be validated"
+                f"{engine.name} stored the image as {loaded}, but it is {image.digest}", "report this: it cannot be validated"
             )
         with tempfile.TemporaryDirectory(prefix="stack-home-") as home:
             Path(home).chmod(0o755)
             container = engine.create(name, made.container.name, devices, Path(home))
             try:
-                yield Inside(engine, container, image.entry)
+                yield ImageContainer(engine, container, image.entry)
             finally:
                 engine.remove(container)
 
 
-def planned(engine: Engine, image: Platform, place: Path, devices: Sequence[str] = (), purpose: str = VALIDATION) -> Inside:
-    """What `entered` makes, not yet made."""
+def planned(
+    engine: Engine, image: Platform, place: Path, devices: Sequence[str] = (), purpose: str = VALIDATION
+) -> ImageContainer:
+    """Return the container that `entered` would make, without making it."""
     name = f"localhost/stack/validated:{image.digest.removeprefix('sha256:')}"
-    # Engines know nothing of our caches: who has another one waits for another lock.
+    # Containers are global to the engine, but our locks are per cache: name the container after the cache.
     own = hashlib.sha256(str(place.resolve()).encode()).hexdigest()[:12]
-    return Inside(engine, Container(f"stack-{purpose}-{own}", name, tuple(devices)), image.entry)
+    return ImageContainer(engine, Container(f"stack-{purpose}-{own}", name, tuple(devices)), image.entry)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builds and runs images: buildah, or podman, which has buildah inside and containers of its own."""
+"""Build and run images with an engine: buildah, or podman, which contains buildah and manages its own containers."""
 
 import os
 import shutil
@@ -15,26 +15,27 @@ ENGINES = ("buildah", "podman")
 """In the order in which they are tried."""
 _SHOWN = 300
 _SHARED = "2g"
-"""Of /dev/shm: the processes of a server share memory, and 64 MB, the usual size, are too few."""
+"""Size of /dev/shm: a server's processes share memory, and the usual 64 MB do not suffice."""
 CACHE = "/home/stack/.cache"
-"""Where an image keeps what it compiles."""
+"""The folder in an image for what it compiles."""
 _LABEL = "stack.container"
 _ROOTS_HOME = Path("/root")
-"""Images close it to everybody but root; a superuser's caches lie below it, by the same path."""
+"""Closed in images to everybody but root; a superuser's caches, mounted at the same path, lie below it."""
 _RUN = ("run", "--rm", "--interactive", "--pull=never", "--entrypoint=")
 _CLOSED = "--http-proxy=false"
-"""Engines hand on the proxies of their user, whose addresses may have passwords."""
+"""Do not pass on the user's proxy settings, which may contain passwords."""
 _UMASK = 0o022
-"""Rights of files in images are not those that a user likes for files of their own."""
+"""File permissions in images must not depend on the user's umask."""
 _FORMAT = "docker"
-"""OCI's own format has no place for a health check."""
+"""OCI's own format has no field for a health check."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What to build of a context: a stage of its Dockerfile, with arguments; all times become `time` (seconds since 1970).
+class BuildStep:
+    """One build: a context, a stage of its Dockerfile, and arguments.
 
-    Without `network` what runs in it has none. `platform` is the engine's own unless given (`linux/arm64`).
+    All file times become `time` (seconds since 1970). Commands have no network unless `network` is set. `platform`
+    (`linux/arm64`) defaults to the engine's own.
     """
 
     context: Path
@@ -47,10 +48,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A place to run commands in, of an image of the local storage.
+    """A container for commands, of an image in the local storage.
 
-    `home`: an empty folder, open to everybody, that lies over root's own in the image where something below that is lent. A file
-    system in memory would not do: runc gives it the rights of what it covers.
+    `home` is an empty folder, readable by everybody, mounted over the image's `/root` if a folder below that is mounted. A
+    tmpfs would not do: runc gives it the permissions of the folder it covers.
     """
 
     name: str
@@ -61,21 +62,21 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A program that builds images, by name; as buildah does it."""
+    """An engine that builds images, by its program's name; this class implements buildah."""
 
     name: str
 
     def pull(self, image: str, platform: str | None) -> str:
-        """The id of an image, fetched into the local storage.
+        """Pull an image into the local storage, and return its id.
 
         Raises:
-            StackError: it cannot be had.
+            StackError: it cannot be pulled.
 
         """
         return self._run("pull", "--quiet", *_platform(platform), "--", image).strip().rpartition("\n")[2]
 
     def load(self, layout: str, name: str, platform: str | None) -> str:
-        """The name of an image of an OCI layout (`oci:DIR`), once it lies under it in the local storage.
+        """Load an image of an OCI layout (`oci:DIR`) into the local storage under a name, and return the name.
 
         Raises:
             StackError: it cannot be read.
@@ -86,13 +87,13 @@ class Engine:
 
     @staticmethod
     def loading(layout: str, name: str, platform: str | None) -> tuple[str, ...]:
-        """The command that does so."""
+        """Return the command for `load`."""
         system, _, machine = (platform or "").partition("/")
         wanted = [f"--override-os={system}", f"--override-arch={machine}"] if platform is not None else []
         return ("skopeo", *wanted, "copy", "--quiet", "--", layout, f"containers-storage:{name}")
 
-    def build(self, step: Step, log: Path, tell: Callable[[str], None]) -> str:
-        """The id of the image that a step makes; `tell` gets a line an instruction, `log` all that is said.
+    def build(self, step: BuildStep, log: Path, tell: Callable[[str], None]) -> str:
+        """Build an image, and return its id; `tell` gets a line for each instruction, and `log` the whole output.
 
         Raises:
             StackError: an instruction failed.
@@ -102,7 +103,7 @@ class Engine:
         arguments = [part for name, value in step.arguments.items() for part in ("--build-arg", f"{name}={value}")]
         command = [
             *(self.name, "build", f"--target={step.target}", f"--timestamp={step.time}", f"--format={_FORMAT}"),
-            # What took the network is kept for the next build; the rest would be copied once more to be kept.
+            # Only steps with network are worth caching as layers: caching the others would copy them once more.
             *(
                 f"--layers={'true' if step.network else 'false'}",
                 "--identity-label=false",
@@ -130,7 +131,7 @@ class Engine:
             last = ""
             for line in process.stdout:
                 kept.write(line)
-                # What failed says so before the engine repeats the whole instruction.
+                # The last line is the error itself, which the engine follows with the whole failed instruction.
                 last = line.strip() or last if not line.startswith("Error: building at STEP") else last
                 if "STEP " in line:
                     tell(_words(line))
@@ -139,10 +140,10 @@ class Engine:
         return id_file.read_text().strip().removeprefix("sha256:")
 
     def ask(self, image: str, *command: str) -> str:
-        """What a command of root says in an image, without network.
+        """Run a command as root in an image, without network, and return its output.
 
         Raises:
-            StackError: it failed.
+            StackError: the command failed.
 
         """
         container = self._run("from", "--pull-never", "--", image).strip()
@@ -152,19 +153,19 @@ class Engine:
             self._run("rm", container)
 
     def manifest(self, name: str) -> bytes:
-        """The manifest of an image in the local storage.
+        """Return the manifest of an image in the local storage.
 
         Raises:
-            StackError: there is none of that name.
+            StackError: there is no image of that name.
 
         """
         return _ran("skopeo", "inspect", "--raw", "--", f"containers-storage:{name}").encode()
 
     def create(self, image: str, name: str, devices: Sequence[str] = (), home: Path | None = None) -> Container:
-        """A place to run commands of an image in; what an older one of that name left is removed.
+        """Create a container for commands, replacing an older one of that name.
 
         Raises:
-            StackError: a device is not there, or the image.
+            StackError: a device or the image does not exist.
 
         """
         made = Container(name, image, tuple(devices), home)
@@ -173,23 +174,23 @@ class Engine:
         return made
 
     def creating(self, container: Container) -> tuple[str, ...]:
-        """The command that makes a container."""
-        lent = [f"--device={one}" for one in container.devices]
+        """Return the command that creates a container."""
+        lent = [f"--device={device}" for device in container.devices]
         made = (f"--name={container.name}", f"--shm-size={_SHARED}", _CLOSED, *lent)
         return (self.name, "from", "--pull-never", *made, "--", container.image)
 
     def inside(
         self, container: Container, command: Sequence[str], variables: Mapping[str, str], folders: Sequence[Path], network: bool
     ) -> tuple[str, ...]:
-        """The command that runs another one in a container as the image's user; it reads `folders` of this machine as they are here."""
+        """Return the command that runs another command in a container as the image's user; it may read `folders`, at the same paths."""
         return (self.name, "run", *_apart(network), *_lent(variables, folders, container.home), "--", container.name, *command)
 
     def remove(self, container: Container) -> None:
-        """Remove a container, if it is there."""
+        """Remove a container if it exists."""
         self._tried("rm", container.name)
 
     def save(self, image: str, folder: Path) -> None:
-        """Write an image into a folder as files: `manifest.json`, and blobs by their hashes.
+        """Write an image into a folder: `manifest.json`, and blobs named by their hashes.
 
         Raises:
             StackError: it cannot be written.
@@ -198,63 +199,63 @@ class Engine:
         self._run("push", "--quiet", *self._packed(), "--", image, f"dir:{folder}")
 
     def _packed(self) -> Sequence[str]:
-        """How layers are written; the same bytes whoever writes them."""
+        """Options for writing layers, with which every engine writes the same bytes."""
         return ("--format=v2s2", "--compression-format=gzip")
 
     def _run(self, *arguments: str) -> str:
         return _ran(self.name, *arguments)
 
     def _tried(self, *arguments: str) -> str:
-        """What a command says, whether it failed or not."""
+        """Run a command that may fail, and return its output."""
         command = [self.name, *arguments]
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False).stdout
 
 
 class Podman(Engine):
-    """podman: each command has a container of its own; what is compiled in one is kept for the next in a volume."""
+    """podman: each command has its own container; compiled files are kept in a volume for the next one."""
 
     __slots__ = ()
 
     def ask(self, image: str, *command: str) -> str:
-        """What a command of root says in an image, without network.
+        """Run a command as root in an image, without network, and return its output.
 
         Raises:
-            StackError: it failed.
+            StackError: the command failed.
 
         """
         return self._run(*_RUN, *_isolated(network=False), "--user=0", image, *command)
 
     def creating(self, container: Container) -> tuple[str, ...]:
-        """The command that sees that a container can be had: each command has one of its own."""
+        """Return a command that checks that a container can be created; each command creates its own."""
         return (self.name, *self._first(container), *_isolated(network=False), container.image, "true")
 
     def inside(
         self, container: Container, command: Sequence[str], variables: Mapping[str, str], folders: Sequence[Path], network: bool
     ) -> tuple[str, ...]:
-        """The command that runs another one in a container as the image's user; it reads `folders` of this machine as they are here."""
+        """Return the command that runs another command in a container as the image's user; it may read `folders`, at the same paths."""
         own = (*self._first(container), *_isolated(network), *_lent(variables, folders, container.home))
         return (self.name, *own, container.image, *command)
 
     def remove(self, container: Container) -> None:
-        """Remove what was started, if it is there, and what it kept."""
+        """Remove the containers that were started, and their volume."""
         left = self._tried("ps", "--all", "--quiet", f"--filter=label={_LABEL}={container.name}").split()
         if left:
             self._tried("rm", "--force", "--time=0", *left)
         self._tried("volume", "rm", "--force", container.name)
 
     def _packed(self) -> Sequence[str]:
-        # Into a folder it packs nothing unless it is told to.
+        # Without `--compress`, podman writes uncompressed layers into a folder.
         return ("--format=v2s2", "--compress", "--compression-format=gzip")
 
     @staticmethod
     def _first(container: Container) -> Sequence[str]:
-        lent = [f"--device={one}" for one in container.devices]
+        lent = [f"--device={device}" for device in container.devices]
         kept = f"--volume={container.name}:{CACHE}"
         return (*_RUN, f"--label={_LABEL}={container.name}", f"--shm-size={_SHARED}", _CLOSED, kept, *lent)
 
 
 def _ran(program: str, *arguments: str) -> str:
-    """What a program says."""
+    """Run a program, and return its output."""
     done = subprocess.run(
         [program, *arguments],
         stdin=subprocess.DEVNULL,
@@ -265,25 +266,25 @@ def _ran(program: str, *arguments: str) -> str:
         umask=_UMASK,
     )
     if done.returncode:
-        verb = next(one for one in arguments if not one.startswith("-"))
+        verb = next(argument for argument in arguments if not argument.startswith("-"))
         raise StackError(f"{program} {verb} failed: {_last(done.stderr)}", "check the image's name, disk space and rights")
     return done.stdout
 
 
 def found(name: str | None = None) -> Engine:
-    """The engine of that name, or the first that works.
+    """Find the engine of a name, or the first that works.
 
     Raises:
-        StackError: it does not work here, or none does.
+        StackError: the named engine, or every engine, does not work here.
 
     """
-    said = []
-    for one in [name] if name is not None else ENGINES:
-        problem = _problem(one)
+    problems = []
+    for candidate in [name] if name is not None else ENGINES:
+        problem = _problem(candidate)
         if problem is None:
-            return Podman(one) if one == "podman" else Engine(one)
-        said.append(f"{one}: {problem}")
-    raise StackError(f"nothing here builds images ({'; '.join(said)})", "apt-get install buildah runc skopeo")
+            return Podman(candidate) if candidate == "podman" else Engine(candidate)
+        problems.append(f"{candidate}: {problem}")
+    raise StackError(f"no program here builds images ({'; '.join(problems)})", "apt-get install buildah runc skopeo")
 
 
 def _problem(name: str) -> str | None:
@@ -296,23 +297,23 @@ def _problem(name: str) -> str | None:
 
 
 def _apart(network: bool) -> Sequence[str]:
-    """How commands run: root's share nothing with the host that they need not; chroot, the other way, always has its network."""
+    """Return the isolation options: as root, isolate commands from the host; without root, chroot isolation always has the host's network."""
     isolation = ["--isolation=oci"] if os.geteuid() == 0 else []
-    # crun, the other runtime, fails on machines with hybrid control groups.
+    # crun, the other runtime, fails on machines with hybrid control groups (cgroups).
     runtime = [f"--runtime={found}"] if (found := _runtime()) else []
     return (*isolation, *runtime, "--network=host" if network else "--network=none")
 
 
 def _isolated(network: bool) -> Sequence[str]:
-    """As `_apart`, for podman's containers, which are always isolated."""
-    return [one for one in _apart(network) if not one.startswith("--isolation")]
+    """Return the options of `_apart` for podman, whose containers are always isolated."""
+    return [option for option in _apart(network) if not option.startswith("--isolation")]
 
 
 def _lent(variables: Mapping[str, str], folders: Sequence[Path], home: Path | None) -> Sequence[str]:
     given = [f"--env={name}={value}" for name, value in variables.items()]
     opened = (
         [f"--volume={home}:{_ROOTS_HOME}"]
-        if home is not None and any(one.is_relative_to(_ROOTS_HOME) for one in folders)
+        if home is not None and any(folder.is_relative_to(_ROOTS_HOME) for folder in folders)
         else []
     )
     return (*given, *opened, *(f"--volume={folder.resolve()}:{folder}:ro" for folder in folders))
@@ -327,10 +328,10 @@ def _platform(named: str | None) -> Sequence[str]:
 
 
 def _words(line: str) -> str:
-    """`STEP 2/5: RUN …` without what follows its first words."""
+    """Return the start of an instruction from a line `STEP 2/5: RUN …`."""
     return line.partition("STEP ")[2].strip()[:60]
 
 
-def _last(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return shortened(lines[-1], _SHOWN) if lines else "it said nothing"
+def _last(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return shortened(lines[-1], _SHOWN) if lines else "no message"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DSSE: statements signed with a key file, as cosign verifies them (ECDSA P-256 or Ed25519)."""
+"""DSSE envelopes: statements signed with a key file, verifiable by cosign (ECDSA P-256 or Ed25519)."""
 
 import json
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _KINDS = "openssl genpkey -algorithm ed25519 makes one; ECDSA P-256 is the other
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signs: a private key."""
+    """A private key to sign with."""
 
     _signer: CryptoSigner
 
@@ -32,17 +32,17 @@ class Signer:
         return self._signer.public_key
 
     def sign(self, payload: bytes) -> bytes:
-        """The envelope of a statement."""
+        """Sign a statement, and return the envelope."""
         made = Envelope(payload, PAYLOAD, {})
         made.sign(self._signer)
         return layout.encode(made.to_dict())
 
 
 def signer(file: Path) -> Signer:
-    """The private key in a PEM file.
+    """Load the private key from a PEM file.
 
     Raises:
-        StackError: there is none, or of a kind that is not used here.
+        StackError: the file has no private key, or one of an unsupported kind.
 
     """
     try:
@@ -50,17 +50,17 @@ def signer(file: Path) -> Signer:
     except TypeError as closed:
         raise StackError(f"{file} is encrypted", "name a key that can be read without a password") from closed
     except (ValueError, UnsupportedAlgorithm) as bad:
-        raise StackError(f"{file} holds no private key in PEM", _KINDS) from bad
+        raise StackError(f"{file} contains no private key in PEM", _KINDS) from bad
     if isinstance(key, Ed25519PrivateKey) or (isinstance(key, EllipticCurvePrivateKey) and isinstance(key.curve, SECP256R1)):
         return Signer(CryptoSigner(key))
-    raise StackError(f"{file} holds a key of another kind", _KINDS)
+    raise StackError(f"{file} contains a key of an unsupported kind", _KINDS)
 
 
 def public(file: Path) -> SSlibKey:
-    """The public key in a PEM file; of a private one its public half.
+    """Load the public key from a PEM file; from a private key, derive it.
 
     Raises:
-        StackError: there is none, or of a kind that is not used here.
+        StackError: the file has no key, or one of an unsupported kind.
 
     """
     data = _read(file)
@@ -69,14 +69,14 @@ def public(file: Path) -> SSlibKey:
     try:
         key = load_pem_public_key(data)
     except (ValueError, UnsupportedAlgorithm) as bad:
-        raise StackError(f"{file} holds no public key in PEM", "openssl pkey -in KEY -pubout writes it") from bad
+        raise StackError(f"{file} contains no public key in PEM", "openssl pkey -in KEY -pubout writes it") from bad
     if isinstance(key, Ed25519PublicKey) or (isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)):
         return SSlibKey.from_crypto(key)
-    raise StackError(f"{file} holds a key of another kind", _KINDS)
+    raise StackError(f"{file} contains a key of an unsupported kind", _KINDS)
 
 
 def signed_by(envelope: bytes, key: SSlibKey) -> bool:
-    """Whether an envelope holds a statement that this key has signed."""
+    """Return whether an envelope contains a statement with a valid signature by this key."""
     try:
         made = Envelope.from_dict(json.loads(envelope))
         made.verify([key], 1)
@@ -86,16 +86,16 @@ def signed_by(envelope: bytes, key: SSlibKey) -> bool:
 
 
 def payload(envelope: bytes) -> bytes:
-    """What an envelope holds, whoever signed it.
+    """Return an envelope's content without checking its signatures.
 
     Raises:
-        StackError: it is no envelope.
+        StackError: it is not an envelope.
 
     """
     try:
         made = Envelope.from_dict(json.loads(envelope))
     except (Error, ValueError, LookupError, TypeError, AttributeError, RecursionError) as bad:
-        raise StackError("an attestation is no DSSE envelope", "publish the image again") from bad
+        raise StackError("an attestation is not a DSSE envelope", "publish the image again") from bad
     return bytes(made.payload)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tags that move (`latest`, `0.32`): to what is published, and back. A tag that something was published as never moves.
+"""Move tags such as `latest` and `0.32` to a published image, and back. A tag that an image was published as never moves.
 
-Where a tag pointed before stands in the registry, under the tag's name with `.previous` behind it.
+The registry keeps a tag's earlier target under the tag's name with `.previous` appended.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from stack.images.reference import BEFORE, Reference
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A tag's move; `before` is None where it is new, and the same as `after` where nothing was to be done."""
+    """A tag's move; `before` is None if the tag is new, and equal to `after` if nothing had to be done."""
 
     tag: str
     before: str | None
@@ -24,10 +24,10 @@ class Move:
 
 
 def digest_of(where: Reference, *, tls: bool = True) -> str | None:
-    """The digest that a tag stands for; None where it does not exist.
+    """Return the digest that a tag points to; None if the tag does not exist.
 
     Raises:
-        StackError: the registry does not say.
+        StackError: the registry does not answer.
 
     """
     try:
@@ -37,43 +37,43 @@ def digest_of(where: Reference, *, tls: bool = True) -> str | None:
 
 
 def put(repository: Reference, digest: str, tag: str, *, tls: bool = True) -> None:
-    """Point a tag at a digest, and look that it does.
+    """Point a tag at a digest, and check the result.
 
     Raises:
         StackError: the registry refuses, or the tag points elsewhere afterwards.
 
     """
     skopeo.copy(repository.at(digest), repository.tagged(tag), all_=True, tls=tls)
-    found = digest_of(repository.tagged(tag), tls=tls)
-    if found != digest:
+    actual = digest_of(repository.tagged(tag), tls=tls)
+    if actual != digest:
         raise StackError(
-            f"{repository.tagged(tag).shown} was put at {digest} and points at {found}",
-            "somebody else writes there, or the registry lies: look before anyone pulls it",
+            f"{repository.tagged(tag).shown} was put at {digest} but points at {actual}",
+            "somebody else writes there, or the registry lies: check it before anyone pulls it",
         )
 
 
 def promote(
     where: Reference, tags: Sequence[str], key: SSlibKey, gate: str | None = None, *, tls: bool = True
 ) -> tuple[Move, ...]:
-    """Point moving tags at a published image of whatever stack, after it was verified.
+    """Point moving tags at a published image of any stack, after verifying the image.
 
     Raises:
-        StackError: the image was not published, or a tag is one that does not move; then none has moved.
+        StackError: the image was not published, or a tag must not move; no tag has moved then.
 
     """
     if where.layout or not (where.tag or where.digest):
-        raise StackError(f"{where.shown} is no image in a registry", "write HOST/NAME:TAG or HOST/NAME@sha256:DIGEST")
-    names = [reference.tag(one) for one in dict.fromkeys(tags)]
+        raise StackError(f"{where.shown} is not an image in a registry", "write HOST/NAME:TAG or HOST/NAME@sha256:DIGEST")
+    names = [reference.tag(name) for name in dict.fromkeys(tags)]
     report = verify.published(where, key, gate, tls=tls)
     verify.demand(report)
     return move(Reference(where.place), report.image.digest, names, tls=tls)
 
 
 def move(repository: Reference, digest: str, tags: Sequence[str], *, tls: bool = True) -> tuple[Move, ...]:
-    """Point moving tags at a digest that was verified.
+    """Point moving tags at a verified digest.
 
     Raises:
-        StackError: one of them does not move; then none has moved.
+        StackError: a tag must not move; no tag has moved then.
 
     """
     present = {tag: digest_of(repository.tagged(tag), tls=tls) for tag in tags}
@@ -89,39 +89,39 @@ def move(repository: Reference, digest: str, tags: Sequence[str], *, tls: bool =
 
 
 def demand_moving(where: Reference, *, tls: bool = True, unless: str | None = None) -> None:
-    """Refuse to move a tag that its image was published as; `unless` is a digest where it may stay.
+    """Refuse to move a tag that an image was published as, except to the digest `unless`.
 
-    What is said there need not be signed: it only ever refuses.
+    The attestations read here need no valid signature, because they can only cause a refusal.
 
     Raises:
-        StackError: it was, or the registry does not say.
+        StackError: an image was published as this tag, or the registry does not answer.
 
     """
     try:
-        found = image.read(where, tls=tls)
-        names = verify.claims(found, None, tls=tls).names
+        tagged = image.read(where, tls=tls)
+        names = verify.claims(tagged, None, tls=tls).names
     except skopeo.Absent:
         return
-    if found.digest != unless and where.shown in names:
-        raise StackError(f"{where.shown} was published under this tag, which never moves", "take a moving tag, such as latest")
+    if tagged.digest != unless and where.shown in names:
+        raise StackError(f"{where.shown} was published under this tag, which never moves", "use a moving tag, such as latest")
 
 
 def rollback(where: Reference, key: SSlibKey, *, tls: bool = True) -> Move:
-    """Point a moving tag at what it pointed at before it was moved last; a second time takes that back.
+    """Point a moving tag at its earlier target; a second call reverses the first.
 
     Raises:
-        StackError: nothing was before, or what was does not verify; then the tag has not moved.
+        StackError: there is no earlier target, or it does not verify; the tag has not moved then.
 
     """
     if where.layout or where.tag is None:
-        raise StackError(f"{where.shown} is no tag in a registry", "write HOST/NAME:TAG")
+        raise StackError(f"{where.shown} is not a tag in a registry", "write HOST/NAME:TAG")
     repository, tag = Reference(where.place), reference.tag(where.tag)
     now = digest_of(where, tls=tls)
     if now is None:
-        raise StackError(f"{where.shown} does not exist", "stack image list shows what does")
+        raise StackError(f"{where.shown} does not exist", "stack image list shows the existing tags")
     before = digest_of(repository.tagged(f"{tag}{BEFORE}"), tls=tls)
     if before is None or before == now:
-        raise StackError(f"{where.shown} was nowhere else before", "stack image promote points it at any published image")
+        raise StackError(f"{where.shown} has no earlier target", "stack image promote points it at any published image")
     demand_moving(where, tls=tls)
     verify.demand(verify.published(repository.at(before), key, tls=tls))
     put(repository, before, tag, tls=tls)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image as its place describes it: manifests and configurations, each compared with the digest that names it."""
+"""Read an image's manifests and configurations, and compare each with its digest."""
 
 import json
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ _INDEXES = (INDEX, "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = (MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
 _CONFIGS = (CONFIG, "application/vnd.docker.container.image.v1+json")
 _MOST = 32
-"""Platforms of an index; the largest official ones have ten."""
+"""Maximal number of platforms in an index; the largest official images have ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer as a manifest names it; `size` in bytes, packed."""
+    """A layer in a manifest; `size` is its compressed size in bytes."""
 
     digest: str
     size: int
@@ -32,7 +32,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """The image of one platform (`linux/arm64`); `entry` is what it starts before every command."""
+    """The image of one platform (`linux/arm64`); `entry` is its entry point, which precedes every command."""
 
     digest: str
     name: str
@@ -54,15 +54,15 @@ class Image:
 
     @property
     def descriptor(self) -> Descriptor:
-        """As others name it."""
+        """The OCI descriptor of the image."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
 
 
 def read(where: Reference, *, tls: bool = True) -> Image:
-    """Look up an image.
+    """Read an image.
 
     Raises:
-        StackError: it is not there, not an image, or not what its digests say.
+        StackError: it does not exist, is not an image, or does not match its digests.
 
     """
     raw = layout.manifest(Path(where.place), where.tag) if where.layout else skopeo.raw(where, tls=tls)
@@ -71,40 +71,42 @@ def read(where: Reference, *, tls: bool = True) -> Image:
     digest = skopeo.digest(raw)
     several = media_type in _INDEXES
     platforms = (
-        tuple(_platform(where, one, tls) for one in _images(top, where)) if several else (_image(where, digest, raw, tls),)
+        tuple(_platform(where, image_digest, tls) for image_digest in _images(top, where))
+        if several
+        else (_image(where, digest, raw, tls),)
     )
     if not platforms:
-        raise StackError(f"{where.shown} has no image in it", "name another one")
+        raise StackError(f"{where.shown} contains no image", "name another one")
     return Image(where, digest, media_type, len(raw), platforms)
 
 
 def kind(manifest: bytes, where: Reference) -> str:
-    """The media type of a manifest or index.
+    """Return the media type of a manifest or index.
 
     Raises:
-        StackError: it is none.
+        StackError: the data is neither.
 
     """
     return _kind(_object(manifest, where), where)
 
 
 def _images(top: Mapping[str, Any], where: Reference) -> tuple[str, ...]:
-    """The digests of an index's images; other things in it (as BuildKit adds them) have no platform."""
+    """Return the digests of an index's images; other entries, such as BuildKit's attestations, have no platform."""
     entries = Table(top, file=Path(where.shown)).tables("manifests")
     if len(entries) > _MOST:
         raise StackError(f"{where.shown} has {len(entries)} platforms", "name another image")
-    found = []
+    digests = []
     for entry in entries:
         platform = entry.optional_table("platform")
         if platform is not None and platform.optional_text("os") not in (None, "unknown"):
-            found.append(entry.text("digest", pattern=DIGEST, meaning="a digest"))
-    return tuple(found)
+            digests.append(entry.text("digest", pattern=DIGEST, meaning="a digest"))
+    return tuple(digests)
 
 
 def _platform(where: Reference, digest: str, tls: bool) -> Platform:
     raw = layout.blob(Path(where.place), digest) if where.layout else skopeo.raw(where.at(digest), tls=tls)
     if _kind(_object(raw, where), where) not in _MANIFESTS:
-        raise StackError(f"{where.shown}: {digest} is no image of a platform", "name another image")
+        raise StackError(f"{where.shown}: {digest} is not an image of a platform", "name another image")
     return _image(where, digest, raw, tls)
 
 
@@ -113,48 +115,48 @@ def _image(where: Reference, digest: str, raw: bytes, tls: bool) -> Platform:
     named = manifest.table("config")
     media_type, config_digest = named.text("mediaType"), named.text("digest", pattern=DIGEST, meaning="a digest")
     if media_type not in _CONFIGS:
-        raise StackError(f"{where.shown} is no image of a container ({media_type!r:.80})", "name an image")
+        raise StackError(f"{where.shown} is not an image of a container ({media_type!r:.80})", "name an image")
     config = layout.blob(Path(where.place), config_digest) if where.layout else skopeo.config(where.at(digest), tls=tls)
     if skopeo.digest(config) != config_digest:
-        raise StackError(f"the configuration of {where.shown} is not what its manifest names", "do not use this image")
+        raise StackError(f"the configuration of {where.shown} does not match its digest", "do not use this image")
     whole = _object(config, where)
-    said = Table(whole, file=Path(where.shown))
-    inner = said.optional_table("config")
+    table = Table(whole, file=Path(where.shown))
+    inner = table.optional_table("config")
     labels = inner.optional_table("Labels") if inner is not None and inner.given("Labels") else None
     return Platform(
         digest=digest,
-        name=f"{said.text('os')}/{said.text('architecture')}",
+        name=f"{table.text('os')}/{table.text('architecture')}",
         labels=MappingProxyType({key: labels.text(key, pattern=r"(?s).*") for key in labels} if labels is not None else {}),
-        created=said.optional_text("created") or "",
+        created=table.optional_text("created") or "",
         layers=tuple(
-            Layer(one.text("digest", pattern=DIGEST, meaning="a digest"), one.whole("size"), one.text("mediaType"))
-            for one in manifest.tables("layers")
+            Layer(layer.text("digest", pattern=DIGEST, meaning="a digest"), layer.whole("size"), layer.text("mediaType"))
+            for layer in manifest.tables("layers")
         ),
         entry=_entry(whole.get("config") or {}, where),
     )
 
 
 def _entry(config: Mapping[str, Any], where: Reference) -> tuple[str, ...]:
-    """What an image starts before every command; its arguments may be alike, and empty."""
-    said = config.get("Entrypoint") or []
-    if not isinstance(said, list) or not all(isinstance(one, str) and "\0" not in one for one in said):
-        raise StackError(f"the entry point of {where.shown} is no list of words", "do not use this image")
-    return tuple(said)
+    """Return the entry point, which precedes every command."""
+    words = config.get("Entrypoint") or []
+    if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise StackError(f"the entry point of {where.shown} is not a list of strings", "do not use this image")
+    return tuple(words)
 
 
 def _kind(top: Mapping[str, Any], where: Reference) -> str:
-    """What a manifest is; OCI's may leave it to its keys to say so."""
+    """Return a manifest's media type; OCI manifests may omit it, their keys determine it then."""
     given = top.get("mediaType") or (INDEX if "manifests" in top else MANIFEST if "layers" in top else None)
     if given not in (*_INDEXES, *_MANIFESTS) or ("manifests" in top and "layers" in top):
-        raise StackError(f"{where.shown} is no image ({given!r:.80})", "name an image")
+        raise StackError(f"{where.shown} is not an image ({given!r:.80})", "name an image")
     return str(given)
 
 
 def _object(data: bytes, where: Reference) -> Mapping[str, Any]:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError) as bad:
-        raise StackError(f"{where.shown} is described by something that is no JSON", "name an image") from bad
-    if not isinstance(found, dict):
-        raise StackError(f"{where.shown} is described by something else than an object", "name an image")
-    return found
+        raise StackError(f"the manifest of {where.shown} is not valid JSON", "name an image") from bad
+    if not isinstance(value, dict):
+        raise StackError(f"the manifest of {where.shown} is not a JSON object", "name an image")
+    return value

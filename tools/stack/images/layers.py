@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of an image in a layout: they are what the manifest names, and nothing in them leaves the image's root."""
+"""Check the layers of an image in a layout: they match their digests, and no file leaves the image's root."""
 
 import hashlib
 import tarfile
@@ -15,7 +15,7 @@ from stack.images.image import Image, Layer, Platform
 
 _CHUNK = 1 << 20
 _MOST, _LARGEST = 10_000, 64 << 20
-"""Files of a stack's source, and their bytes."""
+"""Maximal number of files in a stack's source, and of their bytes."""
 _MODES: dict[str, Literal["r|", "r|gz"]] = {
     "application/vnd.oci.image.layer.v1.tar": "r|",
     "application/vnd.oci.image.layer.v1.tar+gzip": "r|gz",
@@ -25,10 +25,10 @@ _MODES: dict[str, Literal["r|", "r|gz"]] = {
 
 
 def check(image: Image) -> None:
-    """Read every layer of an image in a layout.
+    """Read and check every layer of an image in a layout.
 
     Raises:
-        StackError: one is missing, not what its digest says, or would write outside the image.
+        StackError: a layer is missing, does not match its digest, or would write outside the image.
 
     """
     seen: set[str] = set()
@@ -41,13 +41,13 @@ def check(image: Image) -> None:
 
 
 def read(folder: Path, platform: Platform, below: PurePosixPath) -> dict[PurePosixPath, bytes]:
-    """The files below a folder of an image in a layout, by their paths there.
+    """Read the files below a folder of an image in a layout, by their relative paths.
 
     Raises:
-        StackError: a layer is not what it should be, or the files are more than the source of a stack.
+        StackError: a layer is invalid, or the files are too large for a stack's source.
 
     """
-    found: dict[PurePosixPath, bytes] = {}
+    contents: dict[PurePosixPath, bytes] = {}
     left = _LARGEST
     for layer in platform.layers:
         with _opened(folder, layer) as archive:
@@ -57,20 +57,20 @@ def read(folder: Path, platform: Platform, below: PurePosixPath) -> dict[PurePos
                     opened = archive.extractfile(member)
                     assert opened is not None
                     data = opened.read(left + 1)
-                    found[path.relative_to(below)] = data
+                    contents[path.relative_to(below)] = data
                     left -= len(data)
-                    if len(found) > _MOST or left < 0:
-                        raise StackError(f"{below} of oci:{folder} is too much for a stack", "do not use this image")
-    return found
+                    if len(contents) > _MOST or left < 0:
+                        raise StackError(f"{below} of oci:{folder} is too large for a stack", "do not use this image")
+    return contents
 
 
 @contextmanager
 def _opened(folder: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
-    """A layer as an archive, once it is known to be what its digest says."""
+    """Open a layer as an archive, after checking its digest."""
     mode = _MODES.get(layer.media_type)
     if mode is None:
         raise StackError(
-            f"the layer {layer.digest} is {layer.media_type!r:.80}", "build the image with gzip or without packing"
+            f"the layer {layer.digest} is {layer.media_type!r:.80}", "build the image with gzip or without compression"
         )
     try:
         with layout.place(folder, layer.digest).open("rb") as file:
@@ -81,22 +81,22 @@ def _opened(folder: Path, layer: Layer) -> Iterator[tarfile.TarFile]:
     except OSError as failed:
         raise StackError(f"oci:{folder} lacks the layer {layer.digest} ({failed.strerror})", "copy the image again") from failed
     except (tarfile.TarError, zlib.error, EOFError, ValueError) as bad:
-        raise StackError(f"the layer {layer.digest} is no whole archive ({bad})", "build the image again") from bad
+        raise StackError(f"the layer {layer.digest} is not a complete archive ({bad})", "build the image again") from bad
 
 
 def _demand_digest(folder: Path, layer: Layer, file: IO[bytes]) -> None:
-    found, size = hashlib.sha256(), 0
+    hash_, size = hashlib.sha256(), 0
     while chunk := file.read(_CHUNK):
-        found.update(chunk)
+        hash_.update(chunk)
         size += len(chunk)
-    if f"sha256:{found.hexdigest()}" != layer.digest or size != layer.size:
-        raise StackError(f"oci:{folder}: the layer {layer.digest} is not what its name says", "copy the image again")
+    if f"sha256:{hash_.hexdigest()}" != layer.digest or size != layer.size:
+        raise StackError(f"oci:{folder}: the layer {layer.digest} does not match its digest", "copy the image again")
 
 
 def _inside(layer: Layer, archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The members of a layer, each once it is known to stay in the image."""
+    """Yield the members of a layer, each after checking that it stays in the image."""
     for member in archive:
-        # A symbolic link is resolved inside the container; a hard link when the layer is unpacked.
+        # Only hard links matter: a symbolic link is resolved inside the container, but a hard link during unpacking.
         for name in (member.name, member.linkname if member.islnk() else ""):
             if name.startswith("/") or ".." in name.split("/"):
                 raise StackError(f"the layer {layer.digest} writes outside the image ({name!r:.100})", "do not use it")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCI layouts: images as files, named by their digests. What is read is compared with its digest."""
+"""OCI layouts: images as files named by their digests. Everything that is read is compared with its digest."""
 
 import json
 import os
@@ -20,33 +20,33 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 NAME = "org.opencontainers.image.ref.name"
 
 LIMIT = 256 << 20
-"""Bytes of the largest blob that is read at once: attestations and configurations; the SBOM of a large image takes 20 MiB."""
+"""Maximal bytes of a blob that is read at once, an attestation or configuration; a large image's SBOM has 20 MiB."""
 
 Descriptor = dict[str, Any]
 
 
 def encode(value: object) -> bytes:
-    """JSON as this project writes it into registries: the same value gives the same bytes."""
+    """Encode JSON for registries: equal values give equal bytes."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
 
 
 def place(folder: Path, blob_digest: str) -> Path:
-    """Where a blob lies.
+    """Return the path of a blob.
 
     Raises:
-        StackError: the digest is none; others would name files elsewhere.
+        StackError: the text is not a digest, and could name a file elsewhere.
 
     """
     if not re.fullmatch(DIGEST, blob_digest):
-        raise StackError(f"{blob_digest!r:.100} is no digest", "do not use this image")
+        raise StackError(f"{blob_digest!r:.100} is not a digest", "do not use this image")
     return folder / "blobs" / "sha256" / blob_digest.removeprefix("sha256:")
 
 
 def blob(folder: Path, blob_digest: str) -> bytes:
-    """A blob's bytes.
+    """Read a blob.
 
     Raises:
-        StackError: it is missing, too large or another one.
+        StackError: it is missing, too large, or does not match its digest.
 
     """
     file = place(folder, blob_digest)
@@ -56,56 +56,56 @@ def blob(folder: Path, blob_digest: str) -> bytes:
     except OSError as failed:
         raise StackError(f"oci:{folder} lacks {blob_digest} ({failed.strerror})", "copy the image again") from failed
     if len(data) > LIMIT or digest(data) != blob_digest:
-        raise StackError(f"oci:{folder}: {blob_digest} is not what its name says", "copy the image again")
+        raise StackError(f"oci:{folder}: {blob_digest} does not match its digest", "copy the image again")
     return data
 
 
 def manifest(folder: Path, tag: str | None) -> bytes:
-    """The manifest or index that a tag names in a layout; without a tag its only one, beside what is attested of it.
+    """Read the manifest or index that a tag names in a layout; without a tag, the only one besides attestations.
 
-    skopeo 1.9 finds none of Docker's kind under a tag.
+    skopeo 1.9 finds no manifest of Docker's kind by a tag, so it is not used here.
 
     Raises:
-        Absent: there is none.
-        StackError: it is no layout, or has several where no tag says which.
+        Absent: there is no such manifest.
+        StackError: the folder is not a layout, or has several images and no tag was given.
 
     """
     entries = listed(folder)
-    named = [((one.get("annotations") or {}).get(NAME), one) for one in entries]
+    named = [((entry.get("annotations") or {}).get(NAME), entry) for entry in entries]
     attested = tag is None and len(entries) > 1
     fitting = [
-        one
-        for name, one in named
+        entry
+        for name, entry in named
         if (name == tag if tag is not None else not (attested and str(name).startswith(reference.ATTESTED)))
     ]
     if not fitting:
         raise Absent(f"oci:{folder}{f':{tag}' if tag else ''} does not exist", "check the name")
     if len(fitting) > 1:
-        raise StackError(f"oci:{folder} has {len(fitting)} images", "say which: oci:FOLDER:TAG")
+        raise StackError(f"oci:{folder} has {len(fitting)} images", "name one: oci:FOLDER:TAG")
     return blob(folder, str(fitting[0].get("digest")))
 
 
 def listed(folder: Path) -> list[Descriptor]:
-    """What a layout's index lists.
+    """Return the entries of a layout's index.
 
     Raises:
-        Absent: it is not there.
-        StackError: it is no layout.
+        Absent: the index does not exist.
+        StackError: the folder is not a layout.
 
     """
     try:
         entries = json.loads((folder / "index.json").read_bytes())["manifests"]
     except OSError as failed:
-        raise Absent(f"oci:{folder} is no OCI layout ({failed.strerror})", "check the folder") from failed
+        raise Absent(f"oci:{folder} is not an OCI layout ({failed.strerror})", "check the folder") from failed
     except (ValueError, LookupError, TypeError, RecursionError) as bad:
-        raise StackError(f"oci:{folder} has no sound index.json", "copy the image again") from bad
-    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-        raise StackError(f"oci:{folder} has no sound index.json", "copy the image again")
+        raise StackError(f"oci:{folder} has no valid index.json", "copy the image again") from bad
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise StackError(f"oci:{folder} has no valid index.json", "copy the image again")
     return entries
 
 
 def put(folder: Path, data: bytes, media_type: str, **more: object) -> Descriptor:
-    """Add a blob; returns its descriptor, with the keys of `more` in it."""
+    """Add a blob, and return its descriptor with the keys of `more`."""
     name = digest(data)
     file = place(folder, name)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -114,13 +114,13 @@ def put(folder: Path, data: bytes, media_type: str, **more: object) -> Descripto
 
 
 def finish(folder: Path, images: Mapping[str, Descriptor]) -> None:
-    """Make the folder a layout that has these images, by their tags."""
+    """Write the files that make a folder an OCI layout with these images, by their tags."""
     cache.put(folder / "oci-layout", encode({"imageLayoutVersion": "1.0.0"}))
-    entries: Sequence[Descriptor] = [{**one, "annotations": {NAME: tag}} for tag, one in images.items()]
+    entries: Sequence[Descriptor] = [{**descriptor, "annotations": {NAME: tag}} for tag, descriptor in images.items()]
     cache.put(folder / "index.json", encode({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}))
 
 
 def blobs(folder: Path) -> Iterator[str]:
-    """The digests of all blobs that are there, in order."""
+    """Yield the digests of all blobs in a layout, in order."""
     with os.scandir(folder / "blobs" / "sha256") as entries:
         yield from sorted(f"sha256:{entry.name}" for entry in entries if re.fullmatch(r"[0-9a-f]{64}", entry.name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is published in a repository: each image once, with its tags and what is attested of it."""
+"""List the published images of a repository, each once, with its tags and attestations."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,10 @@ from stack.images.reference import Reference
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An image: `holds` is None without a key, which leaves open who said all this.
+    """A published image.
 
-    `published` is the time in UTC, empty where nothing is attested; `problem` says why it cannot be read or does not hold.
+    `holds` is None without a key: nothing is known about the origin of the attestations then. `published` is the time in UTC,
+    empty without attestations. `problem` says why the image cannot be read or does not verify.
     """
 
     digest: str
@@ -29,19 +30,19 @@ class Listed:
 
 
 def of(repository: Reference, key: SSlibKey | None, *, tls: bool = True) -> tuple[Listed, ...]:
-    """The images of a repository that have tags, the newest first.
+    """List the images of a repository that have tags, the newest first.
 
     Raises:
-        StackError: the repository is not there, or its registry does not answer.
+        StackError: the repository does not exist, or its registry does not answer.
 
     """
     tags: dict[str, list[str]] = {}
     for tag in skopeo.tags(repository, tls=tls):
         if not tag.startswith("sha256-"):
-            found = skopeo.digest(skopeo.raw(repository.tagged(tag), tls=tls))
-            tags.setdefault(found, []).append(tag)
+            digest = skopeo.digest(skopeo.raw(repository.tagged(tag), tls=tls))
+            tags.setdefault(digest, []).append(tag)
     images = [_listed(repository.at(digest), tuple(names), key, tls) for digest, names in tags.items()]
-    return tuple(sorted(images, key=lambda one: (one.published, one.tags), reverse=True))
+    return tuple(sorted(images, key=lambda listed: (listed.published, listed.tags), reverse=True))
 
 
 def _listed(where: Reference, tags: tuple[str, ...], key: SSlibKey | None, tls: bool) -> Listed:
@@ -50,17 +51,17 @@ def _listed(where: Reference, tags: tuple[str, ...], key: SSlibKey | None, tls: 
         report = verify.published(where, key, tls=tls)
     except StackError as refused:
         return Listed(digest, tags, (), None, None, (), "", None, str(refused))
-    found, said = report.image, report.claims
-    first = found.platforms[0].labels
-    wrong = [one for one in report.checks if one.state is verify.State.FAILS]
+    read, claims = report.image, report.claims
+    first = read.platforms[0].labels
+    wrong = [check for check in report.checks if check.state is verify.CheckState.FAILS]
     return Listed(
         digest,
         tags,
-        tuple(one.name for one in found.platforms),
+        tuple(platform.name for platform in read.platforms),
         first.get(labels.STACK),
         first.get(labels.PINS),
-        said.gates,
-        said.time,
+        claims.gates,
+        claims.time,
         report.holds if key is not None else None,
         f"{wrong[0].name}: {wrong[0].said}" if wrong else None,
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel of this tool itself: an image checks what is in it, and is validated from the inside."""
+"""Build the wheel of this tool itself, which images contain to check their contents and to be validated from inside."""
 
 import hashlib
 import importlib.metadata
@@ -13,7 +13,7 @@ NAME = "stack"
 
 
 def wheel(folder: Path) -> Path:
-    """Write the wheel into a folder; its version names its bytes, so that no index has it.
+    """Write the wheel into a folder. Its version contains a hash of its files, so no index has another file of that version.
 
     Raises:
         OSError: it cannot be written.
@@ -28,16 +28,16 @@ def wheel(folder: Path) -> Path:
 
 
 def _files() -> dict[str, bytes]:
-    found = {}
+    contents = {}
     package = Path(stack.__file__).parent
     for folder, name in ((package, "stack"), (DATA, "stack/data")):
         for path in folder.rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".log":
-                found[f"{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
-    return found
+                contents[f"{name}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+    return contents
 
 
 def _about(version: str) -> bytes:
-    needs = [one for one in importlib.metadata.requires(NAME) or () if "extra ==" not in one]
+    needs = [requirement for requirement in importlib.metadata.requires(NAME) or () if "extra ==" not in requirement]
     lines = ["Metadata-Version: 2.1", f"Name: {NAME}", f"Version: {version}", "Requires-Python: >=3.11"]
-    return ("\n".join([*lines, *(f"Requires-Dist: {one}" for one in sorted(needs))]) + "\n").encode()
+    return ("\n".join([*lines, *(f"Requires-Dist: {requirement}" for requirement in sorted(needs))]) + "\n").encode()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gates and signers that decide about publishing, from a place that a pull request cannot change.
+"""Find the gates and signers that decide about publishing, in a place that a pull request cannot change.
 
-The checkout at hand may be of somebody else's branch, with a weaker gate or one more signer in it. So both come from files outside
-of the checkout, or from a protected branch as the remote has it.
+The checkout may be somebody else's branch, with a weaker gate or an additional signer. So both come from files outside of the
+checkout, or from a protected branch as the remote has it.
 """
 
 import re
@@ -19,29 +19,29 @@ from stack.store import git
 from stack.validation import gates
 
 SIGNERS = Path("validation/allowed_signers")
-"""Where the signers stand in a branch, below the stack."""
+"""Path of the signers in a branch, below the stack."""
 _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The file of the gates, and the file of those whose verdicts count (OpenSSH's allowed_signers)."""
+    """The file with the gates, and the file with the signers whose verdicts count (OpenSSH's allowed_signers)."""
 
     gates: Path
     signers: Path
 
 
 def folder() -> Path:
-    """Return the user's folder, where both are looked for unless named."""
+    """Return the user's configuration folder, the default place for both."""
     return platformdirs.user_config_path("stack")
 
 
 @contextmanager
 def trusted(root: Path, gates_file: Path | None, signers: Path | None, protected: str | None) -> Iterator[Policy]:
-    """Find gates and signers for a stack, for as long as the block runs. `protected` is a remote's branch: `origin/main`.
+    """Provide gates and signers for a stack while the block runs; `protected` is a remote's branch such as `origin/main`.
 
     Raises:
-        StackError: a file is missing or lies in the checkout, or the branch is not known here or lacks it.
+        StackError: a file is missing or in the checkout, or the branch is unknown here or lacks it.
 
     """
     with tempfile.TemporaryDirectory(prefix="stack-policy-") as place:
@@ -69,8 +69,8 @@ def _found(root: Path, named: Path | None, option: str, path: Path, protected: s
 
 
 def _checkout(root: Path) -> Path:
-    found = git.run(["rev-parse", "--show-toplevel"], cwd=root, accept=(0, 128))
-    return Path(found.stdout.decode("utf-8", "surrogateescape").rstrip("\n") if found.returncode == 0 else root).resolve()
+    toplevel = git.run(["rev-parse", "--show-toplevel"], cwd=root, accept=(0, 128))
+    return Path(toplevel.stdout.decode("utf-8", "surrogateescape").rstrip("\n") if toplevel.returncode == 0 else root).resolve()
 
 
 def _of_branch(root: Path, protected: str, path: Path, place: Path) -> Path:

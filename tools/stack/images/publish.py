@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Publishing an image: checked, pushed by its digest, attested, read back and verified, and only then given its tag.
+"""Publish an image: check it, push it by its digest, attest it, read it back, verify it, and only then set its tag.
 
-Killed anywhere, it leaves no tag without its attestations, and a second run goes on.
+A killed run leaves no tag without attestations; the next run continues it.
 """
 
 import shutil
@@ -40,14 +40,14 @@ from stack.validation import gates, signing
 from stack.validation.gates import Gate
 
 Tell = Callable[[str], None]
-"""Told each step as it begins."""
+"""Called with each step when it begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What shall be published: the image of a layout, as `name` (`HOST/NAME:TAG`), by these verdicts for this gate.
+class PublishRequest:
+    """An image to publish: the image of a layout, its name (`HOST/NAME:TAG`), the gate, and the verdicts.
 
-    `policy` says which gates there are and whose verdicts count; `moves` are moving tags that go along.
+    `policy` has the trusted gates and signers. `moves` are moving tags to point at the image as well.
     """
 
     name: Reference
@@ -62,7 +62,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of it; `new` is false where it was published before and nothing was to be done."""
+    """The result of publishing; `new` is false if the image was published before and nothing had to be done."""
 
     digest: str
     new: bool
@@ -70,140 +70,142 @@ class Published:
 
 
 class NotAdmittedError(StackError):
-    """The image may not be published; `problems` says why, a sentence each."""
+    """Raised when the image may not be published; `problems` has the reasons, a sentence for each."""
 
     def __init__(self, gate: str, problems: Sequence[str]) -> None:
-        super().__init__(f"not published, the gate {gate} is not passed ({problems[0]})", "see what the verdicts say")
+        super().__init__(f"not published: the gate {gate} is not passed ({problems[0]})", "see what the verdicts say")
         self.problems = tuple(problems)
 
 
-def publish(asked: Asked, stack: Stack, signer: Signer, tell: Tell) -> Published:
+def publish(request: PublishRequest, stack: Stack, signer: Signer, tell: Tell) -> Published:
     """Publish an image.
 
     Raises:
-        NotAdmittedError: verdicts, labels or base do not let it out; nothing was pushed.
-        StackError: anything else; no tag was put unless all of it is there.
+        NotAdmittedError: verdicts, labels or base forbid it; nothing was pushed.
+        StackError: anything else failed; a tag is only set after everything else is done.
 
     """
-    name, repository = _named(asked.name), Reference(asked.name.place)
-    moves = [reference.tag(one) for one in dict.fromkeys(asked.moves) if one != name.tag]
-    with _kept(asked) as kept:
+    name, repository = _named(request.name), Reference(request.name.place)
+    moves = [reference.tag(moving) for moving in dict.fromkeys(request.moves) if moving != name.tag]
+    with _kept(request) as kept:
         tell("look at the image")
-        found = image.read(kept.source)
+        source_image = image.read(kept.source)
         gate = gates.load(kept.policy.gates, kept.gate)
-        if problems := admission.problems(found, stack, gate, kept.verdicts, kept.policy.signers):
+        if problems := admission.problems(source_image, stack, gate, kept.verdicts, kept.policy.signers):
             raise NotAdmittedError(gate.name, problems)
-        layers.check(found)
+        layers.check(source_image)
         tell("look at the registry")
-        there = _demand_free(name, found.digest, kept.tls)
+        tagged = _demand_free(name, source_image.digest, kept.tls)
         for tag in moves:
-            floating_tags.demand_moving(repository.tagged(tag), tls=kept.tls, unless=found.digest)
-        done = there and _complete(found, repository, stack, signer, kept)
+            floating_tags.demand_moving(repository.tagged(tag), tls=kept.tls, unless=source_image.digest)
+        done = tagged and _complete(source_image, repository, stack, signer, kept)
         if not done:
-            _push(found, repository, kept, tell)
-            if not _complete(found, repository, stack, signer, kept):
+            _push(source_image, repository, kept, tell)
+            if not _complete(source_image, repository, stack, signer, kept):
                 tell("attest")
-                attached.attach(found, repository, _envelopes(found, kept, stack, signer, gate), tls=kept.tls)
+                attached.attach(source_image, repository, _envelopes(source_image, kept, stack, signer, gate), tls=kept.tls)
             tell("read back")
-            _read_back(found, repository, stack, signer, kept)
+            _read_back(source_image, repository, stack, signer, kept)
             tell("tag")
-            if _demand_free(name, found.digest, kept.tls) is False:
-                floating_tags.put(repository, found.digest, str(name.tag), tls=kept.tls)
-        return Published(found.digest, not done, floating_tags.move(repository, found.digest, moves, tls=kept.tls))
+            if _demand_free(name, source_image.digest, kept.tls) is False:
+                floating_tags.put(repository, source_image.digest, str(name.tag), tls=kept.tls)
+        return Published(
+            source_image.digest, not done, floating_tags.move(repository, source_image.digest, moves, tls=kept.tls)
+        )
 
 
 def _named(name: Reference) -> Reference:
     if name.layout or name.tag is None:
-        raise StackError(f"{name.shown} is no tag in a registry", "write HOST/NAME:TAG")
+        raise StackError(f"{name.shown} is not a tag in a registry", "write HOST/NAME:TAG")
     reference.tag(name.tag)
     return name
 
 
 @contextmanager
-def _kept(asked: Asked) -> Iterator[Asked]:
-    """The same with copies of the verdicts: what is attested is what was judged, whoever edits the files meanwhile."""
+def _kept(request: PublishRequest) -> Iterator[PublishRequest]:
+    """Copy the verdicts, so that the attested verdicts are the judged ones even if somebody edits the files meanwhile."""
     with tempfile.TemporaryDirectory(prefix="stack-publish-") as folder:
         copies = []
-        for place, file in enumerate(asked.verdicts):
+        for place, file in enumerate(request.verdicts):
             kept = Path(folder) / f"{place}" / file.name
             kept.parent.mkdir()
-            for one, copy in ((file, kept), (signing.place(file), signing.place(kept))):
-                if one.is_file():
-                    shutil.copyfile(one, copy)
+            for original, copy in ((file, kept), (signing.place(file), signing.place(kept))):
+                if original.is_file():
+                    shutil.copyfile(original, copy)
             copies.append(kept)
         try:
-            yield replace(asked, verdicts=tuple(copies))
+            yield replace(request, verdicts=tuple(copies))
         except NotAdmittedError as refused:
-            raise NotAdmittedError(asked.gate, [_without(one, folder) for one in refused.problems]) from None
+            raise NotAdmittedError(request.gate, [_without(problem, folder) for problem in refused.problems]) from None
 
 
 def _without(problem: str, folder: str) -> str:
-    """A sentence that names the user's file, not our copy of it."""
+    """Replace our copy's path in a sentence by the user's file."""
     before, _, rest = problem.partition(f"{folder}/")
     return before + rest.partition("/")[2] if rest else problem
 
 
 def _demand_free(name: Reference, wanted: str, tls: bool) -> bool:
-    """Whether a tag is there with the digest; tags never change.
+    """Return whether the tag exists with the wanted digest; tags never change.
 
     Raises:
-        StackError: it is there with another one.
+        StackError: the tag exists with another digest.
 
     """
-    found = floating_tags.digest_of(name, tls=tls)
-    if found not in (None, wanted):
-        raise StackError(f"{name.shown} is {found} already, this image is {wanted}", "tags never change: take another one")
-    return found is not None
+    actual = floating_tags.digest_of(name, tls=tls)
+    if actual not in (None, wanted):
+        raise StackError(f"{name.shown} is {actual} already, but this image is {wanted}", "tags never change: use another one")
+    return actual is not None
 
 
-def _complete(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked) -> bool:
-    """Whether all attestations are there and hold."""
+def _complete(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> bool:
+    """Return whether all attestations exist and verify."""
     try:
-        return _verified(found, repository, stack, signer, asked).holds
+        return _verified(source_image, repository, stack, signer, request).holds
     except skopeo.Absent:
         return False
 
 
-def _push(found: Image, repository: Reference, asked: Asked, tell: Tell) -> None:
+def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Tell) -> None:
     tell("push")
-    # skopeo 1.9 finds images with Docker's kind of manifest only where no tag is named.
-    only = len(layout.listed(Path(asked.source.place))) == 1
-    source = replace(asked.source, tag=None) if only else asked.source
-    skopeo.copy(source, repository.at(found.digest), all_=True, tls=asked.tls)
+    # skopeo 1.9 finds an image with a Docker manifest only if no tag is given.
+    only = len(layout.listed(Path(request.source.place))) == 1
+    source = replace(request.source, tag=None) if only else request.source
+    skopeo.copy(source, repository.at(source_image.digest), all_=True, tls=request.tls)
 
 
-def _envelopes(found: Image, asked: Asked, stack: Stack, signer: Signer, gate: Gate) -> list[bytes]:
-    """All that is attested, signed."""
+def _envelopes(source_image: Image, request: PublishRequest, stack: Stack, signer: Signer, gate: Gate) -> list[bytes]:
+    """Make and sign all attestations."""
     who = f"urn:stack:key:{signer.public.keyid}"
-    verdicts = [verdict.as_json(verdict.load(file)) for file in asked.verdicts]
+    verdicts = [verdict.as_json(verdict.load(file)) for file in request.verdicts]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    digests = [str(one["digest"]) for one in verdicts]
+    digests = [str(attested["digest"]) for attested in verdicts]
     predicates: list[tuple[str, dict[str, Any]]] = [
-        (statement.PROVENANCE, statement.provenance(found, stack, who)),
-        *(statement.bom(file) for file in asked.boms),
-        *((statement.VERDICT, one) for one in verdicts),
-        (statement.SUMMARY, statement.summary(asked.name.shown, digest.of(stack), gate, digests, who, now)),
+        (statement.PROVENANCE, statement.provenance(source_image, stack, who)),
+        *(statement.bom(file) for file in request.boms),
+        *((statement.VERDICT, attested) for attested in verdicts),
+        (statement.SUMMARY, statement.summary(request.name.shown, digest.of(stack), gate, digests, who, now)),
     ]
-    return [signer.sign(statement.make(found, asked.name.shown, kind, predicate)) for kind, predicate in predicates]
+    return [signer.sign(statement.make(source_image, request.name.shown, kind, predicate)) for kind, predicate in predicates]
 
 
-def _verified(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked) -> Report:
-    where, gates_file = repository.at(found.digest), asked.policy.gates
-    return verify.verify(where, stack, signer.public, asked.gate, tls=asked.tls, gates_file=gates_file)
+def _verified(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> Report:
+    where, gates_file = repository.at(source_image.digest), request.policy.gates
+    return verify.verify(where, stack, signer.public, request.gate, tls=request.tls, gates_file=gates_file)
 
 
-def _read_back(found: Image, repository: Reference, stack: Stack, signer: Signer, asked: Asked) -> None:
-    """Fetch everything as a user would, and verify it.
+def _read_back(source_image: Image, repository: Reference, stack: Stack, signer: Signer, request: PublishRequest) -> None:
+    """Fetch the image as a user would, and verify it.
 
     Raises:
-        StackError: it is not what was pushed.
+        StackError: it differs from what was pushed.
 
     """
-    folder = Path(asked.source.place).absolute().parent / ".read-back"
+    folder = Path(request.source.place).absolute().parent / ".read-back"
     with cache.lock(folder):
-        shutil.rmtree(folder, ignore_errors=True)  # as large as the image, where a publisher was killed
+        shutil.rmtree(folder, ignore_errors=True)  # a killed run leaves a copy as large as the image
         try:
-            layers.check(image.read(pulling.pull(repository.at(found.digest), folder / "image", tls=asked.tls)))
+            layers.check(image.read(pulling.pull(repository.at(source_image.digest), folder / "image", tls=request.tls)))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    verify.demand(_verified(found, repository, stack, signer, asked))
+    verify.demand(_verified(source_image, repository, stack, signer, request))

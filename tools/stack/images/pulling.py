@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image from a registry as an OCI layout, with what is attested of it: whatever its kind of manifest, its digest stays.
+"""Pull an image into an OCI layout, with its attestations, without changing its digest.
 
-skopeo turns Docker's manifests into OCI's where it writes a layout itself, and another digest is another image.
+If skopeo writes a layout itself, it converts Docker manifests to OCI manifests, which have another digest.
 """
 
 import tempfile
@@ -17,25 +17,25 @@ TAG = "image"
 
 
 def pull(where: Reference, folder: Path, *, tls: bool = True) -> Reference:
-    """Fetch an image into a new layout.
+    """Pull an image into a new layout.
 
     Raises:
-        StackError: the folder is there, or the image cannot be had, or is another one than the reference's digest says.
+        StackError: the folder exists, the image cannot be pulled, or its digest differs from the reference's.
 
     """
     return _written(folder, {TAG: _fetched(where, folder, tls)})
 
 
 def save(where: Reference, folder: Path, *, tls: bool = True) -> Reference:
-    """Fetch an image and its attestations into a new layout, which can be verified without a registry.
+    """Pull an image and its attestations into a new layout that can be verified without a registry.
 
     Raises:
-        StackError: as with `pull`; or nothing is attested.
+        StackError: as with `pull`, or the image has no attestations.
 
     """
     tag = attached.attestations(image.read(where, tls=tls).digest)
-    found = {TAG: _fetched(where, folder, tls), tag: _fetched(where.tagged(tag), folder, tls, more=True)}
-    return _written(folder, found)
+    images = {TAG: _fetched(where, folder, tls), tag: _fetched(where.tagged(tag), folder, tls, more=True)}
+    return _written(folder, images)
 
 
 def _written(folder: Path, images: dict[str, Descriptor]) -> Reference:
@@ -44,9 +44,9 @@ def _written(folder: Path, images: dict[str, Descriptor]) -> Reference:
 
 
 def _fetched(where: Reference, folder: Path, tls: bool, *, more: bool = False) -> Descriptor:
-    """Every file of an image as a blob of the layout, named by what is in it; the descriptor of its manifest."""
+    """Download every file of an image as a blob named by its hash, and return the manifest's descriptor."""
     if folder.exists() and not more:
-        raise StackError(f"{folder} is there", "name a new folder")
+        raise StackError(f"{folder} exists", "name a new folder")
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder) as place:
@@ -54,9 +54,9 @@ def _fetched(where: Reference, folder: Path, tls: bool, *, more: bool = False) -
         manifest = (Path(place) / "manifest.json").read_bytes()
         for file in Path(place).iterdir():
             file.rename(blobs / cache.hash_of(file))
-    found = skopeo.digest(manifest)
-    if where.digest is not None and found != where.digest:
+    actual = skopeo.digest(manifest)
+    if where.digest is not None and actual != where.digest:
         raise StackError(
-            f"{where.shown} has another digest ({found})", "the registry gives what was not asked for: do not use it"
+            f"{where.shown} has another digest ({actual})", "the registry returns a different image: do not use it"
         )
-    return {"mediaType": image.kind(manifest, where), "digest": found, "size": len(manifest)}
+    return {"mediaType": image.kind(manifest, where), "digest": actual, "size": len(manifest)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an image is: in a registry, or in an OCI layout on disk. Read strictly: what is written here goes onto command lines."""
+"""References to images, in a registry or in an OCI layout. Parsing is strict because references become command-line arguments."""
 
 import re
 from dataclasses import dataclass, replace
@@ -9,23 +9,23 @@ from stack.base.errors import StackError
 DIGEST = r"sha256:[0-9a-f]{64}"
 TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 ATTESTED = "sha256-"
-"""How names of attestations begin."""
+"""The prefix of tags for attestations."""
 BEFORE = ".previous"
-"""What the name of a tag has more that keeps where another one pointed before it was moved."""
+"""The suffix of the tag that keeps a moving tag's earlier target."""
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REMOTE = re.compile(
     rf"(?:docker://)?(?P<repository>(?:{_HOST}/)?{_PART}(?:/{_PART})*)(?::(?P<tag>{TAG}))?(?:@(?P<digest>{DIGEST}))?"
 )
-# skopeo parts folder and tag at the first colon.
+# skopeo separates folder and tag at the first colon.
 _LAYOUT = re.compile(rf"oci:(?P<folder>[^:\0\n]+)(?::(?P<tag>{TAG}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image: `place` is a repository (`host/name`) or, where `layout`, the folder of an OCI layout.
+    """An image: `place` is a repository (`host/name`), or the folder of an OCI layout if `layout` is set.
 
-    Without tag and digest it means the repository, or the only image of a layout.
+    Without tag and digest, it means the whole repository, or the only image of a layout.
     """
 
     place: str
@@ -34,53 +34,53 @@ class Reference:
     layout: bool = False
 
     def __str__(self) -> str:
-        """As skopeo takes it."""
+        """Return the reference in skopeo's form."""
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{'oci:' if self.layout else 'docker://'}{self.place}{tag}{digest}"
 
     @property
     def shown(self) -> str:
-        """As people write it."""
+        """The reference in the form that people write."""
         return str(self).removeprefix("docker://")
 
     def tagged(self, tag: str) -> "Reference":
-        """The same place under a tag."""
+        """Return the same place under a tag."""
         return replace(self, tag=tag, digest=None)
 
     def at(self, digest: str) -> "Reference":
-        """The same repository at a digest."""
+        """Return the same repository at a digest."""
         return replace(self, tag=None, digest=digest)
 
 
 def parse(text: str) -> Reference:
-    """The reference that a text means: `[docker://]HOST/NAME[:TAG|@DIGEST]` or `oci:FOLDER[:TAG]`.
+    """Parse a reference: `[docker://]HOST/NAME[:TAG|@DIGEST]` or `oci:FOLDER[:TAG]`.
 
     Raises:
-        StackError: it is none, or has both a tag and a digest, of which one would be overlooked.
+        StackError: the text is not a reference, or has both a tag and a digest, one of which would be ignored.
 
     """
-    if found := _LAYOUT.fullmatch(text):
-        return Reference(found["folder"], found["tag"], layout=True)
-    found = _REMOTE.fullmatch(text)
-    if found is None:
+    if match := _LAYOUT.fullmatch(text):
+        return Reference(match["folder"], match["tag"], layout=True)
+    match = _REMOTE.fullmatch(text)
+    if match is None:
         raise StackError(f"{text!r:.200} names no image", "write HOST/NAME:TAG, HOST/NAME@sha256:DIGEST or oci:FOLDER")
-    if found["tag"] and found["digest"]:
+    if match["tag"] and match["digest"]:
         raise StackError(f"{text} has a tag and a digest", "write one of them")
-    return Reference(found["repository"], found["tag"], found["digest"])
+    return Reference(match["repository"], match["tag"], match["digest"])
 
 
 def tag(text: str) -> str:
-    """A tag as it may be given.
+    """Check a tag that a user gave, and return it.
 
     Raises:
-        StackError: it is none, or one that belongs to attestations.
+        StackError: the text is not a tag, or the tag is reserved for attestations or earlier targets.
 
     """
     if not re.fullmatch(TAG, text):
-        raise StackError(f"{text!r:.200} is no tag", "use letters, digits, '.', '_' and '-', at most 128")
+        raise StackError(f"{text!r:.200} is not a tag", "use letters, digits, '.', '_' and '-', at most 128")
     if text.startswith(ATTESTED):
-        raise StackError(f"{text} is a name for attestations", "take another tag")
+        raise StackError(f"{text} is reserved for attestations", "use another tag")
     if text.endswith(BEFORE):
-        raise StackError(f"{text} is a name for what a moving tag was before", "take another tag")
+        raise StackError(f"{text} is reserved for the earlier target of a moving tag", "use another tag")
     return text

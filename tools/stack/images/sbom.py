@@ -12,14 +12,14 @@ from stack.images import tools
 
 _VERSION = "1.6"
 _NAMESPACE = uuid.UUID("5a2f3d5e-7b7c-4c39-9d3a-6a1d1c0f8e44")
-"""Of serial numbers: the same content has the same one."""
+"""Namespace of serial numbers: equal contents have equal serial numbers."""
 
 
 def system(ask: Callable[..., str], time: int, programs: Path) -> bytes:
-    """The Debian packages of an image; `ask` runs a command in it, `time` (seconds since 1970) is what the document says.
+    """List the Debian packages of an image; `ask` runs a command in it, `time` (seconds since 1970) is the document's time.
 
     Raises:
-        StackError: it is of no such system.
+        StackError: the image is not Debian or Ubuntu.
 
     """
     status, release = ask("cat", "/var/lib/dpkg/status"), ask("cat", "/etc/os-release")
@@ -40,19 +40,19 @@ def system(ask: Callable[..., str], time: int, programs: Path) -> bytes:
 
 
 def python(requirements: Path, programs: Path) -> bytes:
-    """The Python packages of a lock, with the hashes of their files.
+    """List the Python packages of a lock, with the hashes of their files.
 
     Raises:
-        StackError: it cannot be read.
+        StackError: the lock cannot be read.
 
     """
-    said = tools.run(
+    document = tools.run(
         programs / "cyclonedx-py",
         *("requirements", f"--spec-version={_VERSION}", "--output-reproducible", "--short-PURLs", str(requirements)),
     )
-    return _steady(said.encode())
+    return _steady(document.encode())
 
 
 def _steady(document: bytes) -> bytes:
-    """The same document, always the same bytes."""
+    """Encode a document so that equal documents give equal bytes."""
     return (json.dumps(json.loads(document), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

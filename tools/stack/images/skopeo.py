@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""skopeo, which does all that touches a registry: credentials stay in the user's container auth file and never pass through us.
+"""Run skopeo, which does all access to registries; credentials stay in the user's container auth file.
 
-What a registry says of itself is not believed: digests are computed here, from the bytes.
+A registry's own statements about digests are not trusted: digests are computed here from the bytes.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from stack.images.reference import Reference
 
 PROGRAM = "skopeo"
 PATIENCE = "2m"
-"""How long a manifest or a list of tags may take, as skopeo writes it; a copy may take as long as it takes."""
+"""Maximal time for a manifest or a list of tags, in skopeo's notation; a copy has no limit."""
 
-# What a registry says of a manifest or a repository that it does not have (the distribution specification's error codes).
+# Messages of a registry that lacks a manifest or repository (error codes of the distribution specification).
 _ABSENT = re.compile(
     r"manifest unknown|MANIFEST_UNKNOWN|name unknown|NAME_UNKNOWN|no descriptor found for reference|StatusCode: 404\b|from registry 404\b"
 )
@@ -35,38 +35,38 @@ _USERINFO = re.compile(r"//[^/@\s\"]+@")
 
 
 class Absent(StackError):
-    """The registry is there and has no such image."""
+    """Raised when the registry answers but does not have the image."""
 
 
 class Refused(StackError):
-    """The registry wants other credentials."""
+    """Raised when the registry requires other credentials."""
 
 
 class Unreachable(StackError):
-    """No registry answers there, or none that is trusted."""
+    """Raised when no trusted registry answers."""
 
 
 def raw(image: str | Reference, *, tls: bool = True) -> bytes:
-    """The manifest or index of an image, byte for byte as its place gives it; compared with the digest in the reference.
+    """Return the manifest or index of an image unchanged, after comparing it with the digest in the reference.
 
     Raises:
-        Absent: there is none.
-        Refused: not without other credentials.
-        Unreachable: no answer.
-        StackError: anything else, a manifest of another digest included.
+        Absent: it does not exist.
+        Refused: other credentials are needed.
+        Unreachable: there is no answer.
+        StackError: any other failure, such as a manifest with another digest.
 
     """
     where = _reference(image)
-    found = _run(where, "inspect", "--raw", *_tls(where, "tls-verify", tls), "--", str(where), patience=True)
-    if where.digest is not None and digest(found) != where.digest:
+    manifest = _run(where, "inspect", "--raw", *_tls(where, "tls-verify", tls), "--", str(where), patience=True)
+    if where.digest is not None and digest(manifest) != where.digest:
         raise StackError(
-            f"{where.shown} has another digest ({digest(found)})", "the registry gives what was not asked for: do not use it"
+            f"{where.shown} has another digest ({digest(manifest)})", "the registry returns a different image: do not use it"
         )
-    return found
+    return manifest
 
 
 def config(image: str | Reference, *, tls: bool = True) -> bytes:
-    """The configuration of an image, as bytes: whoever reads them compares them with the digest in the manifest.
+    """Return the configuration of an image as bytes; the caller compares them with the digest in the manifest.
 
     Raises:
         StackError: as with `raw`.
@@ -77,7 +77,7 @@ def config(image: str | Reference, *, tls: bool = True) -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """The digest of bytes: `sha256:` and 64 hexadecimal digits."""
+    """Return the digest of some bytes: `sha256:` and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -89,14 +89,14 @@ def copy(
     digest_file: Path | None = None,
     tls: bool = True,
 ) -> None:
-    """Copy an image, unchanged: where its digest could not stay the same, nothing is copied.
+    """Copy an image unchanged; if its digest would change, nothing is copied.
 
     Args:
-        source: where it is.
-        destination: where it shall be.
-        all_: of an index, every platform's image; else that of this machine.
-        digest_file: gets the digest of what was copied.
-        tls: whether registries have to have a trusted certificate.
+        source: the image.
+        destination: its new place.
+        all_: copy the images of all platforms of an index, not only the one for this machine.
+        digest_file: file to write the copied image's digest to.
+        tls: whether registries need a trusted certificate.
 
     Raises:
         StackError: as with `raw`.
@@ -116,7 +116,7 @@ def copy(
 
 
 def download(source: str | Reference, folder: Path, *, tls: bool = True) -> None:
-    """Fetch all of an image into a folder, as skopeo's `dir:` lays it out: that takes every kind of manifest as it is.
+    """Download all of an image into a folder in skopeo's `dir:` format, which keeps every kind of manifest unchanged.
 
     Raises:
         StackError: as with `raw`.
@@ -128,23 +128,23 @@ def download(source: str | Reference, folder: Path, *, tls: bool = True) -> None
 
 
 def tags(repository: str | Reference, *, tls: bool = True) -> tuple[str, ...]:
-    """The tags of a repository, in order.
+    """Return the tags of a repository, in order.
 
     Raises:
-        StackError: as with `raw`; or the answer is no list of tags.
+        StackError: as with `raw`, or the answer is not a list of tags.
 
     """
     where = _reference(repository)
     if where.layout or where.tag or where.digest:
-        raise StackError(f"{where.shown} is no repository", "write HOST/NAME")
+        raise StackError(f"{where.shown} is not a repository", "write HOST/NAME")
     answer = _run(where, "list-tags", *_tls(where, "tls-verify", tls), "--", str(where), patience=True)
     try:
-        found: Any = json.loads(answer)["Tags"]
+        listed: Any = json.loads(answer)["Tags"]
     except (ValueError, LookupError, TypeError) as bad:
-        raise StackError(f"{where.shown} gives no list of tags", "is it a registry?") from bad
-    if not isinstance(found, list) or not all(isinstance(one, str) and re.fullmatch(reference.TAG, one) for one in found):
-        raise StackError(f"{where.shown} gives tags that are none", "is it a registry?")
-    return tuple(sorted(found))
+        raise StackError(f"{where.shown} returns no list of tags", "check that it is a registry") from bad
+    if not isinstance(listed, list) or not all(isinstance(name, str) and re.fullmatch(reference.TAG, name) for name in listed):
+        raise StackError(f"{where.shown} returns invalid tags", "check that it is a registry")
+    return tuple(sorted(listed))
 
 
 def _reference(image: str | Reference) -> Reference:
@@ -167,27 +167,29 @@ def _run(where: Reference, *arguments: str, patience: bool = False) -> bytes:
 
 
 def _failure(where: Reference, stderr: str) -> StackError:
-    """What skopeo's words mean; nothing in them is a credential unless an address held one."""
-    said = _USERINFO.sub("//", _said(stderr))
-    words = said.replace(str(where), "").replace(where.shown, "")  # a tag may be any of these words
-    # docker-registry says "manifest unknown" of what is there, too, where it could not be read as it is.
+    """Turn skopeo's message into an error, without credentials that an address may have contained."""
+    message = _USERINFO.sub("//", _said(stderr))
+    words = message.replace(str(where), "").replace(
+        where.shown, ""
+    )  # remove the name: a tag may be one of the words searched for
+    # docker-registry also says "manifest unknown" about a manifest that it cannot return in its own format.
     if _ABSENT.search(words) and "accept header does not support" not in words:
         return Absent(f"{where.shown} does not exist", "check the name")
     if _REFUSED.search(words):
-        return Refused(f"{where.shown} is refused ({said})", "log in: skopeo login HOST")
+        return Refused(f"{where.shown} is refused ({message})", "log in: skopeo login HOST")
     if _UNREACHABLE.search(words):
         return Unreachable(
-            f"{where.shown} cannot be reached ({said})", "check the name, the network and the registry's certificate"
+            f"{where.shown} cannot be reached ({message})", "check the name, the network and the registry's certificate"
         )
-    return StackError(f"skopeo failed on {where.shown} ({said})")
+    return StackError(f"skopeo failed on {where.shown} ({message})")
 
 
 def _said(stderr: str) -> str:
-    found = _MESSAGE.findall(stderr)
-    if not found:
+    messages = _MESSAGE.findall(stderr)
+    if not messages:
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
-    message: str = found[-1]
+        return lines[-1] if lines else "no message"
+    message: str = messages[-1]
     try:
         return str(json.loads(message)) if message.startswith('"') else message
     except ValueError:

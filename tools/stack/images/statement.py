@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is attested of an image: in-toto statements with SLSA's predicates, the SBOMs and the verdicts."""
+"""Attestations of an image: in-toto statements with SLSA's predicates, SBOMs and verdicts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -31,12 +31,12 @@ SPDX = "https://spdx.dev/Document"
 VERDICT = "urn:stack:verdict:1"
 BUILD = "urn:stack:image-build:1"
 GATE = "urn:stack:gate:"
-"""With a gate's name behind it: the policy of a summary."""
+"""Followed by a gate's name: the policy of a summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement: `predicate` of the type `kind`, on the digests of `subjects`."""
+    """One statement: a `predicate` of the type `kind` about the digests of `subjects`."""
 
     kind: str
     subjects: tuple[str, ...]
@@ -44,51 +44,53 @@ class Statement:
 
 
 def make(image: Image, name: str, kind: str, predicate: Mapping[str, Any]) -> bytes:
-    """The bytes of a statement on an image, which was published under a name: on its index and on every platform's image.
+    """Encode a statement about a published image: about its index and every platform's image.
 
     Raises:
-        StackError: the predicate is not of its type's form.
+        StackError: the predicate does not have its type's form.
 
     """
-    digests = dict.fromkeys((image.digest, *(one.digest for one in image.platforms)))
-    subjects = [{"name": name, "digest": {"sha256": one.removeprefix("sha256:")}} for one in digests]
+    digests = dict.fromkeys((image.digest, *(item.digest for item in image.platforms)))
+    subjects = [{"name": name, "digest": {"sha256": item.removeprefix("sha256:")}} for item in digests]
     data = layout.encode({"_type": TYPE, "subject": subjects, "predicateType": kind, "predicate": predicate})
     read(data)
     return data
 
 
 def read(data: bytes) -> Statement:
-    """A statement from bytes whose signature was looked at.
+    """Parse a statement whose signature was checked before.
 
     Raises:
-        StackError: it is none.
+        StackError: it is not a statement.
 
     """
     try:
         top = json.loads(data)
         _check(top)
     except (ValueError, RecursionError, AttributeError, TypeError, json_format.Error) as bad:
-        raise StackError(f"an attestation is no in-toto statement ({str(bad)[:120]})", "publish the image again") from bad
+        raise StackError(f"an attestation is not an in-toto statement ({str(bad)[:120]})", "publish the image again") from bad
     table = Table(top, file=Path("attestation"))
-    subjects = [one.table("digest").optional_text("sha256", pattern=r"[0-9a-f]{64}") for one in table.tables("subject")]
-    digests = tuple(f"sha256:{one}" for one in subjects if one is not None)
+    subjects = [item.table("digest").optional_text("sha256", pattern=r"[0-9a-f]{64}") for item in table.tables("subject")]
+    digests = tuple(f"sha256:{item}" for item in subjects if item is not None)
     return Statement(table.text("predicateType"), digests, top["predicate"])
 
 
 def _check(top: Any) -> None:
-    """What the published message definitions refuse; numbers are read from the JSON itself, since theirs are all floats."""
+    """Refuse what the published message definitions refuse. The definitions make all numbers floats, so values come from the JSON."""
     Protocol.copy_from_pb(json_format.ParseDict(top, statement_pb2.Statement())).validate()
     if top["predicateType"] == PROVENANCE:
         json_format.ParseDict(top["predicate"], provenance_pb2.Provenance())
     if top["predicateType"] == SUMMARY:
-        # in-toto-attestation 0.9.3 takes one text for `verifiedLevels`; the specification says a list.
+        # in-toto-attestation 0.9.3 expects a string for `verifiedLevels`; the specification has a list.
         rest = {key: value for key, value in top["predicate"].items() if key != "verifiedLevels"}
         json_format.ParseDict(rest, vsa_pb2.VerificationSummary(), ignore_unknown_fields=True)
 
 
 def provenance(image: Image, stack: Stack, builder: str) -> dict[str, Any]:
-    """SLSA provenance v1: from which pins the image was built, as its labels say and the stack confirms."""
-    platforms = [{"name": one.name, "digest": one.digest, "created": one.created} for one in image.platforms]
+    """Make SLSA provenance v1: the pins that the image was built from, as its labels say and the stack confirms."""
+    platforms = [
+        {"name": platform.name, "digest": platform.digest, "created": platform.created} for platform in image.platforms
+    ]
     return {
         "buildDefinition": {
             "buildType": BUILD,
@@ -100,31 +102,31 @@ def provenance(image: Image, stack: Stack, builder: str) -> dict[str, Any]:
 
 
 def dependencies(stack: Stack) -> list[dict[str, Any]]:
-    """The pins as SLSA's resolved dependencies: the upstream commits, and the base image."""
-    found = [_dependency(pin) for pin in stack.pins]
+    """Convert the pins to SLSA's resolved dependencies: upstream commits and the base image."""
+    resolved = [_dependency(pin) for pin in stack.pins]
     base = stack.pins.base
     if base is not None and base.digest is not None:
         digest = {"sha256": base.digest.removeprefix("sha256:")}
-        found.append({"name": "base", "uri": f"docker://{base.image}:{base.tag}", "digest": digest})
-    return found
+        resolved.append({"name": "base", "uri": f"docker://{base.image}:{base.tag}", "digest": digest})
+    return resolved
 
 
 def _dependency(pin: Pin) -> dict[str, Any]:
     archive = pin.archive
-    found: dict[str, Any] = {"name": pin.upstream, "uri": f"git+{pin.git}", "digest": {"gitCommit": pin.commit}}
+    resolved: dict[str, Any] = {"name": pin.upstream, "uri": f"git+{pin.git}", "digest": {"gitCommit": pin.commit}}
     if archive is not None and archive.sha256 is not None:
-        found["annotations"] = {"archive": f"{archive.package} {archive.version}", "archive.sha256": archive.sha256}
-    return found
+        resolved["annotations"] = {"archive": f"{archive.package} {archive.version}", "archive.sha256": archive.sha256}
+    return resolved
 
 
 def summary(name: str, stack: Sha256, gate: Gate, verdicts: Sequence[str], verifier: str, time: str) -> dict[str, Any]:
-    """SLSA's verification summary: this stack passed this gate by these verdicts (their digests, `sha256:…`)."""
+    """Make SLSA's verification summary: this stack passed this gate with these verdicts (their digests, `sha256:…`)."""
     return {
         "verifier": {"id": verifier},
         "timeVerified": time,
         "resourceUri": f"docker://{name}",
         "policy": {"uri": f"{GATE}{gate.name}", "digest": {"sha256": str(gates.digest(gate))}},
-        "inputAttestations": [{"uri": VERDICT, "digest": {"sha256": one.removeprefix("sha256:")}} for one in verdicts],
+        "inputAttestations": [{"uri": VERDICT, "digest": {"sha256": digest.removeprefix("sha256:")}} for digest in verdicts],
         "verificationResult": "PASSED",
         "verifiedLevels": ["SLSA_BUILD_LEVEL_1"],
         "slsaVersion": "1.0",
@@ -133,18 +135,18 @@ def summary(name: str, stack: Sha256, gate: Gate, verdicts: Sequence[str], verif
 
 
 def bom(file: Path) -> tuple[str, dict[str, Any]]:
-    """A software bill of materials in JSON, with the type of its predicate.
+    """Read a software bill of materials in JSON, with its predicate type.
 
     Raises:
-        StackError: neither CycloneDX nor SPDX.
+        StackError: the file is neither CycloneDX nor SPDX.
 
     """
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as bad:
-        raise StackError(f"{file} is no bill of materials in JSON", "name CycloneDX's or SPDX's JSON") from bad
+        raise StackError(f"{file} is not a bill of materials in JSON", "name a CycloneDX or SPDX file in JSON") from bad
     if isinstance(found, dict) and found.get("bomFormat") == "CycloneDX":
         return CYCLONEDX, found
     if isinstance(found, dict) and str(found.get("spdxVersion", "")).startswith("SPDX-"):
         return SPDX, found
-    raise StackError(f"{file} is neither CycloneDX nor SPDX", "name their JSON")
+    raise StackError(f"{file} is neither CycloneDX nor SPDX", "name a file of one of them in JSON")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs from the package index that make images, in an environment of their own in the cache."""
+"""Programs from the package index for making images, in their own environment in the cache."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ _REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 def folder(cache: Path, tell: Callable[[str], None]) -> Path:
-    """The folder of the programs; made on the first call.
+    """Return the folder of the programs, installing them on the first call.
 
     Raises:
-        StackError: pip could not install something.
+        StackError: pip could not install a package.
 
     """
     step = "installing uv and makers of bills of materials (100 MB)"
@@ -23,10 +23,10 @@ def folder(cache: Path, tell: Callable[[str], None]) -> Path:
 
 
 def run(program: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
-    """What a program says.
+    """Run a program, and return its output.
 
     Raises:
-        StackError: it failed; with the first line of what it calls an error.
+        StackError: it failed; the message has its first error line.
 
     """
     done = subprocess.run(
@@ -34,9 +34,9 @@ def run(program: Path, *arguments: str, env: Mapping[str, str] | None = None) ->
     )
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "it said nothing")
+        error = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no message")
         raise StackError(
-            f"{program.name} failed: {' '.join([said, *_after(lines, said)])[:600]}", "check the network and the index"
+            f"{program.name} failed: {' '.join([error, *_after(lines, error)])[:600]}", "check the network and the index"
         )
     return done.stdout
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validating an image: the suites of `stack validate`, run in a container of the very image that shall be published."""
+"""Validate an image: run the suites of `stack validate` in a container of exactly the image to be published."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.deploy import recipes
 from stack.images import container_env, image, labels
-from stack.images.container_env import Inside
+from stack.images.container_env import ImageContainer
 from stack.images.engine import Engine
 from stack.images.image import Platform
 from stack.images.reference import Reference
@@ -29,14 +29,14 @@ from stack.validation.suite import Job, Suite, ValidatedSubject
 KERNELS, SERVE, BENCH = "kernels", "serve", "bench"
 SUITES = (KERNELS, SERVE, BENCH)
 GIVEN = "gpt-oss"
-"""The recipe of a server with somebody's own checkpoint."""
+"""The recipe for a server with a user's own checkpoint."""
 _LONGEST = 7200.0
-"""Seconds for a server of a large checkpoint: its first start compiles kernels for half an hour to an hour."""
+"""Maximal seconds for a server's first start with a large checkpoint, which compiles kernels for up to an hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Somebody's own gpt-oss to serve: its folder, what it is, and arguments of `vllm serve` beside it."""
+    """A user's own gpt-oss checkpoint: its folder, its kind of weights, and further arguments of `vllm serve`."""
 
     folder: Path
     weights: Weights
@@ -44,11 +44,11 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to validate, and how.
+class ValidationOrder:
+    """The options of a validation.
 
-    `out` is the folder of the verdicts, a file a suite. `recipes` serve the tiny models, where no `checkpoint` is given. `devices`
-    of this machine are lent to the container. `only`, `resume` and `stale` as in `stack validate`.
+    `out` is the folder for the verdicts, a file for each suite. `recipes` are served with tiny models unless a `checkpoint` is
+    given. `devices` of this machine are passed to the container. `only`, `resume` and `stale` work as in `stack validate`.
     """
 
     engine: Engine
@@ -76,34 +76,35 @@ class Done:
 
 
 def needed(gate: Gate) -> tuple[str, ...]:
-    """The suites that a gate wants cases of."""
+    """Return the suites with cases that a gate requires."""
     named = {wanted.names.partition("/")[0] for wanted in gate.wanted}
-    return tuple(one for one in SUITES if one in named)
+    return tuple(suite for suite in SUITES if suite in named)
 
 
 def of(layout: Reference, stack: Stack) -> Platform:
-    """The image of a layout, of one platform and of this stack.
+    """Return the image of a layout, after checking that it has one platform and is of this stack.
 
     Raises:
-        StackError: it is not there, has several platforms, or is of another stack.
+        StackError: it does not exist, has several platforms, or is of another stack.
 
     """
-    found = image.read(layout)
-    if len(found.platforms) != 1:
-        raise StackError(f"{layout.shown} is of {len(found.platforms)} platforms", "validate each, where it runs")
-    (one,) = found.platforms
-    if problems := labels.differing(one.labels, stack):
+    indexed = image.read(layout)
+    if len(indexed.platforms) != 1:
+        raise StackError(f"{layout.shown} has {len(indexed.platforms)} platforms", "validate each on its own machine")
+    (platform,) = indexed.platforms
+    if problems := labels.differing(platform.labels, stack):
         raise StackError(
-            f"{layout.shown} is not of this stack: {problems[0]}", "build it again, or check out what it was built of"
+            f"{layout.shown} is not of this stack: {problems[0]}",
+            "build it again, or check out the stack that it was built from",
         )
-    return one
+    return platform
 
 
-def validate(order: Order, stores: Stores) -> Iterator[Done]:
-    """Run the suites in the image, one after the other, and return each as it is finished.
+def validate(order: ValidationOrder, stores: Stores) -> Iterator[Done]:
+    """Run the suites in the image, one after the other, and yield each when it is finished.
 
     Raises:
-        StackError: the image is not of this stack, what is to be resumed is of another, or what a suite needs cannot be had.
+        StackError: the image or the earlier verdict is of another stack, or a suite's input cannot be obtained.
 
     """
     for name in order.recipes:
@@ -132,7 +133,7 @@ def validate(order: Order, stores: Stores) -> Iterator[Done]:
                 yield Done(name, out, None, kept)
 
 
-def _out(order: Order, suite: str) -> Path:
+def _out(order: ValidationOrder, suite: str) -> Path:
     """The file of a suite's verdict; of a stale one, beside those whose cases stand."""
     target = order.out / f"{suite}.json"
     if not order.stale:
@@ -141,14 +142,14 @@ def _out(order: Order, suite: str) -> Path:
 
 
 class _Made:
-    """The suites of an order; a server with a checkpoint is started once, for all that ask it."""
+    """The suites of an order; a server with a checkpoint is started once for all suites that use it."""
 
-    def __init__(self, order: Order, stores: Stores, container: Inside, held: ExitStack) -> None:
+    def __init__(self, order: ValidationOrder, stores: Stores, container: ImageContainer, held: ExitStack) -> None:
         self._order, self._stores, self._inside, self._held = order, stores, container, held
         self._url = ""
 
     def suite(self, name: str) -> tuple[Suite, ValidatedSubject]:
-        """A suite, and what it says of itself."""
+        """Return a suite and the description of its subject."""
         return {KERNELS: self._kernels, SERVE: self._serve, BENCH: self._bench}[name]()
 
     def _kernels(self) -> tuple[Suite, ValidatedSubject]:
@@ -180,14 +181,14 @@ class _Made:
         return (self._order.recipes or recipes.ours())[0]
 
     def _serving(self) -> str:
-        """The address of a server in the image, with the checkpoint, or with the tiny model of the first recipe."""
+        """Return the address of a server in the image, with the checkpoint or with the first recipe's tiny model."""
         if not self._url:
             work = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="stack-serve-")))
             try:
                 running = self._held.enter_context(self._started(work))
             except server.NotServing as failed:
                 raise StackError(
-                    f"the server in the image did not start ({failed.cause})", "see what it said: run the image"
+                    f"the server in the image did not start ({failed.cause})", "run the image to see its output"
                 ) from failed
             self._url = running.url
         return self._url

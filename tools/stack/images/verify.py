@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a published image is what it is said to be: digest, signatures, provenance, gates, labels against the pins."""
+"""Verify a published image: digest, signatures, provenance, gates, and labels against the pins."""
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ from stack.model.verdict import Verdict
 from stack.validation import gates
 
 
-class State(StrEnum):
-    """How a check ended; what was not asked for is not checked, and has not held."""
+class CheckState(StrEnum):
+    """The result of a check; a check that was not requested is unchecked, and does not hold."""
 
     HOLDS = "holds"
     FAILS = "fails"
@@ -31,45 +31,45 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: what it was of, how it ended, and a sentence."""
+    """One check: its name, its result, and a sentence."""
 
     name: str
-    state: State
+    state: CheckState
     said: str
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What is attested of an image: `signed` where a key was given and all of it is by that key."""
+    """The attestations of an image; with a key, `statements` are only those that it has signed."""
 
     statements: tuple[Statement, ...]
     foreign: int
-    """Attestations that the key has not signed; they count for nothing."""
+    """Number of attestations that the key has not signed, which are ignored."""
 
     def of(self, kind: str) -> tuple[Statement, ...]:
-        """The statements with one type of predicate."""
-        return tuple(one for one in self.statements if one.kind == kind)
+        """Return the statements with one type of predicate."""
+        return tuple(item for item in self.statements if item.kind == kind)
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The gates that it is said to have passed."""
-        return tuple(sorted({name for one in self.of(statement.SUMMARY) if (name := _gate(one.predicate))}))
+        """The gates that a summary claims were passed."""
+        return tuple(sorted({name for item in self.of(statement.SUMMARY) if (name := _gate(item.predicate))}))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The references under which it is said to have been published."""
-        said = [str(one.predicate.get("resourceUri", "")) for one in self.of(statement.SUMMARY)]
-        return tuple(sorted({name.removeprefix("docker://") for name in said}))
+        """The references that a summary claims it was published as."""
+        uris = [str(one.predicate.get("resourceUri", "")) for one in self.of(statement.SUMMARY)]
+        return tuple(sorted({uri.removeprefix("docker://") for uri in uris}))
 
     @property
     def time(self) -> str:
-        """When it was published first; empty where nothing says so."""
-        return min((str(one.predicate.get("timeVerified", "")) for one in self.of(statement.SUMMARY)), default="")
+        """The time of its first publication, empty without a summary."""
+        return min((str(item.predicate.get("timeVerified", "")) for item in self.of(statement.SUMMARY)), default="")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found of an image."""
+    """The result of verifying an image."""
 
     image: Image
     claims: Claims
@@ -77,25 +77,25 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether all was checked and all holds."""
-        return all(one.state is State.HOLDS for one in self.checks)
+        """Return whether everything was checked and holds."""
+        return all(check.state is CheckState.HOLDS for check in self.checks)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What does not hold, a sentence each."""
-        return tuple(f"{one.name}: {one.said}" for one in self.checks if one.state is not State.HOLDS)
+        """The failed or skipped checks, a sentence for each."""
+        return tuple(f"{check.name}: {check.said}" for check in self.checks if check.state is not CheckState.HOLDS)
 
 
 def claims(found: Image, key: SSlibKey | None, *, tls: bool = True) -> Claims:
-    """What is attested of an image; with a key, only what it has signed.
+    """Read the attestations of an image; with a key, only those that it has signed.
 
     Raises:
-        StackError: it cannot be read.
+        StackError: they cannot be read.
 
     """
     envelopes = attached.fetch(found, tls=tls)
-    ours = [one for one in envelopes if key is None or envelope.signed_by(one, key)]
-    return Claims(tuple(statement.read(envelope.payload(one)) for one in ours), len(envelopes) - len(ours))
+    ours = [item for item in envelopes if key is None or envelope.signed_by(item, key)]
+    return Claims(tuple(statement.read(envelope.payload(item)) for item in ours), len(envelopes) - len(ours))
 
 
 def verify(
@@ -107,10 +107,10 @@ def verify(
     tls: bool = True,
     gates_file: Path | None = None,
 ) -> Report:
-    """Verify an image, in a registry or in a layout, against the stack at hand.
+    """Verify an image, in a registry or a layout, against the stack at hand.
 
-    `gate` names the one that it has to have passed; without it, whatever it is said to have passed is judged, one at least.
-    `gates_file` has the gates as they are now: those of the stack at hand unless named.
+    `gate` names the gate that it has to have passed. Without it, all gates that it claims are checked, and there has to be one.
+    `gates_file` has the current gates, by default those of the stack at hand.
 
     Raises:
         StackError: the image cannot be read.
@@ -125,145 +125,149 @@ def verify(
 
 
 def published(where: Reference, key: SSlibKey | None, gate: str | None = None, *, tls: bool = True) -> Report:
-    """Whether an image, of whatever stack, was published: signed, with its provenance, and having passed its gates then.
+    """Verify that an image of any stack was published: signed, with provenance, and with its gates passed at that time.
 
     Raises:
         StackError: the image cannot be read.
 
     """
-    found = image.read(where, tls=tls)
-    said = claims(found, key, tls=tls)
-    if not said.statements and not said.foreign:
-        return Report(found, said, (Check("attestations", State.FAILS, "there are none"),))
-    return Report(found, said, tuple(_checks(found, said, key, gate)))
+    checked = image.read(where, tls=tls)
+    attested = claims(checked, key, tls=tls)
+    if not attested.statements and not attested.foreign:
+        return Report(checked, attested, (Check("attestations", CheckState.FAILS, "there are none"),))
+    return Report(checked, attested, tuple(_checks(checked, attested, key, gate)))
 
 
-def _checks(found: Image, said: Claims, key: SSlibKey | None, gate: str | None) -> Iterator[Check]:
-    yield Check("digest", State.HOLDS, found.digest)
-    yield _signature(said, key)
-    yield _check("subject", [f"one is of {' and '.join(one.subjects)}" for one in _moved(found, said)], "all are of this image")
-    yield _check("provenance", [*_provenance(found, said)], f"of stack {_stack(found)}")
-    if not (said.gates if gate is None else (gate,)):
-        yield Check("gate", State.FAILS, "it has passed none")
-    for name in said.gates if gate is None else (gate,):
-        yield _check(f"gate {name}", [*_passed(found, said, name)], "passed")
+def _checks(checked: Image, attested: Claims, key: SSlibKey | None, gate: str | None) -> Iterator[Check]:
+    yield Check("digest", CheckState.HOLDS, checked.digest)
+    yield _signature(attested, key)
+    yield _check(
+        "subject",
+        [f"one is for {' and '.join(moved.subjects)}" for moved in _moved(checked, attested)],
+        "all are for this image",
+    )
+    yield _check("provenance", [*_provenance(checked, attested)], f"of stack {_stack(checked)}")
+    if not (attested.gates if gate is None else (gate,)):
+        yield Check("gate", CheckState.FAILS, "no gate is passed")
+    for name in attested.gates if gate is None else (gate,):
+        yield _check(f"gate {name}", [*_passed(checked, attested, name)], "passed")
 
 
-def _against(found: Image, said: Claims, stack: Stack, gate: str | None, gates_file: Path | None) -> Iterator[Check]:
-    """What is said, against the pins and the gates of the stack at hand."""
+def _against(checked: Image, attested: Claims, stack: Stack, gate: str | None, gates_file: Path | None) -> Iterator[Check]:
+    """Check the attestations against the pins and the gates of the stack at hand."""
     pinned = statement.dependencies(stack)
-    built = [_inner(one.predicate, "buildDefinition", "resolvedDependencies") for one in said.of(statement.PROVENANCE)]
-    other = ["its provenance names other pins than this stack's"] if any(one != pinned for one in built) else []
-    yield _check("pins", [*admission.unlike(found, stack), *other], "labels and provenance name the pins at hand")
+    built = [_inner(item.predicate, "buildDefinition", "resolvedDependencies") for item in attested.of(statement.PROVENANCE)]
+    other = ["its provenance names other pins than this stack's"] if any(item != pinned for item in built) else []
+    yield _check("pins", [*admission.unlike(checked, stack), *other], "labels and provenance name the pins at hand")
     now = gates_file or stack.root / gates.FILE
-    for name in said.gates if gate is None else (gate,):
+    for name in attested.gates if gate is None else (gate,):
         yield _check(
             f"gate {name} now",
-            [*_judged(found, said, stack, name, now)],
+            [*_judged(checked, attested, stack, name, now)],
             "passed by the attested verdicts, judged again",
         )
 
 
 def _check(name: str, problems: Sequence[str], good: str) -> Check:
-    return Check(name, State.FAILS if problems else State.HOLDS, "; ".join(problems) or good)
+    return Check(name, CheckState.FAILS if problems else CheckState.HOLDS, "; ".join(problems) or good)
 
 
-def _signature(said: Claims, key: SSlibKey | None) -> Check:
+def _signature(attested: Claims, key: SSlibKey | None) -> Check:
     if key is None:
-        return Check("signature", State.UNCHECKED, "no key was named: anyone may have said all this")
-    if not said.statements:
-        return Check("signature", State.FAILS, f"none of {said.foreign} attestations is signed with this key")
-    others = f", {said.foreign} by others count for nothing" if said.foreign else ""
-    return Check("signature", State.HOLDS, f"{len(said.statements)} attestations are signed with this key{others}")
+        return Check("signature", CheckState.UNCHECKED, "no key was given: anyone could have made the attestations")
+    if not attested.statements:
+        return Check("signature", CheckState.FAILS, f"none of {attested.foreign} attestations is signed with this key")
+    others = f", {attested.foreign} by others are ignored" if attested.foreign else ""
+    return Check("signature", CheckState.HOLDS, f"{len(attested.statements)} attestations are signed with this key{others}")
 
 
-def _moved(found: Image, said: Claims) -> Iterator[Statement]:
-    """Statements on other images: somebody has moved them here."""
-    for one in said.statements:
-        if found.digest not in one.subjects:
-            yield one
+def _moved(checked: Image, attested: Claims) -> Iterator[Statement]:
+    """Yield statements about other images, which somebody has attached here."""
+    for item in attested.statements:
+        if checked.digest not in item.subjects:
+            yield item
 
 
-def _provenance(found: Image, said: Claims) -> Iterator[str]:
-    given = said.of(statement.PROVENANCE)
+def _provenance(checked: Image, attested: Claims) -> Iterator[str]:
+    given = attested.of(statement.PROVENANCE)
     if not given:
         yield "there is none"
-    for one in given:
-        kind = _inner(one.predicate, "buildDefinition", "buildType")
+    for item in given:
+        kind = _inner(item.predicate, "buildDefinition", "buildType")
         if kind != statement.BUILD:
-            yield f"it is of another kind of build ({kind!r:.80})"
-        elif _inner(one.predicate, "buildDefinition", "externalParameters", "stack") != _stack(found):
-            yield "it is of another stack than the image's label"
+            yield f"it is for another kind of build ({kind!r:.80})"
+        elif _inner(item.predicate, "buildDefinition", "externalParameters", "stack") != _stack(checked):
+            yield "it is for another stack than the image's label"
 
 
-def _passed(found: Image, said: Claims, name: str) -> Iterator[str]:
-    """Why a gate was not passed then: by what the summaries say of it, and by the verdicts that they name."""
-    summaries = [one.predicate for one in said.of(statement.SUMMARY) if _gate(one.predicate) == name]
+def _passed(checked: Image, attested: Claims, name: str) -> Iterator[str]:
+    """Yield the reasons why a gate was not passed, according to its summaries and the verdicts that they name."""
+    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if _gate(item.predicate) == name]
     if not summaries:
-        yield "nothing says that it was passed"
-    platforms = {one.digest for one in found.platforms}
-    for one in summaries:
-        if one.get("verificationResult") != "PASSED":
+        yield "no summary says that it was passed"
+    platforms = {platform.digest for platform in checked.platforms}
+    for recorded in summaries:
+        if recorded.get("verificationResult") != "PASSED":
             yield "its summary says that it was not passed"
-        if one.get("stack_digest") != _stack(found):
-            yield "its summary is of another stack than the image's label"
-        if not one.get("inputAttestations"):
+        if recorded.get("stack_digest") != _stack(checked):
+            yield "its summary is for another stack than the image's label"
+        if not recorded.get("inputAttestations"):
             yield "its summary names no verdict"
-        for digest in _named(one):
+        for digest in _named(recorded):
             try:
-                given = _verdict(said, digest)
+                given = _verdict(attested, digest)
             except StackError as refused:
                 yield str(refused)
                 continue
-            if given.stack != _stack(found) or given.image not in platforms:
-                yield f"the verdict {digest} is of the stack {given.stack} and the image {given.image}"
-            if given.gates.get(name) != _inner(one, "policy", "digest", "sha256"):
+            if given.stack != _stack(checked) or given.image not in platforms:
+                yield f"the verdict {digest} is for the stack {given.stack} and the image {given.image}"
+            if given.gates.get(name) != _inner(recorded, "policy", "digest", "sha256"):
                 yield f"the verdict {digest} was made under another gate"
 
 
-def _judged(found: Image, said: Claims, stack: Stack, name: str, gates_file: Path) -> Iterator[str]:
-    """Why the attested verdicts do not pass a gate as it is now."""
-    summaries = [one.predicate for one in said.of(statement.SUMMARY) if _gate(one.predicate) == name]
+def _judged(checked: Image, attested: Claims, stack: Stack, name: str, gates_file: Path) -> Iterator[str]:
+    """Yield the reasons why the attested verdicts do not pass the current gate."""
+    summaries = [item.predicate for item in attested.of(statement.SUMMARY) if _gate(item.predicate) == name]
     gate = gates.load(gates_file, name)
-    if any(_inner(one, "policy", "digest", "sha256") != gates.digest(gate) for one in summaries):
-        yield "it was another gate then than it is now"
-    named = dict.fromkeys(digest for one in summaries for digest in _named(one))
+    if any(_inner(recorded, "policy", "digest", "sha256") != gates.digest(gate) for recorded in summaries):
+        yield "the gate has changed since then"
+    named = dict.fromkeys(digest for recorded in summaries for digest in _named(recorded))
     with tempfile.TemporaryDirectory(prefix="stack-verdicts-") as folder:
         files = []
         for digest in named:
             try:
-                data = verdict.write(_verdict(said, digest))
+                data = verdict.write(_verdict(attested, digest))
             except StackError as refused:
                 yield str(refused)
                 continue
             files.append(Path(folder) / f"{digest[:12]}.json")
             files[-1].write_bytes(data)
-        for problem in admission.verdict_problems(found, gates.released(stack), gate, files, None):
+        for problem in admission.verdict_problems(checked, gates.released(stack), gate, files, None):
             yield problem.replace(f"{folder}/", "attested verdict ")
 
 
 def _named(summary: Mapping[str, Any]) -> list[str]:
-    """The digests of the verdicts that a summary names."""
-    return [str(_inner(one, "digest", "sha256")) for one in summary.get("inputAttestations") or []]
+    """Return the digests of the verdicts that a summary names."""
+    return [str(_inner(item, "digest", "sha256")) for item in summary.get("inputAttestations") or []]
 
 
-def _verdict(said: Claims, digest: str) -> Verdict:
-    """The attested verdict with that digest, which is computed anew.
+def _verdict(attested: Claims, digest: str) -> Verdict:
+    """Return the attested verdict with a digest, after computing the digest again.
 
     Raises:
-        StackError: there is none, or it is not as it was written.
+        StackError: there is no such verdict, or it was changed.
 
     """
-    for one in said.of(statement.VERDICT):
-        if one.predicate.get("digest") == digest:
-            return verdict.read(layout.encode(one.predicate), f"the attested verdict {digest[:12]}")
-    raise StackError(f"the verdict {digest}, which its summary names, is not there")
+    for item in attested.of(statement.VERDICT):
+        if item.predicate.get("digest") == digest:
+            return verdict.read(layout.encode(item.predicate), f"the attested verdict {digest[:12]}")
+    raise StackError(f"the verdict {digest}, which its summary names, is missing")
 
 
-def _stack(found: Image) -> str | None:
-    """The stack that an image's labels name; None where its platforms do not agree."""
-    said = {one.labels.get(labels.STACK) for one in found.platforms}
-    return said.pop() if len(said) == 1 else None
+def _stack(checked: Image) -> str | None:
+    """Return the stack that an image's labels name; None if its platforms disagree."""
+    stacks = {platform.labels.get(labels.STACK) for platform in checked.platforms}
+    return stacks.pop() if len(stacks) == 1 else None
 
 
 def _gate(predicate: Any) -> str | None:
@@ -272,20 +276,18 @@ def _gate(predicate: Any) -> str | None:
 
 
 def _inner(value: Any, *keys: str) -> Any:
-    """What lies at a path of keys, or None: predicates may lack anything."""
+    """Return the value at a path of keys, or None: predicates may lack any key."""
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
 def demand(report: Report) -> None:
-    """Refuse what does not hold.
+    """Refuse a report with a check that does not hold.
 
     Raises:
-        StackError: names the first problem.
+        StackError: a check does not hold; the message names the first.
 
     """
     if not report.holds:
-        raise StackError(
-            f"{report.image.reference.shown} is not what was published ({report.problems[0]})", "stack image verify"
-        )
+        raise StackError(f"{report.image.reference.shown} is not verified ({report.problems[0]})", "stack image verify")

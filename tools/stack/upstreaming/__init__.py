@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Series as upstream pull requests: what goes in which wave, by whose rules, and what became of it."""
+"""Series as upstream pull requests: plan them in waves, lint them by upstream's rules, open them, and follow them."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a description that are made anew, between marks; what a person wrote is never touched.
+"""Replace generated parts of a description between marks, and never touch what a person wrote.
 
-A mark names the part and the hash of what was made: text that no longer has it was edited, and stays. So does all outside of marks.
+A mark has the part's name and the hash of its text. If the text has another hash, a person has edited it, and it is kept. Text
+outside of marks is always kept.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ _MARK = re.compile(r"<!-- /?stack:[a-z]+(?: [0-9a-f]{12})? -->\n?")
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A text with its parts made anew, and those that were left as they are: edited by a person, or taken out by one."""
+    """A text with its parts renewed, and the names of parts that were kept because a person edited or removed them."""
 
     text: str
     edited: tuple[str, ...] = ()
@@ -25,36 +26,36 @@ class Renewed:
 
 
 def block(name: str, text: str) -> str:
-    """A part with its marks."""
+    """Return a part with its marks."""
     text = text.strip("\n")
     return f"<!-- stack:{name} {_hash(text)} -->\n{text}\n<!-- /stack:{name} -->\n"
 
 
 def renewed(text: str, parts: Mapping[str, str]) -> Renewed:
-    """A text with other parts, where nobody has edited them."""
+    """Replace the parts that nobody has edited."""
     edited, found = [], set()
 
-    def replace(one: re.Match[str]) -> str:
-        found.add(one["name"])
-        if one["name"] not in parts:
-            return one[0]
-        if _hash(one["text"]) != one["hash"]:
-            if one["text"].strip() != parts[one["name"]].strip():
-                edited.append(one["name"])
-            return one[0]
-        return block(one["name"], parts[one["name"]])
+    def replace(match: re.Match[str]) -> str:
+        found.add(match["name"])
+        if match["name"] not in parts:
+            return match[0]
+        if _hash(match["text"]) != match["hash"]:
+            if match["text"].strip() != parts[match["name"]].strip():
+                edited.append(match["name"])
+            return match[0]
+        return block(match["name"], parts[match["name"]])
 
     made = _BLOCK.sub(replace, text)
     return Renewed(made, tuple(edited), tuple(name for name in parts if name not in found))
 
 
 def intact(text: str, name: str) -> bool:
-    """Whether a part stands in a text as it was made."""
-    return any(one["name"] == name and _hash(one["text"]) == one["hash"] for one in _BLOCK.finditer(text))
+    """Return whether a part is in a text unchanged."""
+    return any(match["name"] == name and _hash(match["text"]) == match["hash"] for match in _BLOCK.finditer(text))
 
 
 def bare(text: str) -> str:
-    """A text without marks."""
+    """Return a text without the marks."""
     return _MARK.sub("", text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pull requests as commits on the upstream's own commit: the same ones for the same proposal and person, everywhere."""
+"""Build pull requests as commits on upstream's commit, with the same commit ids for the same proposal and person everywhere."""
 
 import itertools
 import re
@@ -17,14 +17,14 @@ from stack.store.remote import ungrafted
 from stack.upstreaming.person import SIGNED, Person
 from stack.upstreaming.proposal import Part, Proposal, needed
 
-# Narrower than git's own rules for the names of branches; a part of one becomes a file's name, with `.range-diff` behind it.
+# Narrower than git's rules for branch names: a part becomes the name of a file, with `.range-diff` appended.
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}")
 _COMMITTED = re.compile(rb"^committer .*> ([0-9]+) ([+-][0-9]{4})$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The commits of a proposal, the oldest first, on `base`; those of what it needs come before its own."""
+    """A proposal's commits on `base`, the oldest first, including those of the proposals that it needs."""
 
     proposal: Proposal
     base: CommitId
@@ -42,24 +42,24 @@ class Branch:
 
 
 def build(objects: Objects, proposals: Sequence[Proposal], planned: Sequence[Proposal], person: Person) -> tuple[Branch, ...]:
-    """Write the commits of some proposals of a plan; no ref is touched.
+    """Write the commits of some proposals of a plan, without touching any ref.
 
     Raises:
-        StackError: a name cannot be a branch's, two have the same, one needs what is not planned, or a patch does not fit.
+        StackError: a name is not a valid branch name or occurs twice, a need is not planned, or a patch does not apply.
 
     """
-    for one in proposals:
-        _check_name(one)
-    names = [one.name for one in proposals]
+    for proposal in proposals:
+        _check_name(proposal)
+    names = [proposal.name for proposal in proposals]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise StackError(f"two pull requests are called {twice}", "rename a series or a patch")
-    building = _Building(objects, {one.name: one for one in (*planned, *proposals)}, person)
-    return tuple(building.branch(one) for one in proposals)
+    building = _Building(objects, {proposal.name: proposal for proposal in (*planned, *proposals)}, person)
+    return tuple(building.branch(proposal) for proposal in proposals)
 
 
 def message(patch: Patch, person: Person) -> str:
-    """The commit message for upstream: the patch's own, signed off by the person, without the trailers that only we read."""
+    """Return the commit message for upstream: the patch's message without the stack's own trailers, signed off by the person."""
     text = without_trailers(patch.message, (SERIES, PATCH))
     if f"{SIGNED}: {person}" in text.splitlines():
         return text
@@ -75,7 +75,7 @@ def _check_name(proposal: Proposal) -> None:
 
 
 class _Building:
-    """The branches of a plan; each is built once."""
+    """The branches of a plan; each is built only once."""
 
     def __init__(self, objects: Objects, planned: Mapping[str, Proposal], person: Person) -> None:
         self._objects = objects
@@ -88,8 +88,8 @@ class _Building:
         if proposal.name not in self._built:
             base = ungrafted(self._objects, proposal.base)
             commits = [base]
-            for one in needed(proposal, self._planned):
-                self._pick(commits, one)
+            for below in needed(proposal, self._planned):
+                self._pick(commits, below)
             for part in proposal.parts:
                 tree = apply.apply(self._objects, self._objects.tree_of(commits[-1]), part.patch)
                 if isinstance(tree, apply.Misfit):
@@ -99,15 +99,18 @@ class _Building:
         return self._built[proposal.name]
 
     def _pick(self, commits: list[CommitId], below: Proposal) -> None:
-        """Add a needed proposal's own commits. Its patches are for its own needs: what else is there may have moved their lines."""
+        """Add a needed proposal's own commits.
+
+        Its patches fit a tree with its own needs only. A merge brings them onto the tree with everything else that is there.
+        """
         built = self.branch(below)
         count = len(below.parts)
         pairs = itertools.pairwise((built.base, *built.commits)[-count - 1 :])
         for part, (before, after) in zip(below.parts, pairs, strict=True):
-            trees = (self._objects.tree_of(one) for one in (before, commits[-1], after))
+            trees = (self._objects.tree_of(commit) for commit in (before, commits[-1], after))
             merged = merge(self._objects, self._merges, *trees)
             if merged.conflicts:
-                raise _misfit(part, below, f"{merged.conflicts[0].path}: in conflict with what comes before it")
+                raise _misfit(part, below, f"{merged.conflicts[0].path}: conflict with an earlier commit")
             commits.append(self._commit(merged.tree, commits[-1], part.patch))
 
     def _commit(self, tree: TreeId, parent: CommitId, patch: Patch) -> CommitId:
@@ -117,12 +120,15 @@ class _Building:
 
 
 def _misfit(part: Part, proposal: Proposal, why: str) -> StackError:
-    return StackError(f"{part.path} of {proposal.name} does not apply on {proposal.onto} ({why})", "plan it anew")
+    return StackError(f"{part.path} of {proposal.name} does not apply on {proposal.onto} ({why})", "plan again")
 
 
 def _date(objects: Objects, parent: CommitId, patch: Patch) -> str:
-    """When a commit was made: at a time that everyone finds again, and not before its parent (git walks history by date)."""
-    found = _COMMITTED.search(objects.read(parent).partition(b"\n\n")[0])
-    if found is None or int(found[1]) <= int(patch.author.date.partition(" ")[0]):
+    """Choose a commit's date so that the commit id is reproducible.
+
+    It is the author's date, but not before the parent's date, because git walks history by date.
+    """
+    parent_line = _COMMITTED.search(objects.read(parent).partition(b"\n\n")[0])
+    if parent_line is None or int(parent_line[1]) <= int(patch.author.date.partition(" ")[0]):
         return patch.author.date
-    return f"{found[1].decode()} {found[2].decode()}"
+    return f"{parent_line[1].decode()} {parent_line[2].decode()}"

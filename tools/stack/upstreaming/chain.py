@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which patches of a chain commute: what each needs of those before it, and the tree with only some of them.
+"""Find which patches of a chain commute: the earlier patches that each needs, and the tree with a subset of the patches.
 
-Two neighbours commute where git merges the one without the other, and merging both again gives what the chain has: then each could
-have been a branch of its own, and it does not matter which is merged first. A patch is moved down past each one before it that it
-commutes with; what it does not commute with it takes along. What it arrives with at the bottom is what its text needs.
+Two neighbours commute if git merges one without the other, and merging both again gives the tree that the chain has. Each could
+then have been a branch of its own, and their order does not matter. A patch is moved down past each earlier patch that it
+commutes with. An earlier patch that it does not commute with moves down together with it. The patches that have moved with it
+to the bottom are the ones that its text needs.
 """
 
 import functools
@@ -15,7 +16,7 @@ from stack.store.objects import Objects
 
 
 class Chain:
-    """Trees that follow each other: `base`, and one after each patch."""
+    """A sequence of trees: `base`, and one tree after each patch."""
 
     def __init__(self, objects: Objects, base: TreeId, trees: Sequence[TreeId]) -> None:
         self.objects = objects
@@ -27,18 +28,18 @@ class Chain:
         return len(self.trees) - 1
 
     def needs(self, number: int) -> frozenset[int]:
-        """What the text of a patch needs of those before it, directly or through others; patches count from 0."""
+        """Return the earlier patches that a patch's text needs, directly or through others; patches count from 0."""
         return self._moved(number)[0]
 
     def alone(self, number: int) -> tuple[TreeId, TreeId]:
-        """The trees before and after a patch where only what its text needs is there."""
+        """Return the trees before and after a patch if only the patches that its text needs are below it."""
         return self._moved(number)[1]
 
     @functools.cache  # noqa: B019  (a chain is short-lived)
     def tree(self, chosen: frozenset[int]) -> TreeId | None:
-        """The tree with only some of the patches; None where git sees a conflict between them.
+        """Return the tree with a subset of the patches, None if git finds a conflict between them.
 
-        With a patch come those that its text needs.
+        The patches that the chosen patches' text needs are included.
         """
         numbers = sorted(chosen.union(*(self.needs(number) for number in chosen)))
         tree = self.base
@@ -64,12 +65,15 @@ class Chain:
         before, after = block[-2:]
         merged = merge(self.objects, self._merges, before, self.trees[number], after)
         if merged.conflicts or merged.tree != self.trees[number + 1]:
-            # Where files are renamed, git may see another name in other company: then it stands on all before it.
+            # Git may detect another rename among other files; treat the patch as needing all earlier ones then.
             return frozenset(range(number)), (self.trees[number], self.trees[number + 1])
         return frozenset(taken), (before, after)
 
     def _without(self, below: TreeId, block: Sequence[TreeId]) -> list[TreeId] | None:
-        """A block of trees, the first of which is that after the patch on `below`, without that patch; None where they do not commute."""
+        """Remove the lowest patch, which `below` is the tree before, from a block of trees.
+
+        The first tree of `block` is the tree after that patch. Return None if the patch and the block do not commute.
+        """
         first = block[0]
         lower = [below]
         for tree in block[1:]:
@@ -80,7 +84,7 @@ class Chain:
         return lower
 
     def _gives(self, base: TreeId, ours: TreeId, theirs: TreeId, wanted: TreeId) -> bool:
-        """Whether both branches merge to that tree, whichever comes first."""
+        """Return whether merging both branches gives the wanted tree in either order."""
         sides = ((ours, theirs), (theirs, ours))
         merged = [merge(self.objects, self._merges, base, *pair) for pair in sides]
-        return all(not one.conflicts and one.tree == wanted for one in merged)
+        return all(not merge_.conflicts and merge_.tree == wanted for merge_ in merged)

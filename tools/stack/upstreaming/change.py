@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pull request changes in its upstream's tree: the trees before and after it, and the lines between them."""
+"""Compute what a pull request changes in its upstream's tree: the trees before and after it, and the lines between them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from stack.upstreaming.rules import Globs
 
 @dataclass(frozen=True)
 class Change:
-    """The tree that a pull request stands on (with what it needs), the one that it makes, and its files."""
+    """A pull request's change: the tree below it (with its needs), the tree with it, and the files that differ."""
 
     objects: Objects
     before: TreeId
@@ -29,61 +29,61 @@ class Change:
 
     @cached_property
     def added(self) -> Mapping[str, Mapping[int, str]]:
-        """The added lines of each file that is there afterwards, by their numbers in it."""
+        """The added lines of each file in the tree after the change, by their line numbers."""
         files = [file for file in self.files if not file.binary]
         return {file.new: dict(pair for hunk in file.hunks for pair in added(hunk)) for file in files if file.new is not None}
 
     @property
     def new(self) -> tuple[str, ...]:
-        """The files that were not there before."""
+        """The added files."""
         return tuple(file.new for file in self.files if file.old is None and file.new is not None)
 
     def lines(self, uncounted: Globs) -> int:
-        """Added and removed lines outside of some files."""
+        """Count added and removed lines outside of the files in `uncounted`."""
         return sum(counts(file for file in self.files if not uncounted.has(file.path)))
 
     def read(self, path: str, *, before: bool = False) -> bytes | None:
-        """A file of the tree afterwards, or before; None where it is none."""
+        """Read a file of the tree after the change, or before it; None if it is not a regular file there."""
         entry = self.objects.entry(self.before if before else self.after, path)
         return self.objects.read(entry.id) if entry is not None and entry.mode in FILES else None
 
 
 def added(hunk: Hunk) -> Iterator[tuple[int, str]]:
-    """The lines that a hunk adds as text, each with its number in the file afterwards."""
+    """Yield the lines that a hunk adds, decoded, with their numbers in the new file."""
     return ((number, line.decode("utf-8", "replace")) for number, line in hunk.added())
 
 
 def change(objects: Objects, proposal: Proposal, planned: Iterable[Proposal]) -> Change:
-    """What a pull request changes, on what it needs of the others that were planned.
+    """Compute a pull request's change on top of the planned pull requests that it needs.
 
     Raises:
-        StackError: it, or one that was planned, needs one that was not, or a patch does not apply.
+        StackError: a need is not planned, or a patch does not apply.
 
     """
-    before, after = _Standing(objects, {one.name: one for one in planned}).trees(proposal)
+    before, after = _Standing(objects, {other.name: other for other in planned}).trees(proposal)
     return Change(objects, before, after, parse(difference(objects, before, after)))
 
 
 @dataclass(frozen=True)
 class _Standing:
-    """Where each pull request stands: on its base with all that it needs."""
+    """The trees below and with each pull request: its base with everything that it needs."""
 
     objects: Objects
     planned: Mapping[str, Proposal]
     known: dict[str, tuple[TreeId, TreeId]] = field(default_factory=dict)
 
     def trees(self, proposal: Proposal) -> tuple[TreeId, TreeId]:
-        """The trees before and after a pull request."""
+        """Return the trees before and after a pull request."""
         if proposal.name not in self.known:
             before = self.objects.tree_of(proposal.base)
-            for one in needed(proposal, self.planned):
-                # Its patches are for its own needs: what else is there may have moved their lines.
-                was, now = self.trees(one)
+            for below in needed(proposal, self.planned):
+                # Its patches fit a tree with its own needs only; a merge brings them onto this tree.
+                was, now = self.trees(below)
                 merged = merge(self.objects, {}, was, before, now)
                 if merged.conflicts:
                     conflict = merged.conflicts[0]
                     raise StackError(
-                        f"{one.name} is in conflict in {conflict.path} with what else {proposal.name} needs", "plan anew"
+                        f"{below.name} is in conflict in {conflict.path} with what else {proposal.name} needs", "plan again"
                     )
                 before = merged.tree
             after = before

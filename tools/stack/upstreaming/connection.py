@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How PyGithub reaches a forge: answers are bounded in size and time, and no redirection is followed: a token stays at its host."""
+"""Connect PyGithub to a forge: answers have a maximal size and time, and redirects are refused, so a token stays at its host."""
 
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,16 +15,16 @@ from stack.base.addresses import redacted
 from stack.base.errors import StackError
 
 LARGEST = 32 << 20
-"""Bytes of an answer. A page of a hundred pull requests has about 3 MB; GitHub cuts diffs off long before."""
+"""Maximal bytes of an answer. A page of a hundred pull requests has about 3 MB; GitHub truncates diffs long before."""
 SLOWEST = 120.0
-"""Seconds that one answer may take."""
+"""Maximal seconds for one answer."""
 _SILENT = 30
-"""Seconds without a byte."""
+"""Maximal seconds without a byte."""
 _ACCEPTED = 202
 
 
 def client(api: str, token: str | None) -> Github:
-    """PyGithub's client on connections of this module. It retries nothing by itself: who calls it knows what may be repeated."""
+    """Create PyGithub's client on this module's connections. It never retries: its caller knows which requests may be repeated."""
     Requester.injectConnectionClasses(_Plain, _Secure)
     try:
         return Github(
@@ -35,7 +35,7 @@ def client(api: str, token: str | None) -> Github:
             per_page=100,
             retry=None,
             seconds_between_requests=None,
-            lazy=True,  # an address that an answer names is asked for nowhere
+            lazy=True,  # never request an address that an answer names
             api_version="2022-11-28",
         )
     finally:
@@ -43,7 +43,7 @@ def client(api: str, token: str | None) -> Github:
 
 
 class _Answer(RequestsResponse):
-    """An answer that has been read. What is no UTF-8 in it stays what it is: a diff may hold anything."""
+    """An answer that was read completely. Bytes that are not UTF-8 are kept as surrogates: a diff may contain any bytes."""
 
     def __init__(self, answer: requests.Response, body: bytes) -> None:
         super().__init__(answer)
@@ -64,11 +64,11 @@ class _Plain(HTTPRequestsConnectionClass):
 
 
 def _answered(connection: HTTPSRequestsConnectionClass | HTTPRequestsConnectionClass) -> _Answer:
-    """The answer to the connection's request.
+    """Send the connection's request, and return its answer.
 
     Raises:
-        StackError: it points elsewhere, or is too large or too slow.
-        requests.RequestException: there is none, or it broke off.
+        StackError: the answer is a redirect, or is too large or too slow.
+        requests.RequestException: the server cannot be reached, or the connection broke.
 
     """
     sent: Any = connection.input
@@ -85,13 +85,13 @@ def _answered(connection: HTTPSRequestsConnectionClass | HTTPRequestsConnectionC
         path = urlsplit(connection.url).path
         if answer.is_redirect:
             raise _moved(connection.host, path, answer.headers.get("location", ""))
-        if answer.status_code == _ACCEPTED:  # PyGithub would ask until there is another one
+        if answer.status_code == _ACCEPTED:  # PyGithub would repeat the request until the status changes
             raise StackError(f"{connection.host} has no answer yet to {path}", "run the command again in a minute")
         try:
             body = _whole(answer)
         except bounded_http.EndlessError as endless:
             raise StackError(
-                f"{connection.host} does not come to an end with {path}: {endless}", "that is no forge"
+                f"the answer of {connection.host} to {path} does not end: {endless}", "check the address: this is not a forge"
             ) from endless
         except urllib3.exceptions.ReadTimeoutError as late:
             raise requests.exceptions.ReadTimeout from late
@@ -113,5 +113,5 @@ def _moved(host: str, path: str, location: str) -> StackError:
     where = redacted(location) or "nowhere"
     return StackError(
         f"{host} says that {path} is now at {where}",
-        "where a repository was renamed, correct its `git` in pins.toml or the remote; where the API was, GITHUB_API_URL",
+        "if the repository was renamed, correct its `git` in pins.toml or the remote; if the API moved, GITHUB_API_URL",
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's token for a forge: taken from where gh takes it, given to the client, kept and shown nowhere."""
+"""Find the user's token for a forge in the places where gh looks. A token is never stored and never shown."""
 
 import os
 import re
@@ -14,24 +14,24 @@ from stack.upstreaming import forge
 
 VARIABLES = ("GH_TOKEN", "GITHUB_TOKEN")
 ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-"""As gh has them: a stack's pins may name any host, and what opens github.com is not for that one."""
+"""The variables that gh reads for hosts other than github.com: a token for github.com must not be sent to another host."""
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 _SECONDS = 30
-"""How long gh may take: it may ask the system's keyring."""
+"""Maximal seconds for gh, which may ask the system's keyring."""
 
 
 def missing(host: str) -> str:
-    """What to do where there is no token for a forge."""
+    """Return the advice for a user who has no token for a forge."""
     return f"log in with `gh auth login`, or set {_variables(host)[0]} to a token that may write pull requests"
 
 
 def token(host: str) -> str | None:
-    """The token for a forge: the variables' first, else gh's own for that host; None where there is none.
+    """Find the token for a forge: in the environment first, then gh's own for that host; None if there is none.
 
-    Where the user names the API (`GITHUB_API_URL`), the variables for github.com are for that.
+    If the user names the API (`GITHUB_API_URL`), the variables for github.com apply to that API.
 
     Raises:
-        StackError: what is there cannot be a token.
+        StackError: a value was found that cannot be a token.
 
     """
     for name in _variables(host):
@@ -46,14 +46,14 @@ def _variables(host: str) -> tuple[str, ...]:
 
 
 def _checked(value: str, place: str) -> str:
-    """Without its value: an HTTP library would repeat that in its error."""
+    """Check a token's form. The error must not contain the value; an HTTP library's error would."""
     if not _PLAIN.fullmatch(value):
-        raise StackError(f"what {place} holds is no token", "a token is one word of plain letters and digits")
+        raise StackError(f"the value in {place} is not a token", "a token is one word of plain letters and digits")
     return value
 
 
 def _from_gh(host: str) -> str | None:
-    """What gh says itself: it knows the keyring, too."""
+    """Ask gh for the token; gh also knows the keyring."""
     program = shutil.which("gh")
     if program is None:
         return None
@@ -69,12 +69,12 @@ def _from_gh(host: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = done.stdout.strip()
-    return _checked(said, "gh") if done.returncode == 0 and said else None
+    answer = done.stdout.strip()
+    return _checked(answer, "gh") if done.returncode == 0 and answer else None
 
 
 def _from_file(host: str) -> str | None:
-    """What gh's configuration says, where gh itself is not installed: in a container with the user's home."""
+    """Read the token from gh's configuration, for containers that have the user's home but not gh."""
     file = _folder() / "hosts.yml"
     try:
         listed = yaml.safe_load(file.read_bytes())
@@ -83,11 +83,11 @@ def _from_file(host: str) -> str | None:
     except OSError as failed:
         raise StackError(f"{file} cannot be read ({failed.strerror})", "check the file's rights") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        # Its words would quote the file.
-        raise StackError(f"{file} is no YAML", missing(host)) from None
+        # The parser's message would quote the file.
+        raise StackError(f"{file} is not valid YAML", missing(host)) from None
     own = listed.get(host) if isinstance(listed, dict) else None
-    found = own.get("oauth_token") if isinstance(own, dict) else None
-    return _checked(found, str(file)) if isinstance(found, str) and found else None
+    value = own.get("oauth_token") if isinstance(own, dict) else None
+    return _checked(value, str(file)) if isinstance(value, str) and value else None
 
 
 def _folder() -> Path:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pull request's description: upstream's template, filled in with what the patch says and what is recorded of it.
+"""Write a pull request's description: upstream's template, filled in from the patches' messages and recorded results.
 
-It is kept as a file that a person edits. What is made here stands between marks, and is made anew only where nobody has touched it.
+The description is kept as a file that a person edits. Generated parts stand between marks; a part is written again only if
+nobody has edited it.
 """
 
 import re
@@ -27,7 +28,7 @@ NOT_MEASURED = "No measurement against a baseline is recorded."
 _SUFFIX = ".md"
 _NEAREST = 5
 _WHOLE = 100
-"""From here on a number is shown without a fraction."""
+"""Numbers from here on are shown without a fraction."""
 _ROLES = ("summary", "claims", "validation", "details")
 
 
@@ -36,15 +37,15 @@ class Near(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The pull request's number."""
 
     @property
     def title(self) -> str:
-        """Its title, as its author wrote it."""
+        """The title, as its author wrote it."""
 
     @property
     def score(self) -> float:
-        """How much it shares with ours, from 0 to 1."""
+        """The share of added lines in common with ours, from 0 to 1."""
 
 
 class Searched(Protocol):
@@ -52,20 +53,23 @@ class Searched(Protocol):
 
     @property
     def made(self) -> str:
-        """When, in ISO 8601."""
+        """The time of the search, in ISO 8601."""
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """What was asked."""
+        """The texts that were searched for."""
 
     @property
     def found(self) -> Sequence[Near]:
-        """What was found, the nearest first."""
+        """The pull requests that were found, the most similar first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a description is made of. `since`: the range-diff to the version that was pushed before, where there is one."""
+    """The inputs of a description.
+
+    `since` is the range-diff to the version that was pushed before, None if there is none.
+    """
 
     proposal: Proposal
     series: Series
@@ -76,10 +80,10 @@ class Material:
 
 
 def load(root: Path, proposal: Proposal) -> str | None:
-    """The description that is kept; None where there is none.
+    """Read the description that is kept; None if there is none.
 
     Raises:
-        StackError: it cannot be read, or is not UTF-8.
+        StackError: the file cannot be read, or is not UTF-8.
 
     """
     file = pr_sidecar_files.file(root, proposal, _SUFFIX)
@@ -87,22 +91,26 @@ def load(root: Path, proposal: Proposal) -> str | None:
 
 
 def save(root: Path, proposal: Proposal, text: str) -> Path:
-    """Keep a description.
+    """Write a description to its file, and return the file's path.
 
     Raises:
-        StackError: it cannot be written.
+        StackError: the file cannot be written.
 
     """
     return pr_sidecar_files.put(root, proposal, _SUFFIX, text)
 
 
 def body(text: str) -> str:
-    """The description as it is opened: without the marks."""
+    """Return the description as it is sent to the forge: without the marks."""
     return blocks.bare(text).strip() + "\n"
 
 
 def renewed(before: str | None, given: str | None, rules: Rules, material: Material) -> Renewed:
-    """The description made anew: from the upstream's template (`given`) or the rules' headings, or over the one that was `before`."""
+    """Write the description again.
+
+    The text starts from `before`, the description that is kept. Without it, the text starts from `given`, upstream's template;
+    without both, from the headings in the rules.
+    """
     parts = _parts(rules, material)
     if before is not None:
         return blocks.renewed(before, parts)
@@ -110,13 +118,13 @@ def renewed(before: str | None, given: str | None, rules: Rules, material: Mater
 
 
 def _filled(text: str, rules: Rules, parts: Mapping[str, str]) -> str:
-    """A template with each part in its section; a part without one goes into the first section that has a heading."""
-    found = template.sections(text)
-    words = [section.words for section in found]
+    """Put each part into its section of a template; a part without a section goes into the first section with a heading."""
+    sections_of_template = template.sections(text)
+    words = [section.words for section in sections_of_template]
     homes = {role: getattr(rules.template, role) for role in _ROLES}
-    first = next((number for number, section in enumerate(found) if section.line), 0)
+    first = next((number for number, section in enumerate(sections_of_template) if section.line), 0)
     made = []
-    for number, section in enumerate(found):
+    for number, section in enumerate(sections_of_template):
         here = [role for role in _ROLES if (words.index(homes[role]) if homes[role] in words else first) == number]
         made.append(
             (f"{section.line}\n" if section.line else "")
@@ -126,7 +134,7 @@ def _filled(text: str, rules: Rules, parts: Mapping[str, str]) -> str:
 
 
 def _with(text: str, added: Sequence[str]) -> str:
-    """A section with parts behind what its template says, and before a rule or boxes at its end."""
+    """Append parts to a section's own text, but before a rule or checkboxes at its end."""
     if not added:
         return text
     end = re.search(r"^(?:---\s*$|\s*[-*] \[[ xX]\] |<details>)", text, re.MULTILINE)
@@ -139,8 +147,8 @@ def _parts(rules: Rules, material: Material) -> dict[str, str]:
     messages = [part.patch for part in material.proposal.parts]
     fast = rules.title is not None and any(tag in rules.title.speeds for tag in tags(material.title))
     return {
-        "summary": "\n\n".join(filter(None, (_paragraphs(one)[0] for one in messages))) or escaped(material.series.title),
-        "claims": "\n".join(f"- {escaped(one.subject)}" for one in messages),
+        "summary": "\n\n".join(filter(None, (_paragraphs(patch)[0] for patch in messages))) or escaped(material.series.title),
+        "claims": "\n".join(f"- {escaped(patch.subject)}" for patch in messages),
         "validation": "\n\n".join(
             filter(None, (_validation(material.evidence), _measurements(material.evidence) if fast else ""))
         ),
@@ -149,7 +157,7 @@ def _parts(rules: Rules, material: Material) -> dict[str, str]:
 
 
 def _paragraphs(patch: Patch) -> tuple[str, str]:
-    """The first paragraph of a message and the rest, without trailers."""
+    """Return the first paragraph of a message, and the rest without the trailers."""
     body = patch.message.partition("\n")[2].strip("\n")
     if trailers(patch.message):
         body = body.rpartition("\n\n")[0]
@@ -160,31 +168,31 @@ def _paragraphs(patch: Patch) -> tuple[str, str]:
 def _validation(evidence: Evidence) -> str:
     table = ["| command | where | result |", "|---|---|---|"]
     table += [f"| `{row.command}` | {cell(row.where)} | {cell(row.outcome)} |" for row in evidence.rows]
-    told = "\n".join(table) if evidence.rows else ""
-    return "\n\n".join(filter(None, (told, "" if evidence.proves else NOTHING_RECORDED)))
+    rows = "\n".join(table) if evidence.rows else ""
+    return "\n\n".join(filter(None, (rows, "" if evidence.proves else NOTHING_RECORDED)))
 
 
 def _measurements(evidence: Evidence) -> str:
-    against = [one for one in evidence.measured if "ratio" in one.numbers]
+    against = [measured for measured in evidence.measured if "ratio" in measured.numbers]
     if not against:
         return NOT_MEASURED
-    runs = {one.name: one.numbers["runs"] for one in evidence.measured if "runs" in one.numbers}
+    runs = {measured.name: measured.numbers["runs"] for measured in evidence.measured if "runs" in measured.numbers}
     table = ["| measured | tokens/s | baseline | ratio | spread | where |", "|---|---|---|---|---|---|"]
-    for one in against:
-        numbers = [_number(one, key) for key in ("tok/s", "tok/s of the other", "ratio", "spread")]
-        table.append(f"| {' | '.join([cell(one.name), *numbers, cell(one.where)])} |")
-    told = [f"- {cell(name)}: {cell(str(each))}" for name, each in runs.items()]
-    each = ["<details><summary>Each run, tokens/s</summary>", "", *told, "", "</details>"] if told else []
+    for measured in against:
+        numbers = [_number(measured, key) for key in ("tok/s", "tok/s of the other", "ratio", "spread")]
+        table.append(f"| {' | '.join([cell(measured.name), *numbers, cell(measured.where)])} |")
+    entries = [f"- {cell(name)}: {cell(str(each))}" for name, each in runs.items()]
+    each = ["<details><summary>Each run, tokens/s</summary>", "", *entries, "", "</details>"] if entries else []
     return "\n".join([*table, "", *each]).strip()
 
 
-def _number(one: Measured, key: str) -> str:
-    value = one.numbers.get(key, "")
+def _number(measured: Measured, key: str) -> str:
+    value = measured.numbers.get(key, "")
     return cell(value) if isinstance(value, str) else f"{value:.0f}" if abs(value) >= _WHOLE else f"{value:.3g}"
 
 
 def _details(material: Material, messages: Iterable[Patch]) -> Iterable[str]:
-    yield from (_paragraphs(one)[1] for one in messages)
+    yield from (_paragraphs(patch)[1] for patch in messages)
     yield _folded("What the series is for that this belongs to", escaped(material.series.why.strip()))
     if material.proposal.needs:
         yield "It stands on: " + ", ".join(cell(name) for name in material.proposal.needs)
@@ -196,14 +204,14 @@ def _details(material: Material, messages: Iterable[Patch]) -> Iterable[str]:
 def _search(searched: Searched | None) -> str:
     if searched is None:
         return NOT_SEARCHED
-    asked = ", ".join(f"`{' '.join(query.replace('`', ' ').split())}`" for query in searched.queries)
-    nearest = [f"- {one.score:.2f} of {cell(f'#{one.number} {one.title}')}" for one in searched.found[:_NEAREST]]
+    queried = ", ".join(f"`{' '.join(query.replace('`', ' ').split())}`" for query in searched.queries)
+    nearest = [f"- {near.score:.2f} of {cell(f'#{near.number} {near.title}')}" for near in searched.found[:_NEAREST]]
     shared = (
         "\n\nThe share of added lines that it has in common with the nearest of them:\n\n" + "\n".join(nearest)
         if nearest
         else ""
     )
-    return f"{len(searched.found)} open pull request(s) were compared on {cell(searched.made[:10])}, found by {asked or 'no query'}.{shared}"
+    return f"{len(searched.found)} open pull request(s) were compared on {cell(searched.made[:10])}, found by {queried or 'no query'}.{shared}"
 
 
 def _folded(summary: str, text: str) -> str:
@@ -211,7 +219,7 @@ def _folded(summary: str, text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as a block of code that nothing in it closes."""
+    """Quote a text as a code block, with a fence longer than any run of backticks in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text.strip()}\n{fence}"

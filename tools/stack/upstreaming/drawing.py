@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan as a graph: a tree in text, and boxes in SVG, a column a wave.
+"""Draw a plan as a graph: a tree in text, and boxes in SVG with a column for each wave.
 
-Graphviz would draw it, too, but needs a program of its own; the waves are the layers already, and few pull requests need many others.
+Graphviz is not used: it is a program to install, and the waves are the layers of the graph already.
 """
 
 import textwrap
@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from stack.upstreaming.proposal import Plan, Proposal
+from stack.upstreaming.proposal import Proposal, UpstreamPlan
 
 _WIDTH, _GAP, _ACROSS, _MARGIN, _LINE, _PAD = 330, 14, 90, 24, 17, 9
-"""Pixels: a box's width, between boxes of a wave, between waves, around all, a line of text, around a box's text."""
+"""In pixels: width of a box, gap between boxes, gap between columns, margin, height of a text line, padding in a box."""
 _LETTERS = 46
-"""So many letters go into a line of a box."""
+"""Characters of a line in a box."""
 _STYLE = """
   text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #111827; }
   .paper { fill: #ffffff; }
@@ -36,22 +36,22 @@ _STYLE = """
 """
 
 
-def tree(plan: Plan) -> Iterator[str]:
-    """The pull requests that need each other as a tree, each below the last one that it needs; the others are counted.
+def tree(plan: UpstreamPlan) -> Iterator[str]:
+    """Draw the pull requests that depend on each other as a tree; count the others.
 
-    What needs several stands below the one of the latest wave, and names the rest.
+    A pull request that needs several stands below the one of the latest wave, and its line names the rest.
     """
-    waves = {one.name: one.wave for one in plan.proposals}
+    waves = {proposal.name: proposal.wave for proposal in plan.proposals}
     below: dict[str, list[Proposal]] = {}
-    for one in plan.proposals:
-        if one.needs:
-            below.setdefault(max(one.needs, key=lambda name: waves.get(name, 0)), []).append(one)
-    needed = {name for one in plan.proposals for name in one.needs}
-    roots = [one for one in plan.proposals if not one.needs and one.name in needed]
+    for proposal in plan.proposals:
+        if proposal.needs:
+            below.setdefault(max(proposal.needs, key=lambda name: waves.get(name, 0)), []).append(proposal)
+    needed = {name for proposal in plan.proposals for name in proposal.needs}
+    roots = [proposal for proposal in plan.proposals if not proposal.needs and proposal.name in needed]
     for root in roots:
         yield root.name
         yield from _branches(root, below, "")
-    idle = sum(not one.needs and one.name not in needed for one in plan.proposals)
+    idle = sum(not proposal.needs and proposal.name not in needed for proposal in plan.proposals)
     if idle:
         others = f"{idle} other{'s' if idle > 1 else ''}" if roots else str(idle)
         yield f"{others} {'stands' if idle == 1 else 'stand'} alone, and nothing needs {'it' if idle == 1 else 'them'}"
@@ -86,8 +86,8 @@ class _Box:
         return self.y + self.height // 2
 
 
-def svg(plans: Sequence[Plan]) -> str:
-    """The graphs of some plans, one below the other, as an SVG document; it follows the reader's light or dark colours."""
+def svg(plans: Sequence[UpstreamPlan]) -> str:
+    """Draw the graphs of some plans, one below the other, as an SVG document that follows the reader's light or dark colours."""
     drawn: list[str] = []
     top, right = _MARGIN, 0
     for plan in plans:
@@ -111,51 +111,51 @@ def svg(plans: Sequence[Plan]) -> str:
     )
 
 
-def _placed(plan: Plan, top: int) -> dict[str, _Box]:
-    """The boxes of a plan by name: a column a wave, each as near as can be to what it needs."""
+def _placed(plan: UpstreamPlan, top: int) -> dict[str, _Box]:
+    """Place a plan's boxes: a column for each wave, each box as near to its needs as possible. Returns the boxes by name."""
     boxes: dict[str, _Box] = {}
     for column, wave in enumerate(plan.waves):
         y = top + _LINE
 
-        def wish(one: Proposal) -> int:
-            places = [boxes[name].middle for name in one.needs if name in boxes]
+        def wish(proposal: Proposal) -> int:
+            places = [boxes[name].middle for name in proposal.needs if name in boxes]
             return sum(places) // len(places) if places else 0
 
-        for one in sorted(wave, key=wish):
-            lines = tuple(textwrap.wrap(one.slug.replace("-", " "), _LETTERS)) or (one.slug,)
-            box = _Box(one, _MARGIN + column * (_WIDTH + _ACROSS), y, lines)
-            lower = max(y, wish(one) - box.height // 2)
-            boxes[one.name] = box = _Box(one, box.x, lower, lines)
+        for proposal in sorted(wave, key=wish):
+            lines = tuple(textwrap.wrap(proposal.slug.replace("-", " "), _LETTERS)) or (proposal.slug,)
+            box = _Box(proposal, _MARGIN + column * (_WIDTH + _ACROSS), y, lines)
+            lower = max(y, wish(proposal) - box.height // 2)
+            boxes[proposal.name] = box = _Box(proposal, box.x, lower, lines)
             y = box.y + box.height + _GAP
     return boxes
 
 
-def _drawn(plan: Plan, boxes: Mapping[str, _Box]) -> Iterator[str]:
+def _drawn(plan: UpstreamPlan, boxes: Mapping[str, _Box]) -> Iterator[str]:
     columns = sorted({box.x for box in boxes.values()})
     tops = {x: min(box.y for box in boxes.values() if box.x == x) for x in columns}
     for number, x in enumerate(columns, 1):
         yield _text(x, tops[x] - 6, f"wave {number}", "quiet")
-    for one in plan.proposals:
-        for name, why in zip(one.needs, one.why, strict=True):
-            start, end = boxes[name], boxes[one.name]
+    for proposal in plan.proposals:
+        for name, why in zip(proposal.needs, proposal.why, strict=True):
+            start, end = boxes[name], boxes[proposal.name]
             x1, x2 = start.x + _WIDTH, end.x
             bend = (x2 - x1) // 2
             path = f"M{x1} {start.middle} C{x1 + bend} {start.middle} {x2 - bend} {end.middle} {x2} {end.middle}"
             yield f'<path class="need" marker-end="url(#tip)" d="{path}"><title>{escape(why)}</title></path>'
     for box in boxes.values():
-        one = box.proposal
-        state = one.proof.state.value if one.proof is not None else ""
+        proposal = box.proposal
+        state = proposal.proof.state.value if proposal.proof is not None else ""
         yield (
-            f'<g><title>{escape(one.name)}</title><rect class="box{" fails" if state == "fails" else ""}" '
+            f'<g><title>{escape(proposal.name)}</title><rect class="box{" fails" if state == "fails" else ""}" '
             f'x="{box.x}" y="{box.y}" width="{_WIDTH}" height="{box.height}" rx="6"/>'
         )
-        head = f"{one.series}{f' · tests: {state}' if state else ''}"
+        head = f"{proposal.series}{f' · tests: {state}' if state else ''}"
         yield _text(box.x + _PAD, box.y + _PAD + 12, head, "quiet")
         for number, line in enumerate(box.lines, 1):
             yield _text(box.x + _PAD, box.y + _PAD + 12 + number * _LINE, line)
         yield "</g>"
 
 
-def _text(x: int, y: int, said: str, kind: str = "") -> str:
+def _text(x: int, y: int, words: str, kind: str = "") -> str:
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{named}>{escape(said)}</text>'
+    return f'<text x="{x}" y="{y}"{named}>{escape(words)}</text>'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for open pull requests that do what ours would, and its record, which the description quotes."""
+"""Search for open pull requests that make the same change as ours, and record the search for the description."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -18,18 +18,18 @@ from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.queries import Queries, queries
 
 EACH = 10
-"""Pull requests that are taken from one query, the best first."""
+"""Results taken from each query, the best first."""
 MOST = 30
-"""Pull requests whose diffs are read for one of ours."""
+"""Maximal number of pull requests whose diffs are read for one of ours."""
 _SHOWN = 5
-"""Shared lines that are kept."""
+"""Maximal number of shared lines that are recorded."""
 _LONGEST = 200
 _SUFFIX = ".search.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """An open pull request and what it shares with ours: see `duplicates.Overlap`."""
+    """An open pull request and its overlap with ours; see `duplicates.Overlap`."""
 
     number: int
     address: str
@@ -43,10 +43,10 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What was asked, when (ISO 8601, UTC), and what it found, the most alike first.
+    """A search: its time (ISO 8601, UTC), its queries, and the pull requests that it found, the most similar first.
 
-    `unread`: how many were found beyond those whose diffs were read. `despite`: addresses of pull requests that a person has looked
-    at and found to be something else.
+    `unread` is the number of pull requests whose diffs were not read. `despite` has the addresses of pull requests that a
+    person has checked and found to be different.
     """
 
     made: str
@@ -58,12 +58,12 @@ class Search:
 
     @property
     def duplicates(self) -> tuple[Alike, ...]:
-        """Those above the bar that nobody has looked at."""
-        return tuple(one for one in self.found if one.duplicate and one.address not in self.despite)
+        """Return the similar pull requests that nobody has checked yet."""
+        return tuple(pull for pull in self.found if pull.duplicate and pull.address not in self.despite)
 
 
 class Searcher:
-    """Searches one repository for several pull requests: what was read for one of them is not read again for the next."""
+    """A searcher in one repository for several pull requests; it reads each hit, pull request and diff only once."""
 
     def __init__(self, github: GitHub, repository: Repository) -> None:
         self._github = github
@@ -73,29 +73,29 @@ class Searcher:
         self._diffs: dict[int, bytes | None] = {}
 
     def search(self, proposal: Proposal, series: Series, objects: Objects, despite: Collection[str] = ()) -> Search:
-        """Look for what does the same as a proposal of a series; our own pull requests do not count.
+        """Search for pull requests that make the same change as a proposal; our own do not count.
 
         Raises:
             StackError: the forge cannot be asked.
 
         """
-        asked = queries(proposal, series)
-        texts = _texts(self._repository, asked)
-        candidates = self._candidates(asked, texts, {one.address for one in series.pulls} | {series.pull})
-        read = [one for one in candidates[:MOST] if self._diff(one.number) is not None]
-        found = self._scored(proposal, objects, read)
+        terms = queries(proposal, series)
+        texts = _texts(self._repository, terms)
+        candidates = self._candidates(terms, texts, {pulled.address for pulled in series.pulls} | {series.pull})
+        read = [hit for hit in candidates[:MOST] if self._diff(hit.number) is not None]
+        similar = self._scored(proposal, objects, read)
         return Search(
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             repository=self._repository.shown,
             queries=tuple(texts),
-            found=tuple(sorted(found, key=lambda one: -one.score)),
+            found=tuple(sorted(similar, key=lambda pull: -pull.score)),
             unread=len(candidates) - len(read),
             despite=tuple(sorted(despite)),
         )
 
-    def _candidates(self, asked: Queries, texts: Sequence[str], ours: Collection[str | None]) -> list[Hit]:
-        """The open pull requests of others that are named, or that a query finds; those that most queries find come first."""
-        named = [_hit(pull) for number in asked.numbers if (pull := self._pull(number)) is not None and pull.state.lives]
+    def _candidates(self, terms: Queries, texts: Sequence[str], ours: Collection[str | None]) -> list[Hit]:
+        """Return other people's open pull requests that are named or that a query finds, those found by most queries first."""
+        named = [_hit(pull) for number in terms.numbers if (pull := self._pull(number)) is not None and pull.state.lives]
         times: dict[Hit, int] = dict.fromkeys(named, len(texts))
         for text in texts:
             if text not in self._hits:
@@ -107,7 +107,7 @@ class Searcher:
         return sorted(others, key=lambda hit: -times[hit])
 
     def _pull(self, number: int) -> Pull | None:
-        """A pull request; None where the number is an issue's, or nothing's."""
+        """Return a pull request; None if the number belongs to an issue or to nothing."""
         if number not in self._pulls:
             try:
                 self._pulls[number] = self._github.pull(self._repository, number)
@@ -126,7 +126,7 @@ class Searcher:
         if not read:
             return
         ours = [file for part in proposal.parts for file in files_of(part.patch)]
-        diffs = [self._diff(one.number) or b"" for one in read]
+        diffs = [self._diff(hit.number) or b"" for hit in read]
         for hit, overlap in zip(read, duplicates.overlaps(objects, objects.tree_of(proposal.base), ours, diffs), strict=True):
             yield Alike(
                 hit.number,
@@ -141,54 +141,54 @@ class Searcher:
 
 
 def keep(root: Path, proposal: Proposal, search: Search) -> None:
-    """Write the record down.
+    """Write the record of a search.
 
     Raises:
-        StackError: it cannot be written.
+        StackError: the record cannot be written.
 
     """
     pr_sidecar_files.put(root, proposal, _SUFFIX, json.dumps(asdict(search), indent=1))
 
 
 def kept(root: Path, proposal: Proposal) -> Search | None:
-    """The record of the last search; None where there was none.
+    """Read the record of the last search; None if there is none.
 
     Raises:
-        StackError: what stands there is no such record.
+        StackError: the file does not contain such a record.
 
     """
     file = pr_sidecar_files.file(root, proposal, _SUFFIX)
     try:
         values = json.loads(file.read_bytes())
         found = tuple(
-            Alike(**one | {"lines": tuple(one["lines"]), "paths": tuple(one["paths"])}) for one in values.pop("found")
+            Alike(**entry | {"lines": tuple(entry["lines"]), "paths": tuple(entry["paths"])}) for entry in values.pop("found")
         )
         texts = {key: tuple(map(str, values.pop(key))) for key in ("queries", "despite")}
         return _checked(Search(found=found, queries=texts["queries"], despite=texts["despite"], **values))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as bad:
-        raise StackError(f"{file} is not what stack wrote", "remove it: the next search writes it anew") from bad
+        raise StackError(f"{file} is not a record of a search", "remove it: the next search writes a new one") from bad
 
 
 def _checked(search: Search) -> Search:
-    """The search as it was read: the file is the user's, and it is quoted.
+    """Check the types in a record that was read: users can edit the file, and descriptions quote it.
 
     Raises:
-        TypeError: a value is of another kind.
+        TypeError: a value has another type.
 
     """
-    texts = [search.made, search.repository, *(text for one in search.found for text in (one.address, one.title))]
-    numbers = [search.unread, *(one.number for one in search.found)]
-    kinds = ((texts, str), (numbers, int), ([one.score for one in search.found], int | float))
-    if not all(isinstance(value, kind) for values, kind in kinds for value in values):
+    texts = [search.made, search.repository, *(text for pull in search.found for text in (pull.address, pull.title))]
+    numbers = [search.unread, *(pull.number for pull in search.found)]
+    types = ((texts, str), (numbers, int), ([pull.score for pull in search.found], int | float))
+    if not all(isinstance(value, type_) for values, type_ in types for value in values):
         raise TypeError
     return search
 
 
-def _texts(repository: Repository, asked: Queries) -> list[str]:
-    """Searches as GitHub takes them. Every word stands in quotation marks: one with a dash or a colon would be an order."""
-    words = [str(number) for number in asked.numbers] + list(asked.words)
+def _texts(repository: Repository, terms: Queries) -> list[str]:
+    """Format the searches for GitHub. Every word is quoted: GitHub would read a word with a dash or a colon as an operator."""
+    words = [str(number) for number in terms.numbers] + list(terms.words)
     quoted = [" ".join(f'"{word}"' for word in text.replace('"', " ").split()) for text in words]
     return [f"repo:{repository.shown} is:pr is:open {text}" for text in quoted if text]
 

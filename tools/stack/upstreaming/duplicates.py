@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether another pull request does the same: how many of the lines that the one adds the other adds, too.
+"""Measure how much of a change another pull request already contains: the weighted share of added lines that both have.
 
-A line counts the less, the more often it stands in the upstream's tree already: `return None` and a licence header say nothing.
-Line breaks do not count, nor do blanks: a formatter makes others. Whoever does a part of what the other one does shows, too, so
-both are asked how much of them the other has, and the greater share is the score. A change that only removes is compared by
-what it removes.
+A line's weight falls with the number of times it occurs in the upstream's tree: `return None` and a licence header prove
+nothing. Line breaks and blanks are ignored because formatters change them. One change may be a part of the other, so the share
+is computed in both directions, and the greater share is the score. A change that only removes lines is compared by the lines it
+removes.
 """
 
 import math
@@ -19,13 +19,13 @@ from stack.model.ids import TreeId
 from stack.store.objects import FILES, FOLDER, Objects
 
 BAR = 0.4
-"""From here on a person has to look: docs/export-pr.md says what was measured."""
+"""From this score on a person has to look; docs/export-pr.md shows the measurements behind it."""
 LARGEST = 4 << 20
-"""Bytes of a diff that are looked at. A larger one is generated code, or data, and nobody's duplicate."""
+"""Bytes of a diff that are compared. A larger diff is generated code or data, never a duplicate."""
 
 _LARGEST_FILE = 512 << 10
 _SURE = 10
-"""From this number of shared lines on, the files that have them do not matter."""
+"""From this number of shared lines on, it does not matter which files they are in."""
 _FILE_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 _BLANKS = b" \t\r\f\v"
 _WORD = re.compile(rb"\w", re.ASCII)
@@ -33,11 +33,11 @@ _WORD = re.compile(rb"\w", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What two changes share.
+    """The overlap of two changes.
 
-    `score` from 0 to 1 is the greater of `ours` and `theirs`: how much of the lines that each adds the other has, too. `lines`
-    are the shared ones as we add them, the most telling first; `paths` the files that both change. `whole`: all of the other
-    diff could be read.
+    `ours` is the weighted share of our added lines that the other change has, `theirs` the share of its lines that ours has.
+    `score` is the greater of both, from 0 to 1. `lines` are the shared lines as we add them, the heaviest first. `paths` are
+    the files that both change. `whole` is true if the other diff was parsed completely.
     """
 
     score: float
@@ -49,16 +49,16 @@ class Overlap:
 
     @property
     def is_duplicate(self) -> bool:
-        """Whether a person has to look before anything is opened."""
+        """Return whether a person has to look before anything is opened."""
         return self.score >= BAR
 
 
 def overlaps(objects: Objects, tree: TreeId, ours: Sequence[FileDiff], others: Sequence[bytes]) -> tuple[Overlap, ...]:
-    """How much our change has in common with others, given as git's diffs that nobody vouches for.
+    """Compare our change with other changes, given as untrusted git diffs.
 
     Args:
         objects: the store.
-        tree: upstream's tree, in which common lines are counted.
+        tree: upstream's tree; lines that are common there weigh less.
         ours: the files of our change.
         others: the diffs of pull requests.
 
@@ -76,9 +76,11 @@ def overlaps(objects: Objects, tree: TreeId, ours: Sequence[FileDiff], others: S
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The lines that a change adds (or removes): packed as they are compared, how often, as they stand in the file, and where.
+    """The lines that a change adds or removes.
 
-    `text` has those of a file on one line.
+    `lines` counts each line without its blanks; `shown` maps such a line to the line as it is in the file, and `homes` to its
+    files. `text` holds all changed lines of a file joined to a single line, to find lines that a formatter has broken
+    differently.
     """
 
     lines: Mapping[bytes, int]
@@ -105,7 +107,7 @@ class _Side:
         return cls(count, shown, homes, joined, frozenset(name for file in files for name in (file.old, file.new) if name))
 
     def has(self, line: bytes, paths: Collection[str] | None = None) -> bool:
-        """Whether it adds a line of another change, with whatever line breaks; with `paths`, whether there."""
+        """Return whether this side contains a line of another change, however it is broken; if `paths` is given, only in these files."""
         where = self.text if paths is None else [path for path in self.text if path in paths]
         if line in self.lines and not self.homes[line].isdisjoint(where):
             return True
@@ -118,7 +120,7 @@ def _changed(file: FileDiff, sign: bytes) -> Iterator[bytes]:
 
 
 def _read(diff: bytes, sign: bytes) -> tuple[_Side, bool]:
-    """What can be read of a diff, and whether that is all of it."""
+    """Parse a diff as far as possible; the flag is true if all of it was parsed."""
     files: list[FileDiff] = []
     whole = len(diff) <= LARGEST
     for part in _FILE_START.split(diff[:LARGEST]):
@@ -130,15 +132,15 @@ def _read(diff: bytes, sign: bytes) -> tuple[_Side, bool]:
 
 
 def _counted(objects: Objects, tree: TreeId, wanted: Collection[bytes]) -> Counter[bytes]:
-    """How often lines stand in a tree, blanks left out."""
-    found: Counter[bytes] = Counter()
+    """Count how often lines occur in a tree, ignoring blanks."""
+    counts: Counter[bytes] = Counter()
     blobs = list(dict.fromkeys(_blobs(objects, tree)))
     objects.request(blobs)
     for blob in blobs:
         data = objects.read(blob)
         if len(data) <= _LARGEST_FILE:
-            found.update(line for line in data.translate(None, _BLANKS).split(b"\n") if line in wanted)
-    return found
+            counts.update(line for line in data.translate(None, _BLANKS).split(b"\n") if line in wanted)
+    return counts
 
 
 def _blobs(objects: Objects, tree: str) -> Iterator[str]:
@@ -153,7 +155,7 @@ def _overlap(ours: _Side, theirs: _Side, common: Mapping[bytes, int], whole: boo
     shared = _shared(ours, theirs)
     back = _shared(theirs, ours)
     if len(shared) < _SURE:
-        # In another file the same few lines are a sibling of the change, not the change.
+        # A few lines that occur in another file belong to a sibling of the change, not to the change.
         both = ours.paths & theirs.paths
         shared, back = _shared(ours, theirs, both), _shared(theirs, ours, both)
     own, other = _share(ours, shared, common), _share(theirs, back, common)
@@ -169,9 +171,9 @@ def _overlap(ours: _Side, theirs: _Side, common: Mapping[bytes, int], whole: boo
     )
 
 
-def _shared(one: _Side, other: _Side, paths: Collection[str] | None = None) -> frozenset[bytes]:
-    """The lines of one change that the other has."""
-    return frozenset(line for line in one.lines if other.has(line, paths))
+def _shared(side: _Side, other: _Side, paths: Collection[str] | None = None) -> frozenset[bytes]:
+    """Return the lines of a side that the other side has."""
+    return frozenset(line for line in side.lines if other.has(line, paths))
 
 
 def _share(side: _Side, shared: Iterable[bytes], common: Mapping[bytes, int]) -> float:
@@ -180,5 +182,5 @@ def _share(side: _Side, shared: Iterable[bytes], common: Mapping[bytes, int]) ->
 
 
 def _weight(line: bytes, common: Mapping[bytes, int]) -> float:
-    """How much a line tells: one that stands in the tree `n` times already could have been anybody's."""
+    """Return a line's weight: a line that occurs in the tree `n` times already proves little."""
     return 1 / (1 + common.get(line, 0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is recorded of a pull request's validation: verdicts of this very stack, and how its proofs ended on upstream's tree."""
+"""Collect the recorded results for a pull request: verdicts of this stack, and the outcome of its proofs on upstream's tree."""
 
 import hashlib
 from collections import Counter
@@ -18,15 +18,18 @@ from stack.upstreaming.proposal import Proposal
 from stack.validation.suite import ValidatedSubject, begun
 
 PLACES = (f"{FOLDER}/verdicts", "validation/verdicts")
-"""Where verdicts stand, below the stack's folder."""
+"""Folders with verdicts, below the stack's folder."""
 RECORD = f"{FOLDER}/verdicts/export-pr.json"
-"""How proofs ended on upstream's trees, with a pull request and what it needs and nothing else of the stack."""
+"""File with the outcome of proofs on upstream's trees, each with a pull request and its needs but without the rest of the stack."""
 _OUTCOMES = {State.PASSES: Outcome.PASSED, State.FAILS: Outcome.FAILED, State.NOT_RUN: Outcome.NOT_RUN}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the validation's table: what was run where, and how it ended. `own`: it is about this pull request or its series."""
+class EvidenceRow:
+    """A row of the validation table: the command, the machine, and the outcome.
+
+    `own` is true if the row is about this pull request or its series.
+    """
 
     command: str
     where: str
@@ -37,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measurement: what of, the numbers as they were recorded, and where."""
+    """A measurement: its name, its numbers as they were recorded, and the machine."""
 
     name: str
     numbers: Mapping[str, float | str]
@@ -46,82 +49,84 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that is recorded and may be said of a pull request."""
+    """All recorded results for a pull request."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[EvidenceRow, ...] = ()
     measured: tuple[Measured, ...] = ()
 
     @property
     def proves(self) -> bool:
-        """Whether something that is about the pull request itself passed."""
+        """Return whether a check of the pull request itself passed."""
         return any(row.own and row.passed for row in self.rows)
 
 
 def verdicts(carried: Stack) -> tuple[Verdict, ...]:
-    """The recorded verdicts of the stack at hand, the oldest first.
+    """Load the recorded verdicts of this stack, the oldest first.
 
     Raises:
-        StackError: a file there is no verdict, or not as it was written.
+        StackError: a file is not a verdict, or was changed after it was written.
 
     """
     files = [file for place in PLACES for file in sorted((carried.root / place).glob("*.json"))]
     mine = digest.of(carried)
-    return tuple(sorted((one for one in map(verdict.load, files) if one.stack == mine), key=lambda one: one.made))
+    return tuple(
+        sorted((loaded for loaded in map(verdict.load, files) if loaded.stack == mine), key=lambda loaded: loaded.made)
+    )
 
 
 def evidence(proposal: Proposal, recorded: Iterable[Verdict]) -> Evidence:
-    """What verdicts say of a pull request: its proof and its series case by case, everything else of the stack in sums."""
-    rows: list[Row] = []
+    """Summarise verdicts for a pull request: its proof and its series case by case, all other suites as totals."""
+    rows: list[EvidenceRow] = []
     measured: list[Measured] = []
-    for one in recorded:
-        where = _where(one)
-        rows += _proof_rows(proposal, one)
-        rows += _series_rows(proposal, one, where)
-        rows += _sums(one, where)
-        measured += [Measured(case.name, case.measured, where) for case in one.cases if _is_measurement(case)]
-    # What is about the pull request itself comes first.
+    for judged in recorded:
+        where = _where(judged)
+        rows += _proof_rows(proposal, judged)
+        rows += _series_rows(proposal, judged, where)
+        rows += _sums(judged, where)
+        measured += [Measured(case.name, case.measured, where) for case in judged.cases if _is_measurement(case)]
+    # Rows about the pull request itself come first.
     return Evidence(tuple(sorted(rows, key=lambda row: not row.own)), tuple(measured))
 
 
-def _proof_rows(proposal: Proposal, one: Verdict) -> list[Row]:
+def _proof_rows(proposal: Proposal, judged: Verdict) -> list[EvidenceRow]:
     name = f"proof/{proposal.name}"
-    found = [case for case in one.cases if case.name == name and case.measured.get("change") == _change(proposal)]
+    cases = [case for case in judged.cases if case.name == name and case.measured.get("change") == _change(proposal)]
     command = f"stack export-pr {proposal.series} --upstream {proposal.upstream} --onto {proposal.onto}"
     return [
-        Row(
+        EvidenceRow(
             command,
-            _machine(one),
+            _machine(judged),
             f"its tests {_ended(case)} on {proposal.onto} with this change alone",
             own=True,
             passed=_passed(case),
         )
-        for case in found
+        for case in cases
     ]
 
 
-def _series_rows(proposal: Proposal, one: Verdict, where: str) -> list[Row]:
+def _series_rows(proposal: Proposal, judged: Verdict, where: str) -> list[EvidenceRow]:
     start = f"serve/series/{proposal.series}/"
     return [
-        Row(
-            _command(one, "serve"),
+        EvidenceRow(
+            _command(judged, "serve"),
             where,
             f"{case.name.removeprefix('serve/series/')}: {_ended(case)}",
             own=True,
             passed=_passed(case),
         )
-        for case in one.cases
+        for case in judged.cases
         if case.name.startswith(start)
     ]
 
 
-def _sums(one: Verdict, where: str) -> list[Row]:
+def _sums(judged: Verdict, where: str) -> list[EvidenceRow]:
     counts: dict[str, Counter[Outcome]] = {}
-    for case in one.cases:
+    for case in judged.cases:
         if case.suite != "proof":
             counts.setdefault(case.suite, Counter())[case.outcome] += 1
     return [
-        Row(
-            _command(one, suite),
+        EvidenceRow(
+            _command(judged, suite),
             where,
             f"{suite}, all of the stack: {_summed(count)}",
             own=False,
@@ -136,22 +141,22 @@ def _summed(count: Mapping[Outcome, int]) -> str:
     return ", ".join(f"{count[outcome]} {word}" for outcome, word in words.items() if count.get(outcome))
 
 
-def _command(one: Verdict, suite: str) -> str:
-    """What was run, as the verdict says it; several suites in one verdict are those of a pack."""
-    if len({case.suite for case in one.cases}) > 1 and one.recipe is None:
+def _command(judged: Verdict, suite: str) -> str:
+    """Return the command that made a verdict; a verdict with several suites comes from a validation pack."""
+    if len({case.suite for case in judged.cases}) > 1 and judged.recipe is None:
         return "stack validate pack"
-    return f"stack validate {suite}" + (f" --recipe {one.recipe}" if one.recipe else "")
+    return f"stack validate {suite}" + (f" --recipe {judged.recipe}" if judged.recipe else "")
 
 
-def _where(one: Verdict) -> str:
-    pins = ", ".join(f"{name} {pin.tag or pin.commit[:12]}" for name, pin in one.pins.items() if pin.tag)
-    weights = f"; {one.weights} weights" if one.weights else ""
-    return f"{_machine(one)}; {pins}{weights}"
+def _where(judged: Verdict) -> str:
+    pins = ", ".join(f"{name} {pin.tag or pin.commit[:12]}" for name, pin in judged.pins.items() if pin.tag)
+    weights = f"; {judged.weights} weights" if judged.weights else ""
+    return f"{_machine(judged)}; {pins}{weights}"
 
 
-def _machine(one: Verdict) -> str:
-    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in one.machine.gpus))
-    return f"{gpus or one.machine.cpu}, {one.made[:10]}"
+def _machine(judged: Verdict) -> str:
+    gpus = ", ".join(dict.fromkeys(gpu.name for gpu in judged.machine.gpus))
+    return f"{gpus or judged.machine.cpu}, {judged.made[:10]}"
 
 
 def _ended(case: Case) -> str:
@@ -164,30 +169,30 @@ def _passed(case: Case) -> bool:
 
 
 def _is_measurement(case: Case) -> bool:
-    """Whether a case measured a speed: what was not run or failed has no number."""
+    """Return whether a case measured a speed; a case that failed or did not run has no number."""
     return case.suite == "bench" and case.outcome is Outcome.PASSED and ("tok/s" in case.measured or "ratio" in case.measured)
 
 
 def _change(proposal: Proposal) -> str:
-    """Twelve digits that change with what a pull request changes, or where it stands."""
+    """Return twelve hex digits that identify a pull request's change and its base."""
     text = b"\0".join([proposal.base.encode(), *(part.patch.diff for part in proposal.parts), *map(str.encode, proposal.needs)])
     return hashlib.sha256(text).hexdigest()[:12]
 
 
 def record(carried: Stack, proposals: Sequence[Proposal]) -> None:
-    """Write down how proofs ended that planning has run; those of other pull requests of the same stack stay.
+    """Record the outcome of the proofs that planning ran; outcomes of other pull requests of the same stack are kept.
 
     Raises:
-        StackError: what was recorded before is not as it was written, or it cannot be written.
+        StackError: the earlier record is damaged, or the file cannot be written.
 
     """
-    cases = {one.name: one for one in map(_case, proposals) if one is not None}
+    cases = {case.name: case for case in map(_case, proposals) if case is not None}
     if not cases:
         return
     file = carried.root / RECORD
     mine = digest.of(carried)
     before = verdict.load(file) if file.is_file() else None
-    kept = {one.name: one for one in before.cases} if before is not None and before.stack == mine else {}
+    kept = {case.name: case for case in before.cases} if before is not None and before.stack == mine else {}
     data = verdict.write(replace(begun(carried, ValidatedSubject()), cases=tuple((kept | cases).values()), whole=True))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of our pull requests upstream, and what that means for the series that they belong to."""
+"""Ask the forge for the state of our pull requests, and derive the state of their series."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from stack.upstreaming.forge import Checks, Pull, PullState, Repository, Reviews
 from stack.upstreaming.github import GitHub
 
 _BY_HAND = frozenset({State.DECLINED, State.INAPPROPRIATE})
-"""States that only a person gives, and takes back."""
+"""States that only a person sets and resets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A pull request of ours, by the patches that it takes upstream.
+    """One of our pull requests, with the patches that it takes upstream.
 
-    `pull` is None where the address cannot be asked, `problem` says why. `behind`: how many commits of its base it lacks, None where
-    it is no longer open. `share`: how much of our patches is in what was merged, None where it was not merged.
+    `pull` is None if the address cannot be queried; `problem` says why. `behind` is the number of commits of its base that it
+    lacks, None if it is closed. `share` is the weighted share of our patches in the merged change, None if it was not merged.
     """
 
     series: str
@@ -41,7 +41,7 @@ class Followed:
 
     @property
     def needs_person(self) -> bool:
-        """Whether somebody has to do something before it can be merged."""
+        """Return whether somebody has to act before it can be merged."""
         refused = self.pull is None or self.pull.state is PullState.CLOSED
         return refused or bool(self.reviews.changes or self.checks.failed)
 
@@ -49,13 +49,13 @@ class Followed:
 def follow(
     stores: Stores, names: Sequence[str], upstreams: Sequence[str], github: Callable[[str], GitHub]
 ) -> Iterator[Followed]:
-    """Every recorded pull request of some series (all without names) to some upstreams (all without names).
+    """Ask the forge for the recorded pull requests of some series to some upstreams.
 
     Args:
         stores: the stack and its sources.
-        names: series.
-        upstreams: upstreams.
-        github: the client for a host.
+        names: the series; all if empty.
+        upstreams: the upstreams; all if empty.
+        github: returns the client for a host.
 
     Raises:
         StackError: a name is unknown, or GitHub cannot be asked.
@@ -71,26 +71,26 @@ def follow(
             if upstream is not None and (not upstreams or upstream in upstreams):
                 yield _followed(stores, series, upstream, refs, address, github)
             elif upstream is None and not upstreams:
-                problem = "this address is of no upstream in pins.toml"
+                problem = "this address belongs to no upstream in pins.toml"
                 yield Followed(series.name, "", refs, address, problem=problem)
 
 
 def states(stack: Stack, followed: Sequence[Followed]) -> dict[str, State]:
-    """The series whose state is another than what became of their pull requests, with the state that they are in now."""
-    found: dict[str, State] = {}
+    """Return the series whose recorded state is out of date, with the state that follows from their pull requests."""
+    changed: dict[str, State] = {}
     for series in stack.series:
-        own = [one for one in followed if one.series == series.name]
+        own = [pull for pull in followed if pull.series == series.name]
         state = _state(series, own)
         if state is not None and state is not series.state and series.state not in _BY_HAND:
-            found[series.name] = state
-    return found
+            changed[series.name] = state
+    return changed
 
 
 def record(stack: Stack, changed: dict[str, State]) -> None:
-    """Write states into the series' files, all at once.
+    """Write states into the series' files in one switch.
 
     Raises:
-        StackError: a file cannot be written, or was changed meanwhile.
+        StackError: a file cannot be written, or changed after it was read.
 
     """
     paths = {name: f"{stacks.FOLDER}/{name}/{model.FILE}" for name in changed}
@@ -129,7 +129,7 @@ def _followed(
 def _share(
     stores: Stores, upstream: str, refs: Sequence[PatchRef], client: GitHub, repository: Repository, number: int
 ) -> float | None:
-    """How much of our patches is in what was merged: reviewers have things changed."""
+    """Compute the share of our patches in the merged change: reviewers may have had it changed."""
     diff = client.diff(repository, number)
     files = [file for ref in refs for file in files_of(stores.stack.patches[ref])]
     if diff is None or not files:
@@ -140,8 +140,8 @@ def _share(
 
 
 def _state(series: Series, own: Sequence[Followed]) -> State | None:
-    """What its pull requests make of a series; None where they say nothing."""
-    pulls = [(one.refs, one.pull) for one in own if one.pull is not None]
+    """Derive a series' state from its pull requests; None if they determine none."""
+    pulls = [(entry.refs, entry.pull) for entry in own if entry.pull is not None]
     if any(pull.state.lives for _, pull in pulls):
         return State.SUBMITTED
     done = {ref for refs, pull in pulls if pull.state is PullState.MERGED for ref in refs}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forge says of repositories and pull requests, as plain values; and where a repository's forge is."""
+"""Plain values for repositories and pull requests of a forge, and the forge's API address."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from stack.base.errors import StackError
 from stack.model.ids import CommitId
 
 API = "GITHUB_API_URL"
-"""The variable that names another API, as in GitHub's own workflows."""
+"""The environment variable that names another API, as in GitHub's workflows."""
 
 GITHUB = "github.com"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -31,12 +31,12 @@ class Repository:
 
     @property
     def shown(self) -> str:
-        """`owner/name`."""
+        """The name `owner/name`."""
         return f"{self.owner}/{self.name}"
 
 
 class PullState(StrEnum):
-    """Where a pull request stands."""
+    """The state of a pull request."""
 
     DRAFT = "draft"
     OPEN = "open"
@@ -45,13 +45,16 @@ class PullState(StrEnum):
 
     @property
     def lives(self) -> bool:
-        """Whether it can still be merged."""
+        """Return whether it can still be merged."""
         return self in (PullState.DRAFT, PullState.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """A pull request. `head` is `owner:branch`; `merge` the commit that it was merged as, at `merged` (ISO 8601, UTC)."""
+    """A pull request.
+
+    `head` is `owner:branch`. `merge` is the commit that it was merged as, and `merged` the time (ISO 8601, UTC).
+    """
 
     number: int
     address: str
@@ -67,7 +70,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A pull request that a search found."""
+    """A search result: a pull request."""
 
     number: int
     address: str
@@ -77,7 +80,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A repository that pull requests come from. `upstream` is the one that it was forked from, None where it is no fork."""
+    """A repository that pull requests come from.
+
+    `upstream` is the repository that it was forked from, None if it was not forked.
+    """
 
     repository: Repository
     upstream: str | None
@@ -85,7 +91,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """Who has approved, and who asks for changes, each by their last word."""
+    """The logins of those who approve and of those who request changes, by the latest review of each."""
 
     approved: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
@@ -93,7 +99,7 @@ class Reviews:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """How the checks of a commit ended: how many passed, the names of those that failed, how many have not ended."""
+    """The checks of a commit: the number that passed, the names that failed, the number that have not ended."""
 
     passed: int = 0
     failed: tuple[str, ...] = ()
@@ -101,27 +107,27 @@ class Checks:
 
 
 def repository(git: str) -> Repository:
-    """The repository that an address of git names: https://HOST/OWNER/NAME, ssh://… or git@HOST:OWNER/NAME.
+    """Parse a git address (https://HOST/OWNER/NAME, ssh://… or git@HOST:OWNER/NAME) into a repository.
 
     Raises:
-        StackError: it is none on a forge.
+        StackError: the address does not name a repository of a forge.
 
     """
     parts = _split(git)
     host, path = parts.hostname or "", parts.path
     if not parts.scheme and (short := _SCP.fullmatch(git)):
         host, path = short["host"], short["path"]
-    found = _PATH.fullmatch(path)
-    if not host or not found or parts.scheme not in ("https", "http", "ssh", ""):
-        raise StackError(f"{redacted(git)} is no repository of a forge", "it has to be like https://github.com/OWNER/NAME")
-    return Repository(host.lower(), found["owner"], found["name"])
+    match = _PATH.fullmatch(path)
+    if not host or not match or parts.scheme not in ("https", "http", "ssh", ""):
+        raise StackError(f"{redacted(git)} is not a repository of a forge", "it has to be like https://github.com/OWNER/NAME")
+    return Repository(host.lower(), match["owner"], match["name"])
 
 
 def api(host: str) -> str:
-    """The address of a forge's API: `$GITHUB_API_URL`, else GitHub's own, else that of a GitHub Enterprise server.
+    """Return the address of a forge's API: `$GITHUB_API_URL`, else GitHub's own, else that of a GitHub Enterprise server.
 
     Raises:
-        StackError: the variable names none that a token may be sent to.
+        StackError: the variable's value is not an address that a token may be sent to.
 
     """
     named = os.environ.get(API, "").rstrip("/")
@@ -129,14 +135,16 @@ def api(host: str) -> str:
         return f"https://api.{GITHUB}" if host == GITHUB else f"https://{host}/api/v3"
     parts = _split(named)
     if not parts.hostname or parts.username is not None or parts.query or parts.scheme not in ("https", "http"):
-        raise StackError(f"{API} is {redacted(named)}, which is no API's address", "it has to be like https://api.github.com")
+        raise StackError(
+            f"{API} is {redacted(named)}, which is not an API's address", "it has to be like https://api.github.com"
+        )
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         raise StackError(f"{API} is {redacted(named)}, which is not secure", "use https: a token goes there")
     return named
 
 
 def _split(address: str) -> SplitResult:
-    """The parts of an address; of one that is none, nothing."""
+    """Split an address into its parts; an invalid address gives empty parts."""
     try:
         return urlsplit(address)
     except ValueError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user's fork of an upstream: which one is meant, what stands there, and pushing to it.
+"""Find the user's fork of an upstream, read its branches, and push to it.
 
-Only git talks to it, with the credentials that git has: a helper, an agent, or what the user types at git's own prompt.
+All access goes through git, with git's credentials: a helper, an agent, or what the user types at git's prompt.
 """
 
 import ipaddress
@@ -22,11 +22,11 @@ from stack.model.pins import Pin, Pins
 from stack.store import git, repository
 
 _PATIENCE = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=120")
-"""A server that says nothing at all for two minutes is gone; one whose hooks take long sends a byte now and then."""
+"""A server that sends nothing for two minutes is taken as gone; a server with slow hooks sends a byte now and then."""
 _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:]+|\[[0-9a-fA-F:]+\]):(?!//)(?P<path>.+)")
 """`git@host:path`, git's short form of an ssh address."""
 _HELPER = re.compile(r"[\w+.-]+::")
-"""A program of git's own: `ext::` runs what follows, `fd::` waits for a file that is open."""
+"""Matches an address that starts a program of git: `ext::` runs a command, `fd::` reads an open file."""
 _ADVERTISED = re.compile(r"([0-9a-f]{40})\t(refs/[^\t]+)")
 _ANSWER = re.compile(r"(?P<flag>[ +*!=-])\t(?P<source>[^\t:]*):(?P<ref>[^\t]+)\t(?P<said>.*)")
 _REASON = re.compile(r"\[[^\]]*\] \((?P<reason>.*)\)|\[[^\]]*\](?P<bare>.*)")
@@ -34,7 +34,7 @@ _REASON = re.compile(r"\[[^\]]*\] \((?P<reason>.*)\)|\[[^\]]*\](?P<bare>.*)")
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A fork by its address as git takes it; `str` of it may be shown to anyone."""
+    """A fork by its address for git; `str` returns the address without secrets."""
 
     upstream: str
     address: str
@@ -44,7 +44,7 @@ class Fork:
 
     @property
     def local(self) -> bool:
-        """Whether it is on this machine: nobody else gets what is pushed there."""
+        """Return whether the fork is on this machine, so that nobody else sees what is pushed."""
         scheme = urlsplit(self.address).scheme
         if scheme == "file" or (not scheme and not _SCP.fullmatch(self.address)):
             return True
@@ -57,7 +57,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A ref to point at a commit, where it is at `expected` now: None where it must not be there yet."""
+    """A ref update: point `ref` at `commit` if it is at `expected` now; None means that it must not exist yet."""
 
     ref: str
     commit: CommitId
@@ -65,39 +65,39 @@ class Move:
 
 
 def named(given: Sequence[str], pins: Pins, wanted: Sequence[str], root: Path, store: Path) -> dict[str, Fork]:
-    """The fork of each upstream that is pushed to.
+    """Return the fork to push to for each upstream.
 
     Args:
-        given: `[UPSTREAM=]REMOTE` each: an address, an account's address that ends in a slash, or a remote of the stack's own git.
+        given: `[UPSTREAM=]REMOTE` each: an address, an account's address with a trailing slash, or a remote of the stack's own git.
         pins: the stack's pins.
-        wanted: upstreams that have something to push.
+        wanted: the upstreams with something to push.
         root: the stack's folder.
-        store: a repository to ask git in.
+        store: a repository in which git reads the user's configuration.
 
     Raises:
-        StackError: a name is unknown, or it is not clear which fork is whose.
+        StackError: a name is unknown, or the fork of an upstream is ambiguous.
 
     """
-    found: dict[str, Fork] = {}
-    for one in given:
-        names, remote = _split(one, pins, wanted)
+    forks_by_name: dict[str, Fork] = {}
+    for argument in given:
+        names, remote = _split(argument, pins, wanted)
         if len(names) > 1 and not remote.endswith("/"):
             raise StackError(
-                f"--push {redacted(remote)} is one repository for {', '.join(names)}",
+                f"--push {redacted(remote)} is a single repository, but there are branches for {', '.join(names)}",
                 "write --push UPSTREAM=REMOTE for each, or the address of your account with a slash at its end",
             )
         for name in names:
-            if name in found:
+            if name in forks_by_name:
                 raise StackError(f"two forks of {name} are named", "name one")
-            found[name] = _fork(pins.get(name), remote, root, store)
-    return found
+            forks_by_name[name] = _fork(pins.get(name), remote, root, store)
+    return forks_by_name
 
 
 def _split(given: str, pins: Pins, wanted: Sequence[str]) -> tuple[Sequence[str], str]:
     name, equals, remote = given.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z0-9._-]+", name):
         return wanted, given
-    pins.get(name)  # or there is no such upstream
+    pins.get(name)  # raises if there is no such upstream
     if name not in wanted:
         raise StackError(f"there is no pull request of {name} to push", "see the plan: stack export-pr")
     return (name,), remote
@@ -111,7 +111,7 @@ def _fork(pin: Pin, remote: str, root: Path, store: Path) -> Fork:
         address = _of_the_stack(root, remote)
     fork = Fork(pin.upstream, _rewritten(store, _readable(address)))
     if _plain(fork.address) == _plain(pin.git):
-        raise StackError(f"{fork} is upstream itself", "push to your own fork of it")
+        raise StackError(f"{fork} is the upstream itself", "push to your own fork of it")
     return fork
 
 
@@ -121,8 +121,8 @@ def _readable(address: str) -> str:
     except ValueError:
         host = None
         address = ""
-    if not address or _HELPER.match(address) or any((one or "").startswith("-") for one in (address, host)):
-        raise StackError("what --push names is no address", "write it as git takes it: https://…, ssh://… or git@host:path")
+    if not address or _HELPER.match(address) or any((text or "").startswith("-") for text in (address, host)):
+        raise StackError("--push names no valid address", "write it as git takes it: https://…, ssh://… or git@host:path")
     return address
 
 
@@ -131,16 +131,19 @@ def _is_address(remote: str) -> bool:
 
 
 def _of_the_stack(root: Path, name: str) -> str:
-    asked = git.run(["remote", "get-url", "--push", "--", name], cwd=root, user_config=True, accept=(0, 2, 128, 129))
-    if asked.returncode:
+    done = git.run(["remote", "get-url", "--push", "--", name], cwd=root, user_config=True, accept=(0, 2, 128, 129))
+    if done.returncode:
         raise StackError(
             f"the stack's git has no remote {name!r}", "name one (`git remote -v`), or the address of your fork of the upstream"
         )
-    return asked.stdout.decode("utf-8", "surrogateescape").removesuffix("\n").partition("\n")[0]
+    return done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n").partition("\n")[0]
 
 
 def _rewritten(store: Path, address: str) -> str:
-    """The address that git pushes to by the user's `url.<base>.pushInsteadOf` and the like; one with a secret is not written down."""
+    """Apply the user's `url.<base>.pushInsteadOf` and similar settings to an address.
+
+    An address with a secret is returned unchanged, because git reads the address from a file here.
+    """
     if urlsplit(address).scheme in ("http", "https") and urlsplit(address).username is not None:
         return address
     with repository.incoming(store) as place:
@@ -157,68 +160,67 @@ def _host(address: str) -> str:
 
 
 def _plain(address: str) -> tuple[str, str]:
-    """Host and path, however they are written."""
+    """Return host and path in a form that compares equal for all spellings of an address."""
     short = None if "://" in address else _SCP.fullmatch(address)
     path = short["path"] if short else urlsplit(address).path
     return _host(address), path.strip("/").removesuffix(".git").lower()
 
 
 def look(store: Path, fork: Fork, branches: Sequence[str]) -> Mapping[str, CommitId]:
-    """Where some branches stand in the fork, and the tags below their names.
+    """Return the commits of some branches in the fork, and of the tags below the branches' names.
 
     Raises:
         StackError: the fork cannot be read.
 
     """
     patterns = [pattern for name in branches for pattern in (f"refs/heads/{name}", f"refs/tags/{name}/*")]
-    said = _ask(store, fork, ["ls-remote", "--quiet", "--refs", fork.address, *patterns])
-    found = (_ADVERTISED.fullmatch(line) for line in said.splitlines())
-    return {one[2]: CommitId(one[1]) for one in found if one}
+    output = _ask(store, fork, ["ls-remote", "--quiet", "--refs", fork.address, *patterns])
+    matches = (_ADVERTISED.fullmatch(line) for line in output.splitlines())
+    return {match[2]: CommitId(match[1]) for match in matches if match}
 
 
 def bring(place: Path, fork: Fork, commit: CommitId, *, contents: bool = False) -> None:
-    """Bring a commit of the fork into a throw-away repository, with its history.
+    """Fetch a commit of the fork, with its history, into a temporary repository.
 
     Raises:
-        StackError: the fork cannot be read, or does not give it.
+        StackError: the fork cannot be read, or refuses the commit.
 
     """
-    asked = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    _ask(place, fork, [*asked, *([] if contents else ["--filter=blob:none"]), fork.address, f"{commit}:refs/heads/theirs"])
+    command = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    _ask(place, fork, [*command, *([] if contents else ["--filter=blob:none"]), fork.address, f"{commit}:refs/heads/theirs"])
 
 
 def has(store: Path, fork: Fork, commit: CommitId) -> bool:
-    """Whether the fork has a commit, under a branch or not: then nothing below it has to be sent.
+    """Return whether the fork has a commit, even without a branch: then nothing below it has to be sent.
 
     Raises:
         StackError: the fork cannot be read.
 
     """
-    asked = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--negotiate-only", f"--negotiation-tip={commit}"]
+    command = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--negotiate-only", f"--negotiation-tip={commit}"]
     try:
-        return commit in _git(store, [*asked, fork.address]).splitlines()
+        return commit in _git(store, [*command, fork.address]).splitlines()
     except git.GitError as failed:
         if "protocol v2" in failed.stderr:
-            # An old server cannot be asked. What it lacks is sent.
+            # An old server cannot be asked; assume that it has the commit, and git sends what is missing.
             return True
         raise problem(fork, failed) from failed
 
 
 def push(store: Path, fork: Fork, moves: Sequence[Move], held: Sequence[int] = ()) -> Mapping[str, str]:
-    """Point refs of the fork at commits, all or none where the fork can do that; each only where it stands as expected.
+    """Update refs of the fork, atomically if it supports that, each only if it is where it is expected.
 
     Args:
         store: the repository that has the commits.
-        fork: where they go.
-        moves: the refs.
-        held: locks that git keeps, should it outlive this process: what is on its way is not touched until it has arrived.
+        fork: the fork.
+        moves: the updates.
+        held: file descriptors of locks that git inherits: if git outlives this process, the store stays locked until it ends.
 
     Returns:
-        Why a ref was not moved, by its name.
+        The reason for each ref that was not updated, by the ref's name.
 
     Raises:
-        StackError: nothing is known of what became of it: the connection failed, or git did.
-
+        StackError: the connection or git failed, and the result is unknown.
     """
     order = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
     leases = [f"--force-with-lease={move.ref}:{move.expected or ''}" for move in moves]
@@ -235,8 +237,8 @@ def push(store: Path, fork: Fork, moves: Sequence[Move], held: Sequence[int] = (
 
 
 def _push(store: Path, args: Sequence[str], held: Sequence[int]) -> Mapping[str, str]:
-    # What the fork has may stand under no branch of it (forges keep forks of one project together): git asks first, and
-    # sends little. In a store without file contents it would have to fetch all that it sends.
+    # Forges share objects between the forks of a project, so the fork may have commits that none of its branches reach. With
+    # negotiation git asks first and sends little; a store without file contents would have to fetch all that it sends.
     done = _run(store, ["-c", "push.negotiate=true", *args], accept=(0, 1), held=held)
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     answers = [answer for answer in map(_ANSWER.fullmatch, lines) if answer]
@@ -245,9 +247,9 @@ def _push(store: Path, args: Sequence[str], held: Sequence[int]) -> Mapping[str,
     return {answer["ref"]: _reason(answer["said"]) for answer in answers if answer["flag"] == "!"}
 
 
-def _reason(said: str) -> str:
-    found = _REASON.fullmatch(said)
-    reason = printable((found["reason"] or found["bare"] or "").strip() if found else said)
+def _reason(answer: str) -> str:
+    match = _REASON.fullmatch(answer)
+    reason = printable((match["reason"] or match["bare"] or "").strip() if match else answer)
     known = {
         "stale info": "somebody changed it meanwhile: run it again",
         "fetch first": "somebody changed it meanwhile: run it again",
@@ -277,19 +279,19 @@ def _run(
 
 
 def _prompting() -> Mapping[str, str]:
-    """Whether git may ask for a password: on a terminal as the user has it set, never without one."""
+    """Allow git to ask for a password on a terminal, as the user has configured it, and never without a terminal."""
     if not sys.stdin.isatty():
         return {}
     return {"GIT_TERMINAL_PROMPT": os.environ.get("GIT_TERMINAL_PROMPT", "1")}
 
 
 def problem(fork: Fork, failed: git.GitError) -> StackError:
-    """What a failure of git means for the user; the address is shown without its password."""
-    said = printable(_without_secrets(failed.problem, fork.address))
+    """Turn a failure of git into an error for the user, without the password in the address."""
+    cause = printable(_without_secrets(failed.problem, fork.address))
     for pattern, why, remedy in _PROBLEMS:
         if re.search(pattern, failed.stderr):
             return StackError(f"{fork} {why}", remedy)
-    return StackError(f"{fork} cannot be reached: {said}", "check the address and the network, and run the command again")
+    return StackError(f"{fork} cannot be reached: {cause}", "check the address and the network, and run the command again")
 
 
 _PROBLEMS = (
@@ -314,14 +316,14 @@ _PROBLEMS = (
         "run the command again: it goes on where this one was",
     ),
 )
-"""What git says about a remote, what that means, and what to do."""
+"""Patterns in git's messages about a remote, each with its meaning and a remedy."""
 
 
 def _without_secrets(text: str, address: str) -> str:
-    """The text without the address's name and password: a token may stand for either."""
+    """Remove the address's user name and password from a text; a token may be either."""
     text = text.replace(address, redacted(address))
     parts = urlsplit(address)
     secrets = (parts.username, parts.password) if "://" in address else ()
-    for secret in sorted({form for one in secrets if one for form in (one, unquote(one))}, key=len, reverse=True):
+    for secret in sorted({form for part in secrets if part for form in (part, unquote(part))}, key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

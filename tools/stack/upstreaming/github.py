@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GitHub's API: what this project asks it, as plain values, through PyGithub.
+"""Query GitHub's API through PyGithub, with plain values as results and errors that a user understands.
 
-Whatever goes wrong is a line for the user. A request over the limit is repeated when GitHub's headers say so; what only reads is
-repeated where the network or the server fails, too; what opens a pull request never is: whoever calls looks first what has come
-of it. The token goes to the client and nowhere else: not into messages, whatever a server repeats.
+A request over the rate limit is repeated when GitHub's headers allow it. A reading request is also repeated after a failure of
+the network or the server. The request that opens a pull request is never repeated: its caller first looks for the result. The
+token is passed to the client only, and is removed from messages that a server sends back.
 """
 
 import contextlib
@@ -28,15 +28,15 @@ from stack.upstreaming import connection, credentials, forge
 from stack.upstreaming.forge import Checks, Fork, Hit, Pull, PullState, Repository, Reviews
 
 PATIENCE = 900.0
-"""Seconds that one question waits for its turn, all in all. An hour's limit that was just used up is for the user to wait for."""
+"""Maximal seconds that a request waits for the rate limit in total; the user has to wait for an exhausted hourly limit."""
 LEAST = 60.0
-"""Seconds to wait where GitHub does not say how many: its documentation asks for a minute at least."""
+"""Seconds to wait if GitHub names no time: its documentation asks for at least a minute."""
 MOST = 1000
-"""Entries of a list that are read."""
+"""Maximal number of list entries that are read."""
 
 _TRIES = 3
 _PAUSE = 1.0
-"""Seconds before the second try; doubled with each."""
+"""Seconds before the second attempt; doubled for each further one."""
 NOT_FOUND = 404
 INVALID = 422
 _UNKNOWN = 401
@@ -49,17 +49,17 @@ _DIFF = "application/vnd.github.diff"
 _HAS_WORD = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 _GOOD = frozenset({"success", "neutral", "skipped"})
 _ODD = (AssertionError, AttributeError, BadAttributeException, LookupError, RecursionError, TypeError, ValueError)
-"""What PyGithub meets in an answer that is not GitHub's."""
+"""Exceptions of PyGithub for an answer that does not have GitHub's form."""
 
 T = TypeVar("T")
 
 
 class DroppedError(StackError):
-    """The network failed after a request was sent: nobody knows whether it was carried out."""
+    """Raised when the network fails after a request was sent, so that its result is unknown."""
 
 
 class RefusedError(StackError):
-    """The server refused a request; `status` says how."""
+    """Raised when the server refuses a request; `status` is the HTTP status."""
 
     def __init__(self, problem: str, remedy: str, status: int) -> None:
         super().__init__(problem, remedy)
@@ -67,10 +67,10 @@ class RefusedError(StackError):
 
 
 class GitHub:
-    """The API of one host, on behalf of one user. Without a token, public things can be read, sixty requests an hour."""
+    """A client for one host and one user. Without a token it can read public data, sixty requests an hour."""
 
     def __init__(self, host: str, tell: Progress | None = None) -> None:
-        """`tell` hears what is waited for.
+        """Connect to the host's API; `tell` is called with the progress of waiting.
 
         Raises:
             StackError: the token or the API's address cannot be used.
@@ -83,29 +83,29 @@ class GitHub:
         self._login: str | None = None
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
     @property
     def has_token(self) -> bool:
-        """Whether it can say who asks."""
+        """Return whether requests are made with a token."""
         return self._token is not None
 
     def require_token(self) -> None:
         """Refuse to go on without a token.
 
         Raises:
-            StackError: there is none.
+            StackError: there is no token.
 
         """
         if self._token is None:
             raise StackError(f"no token for {self.host}", credentials.missing(self.host))
 
     def login(self) -> str:
-        """The user whose token it is.
+        """Return the login of the token's owner.
 
         Raises:
-            StackError: there is none, or it is refused.
+            StackError: there is no token, or it is refused.
 
         """
         self.require_token()
@@ -114,7 +114,7 @@ class GitHub:
         return self._login
 
     def default_branch(self, repository: Repository) -> str:
-        """The branch that pull requests go to.
+        """Return the branch that pull requests go to.
 
         Raises:
             StackError: the repository cannot be read.
@@ -123,7 +123,7 @@ class GitHub:
         return self._ask(repository.shown, lambda: _word(self._repository(repository).default_branch))
 
     def fork(self, repository: Repository) -> Fork:
-        """A repository, and what it was forked from.
+        """Return a repository, and the one that it was forked from.
 
         Raises:
             StackError: it cannot be read.
@@ -133,14 +133,14 @@ class GitHub:
         def read() -> Fork:
             theirs = self._repository(repository)
             parent = theirs.source or theirs.parent if theirs.fork else None
-            # Asked for: another letter case is the same repository.
+            # Use GitHub's spelling of the name: names differing in case are the same repository.
             owner, _, name = _word(theirs.full_name).partition("/")
             return Fork(Repository(self.host, owner, name), _word(parent.full_name) if parent else None)
 
         return self._ask(repository.shown, read)
 
     def tip(self, repository: Repository, branch: str) -> CommitId | None:
-        """The commit that a branch is at; None where there is no such branch.
+        """Return the commit of a branch; None if there is no such branch.
 
         Raises:
             StackError: the repository cannot be read.
@@ -150,27 +150,27 @@ class GitHub:
 
         def read() -> CommitId | None:
             listed = itertools.islice(self._repository(repository).get_git_matching_refs(f"heads/{branch}"), MOST)
-            return next((CommitId(_word(one.object.sha)) for one in listed if one.ref == ref), None)
+            return next((CommitId(_word(entry.object.sha)) for entry in listed if entry.ref == ref), None)
 
         return self._ask(f"the branches of {repository.shown}", read)
 
     def search(self, query: str, most: int) -> tuple[tuple[Hit, ...], int]:
-        """The pull requests that a search finds, the best first and `most` at most, and how many there are.
+        """Search pull requests: return at most `most` results, the best first, and the total number.
 
         Raises:
-            StackError: the search cannot be asked.
+            StackError: the search failed.
 
         """
 
         def read() -> tuple[tuple[Hit, ...], int]:
-            found = self._client.search_issues(query)
-            total = _number(found.totalCount)
-            return tuple(_hit(one) for one in itertools.islice(found, most)), total
+            results = self._client.search_issues(query)
+            total = _number(results.totalCount)
+            return tuple(_hit(result) for result in itertools.islice(results, most)), total
 
         return self._ask("the search", read)
 
     def pull(self, repository: Repository, number: int) -> Pull:
-        """A pull request.
+        """Return a pull request.
 
         Raises:
             StackError: it cannot be read.
@@ -179,7 +179,7 @@ class GitHub:
         return self._ask(f"{repository.shown}#{number}", lambda: _pull(self._repository(repository).get_pull(number)))
 
     def pulls_from(self, repository: Repository, head: str) -> tuple[Pull, ...]:
-        """All pull requests, open or not, of a head `owner:branch`, the newest first.
+        """Return all pull requests from a head `owner:branch`, open or not, the newest first.
 
         Raises:
             StackError: they cannot be read.
@@ -188,13 +188,13 @@ class GitHub:
 
         def read() -> tuple[Pull, ...]:
             listed = itertools.islice(self._repository(repository).get_pulls(state="all", head=head), MOST)
-            # A server that knows no such filter gives all there are.
-            return tuple(one for one in map(_pull, listed) if one.head.lower() == head.lower())
+            # A server that ignores the filter returns all pull requests.
+            return tuple(pull for pull in map(_pull, listed) if pull.head.lower() == head.lower())
 
-        return tuple(sorted(self._ask(f"the pull requests of {repository.shown}", read), key=lambda one: -one.number))
+        return tuple(sorted(self._ask(f"the pull requests of {repository.shown}", read), key=lambda pull: -pull.number))
 
     def diff(self, repository: Repository, number: int) -> bytes | None:
-        """A pull request's diff, as git writes it; None where GitHub finds it too large.
+        """Return a pull request's diff as git writes it; None if GitHub finds it too large.
 
         Raises:
             StackError: it cannot be read.
@@ -203,10 +203,10 @@ class GitHub:
 
         def read() -> bytes:
             url = f"/repos/{repository.owner}/{repository.name}/pulls/{number}"
-            status, headers, said = self._client.requester.requestJson("GET", url, headers={"Accept": _DIFF})
+            status, headers, answer = self._client.requester.requestJson("GET", url, headers={"Accept": _DIFF})
             if status >= requests.codes.bad_request:
-                raise Requester.createException(status, headers, {"message": said})
-            return said.encode("utf-8", "surrogateescape")
+                raise Requester.createException(status, headers, {"message": answer})
+            return answer.encode("utf-8", "surrogateescape")
 
         try:
             return self._ask(f"the diff of {repository.shown}#{number}", read)
@@ -216,11 +216,11 @@ class GitHub:
             raise
 
     def open_draft(self, repository: Repository, *, head: str, base: str, title: str, body: str) -> Pull:
-        """Open a draft from `head` (`owner:branch`), which upstream's maintainers may change.
+        """Open a draft from `head` (`owner:branch`) that upstream's maintainers may edit.
 
         Raises:
-            DroppedError: the answer did not come: it may be open.
-            RefusedError: GitHub refuses it.
+            DroppedError: the answer was lost, so the draft may be open.
+            RefusedError: GitHub refuses to open it.
             StackError: GitHub could not be asked.
 
         """
@@ -234,7 +234,7 @@ class GitHub:
         return self._ask(f"to open a pull request at {repository.shown}", post, again=False)
 
     def reviews(self, repository: Repository, number: int) -> Reviews:
-        """What reviewers have said last.
+        """Return the latest verdict of each reviewer.
 
         Raises:
             StackError: it cannot be read.
@@ -242,17 +242,17 @@ class GitHub:
         """
 
         def read() -> Reviews:
-            words: dict[str, str] = {}
-            for one in itertools.islice(self._repository(repository).get_pull(number).get_reviews(), MOST):
-                if one.state in _HAS_WORD:  # a comment takes no word back
-                    words[_word(one.user.login) if one.user else "ghost"] = one.state
-            said = {state: tuple(who for who, word in words.items() if word == state) for state in _HAS_WORD}
-            return Reviews(said["APPROVED"], said["CHANGES_REQUESTED"])
+            verdicts: dict[str, str] = {}
+            for review in itertools.islice(self._repository(repository).get_pull(number).get_reviews(), MOST):
+                if review.state in _HAS_WORD:  # a comment does not change the reviewer's verdict
+                    verdicts[_word(review.user.login) if review.user else "ghost"] = review.state
+            logins = {state: tuple(login for login, verdict in verdicts.items() if verdict == state) for state in _HAS_WORD}
+            return Reviews(logins["APPROVED"], logins["CHANGES_REQUESTED"])
 
         return self._ask(f"the reviews of {repository.shown}#{number}", read)
 
     def checks(self, repository: Repository, commit: CommitId) -> Checks:
-        """How the checks of a commit ended, those of GitHub's apps and those that others report.
+        """Return the results of a commit's checks, both GitHub Apps' check runs and commit statuses.
 
         Raises:
             StackError: they cannot be read.
@@ -262,21 +262,21 @@ class GitHub:
         def read() -> Checks:
             theirs = self._repository(repository).get_commit(commit)
             ended = {
-                _text(one.name): _text(one.conclusion) if one.conclusion else ""
-                for one in itertools.islice(theirs.get_check_runs(filter="latest"), MOST)
+                _text(check.name): _text(check.conclusion) if check.conclusion else ""
+                for check in itertools.islice(theirs.get_check_runs(filter="latest"), MOST)
             }
-            for one in theirs.get_combined_status().statuses:
-                ended[_text(one.context)] = "" if one.state == "pending" else _text(one.state)
+            for check in theirs.get_combined_status().statuses:
+                ended[_text(check.context)] = "" if check.state == "pending" else _text(check.state)
             return Checks(
-                passed=sum(how in _GOOD for how in ended.values()),
-                failed=tuple(sorted(name for name, how in ended.items() if how and how not in _GOOD)),
-                pending=sum(not how for how in ended.values()),
+                passed=sum(result in _GOOD for result in ended.values()),
+                failed=tuple(sorted(name for name, result in ended.items() if result and result not in _GOOD)),
+                pending=sum(not result for result in ended.values()),
             )
 
         return self._ask(f"the checks of {commit[:12]} in {repository.shown}", read)
 
     def behind(self, repository: Repository, base: str, commit: CommitId) -> int:
-        """How many commits of `base` a commit lacks.
+        """Count the commits of `base` that a commit lacks.
 
         Raises:
             StackError: they cannot be compared.
@@ -292,7 +292,10 @@ class GitHub:
         return self._client.get_repo(repository.shown)
 
     def _ask(self, what: str, call: Callable[[], T], *, again: bool = True) -> T:
-        """What `call` gives. `again`: it may be repeated after a failure that leaves open whether it was carried out."""
+        """Call the API, repeating the call if that is safe and may help.
+
+        `again` allows a repetition after a failure that leaves the result unknown.
+        """
         waited = 0.0
         for attempt in itertools.count(1):
             try:
@@ -302,7 +305,7 @@ class GitHub:
                 if pause is None and again and error.status in _BUSY and attempt < _TRIES:
                     pause = _PAUSE * 2 ** (attempt - 1)
                 if pause is None:
-                    # Without its cause: that holds whatever the server says.
+                    # Drop the cause: it contains everything the server sent.
                     raise self._refused(what, error) from None
                 waited += pause
                 if waited > PATIENCE:
@@ -321,7 +324,7 @@ class GitHub:
         raise AssertionError
 
     def _wait(self, seconds: float) -> None:
-        """Wait, and say so."""
+        """Wait, and report the progress."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self._tell is not None:
@@ -329,11 +332,13 @@ class GitHub:
             time.sleep(min(left, 1.0))
 
     def _refused(self, what: str, error: GithubException) -> RefusedError:
-        said = self._said(error.data)
-        words = f" ({said})" if said else ""
+        cause = self._said(error.data)
+        words = f" ({cause})" if cause else ""
         unset = self._token is None
         if error.status == _UNKNOWN:
-            return RefusedError(f"{self.host} refuses the token", "it has expired, or is another's: log in anew", error.status)
+            return RefusedError(
+                f"{self.host} refuses the token", "it has expired, or belongs to another host: log in again", error.status
+            )
         if error.status == _FORBIDDEN:
             remedy = (
                 credentials.missing(self.host)
@@ -348,21 +353,21 @@ class GitHub:
             return RefusedError(
                 f"{self.host} fails ({error.status}) when asked {what}", "run the command again later", error.status
             )
-        return RefusedError(f"{self.host} refuses {what} ({error.status}){words}", "mend what it names", error.status)
+        return RefusedError(f"{self.host} refuses {what} ({error.status}){words}", "correct what it names", error.status)
 
     def _said(self, data: object) -> str:
-        """The message in an answer, and what it says of single fields; never the token."""
+        """Return the message in an answer, with its remarks on single fields, and without the token."""
         if not isinstance(data, dict):
             return ""
-        said = [data.get("message")]
+        messages = [data.get("message")]
         errors = data.get("errors")
-        for one in errors if isinstance(errors, list) else []:
-            said += (
-                [one.get("message") or " ".join(str(one.get(key, "")) for key in ("field", "code"))]
-                if isinstance(one, dict)
+        for entry in errors if isinstance(errors, list) else []:
+            messages += (
+                [entry.get("message") or " ".join(str(entry.get(key, "")) for key in ("field", "code"))]
+                if isinstance(entry, dict)
                 else []
             )
-        words = "; ".join(one for one in said if isinstance(one, str) and one.strip())
+        words = "; ".join(text for text in messages if isinstance(text, str) and text.strip())
         if self._token:
             words = words.replace(self._token, "...")
         return _plain(words)[:_LONGEST]
@@ -380,11 +385,11 @@ class GitHub:
         return f"the connection to {self.host} failed when asked {what}", remedy
 
     def _odd(self, what: str) -> StackError:
-        return StackError(f"{self.host} answers something odd when asked {what}", f"check {forge.API}")
+        return StackError(f"{self.host} gives an invalid answer when asked {what}", f"check {forge.API}")
 
 
 def _pause(error: GithubException) -> float | None:
-    """How many seconds to wait before a request that was over the limit is repeated; None where it was refused for another reason."""
+    """Return the seconds to wait before repeating a rate-limited request; None if it was refused for another reason."""
     if error.status not in _LIMITED:
         return None
     headers = {key.lower(): value for key, value in (error.headers or {}).items()}
@@ -392,7 +397,7 @@ def _pause(error: GithubException) -> float | None:
         if "retry-after" in headers:
             return max(float(headers["retry-after"]), 1.0)
         if headers.get("x-ratelimit-remaining") == "0":
-            # A second more, since the reset comes within that one.
+            # One second more, because the limit is reset within that second.
             return max(float(headers["x-ratelimit-reset"]) - time.time() + 1, 1.0)
     message = error.data.get("message") if isinstance(error.data, dict) else None
     limited = error.status != _FORBIDDEN or "retry-after" in headers
@@ -405,10 +410,10 @@ def _hit(theirs: Issue) -> Hit:
 
 
 def _pull(theirs: PullRequest) -> Pull:
-    """A pull request as a plain value.
+    """Convert a pull request into a plain value.
 
     Raises:
-        ValueError: it lacks something.
+        ValueError: a field is missing or invalid.
 
     """
     merged = theirs.merged_at
@@ -434,7 +439,7 @@ def _text(value: object) -> str:
 
 
 def _word(value: object) -> str:
-    """A name, branch or commit, as it can be shown."""
+    """Return a name, branch or commit that is printable and without blanks."""
     text = _text(value)
     if not text.isprintable() or " " in text:
         raise ValueError
@@ -448,7 +453,7 @@ def _number(value: object) -> int:
 
 
 def _address(value: object) -> str:
-    """An address that can be written into series.toml and opened in a browser."""
+    """Return an address that is safe to write into `series.toml` and to open in a browser."""
     text = _word(value)
     if not text.startswith(("https://", "http://")):
         raise ValueError
@@ -456,5 +461,5 @@ def _address(value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Foreign words on one line, with nothing in them that moves a cursor."""
+    """Put foreign text on one line, without control characters."""
     return " ".join(printable(text, " ").split())

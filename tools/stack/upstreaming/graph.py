@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs what, as a graph: knots that cannot be untied, and waves."""
+"""Dependency graph: transitive closure and reduction, strongly connected components, and topological levels (waves)."""
 
 import graphlib
 from collections.abc import Hashable, Mapping, Set
@@ -9,8 +9,8 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def closed(needs: Mapping[Node, Set[Node]]) -> dict[Node, frozenset[Node]]:
-    """For each node all that it needs, directly or through others; itself only where it stands in a circle."""
-    found: dict[Node, frozenset[Node]] = {}
+    """Transitive closure: all nodes that each node needs, directly or through others; itself only if it is on a cycle."""
+    reach: dict[Node, frozenset[Node]] = {}
     for start in needs:
         seen: set[Node] = set()
         waiting = [*needs[start]]
@@ -19,49 +19,49 @@ def closed(needs: Mapping[Node, Set[Node]]) -> dict[Node, frozenset[Node]]:
             if node not in seen:
                 seen.add(node)
                 waiting += needs[node]
-        found[start] = frozenset(seen)
-    return found
+        reach[start] = frozenset(seen)
+    return reach
 
 
 def knots(needs: Mapping[Node, Set[Node]]) -> tuple[tuple[Node, ...], ...]:
-    """The nodes, each with those that need it and that it needs, in the order of `needs`: none of a knot stands without the rest."""
+    """Strongly connected components in the order of `needs`: each node with those that it needs and that need it."""
     reach = closed(needs)
-    found: list[tuple[Node, ...]] = []
+    components: list[tuple[Node, ...]] = []
     done: set[Node] = set()
     for node in needs:
         if node not in done:
-            knot = tuple(other for other in needs if other == node or (other in reach[node] and node in reach[other]))
-            found.append(knot)
-            done |= {*knot}
-    return tuple(found)
+            component = tuple(other for other in needs if other == node or (other in reach[node] and node in reach[other]))
+            components.append(component)
+            done |= {*component}
+    return tuple(components)
 
 
 def waves(needs: Mapping[Node, Set[Node]]) -> dict[Node, int]:
-    """The wave of each node, from 1: one more than the last of those that it needs.
+    """Topological levels: each node's wave, one more than the latest wave that it needs, from 1.
 
     Raises:
-        graphlib.CycleError: some need each other: tie them into knots first.
+        graphlib.CycleError: there is a cycle; reduce it with `knots` first.
 
     """
     sorter = graphlib.TopologicalSorter(needs)
     sorter.prepare()
-    found: dict[Node, int] = {}
+    levels: dict[Node, int] = {}
     wave = 0
     while sorter.is_active():
         wave += 1
         ready = sorter.get_ready()
-        found |= dict.fromkeys(ready, wave)
+        levels |= dict.fromkeys(ready, wave)
         sorter.done(*ready)
-    return found
+    return levels
 
 
 def reduced(needs: Mapping[Node, Set[Node]]) -> dict[Node, frozenset[Node]]:
-    """What each node needs directly, without what another of these needs anyway; no circles."""
+    """Transitive reduction of an acyclic graph: direct needs, without those that another direct need implies."""
     reach = closed(needs)
     return {node: frozenset(direct).difference(*(reach[other] for other in direct)) for node, direct in needs.items()}
 
 
 def islands(needs: Mapping[Node, Set[Node]]) -> tuple[tuple[Node, ...], ...]:
-    """The nodes in groups that have nothing to do with each other, in the order of `needs`."""
+    """Connected components, in the order of `needs`."""
     both = {node: {*direct, *(other for other in needs if node in needs[other])} for node, direct in needs.items()}
     return knots(both)

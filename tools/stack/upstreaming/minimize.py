@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for what something needs, where trying is all that can be done."""
+"""Search for the smallest set of candidates that a condition needs, by trying."""
 
 from collections.abc import Callable, Sequence
 
 
 def smallest(candidates: Sequence[int], holds: Callable[[frozenset[int]], bool]) -> frozenset[int] | None:
-    """Candidates that something needs to hold, none of them idle as far as more never hurts; None where all are not enough.
+    """Find candidates that a condition needs to hold; None if it does not hold with all of them.
 
-    By bisection: the last of the shortest beginning of the list with which it holds is needed; then the same with it, until that
-    beginning is empty.
+    No candidate of the result is superfluous, provided that more candidates never make the condition fail. Bisection finds the
+    shortest prefix of the list with which the condition holds: its last element is needed. The search goes on in the rest of
+    that prefix, with the needed elements given, until they suffice.
     """
     if not holds(frozenset(candidates)):
         return None

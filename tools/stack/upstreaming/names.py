@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that a change adds and names that a change uses: what one adds, the tree has nowhere, and another uses, ties them together.
+"""Find names that a change adds or uses. Two changes depend on each other if one adds a new name that the other uses.
 
-Imports, attributes, signatures, includes and environment variables are the drift check's: it knows what a name means. This looks
-for the rest, which only spelling tells: flags, keys and choices in texts, keyword arguments, macros, files by their names.
+The drift check handles imports, attributes, signatures, includes and environment variables by their meaning. This module
+handles the rest by spelling alone: flags, keys and choices in string literals, keyword arguments, macros, and file names.
 """
 
 import ast
@@ -18,7 +18,7 @@ from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"(?:--)?[A-Za-z_][A-Za-z0-9_]*(?:[-.][A-Za-z0-9_]+)*")
-"""A text that is a name: a key, a choice, a flag, a file."""
+"""Matches a string literal that is a name: a key, a choice, a flag, or a file."""
 _C_DEFINES = re.compile(
     r"^\s*#\s*define\s+(\w+)|\b(?:struct|class|enum|namespace|concept)\s+(\w+)|\busing\s+(\w+)\s*="
     r"|^(?!\s*(?:return|else|if|for|while|switch)\b)[\w:<>,&*\s]+?[\s&*](\w+)\s*\((?:[^;]*$|[^;{}]*\)[\w\s]*\{)"
@@ -26,23 +26,26 @@ _C_DEFINES = re.compile(
 _C_FILES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".jinja")
 _PROSE = (".md", ".rst", ".txt")
 _SHORT = 3
-"""Names of so few letters say nothing."""
+"""Names of at most this many letters are too common to count."""
 _LARGEST = 2_000_000
-"""Bytes of a file that is read."""
+"""Maximal bytes of a file that is read."""
 _HEAD = 8000
-"""Bytes of a file of which one that is 0 makes it binary, as for git."""
+"""A file is binary if a zero byte is among this many first bytes, as in git."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a change's added lines define, and what they use; a name in a text may be both, a choice that is added or one that is taken."""
+    """The names that a change's added lines define, and those that they use.
+
+    A name in a string literal may count as both: a choice may be added or taken there.
+    """
 
     added: frozenset[str]
     used: frozenset[str]
 
 
 def names(objects: Objects, before: TreeId, after: TreeId) -> Names:
-    """The names of a change.
+    """Return the names that a change adds and uses.
 
     Raises:
         StackError: the repository cannot be read.
@@ -54,14 +57,14 @@ def names(objects: Objects, before: TreeId, after: TreeId) -> Names:
     for path, lines in added_between(objects, before, after).items():
         data = files.read(path)
         if data is not None and len(data) < _LARGEST:
-            found = _of_file(path, data.decode("utf-8", "replace"), lines)
-            added |= found.added
-            used |= found.used
+            names_of_file = _of_file(path, data.decode("utf-8", "replace"), lines)
+            added |= names_of_file.added
+            used |= names_of_file.used
     return Names(_telling(added), _telling(used))
 
 
 def absent_from(objects: Objects, tree: TreeId, wanted: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
-    """Those of some names that none of some files of a tree has.
+    """Return those of the wanted names that occur in none of some files of a tree.
 
     Raises:
         StackError: a file cannot be read.
@@ -76,7 +79,7 @@ def absent_from(objects: Objects, tree: TreeId, wanted: Iterable[str], paths: It
 
 
 def absent(objects: Objects, tree: TreeId, wanted: frozenset[str]) -> frozenset[str]:
-    """Those of some names that a tree has nowhere but in prose.
+    """Return those of the wanted names that occur nowhere in a tree except in prose.
 
     Raises:
         StackError: the tree cannot be read.
@@ -86,7 +89,7 @@ def absent(objects: Objects, tree: TreeId, wanted: frozenset[str]) -> frozenset[
     files = Files(objects, tree)
     if left:
         bring(files, ["*", *(f":(exclude)*{suffix}" for suffix in _PROSE)])
-    # Of what a patch uses most is in the first files already, where `git grep` goes on to look for all of it in all of them.
+    # The first files contain most of the wanted names already; `git grep` would search all files for all names.
     for data in _sources(files) if left else ():
         for name in [name for name, whole in left.items() if name in data and whole.search(data)]:
             del left[name]
@@ -96,7 +99,7 @@ def absent(objects: Objects, tree: TreeId, wanted: frozenset[str]) -> frozenset[
 
 
 def _sources(files: Files) -> Iterator[bytes]:
-    """The contents of all files that are neither prose nor binary."""
+    """Yield the contents of all files that are neither prose nor binary."""
     paths = [path for path in files.walk() if not path.endswith(_PROSE)]
     entries = (files.entry(path) for path in paths)
     files.objects.request(entry.id for entry in entries if entry is not None and entry.mode not in (FOLDER, SUBMODULE))
@@ -106,8 +109,8 @@ def _sources(files: Files) -> Iterator[bytes]:
             yield data
 
 
-def _telling(found: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for name in found if len(name) > _SHORT and not name.startswith("__"))
+def _telling(candidates: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in candidates if len(name) > _SHORT and not name.startswith("__"))
 
 
 def _of_file(path: str, text: str, lines: frozenset[int]) -> Names:
@@ -115,11 +118,11 @@ def _of_file(path: str, text: str, lines: frozenset[int]) -> Names:
         try:
             return _of_python(ast.parse(text), lines)
         except (SyntaxError, ValueError, RecursionError):
-            pass  # the drift check tells what is wrong with it
+            pass  # the drift check reports syntax errors
     numbered = dict(enumerate(text.split("\n"), 1))
-    said = [numbered.get(line, "") for line in lines]
-    added = {name for line in said for found in _C_DEFINES.findall(line) for name in found} if path.endswith(_C_FILES) else ()
-    return Names(frozenset(added), frozenset(word for line in said for word in (*_WORD.findall(line), *_TEXT.findall(line))))
+    texts = [numbered.get(line, "") for line in lines]
+    added = {name for line in texts for match in _C_DEFINES.findall(line) for name in match} if path.endswith(_C_FILES) else ()
+    return Names(frozenset(added), frozenset(word for line in texts for word in (*_WORD.findall(line), *_TEXT.findall(line))))
 
 
 def _of_python(module: ast.Module, lines: frozenset[int]) -> Names:
@@ -140,15 +143,15 @@ def _defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _standing(scope: ast.Module | ast.ClassDef, lines: frozenset[int]) -> Iterator[str]:
-    """The names in texts that a module or class itself assigns: choices, keys, entries of tables."""
+    """Yield the names in string literals that a module or class assigns at its top level: choices, keys, entries of tables."""
     for statement in scope.body:
         if isinstance(statement, ast.ClassDef):
             yield from _standing(statement, lines)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             for node in ast.walk(statement):
                 match node:
-                    case ast.Constant(value=str(said), lineno=line) if line in lines and _TEXT.fullmatch(said):
-                        yield said
+                    case ast.Constant(value=str(text), lineno=line) if line in lines and _TEXT.fullmatch(text):
+                        yield text
 
 
 def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -163,5 +166,5 @@ def _used(nodes: Iterable[ast.AST]) -> Iterator[str]:
 def _texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for node in nodes:
         match node:
-            case ast.Constant(value=str(said)):
-                yield from _TEXT.findall(said)
+            case ast.Constant(value=str(text)):
+                yield from _TEXT.findall(text)

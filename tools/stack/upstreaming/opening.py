@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening pull requests, and writing down at once what is open: a run that ends anywhere is simply run again.
+"""Open pull requests and record each at once, so that an interrupted run can simply be repeated.
 
-What is open is asked of the forge, by the branch that it comes from, before anything is opened: no pull request is opened twice.
+Before opening a pull request, the forge is asked for pull requests from the same branch: none is opened twice.
 """
 
 import time
@@ -23,12 +23,12 @@ from stack.upstreaming.pushed_refs import Pushed
 
 _LOOKS = 3
 _PAUSE = 2.0
-"""Seconds between two looks at what became of a request: GitHub shows a new pull request at once, mostly."""
+"""Seconds between two checks for a pull request whose request got no answer; GitHub usually shows it at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where a pull request comes from: a branch of the user's fork, at `commit`."""
+    """The source of a pull request: a branch of the user's fork, at `commit`."""
 
     repository: Repository
     branch: str
@@ -36,63 +36,63 @@ class Head:
 
     @property
     def label(self) -> str:
-        """How GitHub calls it."""
+        """The name that GitHub uses for it: `owner:branch`."""
         return f"{self.repository.owner}:{self.branch}"
 
 
 def head(proposal: Proposal, commit: CommitId, pushed: Sequence[Pushed], upstream: Repository) -> Head:
-    """Where a proposal's branch was pushed to.
+    """Find the fork that a proposal's branch was pushed to.
 
-    Of the address only owner and name count: git may reach the upstream's host by another name (an alias of ssh's configuration,
-    `url.<base>.insteadOf`). `check` finds out whether it is what it should be.
+    Only owner and name are taken from the fork's address: git may reach the host by another name (an alias in ssh's
+    configuration, `url.<base>.insteadOf`). `check` verifies the result.
 
     Raises:
-        StackError: nowhere, or not as it is now, or to several forks, or to none of a forge.
+        StackError: the branch was not pushed, has changed since, is in several forks, or the fork is not on a forge.
 
     """
     again = f"stack export-pr --push REMOTE --only {proposal.name}"
-    places = [one for one in pushed if one.branch == proposal.branch]
+    places = [ref for ref in pushed if ref.branch == proposal.branch]
     if not places:
         raise StackError(f"{proposal.branch} is in no fork", again)
-    current = [one for one in places if one.commit == commit]
+    current = [ref for ref in places if ref.commit == commit]
     if not current:
         raise StackError(f"{places[0].fork} has another version of {proposal.branch}", again)
     if len(current) > 1:
         raise StackError(
-            f"{' and '.join(one.fork for one in current)} have {proposal.branch}", "delete it in one of them, and push again"
+            f"{' and '.join(ref.fork for ref in current)} have {proposal.branch}", "delete it in one of them, and push again"
         )
     return Head(replace(forge.repository(current[0].fork), host=upstream.host), proposal.branch, commit)
 
 
 def check(github: GitHub, upstream: Repository, source: Head) -> None:
-    """Refuse a fork that is none of the upstream's, or that has another commit by now.
+    """Refuse a repository that is not a fork of the upstream, or whose branch has another commit by now.
 
     Raises:
-        StackError: it is so, or GitHub cannot be asked.
+        StackError: one of these is so, or GitHub cannot be asked.
 
     """
-    found = github.fork(source.repository)
-    if upstream.shown.lower() not in (found.repository.shown.lower(), (found.upstream or "").lower()):
-        raise StackError(f"{found.repository.shown} is no fork of {upstream.shown}", f"fork {upstream.shown}, and push there")
-    there = github.tip(source.repository, source.branch)
-    if there != source.commit:
-        what = "no" if there is None else f"{there[:12]}, not {source.commit[:12]}, as"
-        raise StackError(f"{found.repository.shown} has {what} branch {source.branch}", "stack export-pr --push REMOTE")
+    fork = github.fork(source.repository)
+    if upstream.shown.lower() not in (fork.repository.shown.lower(), (fork.upstream or "").lower()):
+        raise StackError(f"{fork.repository.shown} is not a fork of {upstream.shown}", f"fork {upstream.shown}, and push there")
+    tip = github.tip(source.repository, source.branch)
+    if tip != source.commit:
+        what = "no" if tip is None else f"{tip[:12]}, not {source.commit[:12]}, as"
+        raise StackError(f"{fork.repository.shown} has {what} branch {source.branch}", "stack export-pr --push REMOTE")
 
 
 def existing(github: GitHub, upstream: Repository, source: Head) -> Pull | None:
-    """The pull request that comes from a branch already: one that lives, else the last one.
+    """Find the pull request that was opened from a branch already: an open one, else the latest.
 
     Raises:
         StackError: GitHub cannot be asked.
 
     """
-    found = github.pulls_from(upstream, source.label)
-    return next((one for one in found if one.state.lives), found[0] if found else None)
+    pulls = github.pulls_from(upstream, source.label)
+    return next((pull for pull in pulls if pull.state.lives), pulls[0] if pulls else None)
 
 
 def open_now(github: GitHub, upstream: Repository) -> int:
-    """How many pull requests the user has open there, ours and others.
+    """Count the pull requests that the user has open at the upstream, including those not made by this stack.
 
     Raises:
         StackError: GitHub cannot be asked.
@@ -102,7 +102,7 @@ def open_now(github: GitHub, upstream: Repository) -> int:
 
 
 def open_draft(github: GitHub, upstream: Repository, source: Head, *, base: str, title: str, body: str) -> Pull:
-    """Open a draft; where the answer is lost, look whether it is open.
+    """Open a draft; if the answer is lost, look whether the draft was opened.
 
     Raises:
         StackError: nothing was opened.
@@ -111,36 +111,36 @@ def open_draft(github: GitHub, upstream: Repository, source: Head, *, base: str,
     try:
         return github.open_draft(upstream, head=source.label, base=base, title=title, body=body)
     except DroppedError as dropped:
-        found = _opened(github, upstream, source)
-        if found is None:
+        pull = _opened(github, upstream, source)
+        if pull is None:
             raise StackError(dropped.problem, "nothing was opened: run the command again") from dropped
-        return found
+        return pull
     except RefusedError as refused:
-        # Somebody was faster, or the answer of an earlier run was lost.
-        found = existing(github, upstream, source) if refused.status == INVALID else None
-        if found is None or not found.state.lives:
+        # Another process was faster, or the answer to an earlier run was lost.
+        pull = existing(github, upstream, source) if refused.status == INVALID else None
+        if pull is None or not pull.state.lives:
             raise
-        return found
+        return pull
 
 
 def _opened(github: GitHub, upstream: Repository, source: Head) -> Pull | None:
-    """What a request that nobody answered has brought."""
+    """Look for the pull request of a request that got no answer."""
     for look in range(_LOOKS):
         if look:
             time.sleep(_PAUSE)
-        found = existing(github, upstream, source)
-        if found is not None and found.state.lives:
-            return found
+        pull = existing(github, upstream, source)
+        if pull is not None and pull.state.lives:
+            return pull
     return None
 
 
 def record(root: Path, proposal: Proposal, address: str) -> None:
-    """Write a pull request into the series' file: at the patches that it takes upstream, the series being submitted.
+    """Record a pull request's address in `series.toml`, at the patches that it takes upstream, and set the state to submitted.
 
-    A patch of which it takes a part keeps the pull requests of the others.
+    A patch that was cut keeps the addresses of its other parts' pull requests.
 
     Raises:
-        StackError: it cannot be written; the address, which must not be lost, is in the message.
+        StackError: the file cannot be written; the message contains the address, which must not be lost.
 
     """
     path = f"{stacks.FOLDER}/{proposal.series}/{model.FILE}"
@@ -151,18 +151,18 @@ def record(root: Path, proposal: Proposal, address: str) -> None:
         switch.apply(root, {path: after}, title=f"export-pr --open {proposal.name}", expected={path: before})
     except (StackError, OSError, UnicodeDecodeError) as failed:
         raise StackError(
-            f"{address} is open, and could not be written into {path} ({failed})", "mend that, then run the command again"
+            f"{address} is open, but could not be written into {path} ({failed})", "mend that, then run the command again"
         ) from failed
 
 
 def _pulls(known: Series, proposal: Proposal, address: str) -> tuple[Pulled, ...]:
-    """The pull requests of a proposal's patches, with the new one."""
+    """Return the addresses for a proposal's patches, with the new one."""
     refs = {ref.path: ref for ref in known.patches}
     pulls: dict[Pulled, None] = {}
     for part in proposal.parts:
         if part.path not in refs:
             raise StackError(f"{part.path} has left the stack")
         if part.cut:
-            pulls |= dict.fromkeys(one for one in known.pulls if one.ref == refs[part.path])
+            pulls |= dict.fromkeys(pulled for pulled in known.pulls if pulled.ref == refs[part.path])
         pulls[Pulled(refs[part.path], address)] = None
     return tuple(pulls)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends changes upstream: the identity that git is configured with, which signs them off."""
+"""Read the identity from git's configuration: the person who signs off what goes upstream."""
 
 import os
 import re
@@ -26,19 +26,19 @@ class Person:
 
 
 def configured(folder: Path) -> Person:
-    """The identity that `git commit --signoff` would use in a folder; one that git would only guess does not count.
+    """Return the identity that `git commit --signoff` would use in a folder; a guess of git does not count.
 
     Raises:
-        StackError: none is configured.
+        StackError: no identity is configured.
 
     """
     own = {name: os.environ[name] for name in _OWN if name in os.environ}
-    asked = ["-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"]
-    done = git.run(asked, cwd=folder, user_config=True, env=own, accept=(0, 128))
-    found = _IDENTITY.fullmatch(done.stdout.decode("utf-8", "replace").strip())
-    if done.returncode or found is None or "\ufffd" in found[0]:
+    command = ["-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT"]
+    done = git.run(command, cwd=folder, user_config=True, env=own, accept=(0, 128))
+    identity = _IDENTITY.fullmatch(done.stdout.decode("utf-8", "replace").strip())
+    if done.returncode or identity is None or "\ufffd" in identity[0]:
         raise StackError(
             "git does not know who signs off the commits",
             "git config --global user.name 'Your Name' and user.email you@example.org, as upstream shall see them",
         )
-    return Person(found["name"], found["mail"])
+    return Person(identity["name"], identity["mail"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning: which patches stand alone on upstream's own tree, which wait for others, and which are none of upstream's any more."""
+"""Plan pull requests: find patches that apply to upstream's tree alone, patches that wait for others, and patches to leave out."""
 
 import itertools
 import re
@@ -25,7 +25,7 @@ from stack.store.sources import SourceTree
 from stack.upstreaming import graph, splitting
 from stack.upstreaming.chain import Chain
 from stack.upstreaming.minimize import smallest
-from stack.upstreaming.proposal import Aside, Part, Plan, Proposal
+from stack.upstreaming.proposal import Aside, Part, Proposal, UpstreamPlan
 from stack.upstreaming.relations import Relations
 from stack.upstreaming.splitting import By, Cut
 from stack.upstreaming.trials import Trials, torch_tree
@@ -35,16 +35,16 @@ _DONE = {
     State.DECLINED: "its series was declined",
     State.INAPPROPRIATE: "its series is not for upstream",
 }
-"""Series that are not proposed, unless they are named."""
+"""States whose series are not proposed unless the user names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to plan: series (all, unless named) of upstreams (all that they have patches of, unless named).
+    """The user's selection: series and upstreams, all if empty.
 
-    `onto`: where the pull requests stand, by upstream: a tag or, with the git source, a branch or commit; else what is newest there.
-    `split`: patches to cut, by the path below `stacks/`. `tests`: whether to run the tests that prove a patch, with `python` in place
-    of the environments in the cache.
+    `onto` maps an upstream to the base of its pull requests: a tag or, with the git source, a branch or commit. The default is
+    the newest. `split` maps patches to cut, by their path below `stacks/`, to the way of cutting. `tests` says whether to run
+    the tests that prove a patch; `python` replaces the cached environments for them.
     """
 
     series: tuple[str, ...] = ()
@@ -55,34 +55,34 @@ class Wanted:
     python: Path | None = None
 
 
-def plans(stores: Stores, wanted: Wanted) -> tuple[Plan, ...]:
-    """The plan of each upstream; nothing is written to the stack.
+def plans(stores: Stores, wanted: Wanted) -> tuple[UpstreamPlan, ...]:
+    """Plan the pull requests of each upstream, without changing the stack.
 
     Raises:
-        StackError: no such series, upstream, release or patch to split; a target that is older than the pin; nothing to plan.
+        StackError: a series, upstream, release or patch to split is unknown; a target is older than the pin; nothing is to plan.
 
     """
     chosen = _chosen(stores, wanted)
-    found: list[Plan] = []
+    plans_made: list[UpstreamPlan] = []
     for pin in stores.stack.pins:
         inner = [one.upstream for one in stores.stack.pins.vendored_in(pin.upstream)]
         names = [name for name in (pin.upstream, *inner) if name in chosen]
         if pin.within is None and names:
             target = _target(stores, pin.upstream, wanted.onto.get(pin.upstream))
             legs = _legs(stores, target, names, wanted)
-            found += [
+            plans_made += [
                 _Planning(stores, wanted, leg, target).plan(chosen[leg.upstream]) for leg in legs if leg.upstream in names
             ]
-    return tuple(found)
+    return tuple(plans_made)
 
 
 def _chosen(stores: Stores, wanted: Wanted) -> dict[str, frozenset[PatchRef]]:
-    """The patches that were asked for, by upstream."""
+    """Return the selected patches by upstream."""
     stack = stores.stack
     series = [stack.get(name) for name in wanted.series] or list(stack.series)
     for name in (*wanted.upstreams, *wanted.onto):
         stack.pins.get(name)
-    refs = [ref for one in series for ref in one.patches]
+    refs = [ref for one_series in series for ref in one_series.patches]
     for name in wanted.upstreams:
         if not any(ref.upstream == name for ref in refs):
             raise StackError(f"{_and(wanted.series) or 'the stack'} has no patch of {name}", "name a series that has one")
@@ -91,21 +91,25 @@ def _chosen(stores: Stores, wanted: Wanted) -> dict[str, frozenset[PatchRef]]:
         raise StackError(f"{_and(wanted.series) or 'the stack'} has no patch", "name a series that has one")
     unknown = [path for path in wanted.split if path not in {ref.path for ref in chosen}]
     if unknown:
-        raise StackError(f"--split names {unknown[0]!r}, which is no patch that is planned", "name it as the plan does")
-    found: dict[str, set[PatchRef]] = {}
+        raise StackError(f"--split names {unknown[0]!r}, which is not a planned patch", "name it as the plan does")
+    by_upstream: dict[str, set[PatchRef]] = {}
     for ref in chosen:
-        found.setdefault(ref.upstream, set()).add(ref)
-    idle = [name for name in wanted.onto if name not in found and not any(stack.pins.get(one).within for one in found)]
+        by_upstream.setdefault(ref.upstream, set()).add(ref)
+    idle = [
+        name
+        for name in wanted.onto
+        if name not in by_upstream and not any(stack.pins.get(upstream).within for upstream in by_upstream)
+    ]
     if idle:
-        raise StackError(f"--onto names {idle[0]}, of which no patch is planned", f"planned: {', '.join(found)}")
-    return {name: frozenset(of) for name, of in found.items()}
+        raise StackError(f"--onto names {idle[0]}, but none of its patches is planned", f"planned: {', '.join(by_upstream)}")
+    return {name: frozenset(refs_of) for name, refs_of in by_upstream.items()}
 
 
 def _target(stores: Stores, upstream: str, revision: str | None) -> SourceTree:
-    """The tree that the pull requests stand on.
+    """Obtain the tree that the pull requests are based on.
 
     Raises:
-        StackError: it cannot be had, or is older than the pin: what the stack stands on is not there.
+        StackError: the tree cannot be obtained, or is older than the pin, so that it lacks what the stack builds on.
 
     """
     pin = stores.stack.pins.get(upstream)
@@ -122,29 +126,29 @@ def _target(stores: Stores, upstream: str, revision: str | None) -> SourceTree:
 def _is_older(stores: Stores, target: SourceTree) -> bool:
     pin = stores.stack.pins.get(target.upstream)
     if target.source == "git":
-        there = _own(target)
-        here = _own(stores.obtain(target.upstream))
-        known = {"GIT_DIR": str(stores.objects(target.upstream).repository)}
-        done = git.run(["merge-base", "--is-ancestor", there, here], env=known, accept=(0, 1))
-        return done.returncode == 0 and there != here
+        target_commit = _own(target)
+        pinned = _own(stores.obtain(target.upstream))
+        env = {"GIT_DIR": str(stores.objects(target.upstream).repository)}
+        done = git.run(["merge-base", "--is-ancestor", target_commit, pinned], env=env, accept=(0, 1))
+        return done.returncode == 0 and target_commit != pinned
     then, now = ladder.version(target.tag), ladder.version(pin.tag or "")
     return then is not None and now is not None and then < now
 
 
 def _own(tree: SourceTree) -> CommitId:
-    """The upstream's own commit of a tree, below what was grafted; without the git source there is none."""
+    """Return the upstream's own commit of a tree, without grafted submodules; without the git source, the tree's commit itself."""
     return CommitId(tree.names_commit) if tree.source == "git" and tree.names_commit is not None else tree.commit
 
 
 def _legs(stores: Stores, target: SourceTree, names: Sequence[str], wanted: Wanted) -> tuple[Leg, ...]:
-    """The stack's patches of an upstream, and of what it vendors, carried onto a target, with what their proofs say there."""
+    """Carry the patches of an upstream and of its vendored upstreams onto a target, using the results of their proofs there."""
     request = Request(target.upstream, target.tag)
     leg = released(stores, target.upstream, target, request)
     if wanted.tests and leg.moves and leg.carry.rows and series_proofs.provable(stores):
-        asked = series_proofs.Asked(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
+        proofs = series_proofs.Asked(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
         with Runner(stores) as runner:
-            found = list(series_proofs.behaviour(runner, asked, stores.tell))
-        landed = series_proofs.landings(found, {target.upstream: {target.tag: target.commit}})
+            results = list(series_proofs.behaviour(runner, proofs, stores.tell))
+        landed = series_proofs.landings(results, {target.upstream: {target.tag: target.commit}})
         request = replace(request, behaviour=landed)
         leg = released(stores, target.upstream, target, request) if landed else leg
     inner = [pin for pin in stores.stack.pins.vendored_in(target.upstream) if pin.upstream in names]
@@ -153,7 +157,7 @@ def _legs(stores: Stores, target: SourceTree, names: Sequence[str], wanted: Want
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A carried patch, or a part of one: `cut` names it then."""
+    """A carried patch, or a part of one, which `cut` names."""
 
     row: Carried
     tree: TreeId
@@ -170,7 +174,7 @@ class _Piece:
 
 
 class _Planning:
-    """One upstream's plan as it comes about."""
+    """The planning of one upstream."""
 
     def __init__(self, stores: Stores, wanted: Wanted, leg: Leg, target: SourceTree) -> None:
         self._stores = stores
@@ -182,30 +186,30 @@ class _Planning:
         self._chain = Chain(self._objects, self._objects.tree_of(leg.carry.onto), [piece.tree for piece in self._pieces])
         self._relations = Relations(self._objects, self._chain, [piece.ref for piece in self._pieces])
 
-    def plan(self, chosen: frozenset[PatchRef]) -> Plan:
-        """The plan, as far as it is about some patches and what they need."""
+    def plan(self, chosen: frozenset[PatchRef]) -> UpstreamPlan:
+        """Plan the pull requests for the chosen patches and for those that they need."""
         self._tell("looking for what needs what", 0)
         self._relations.spelled()
         self._relations.drifting(lambda done: self._tell("looking for what needs what", done))
         self._tie(self._relations, self._pieces)
         blocked = self._blocked()
-        asked = [number for number, piece in enumerate(self._pieces) if piece.ref in chosen and number not in blocked]
+        requested = [number for number, piece in enumerate(self._pieces) if piece.ref in chosen and number not in blocked]
         results: dict[int, Result] = {}
-        if self._wanted.tests and asked:
+        if self._wanted.tests and requested:
             torch = torch_tree(self._stores, self._target)
             with Trials(self._stores, self._leg.upstream, torch, self._wanted.python, self._stores.tell) as trials:
-                self._prove(asked, trials)
-                proposed = self._relations.closure(asked)
+                self._prove(requested, trials)
+                proposed = self._relations.closure(requested)
                 results = {
                     number: trials.result(self._pieces[number].ref, self._tree((number,)))
                     for number in sorted(proposed)
                     if trials.proves(self._pieces[number].ref)
                 }
         blocked = self._blocked()
-        proposed = self._relations.closure(number for number in asked if number not in blocked)
+        proposed = self._relations.closure(number for number in requested if number not in blocked)
         rows = [row for row in self._leg.carry.rows if row.patch.ref in chosen]
         base, real = self._base()
-        return Plan(
+        return UpstreamPlan(
             self._leg.upstream,
             base,
             self._target.tag,
@@ -213,7 +217,7 @@ class _Planning:
             landed=tuple(row for row in rows if row.outcome is Outcome.LANDED),
             stuck=tuple(row for row in rows if row.needs_person),
             aside=tuple(
-                Aside(self._pieces[number].ref, why) for number, why in blocked.items() if self._is_told(number, chosen)
+                Aside(self._pieces[number].ref, why) for number, why in blocked.items() if self._is_listed(number, chosen)
             ),
             real=real,
         )
@@ -223,7 +227,7 @@ class _Planning:
             self._stores.place.progress(f"{self._leg.upstream}: {step}", done, len(self._pieces))
 
     def _cut(self, rows: Iterable[Carried]) -> Iterator[_Piece]:
-        """The patches that are carried, those that the user wants to have cut in their parts."""
+        """Yield a piece for each carried patch, or one for each part if the user wants the patch cut."""
         before = self._objects.tree_of(self._leg.carry.onto)
         for row in rows:
             if row.commit is None:
@@ -231,45 +235,45 @@ class _Planning:
             by = self._wanted.split.get(row.patch.ref.path)
             cuts = splitting.cut(self._objects, before, row.tree, by) if by is not None else ()
             if len(cuts) > 1:
-                yield from (_Piece(row, one.tree, one.name, one.aside) for one in cuts)
+                yield from (_Piece(row, part.tree, part.name, part.aside) for part in cuts)
             else:
                 yield _Piece(row, row.tree)
             before = row.tree
 
     @staticmethod
     def _tie(relations: Relations, pieces: Sequence[_Piece]) -> None:
-        """Tests and documentation go with what they are about: the last part of their patch that they need, else its first."""
+        """Tie tests and documentation to the code that they are about: the last part of their patch that they need, else its first."""
         for number, piece in enumerate(pieces):
-            own = [other for other, one in enumerate(pieces) if one.cut and one.ref == piece.ref and not one.aside]
+            own = [other for other, part in enumerate(pieces) if part.cut and part.ref == piece.ref and not part.aside]
             if piece.aside and own:
                 with_ = max((other for other in own if other in relations.needs[number]), default=own[0])
                 relations.add(number, with_, "is about it")
                 relations.add(with_, number, "has its tests or documentation there")
 
     def _blocked(self) -> dict[int, str]:
-        """The patches that are not proposed, and why: those that need a person are told elsewhere."""
-        states = {one.name: one.state for one in self._stores.stack.series}
+        """Return the patches that are not proposed, with the reasons, including those that need such a patch."""
+        states = {series.name: series.state for series in self._stores.stack.series}
         first = {
             number: "it needs a person" if piece.row.needs_person else _DONE[states[piece.ref.series]]
             for number, piece in enumerate(self._pieces)
             if piece.row.needs_person or (states[piece.ref.series] in _DONE and piece.ref.series not in self._wanted.series)
         }
-        found = dict(first)
+        reasons = dict(first)
         for number in range(len(self._pieces)):
             by = next((other for other in sorted(self._relations.closure((number,))) if other in first), None)
             if number not in first and by is not None:
-                found[number] = f"it needs {self._pieces[by].name}, and {first[by]}"
-        return found
+                reasons[number] = f"it needs {self._pieces[by].name}, and {first[by]}"
+        return reasons
 
-    def _is_told(self, number: int, chosen: frozenset[PatchRef]) -> bool:
+    def _is_listed(self, number: int, chosen: frozenset[PatchRef]) -> bool:
         piece = self._pieces[number]
         return piece.ref in chosen and not piece.row.needs_person
 
     def _tree(self, numbers: Iterable[int]) -> TreeId:
-        """The bare tree with some patches and all that they need.
+        """Return upstream's tree with some patches and all that they need.
 
         Raises:
-            StackError: git sees a conflict between them.
+            StackError: git finds a conflict between them.
 
         """
         tree = self._chain.tree(self._relations.closure(numbers))
@@ -278,16 +282,19 @@ class _Planning:
         return tree
 
     def _conflict(self, number: int) -> StackError:
-        """Patches that commute two by two, and are in conflict all the same where others are left out."""
+        """Describe a conflict between patches that commute in pairs but not without the rest of the stack."""
         name = self._pieces[number].name
         return StackError(
             f"{name} is in conflict with what it needs where the rest of the stack is left out", "put them into one patch"
         )
 
-    def _prove(self, asked: Sequence[int], trials: Trials) -> None:
-        """Run the tests of every patch with what it needs, and look for what else they need where they fail so and pass with all."""
+    def _prove(self, requested: Sequence[int], trials: Trials) -> None:
+        """Run each patch's tests with the patches that it needs, and search for missing needs.
+
+        The search runs if the tests fail with the known needs; they pass with all patches.
+        """
         passes = series_proofs.State.PASSES
-        for done, number in enumerate(asked):
+        for done, number in enumerate(requested):
             piece = self._pieces[number]
             self._tell(f"testing {piece.name}", done)
             if piece.cut or not trials.proves(piece.ref):
@@ -305,9 +312,9 @@ class _Planning:
                 self._relations.add(number, other, f"without it {alone.reason}")
 
     def _base(self) -> tuple[CommitId, bool]:
-        """The commit that the branches stand on, and whether it is upstream's own.
+        """Return the base commit of the branches, and whether it is a commit of upstream's history.
 
-        Of a vendored upstream, the store has the tree and not the history: its patches can be planned and written.
+        Of a vendored upstream the store has only the tree, so its patches can be planned and written but not pushed.
         """
         own = self._target.source == "git" and self._stores.stack.pins.get(self._leg.upstream).within is None
         return (_own(self._target), True) if own else (self._leg.carry.onto, False)
@@ -321,11 +328,11 @@ class _Planning:
         owner = {number: knot for knot in knots for number in knot}
         between = {knot: {owner[other] for number in knot for other in needs[number]} - {knot} for knot in knots}
         waves = graph.waves(between)
-        found = []
+        proposals = []
         for knot in knots:
             direct = graph.reduced(between)[knot]
             ordered = sorted(direct)
-            found.append(
+            proposals.append(
                 Proposal(
                     upstream=self._leg.upstream,
                     series=self._pieces[knot[0]].ref.series,
@@ -341,14 +348,14 @@ class _Planning:
                     apart=self._apart(knot[0]) if len(knot) == 1 and not self._pieces[knot[0]].cut else (),
                 )
             )
-        return tuple(sorted(found, key=lambda one: one.wave))
+        return tuple(sorted(proposals, key=lambda proposal: proposal.wave))
 
     def _name(self, knot: tuple[int, ...], names: Mapping[tuple[int, ...], str]) -> str:
         return f"{self._leg.upstream}/{self._pieces[knot[0]].ref.series}-{names[knot]}"
 
     def _names(self, knots: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], str]:
-        """What is unique in the names of pull requests: the patch's own, and which part of it."""
-        found: dict[tuple[int, ...], str] = {}
+        """Give each pull request a unique name: the patch's own, with the name of the part if it was cut."""
+        names: dict[tuple[int, ...], str] = {}
         taken: set[str] = set()
         for knot in knots:
             first = self._pieces[knot[0]]
@@ -360,15 +367,15 @@ class _Planning:
                 count += 1
                 name = f"{bare}-{count}"
             taken.add(f"{first.ref.series}-{name}")
-            found[knot] = name
-        return found
+            names[knot] = name
+        return names
 
     def _why(self, knot: tuple[int, ...], other: tuple[int, ...]) -> str:
         reasons = [self._relations.reasons[number].get(needed, "") for number in knot for needed in other]
         return "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def _parts(self, knot: tuple[int, ...]) -> tuple[Part, ...]:
-        """The commits of a pull request as they stand on the bare tree and what they need."""
+        """Export the commits of a pull request as they are on upstream's tree with the patches below them."""
         below = sorted(self._relations.closure(knot) - {*knot})
         onto = [self._chain.tree(frozenset(below[:count])) for count in range(1, len(below) + 1)]
         own = [self._chain.tree(frozenset((*below, *knot[:count]))) for count in range(1, len(knot) + 1)]
@@ -392,7 +399,7 @@ class _Planning:
 
     @staticmethod
     def _message(piece: _Piece) -> Patch:
-        """The patch, with the part that it is in its subject."""
+        """Return the patch; a part's name is added to its subject."""
         whole = piece.row.patch
         if not piece.cut:
             return whole
@@ -400,25 +407,25 @@ class _Planning:
         return replace(whole, message=f"{subject} ({piece.cut})\n{rest}")
 
     def _apart(self, number: int) -> tuple[str, ...]:
-        """The parts into which a patch falls that have nothing to do with each other, by the first way of cutting that finds any."""
+        """Return the independent parts of a patch, from the first way of cutting that finds more than one."""
         before, after = self._chain.alone(number)
         for by in (By.FILE, By.DEFINITION):
             cuts = splitting.cut(self._objects, before, after, by)
-            groups = self._islands(self._pieces[number].row, before, cuts) if sum(not one.aside for one in cuts) > 1 else ()
+            groups = self._islands(self._pieces[number].row, before, cuts) if sum(not part.aside for part in cuts) > 1 else ()
             if len(groups) > 1:
                 return tuple(", ".join(cuts[part].name for part in group) for group in groups)
         return ()
 
     def _islands(self, row: Carried, before: TreeId, cuts: Sequence[Cut]) -> tuple[tuple[int, ...], ...]:
-        """The parts of a patch in groups that neither need each other nor speak of the same."""
-        pieces = [_Piece(row, one.tree, one.name, one.aside) for one in cuts]
-        chain = Chain(self._objects, before, [one.tree for one in cuts])
+        """Group the parts of a patch so that parts of different groups neither need each other nor share names."""
+        pieces = [_Piece(row, part.tree, part.name, part.aside) for part in cuts]
+        chain = Chain(self._objects, before, [part.tree for part in cuts])
         relations = Relations(self._objects, chain, [row.patch.ref for _ in cuts])
         relations.spelled()
         self._tie(relations, pieces)
-        for one, other in itertools.combinations(range(len(cuts)), 2):
-            if relations.speak_alike(one, other):
-                relations.add(one, other, "speaks of the same")
+        for first, other in itertools.combinations(range(len(cuts)), 2):
+            if relations.speak_alike(first, other):
+                relations.add(first, other, "speaks of the same")
         if len(graph.islands(relations.needs)) > 1:
             relations.drifting()
         return graph.islands(relations.needs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of a pull request in the stack's own folder: its description, and files beside it that differ by their suffix."""
+"""The files that the stack's folder keeps for a pull request: its description, and others that differ in their suffix."""
 
 from pathlib import Path
 
@@ -10,15 +10,15 @@ from stack.upstreaming.proposal import Proposal
 
 
 def file(root: Path, proposal: Proposal, suffix: str) -> Path:
-    """Where it stands; `suffix` begins with its dot."""
+    """Return the path of such a file; `suffix` begins with its dot."""
     return root / FOLDER / "pulls" / f"{proposal.name}{suffix}"
 
 
 def put(root: Path, proposal: Proposal, suffix: str, text: str) -> Path:
-    """Write a text there (surrogates as the bytes that they stand for); returns the file.
+    """Write a text to such a file (surrogates as the bytes they stand for), and return the path.
 
     Raises:
-        StackError: it cannot be written.
+        StackError: the file cannot be written.
 
     """
     place = file(root, proposal, suffix)

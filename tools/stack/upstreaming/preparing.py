@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What planned pull requests would be opened with: title, description, what is recorded of them; and what the linter says of that."""
+"""Collect what a planned pull request would be opened with (title, description, recorded results), and lint it."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -16,9 +16,9 @@ from stack.upstreaming import description, duplicate_search, evidence, linting, 
 from stack.upstreaming.blocks import Renewed
 from stack.upstreaming.change import change
 from stack.upstreaming.description import Material
-from stack.upstreaming.linting import Desk, Finding, Subject
+from stack.upstreaming.linting import Desk, LintFinding, LintTarget
 from stack.upstreaming.person import Person
-from stack.upstreaming.proposal import Plan, Proposal
+from stack.upstreaming.proposal import Proposal, UpstreamPlan
 from stack.upstreaming.rules import Rules
 from stack.upstreaming.titles import title
 
@@ -26,20 +26,20 @@ from stack.upstreaming.titles import title
 class Preparation:
     """The pull requests of some plans, as they would be opened now."""
 
-    def __init__(self, stores: Stores, plans: Iterable[Plan]) -> None:
+    def __init__(self, stores: Stores, plans: Iterable[UpstreamPlan]) -> None:
         self._stores = stores
         self._plans = {plan.upstream: plan for plan in plans}
         self._rules: dict[str, Rules] = {}
         self._ahead: dict[CommitId, int] = {}
 
     def record(self) -> None:
-        """Write down how the proofs ended that planning has run.
+        """Record the results of the proofs that planning ran.
 
         Raises:
-            StackError: an earlier record is not as it was written, or it cannot be written.
+            StackError: an earlier record is damaged, or the record cannot be written.
 
         """
-        evidence.record(self._stores.stack, [one for plan in self._plans.values() for one in plan.proposals])
+        evidence.record(self._stores.stack, [proposal for plan in self._plans.values() for proposal in plan.proposals])
 
     @cached_property
     def _verdicts(self) -> tuple[Verdict, ...]:
@@ -49,11 +49,11 @@ class Preparation:
     def _person(self) -> Person | None:
         try:
             return person.configured(self._stores.stack.root)
-        except StackError:  # the linter says it, in its place
+        except StackError:  # the linter reports a missing identity
             return None
 
     def rules(self, upstream: str) -> Rules:
-        """The rules of an upstream.
+        """Load the rules of an upstream.
 
         Raises:
             StackError: they cannot be read.
@@ -64,15 +64,15 @@ class Preparation:
         return self._rules[upstream]
 
     def series(self, proposal: Proposal) -> Series:
-        """The series of a pull request."""
+        """Return the series of a pull request."""
         return self._stores.stack.get(proposal.series)
 
     def title(self, proposal: Proposal) -> str:
-        """The title of a pull request."""
+        """Return the title of a pull request."""
         return title(proposal, self.series(proposal))
 
     def description(self, proposal: Proposal) -> str | None:
-        """The description that is kept of a pull request; None before it is written.
+        """Load the description that is kept for a pull request; None before it is written.
 
         Raises:
             StackError: it cannot be read.
@@ -81,7 +81,7 @@ class Preparation:
         return description.load(self._stores.stack.root, proposal)
 
     def material(self, proposal: Proposal) -> Material:
-        """What a description is made of.
+        """Collect the inputs of a pull request's description.
 
         Raises:
             StackError: a record cannot be read.
@@ -99,7 +99,7 @@ class Preparation:
         )
 
     def renewed(self, proposal: Proposal) -> Renewed:
-        """The description made anew, over the one that is kept.
+        """Write the description again, starting from the one that is kept.
 
         Raises:
             StackError: a record or the description cannot be read.
@@ -113,15 +113,15 @@ class Preparation:
         objects = self._stores.objects(proposal.upstream)
         return template.read(objects, objects.tree_of(proposal.base), self.rules(proposal.upstream).template)
 
-    def findings(self, proposal: Proposal, desk: Desk | None) -> tuple[Finding, ...]:
-        """What is against upstream's rules, errors first; without a desk style is not looked at.
+    def findings(self, proposal: Proposal, desk: Desk | None) -> tuple[LintFinding, ...]:
+        """Check a pull request against upstream's rules, errors first; without a desk, style is not checked.
 
         Raises:
-            StackError: records, description, or upstream's own settings cannot be read, or one of its tools cannot be run.
+            StackError: records, the description or upstream's settings cannot be read, or one of its tools cannot be run.
 
         """
         material = self.material(proposal)
-        subject = Subject(
+        subject = LintTarget(
             proposal=proposal,
             change=change(self._stores.objects(proposal.upstream), proposal, self._plans[proposal.upstream].proposals),
             title=material.title,
@@ -135,7 +135,7 @@ class Preparation:
         return linting.lint(subject, self.rules(proposal.upstream), desk)
 
     def _behind(self, proposal: Proposal) -> int:
-        """How many commits upstream has by now that the base of a pull request lacks."""
+        """Count the commits of upstream that a pull request's base lacks."""
         objects = self._stores.objects(proposal.upstream)
         base = remote.ungrafted(objects, proposal.base)
         if base not in self._ahead:
@@ -144,18 +144,18 @@ class Preparation:
                 self._ahead[base] = remote.behind(store, self._stores.stack.pins.get(proposal.upstream).git, base)
         return self._ahead[base]
 
-    def at_once(self, upstream: str, chosen: Iterable[Proposal]) -> tuple[Finding, ...]:
-        """Whether so many may be open at once: those that can be opened now, and those that series.toml knows to be."""
-        wanted = [one for one in chosen if one.upstream == upstream and one.wave == 1]
+    def at_once(self, upstream: str, chosen: Iterable[Proposal]) -> tuple[LintFinding, ...]:
+        """Check the number of pull requests open at once: those that can be opened now, and those recorded in `series.toml`."""
+        wanted = [proposal for proposal in chosen if proposal.upstream == upstream and proposal.wave == 1]
         opened = recorded.submitted(self._stores.stack, upstream)
         return tuple(linting.at_once(self.rules(upstream), wanted, len(opened)))
 
 
 def write(stores: Stores, proposal: Proposal, renewed: Renewed) -> str:
-    """Keep a description; the file, as it is shown.
+    """Write a description to its file, and return the file's path as text.
 
     Raises:
-        StackError: it cannot be written, or is larger than anybody takes.
+        StackError: the file cannot be written, or the description is too large for a forge.
 
     """
     if len(renewed.text) > template.LARGEST * 4:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pull request as it is planned: plain values, which planning makes, and linting, pushing and opening take."""
+"""Plain values for planned pull requests, made by planning, and used by linting, pushing and opening."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from stack.upstreaming import graph
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One commit of a pull request: a patch of the stack, whole or cut, as it stands upstream.
+    """One commit of a pull request: a patch of the stack, or a part of one, as it applies upstream.
 
-    `path` is the patch's own below `stacks/`; `patch` its message, author and diff there; `cut` says which part of it this is,
-    and is empty for a whole one.
+    `path` is the patch's path below `stacks/`. `patch` has the message, author and diff for upstream. `cut` names the part; it
+    is empty for a whole patch.
     """
 
     path: str
@@ -28,13 +28,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One pull request: its commits in order, on the upstream's commit `base` (called `onto`) and on what it `needs`.
+    """One pull request: its commits in order, on the upstream's commit `base` (shown as `onto`) and on the proposals that it needs.
 
-    `wave` counts from 1: what needs nothing can be opened now. `needs` are names of other proposals, and `why` says for each of
-    them, in that order, what would be wrong without it. `real`: `base` is a commit of the upstream's own history, so that the branch
-    can be pushed; a commit made of an archive is not. `proof`: how the tests that prove its patches end on `base` with what it needs
-    and itself, and nothing else of the stack; None where they were not asked for, or there are none. `apart`: the parts into which it
-    could be split.
+    `wave` counts from 1: a proposal without needs can be opened now. `needs` has names of other proposals, and `why` the reason
+    for each, in the same order. `real` is true if `base` is a commit of the upstream's history; a branch on a commit made from
+    an archive cannot be pushed. `proof` is the result of its tests on `base` with its needs and itself but without the rest of
+    the stack. It is None if they were not run, or if there are none. `apart` lists the parts that it could be split into.
     """
 
     upstream: str
@@ -52,28 +51,29 @@ class Proposal:
 
     @property
     def name(self) -> str:
-        """How plans, branches and descriptions call it."""
+        """The name in plans, branches and descriptions."""
         return f"{self.upstream}/{self.series}-{self.slug}"
 
     @property
     def branch(self) -> str:
-        """Its branch, in the store and in the user's fork."""
+        """The branch in the store and in the user's fork."""
         return f"pr/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A patch that is not proposed, and why."""
+    """A patch that is not proposed, with the reason."""
 
     ref: PatchRef
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The pull requests of one upstream, by waves, and what is none: patches that have landed, those that need a person, and others.
+class UpstreamPlan:
+    """The plan of one upstream: its pull requests, and the patches that are not proposed.
 
-    `real`: `base` is a commit of the upstream's own history, as with its proposals.
+    `landed` patches are upstream already, `stuck` ones need a person, and `aside` ones have another reason. `real` is true if
+    `base` is a commit of the upstream's history.
     """
 
     upstream: str
@@ -87,22 +87,22 @@ class Plan:
 
     @property
     def waves(self) -> tuple[tuple[Proposal, ...], ...]:
-        """The proposals of each wave, the first one first."""
-        last = max((one.wave for one in self.proposals), default=0)
-        return tuple(tuple(one for one in self.proposals if one.wave == number) for number in range(1, last + 1))
+        """The proposals of each wave, the first wave first."""
+        last = max((proposal.wave for proposal in self.proposals), default=0)
+        return tuple(tuple(item for item in self.proposals if item.wave == number) for number in range(1, last + 1))
 
 
 def needed(proposal: Proposal, planned: Mapping[str, Proposal]) -> Sequence[Proposal]:
-    """What a proposal needs of those that are planned (by name), and what that needs, in the order of the waves.
+    """Return all planned proposals that a proposal needs, directly or through others, in the order of the waves.
 
     Raises:
-        StackError: it, or one that is planned, needs what is not planned.
+        StackError: a need is not planned.
 
     """
     known = {**planned, proposal.name: proposal}
-    for one in known.values():
-        missing = next((name for name in one.needs if name not in known), None)
+    for other in known.values():
+        missing = next((name for name in other.needs if name not in known), None)
         if missing is not None:
-            raise StackError(f"{one.name} needs {missing}, which is not planned", "plan both together")
-    reach = graph.closed({name: {*one.needs} for name, one in known.items()})[proposal.name]
-    return sorted((one for name, one in known.items() if name in reach), key=lambda one: one.wave)
+            raise StackError(f"{other.name} needs {missing}, which is not planned", "plan both together")
+    reach = graph.closed({name: {*other.needs} for name, other in known.items()})[proposal.name]
+    return sorted((other for name, other in known.items() if name in reach), key=lambda other: other.wave)

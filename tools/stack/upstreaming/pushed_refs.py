@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands in the forks by our doing: refs of the store, so that it cannot be without its commits.
+"""Record what this tool has pushed to forks, as refs of the store, which also keep the commits from being collected.
 
-`refs/stack/pushed/<fork>/<branch>` is what a fork was seen to have after a push, `refs/stack/pushing/<fork>/<branch>` what is on its
-way there: a push that was killed may have arrived. `refs/tags/<branch>/v<number>` are earlier versions of a branch.
+`refs/stack/pushed/<fork>/<branch>` is what the fork had after a push. `refs/stack/pushing/<fork>/<branch>` is a push under way:
+if it was killed, its commits may have arrived. `refs/tags/<branch>/v<number>` are earlier versions of a branch.
 """
 
 import re
@@ -19,12 +19,12 @@ PUSHED = "refs/stack/pushed"
 PUSHING = "refs/stack/pushing"
 _RECORD = re.compile(r"(?P<fork>.+)/(?P<branch>pr/[^/]+/[^/]+)")
 _CHUNK = 200
-"""Characters of a file's name, which a part of a ref becomes: Linux has 255 at most."""
+"""Characters of one part of a ref, which becomes a file name: Linux allows 255 at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """A branch that a fork has from us; `fork` is its address as it may be shown."""
+    """A branch that was pushed to a fork; `fork` is the fork's address without secrets."""
 
     fork: str
     branch: str
@@ -32,24 +32,24 @@ class Pushed:
 
 
 def everything(store: Path) -> tuple[Pushed, ...]:
-    """All that forks of this store's upstream were seen to have from us."""
-    found = ((_RECORD.fullmatch(name.removeprefix(f"{PUSHED}/")), commit) for name, commit in refs(store, PUSHED).items())
-    return tuple(Pushed(_decoded(one["fork"]), one["branch"], commit) for one, commit in found if one)
+    """List all branches that were pushed to forks of this store's upstream."""
+    matched = ((_RECORD.fullmatch(name.removeprefix(f"{PUSHED}/")), commit) for name, commit in refs(store, PUSHED).items())
+    return tuple(Pushed(_decoded(match["fork"]), match["branch"], commit) for match, commit in matched if match)
 
 
 def record(kind: str, fork: Fork, branch: str) -> str:
-    """The ref that says what a fork has of a branch, or is about to."""
+    """Return the name of the ref that records a branch of a fork; `kind` is `PUSHED` or `PUSHING`."""
     return f"{kind}/{_encoded(str(fork))}/{branch}"
 
 
 def refs(store: Path, below: str) -> Mapping[str, CommitId]:
-    """Refs of the store with their commits."""
+    """Return the refs of the store below a prefix, with their commits."""
     lines = git.text(["for-each-ref", "--format=%(objectname) %(refname)", below], env={"GIT_DIR": str(store)}).splitlines()
     return {name: CommitId(commit) for commit, name in (line.split(" ", 1) for line in lines)}
 
 
 def _encoded(address: str) -> str:
-    """An address as parts of a ref: dots are encoded, too, since git forbids some."""
+    """Encode an address as parts of a ref; dots are encoded, too, because git forbids some of them."""
     text = quote(address, safe="").replace(".", "%2E").replace("~", "%7E")
     return "/".join(text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
 

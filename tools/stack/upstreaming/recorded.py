@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pull requests that series.toml knows: which patches each takes upstream, and to which upstream it goes."""
+"""Read the pull requests that `series.toml` records: the patches that each takes upstream, and the upstream that it goes to."""
 
 import re
 from collections.abc import Sequence
@@ -14,35 +14,40 @@ _ADDRESS = re.compile(r"https?://(?P<host>[\w.:-]+)/(?P<owner>[\w.-]+)/(?P<name>
 
 
 def pulls(series: Series) -> dict[str, tuple[PatchRef, ...]]:
-    """The addresses of a series, with the patches that each takes upstream."""
-    found: dict[str, list[PatchRef]] = {}
-    for one in series.pulls:
-        found.setdefault(one.address, []).append(one.ref)
+    """Return the addresses of a series' pull requests, each with the patches that it takes upstream."""
+    refs_by_address: dict[str, list[PatchRef]] = {}
+    for pulled in series.pulls:
+        refs_by_address.setdefault(pulled.address, []).append(pulled.ref)
     if series.pull is not None:
-        own = {one.ref for one in series.pulls}
-        found.setdefault(series.pull, []).extend(ref for ref in series.patches if ref not in own)
-    return {address: tuple(refs) for address, refs in found.items()}
+        own = {pulled.ref for pulled in series.pulls}
+        refs_by_address.setdefault(series.pull, []).extend(ref for ref in series.patches if ref not in own)
+    return {address: tuple(refs) for address, refs in refs_by_address.items()}
 
 
 def place(address: str) -> tuple[Repository, int] | None:
-    """The repository and the number of a pull request; None where the address is none's."""
-    found = _ADDRESS.fullmatch(address)
-    return (Repository(found["host"].lower(), found["owner"], found["name"]), int(found["number"])) if found else None
+    """Parse a pull request's address into its repository and number; None if it is not such an address."""
+    match = _ADDRESS.fullmatch(address)
+    return (Repository(match["host"].lower(), match["owner"], match["name"]), int(match["number"])) if match else None
 
 
 def upstream(stack: Stack, address: str, refs: Sequence[PatchRef]) -> str | None:
-    """The upstream to whose repository an address belongs: one of those of the patches, where several have the same."""
-    there = place(address)
-    if there is None:
+    """Return the upstream that an address belongs to.
+
+    If several upstreams share a repository, an upstream of one of the patches is preferred.
+    """
+    located = place(address)
+    if located is None:
         return None
-    names = [name for name in stack.pins.names() if _same(_repository(stack, name), there[0])]
+    names = [name for name in stack.pins.names() if _same(_repository(stack, name), located[0])]
     return next((name for name in names if name in {ref.upstream for ref in refs}), names[0] if names else None)
 
 
 def submitted(stack: Stack, to: str) -> frozenset[str]:
-    """The addresses of our pull requests to an upstream that belong to submitted series: as far as is known they are open."""
-    lives = [one for one in stack.series if one.state is State.SUBMITTED]
-    return frozenset(address for one in lives for address, refs in pulls(one).items() if upstream(stack, address, refs) == to)
+    """Return the addresses of our pull requests to an upstream whose series are submitted, which are taken to be open."""
+    pending = [series for series in stack.series if series.state is State.SUBMITTED]
+    return frozenset(
+        address for series in pending for address, refs in pulls(series).items() if upstream(stack, address, refs) == to
+    )
 
 
 def _repository(stack: Stack, name: str) -> Repository | None:
@@ -52,5 +57,5 @@ def _repository(stack: Stack, name: str) -> Repository | None:
         return None
 
 
-def _same(one: Repository | None, other: Repository) -> bool:
-    return one is not None and (one.host, one.shown.lower()) == (other.host, other.shown.lower())
+def _same(repository: Repository | None, other: Repository) -> bool:
+    return repository is not None and (repository.host, repository.shown.lower()) == (other.host, other.shown.lower())

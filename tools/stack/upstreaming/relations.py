@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each patch of a chain needs of the others, and why: by its text, by names, and by what the drift check misses without them."""
+"""Find which patches of a chain need which others, and why: by their text, by names, and by problems that the drift check finds."""
 
 import builtins
 from collections.abc import Callable, Hashable, Iterable, Sequence, Set
@@ -14,18 +14,18 @@ from stack.upstreaming.minimize import smallest
 from stack.upstreaming.names import Names, absent, absent_from, names
 
 _SHOWN = 3
-"""So many names or files are told as a reason."""
+"""Maximal number of names or files in a reason."""
 _EVERYBODYS = frozenset(
     (*dir(builtins), "self", "torch", "logger", "info", "value", "values", "items", "append", "name", "type")
 )
-"""Names that say nothing of what a change is about."""
+"""Names too common to relate two changes."""
 
 
 class Relations:
-    """What patches of a chain need directly, by number, with the reasons; it grows with each thing that is looked at."""
+    """The direct needs of the patches of a chain, by number, with their reasons; each analysis adds to them."""
 
     def __init__(self, objects: Objects, chain: Chain, groups: Sequence[Hashable] = ()) -> None:
-        """`groups`: for each patch what it is a part of; without, each is by itself."""
+        """`groups` names the change that each patch is a part of; without it, each patch is a change of its own."""
         self._objects = objects
         self._chain = chain
         self._groups = groups or range(len(chain))
@@ -35,20 +35,20 @@ class Relations:
 
     @property
     def needs(self) -> dict[int, frozenset[int]]:
-        """What each patch needs directly."""
-        return {number: frozenset(found) for number, found in self.reasons.items()}
+        """The direct needs of each patch."""
+        return {number: frozenset(reasons) for number, reasons in self.reasons.items()}
 
     def closure(self, chosen: Iterable[int]) -> frozenset[int]:
-        """Some patches with all that they need."""
+        """Return some patches with all that they need."""
         reach, chosen = graph.closed(self.needs), frozenset(chosen)
         return chosen.union(*(reach[number] for number in chosen))
 
     def add(self, number: int, needed: int, reason: str) -> None:
-        """One more need; the first reason stays."""
+        """Add a need; if it is known already, its first reason stays."""
         self.reasons[number].setdefault(needed, reason)
 
     def spelled(self) -> None:
-        """Look at text and names.
+        """Find needs by text and by names.
 
         Raises:
             StackError: the repository cannot be read.
@@ -58,7 +58,7 @@ class Relations:
         self._by_names()
 
     def drifting(self, tell: Callable[[int], None] = lambda _: None) -> None:
-        """Look at what the drift check misses; `tell` is told how many patches are done.
+        """Find needs with the drift check; `tell` is called with the number of patches that are done.
 
         Raises:
             StackError: the repository cannot be read.
@@ -74,16 +74,16 @@ class Relations:
         ]
         for number in range(len(self._chain)):
             for needed in sorted(self._chain.needs(number), reverse=True):
-                # What that one stands on comes along, unless this one touches it, too.
+                # A need that another need implies is left out, unless both change the same file.
                 common = changed[number] & changed[needed]
-                told = f"stands on its lines in {_some(common)}" if common else "stands on what stands on it"
+                reason = f"stands on its lines in {_some(common)}" if common else "stands on what stands on it"
                 if common or needed not in self.closure(self.reasons[number]):
-                    self.add(number, needed, told)
+                    self.add(number, needed, reason)
 
     def _by_names(self) -> None:
         numbers = range(len(self._chain))
         self._names = {number: names(self._objects, *self._chain.alone(number)) for number in numbers}
-        # Of several that add the same name, the first one has added it, and the others use it.
+        # If several patches add a name, the first one adds it, and the others use it.
         first = {name: number for number in reversed(numbers) for name in self._names[number].added}
         common: dict[tuple[int, int], set[str]] = {}
         for number in numbers:
@@ -91,19 +91,19 @@ class Relations:
                 if first.get(name, number) != number:
                     common.setdefault((number, first[name]), set()).add(name)
         paths = {path for number in numbers for path, _, _ in self._objects.difference(*self._chain.alone(number))}
-        # Parts of one change are about the same: a name that is new to their files ties them, wherever else the tree has it.
+        # Within a change, a name that is new to its files ties two parts, even if other files of the tree have it.
         near = absent_from(self._objects, self._chain.base, {name for shared in common.values() for name in shared}, paths)
-        apart = [shared for (one, other), shared in common.items() if self._groups[one] != self._groups[other]]
+        apart = [shared for (user, adder), shared in common.items() if self._groups[user] != self._groups[adder]]
         new = absent(self._objects, self._chain.base, near.intersection(name for shared in apart for name in shared))
-        for (one, other), shared in common.items():
-            found = shared & (near if self._groups[one] == self._groups[other] else new)
-            if found:
-                self.add(one, other, f"uses {_some(found)}, which it adds")
+        for (user, adder), shared in common.items():
+            names_shared = shared & (near if self._groups[user] == self._groups[adder] else new)
+            if names_shared:
+                self.add(user, adder, f"uses {_some(names_shared)}, which it adds")
 
-    def speak_alike(self, one: int, other: int) -> bool:
-        """Whether the lines that two patches add have a name in common that is not everybody's."""
-        said = [names.added | names.used for names in (self._names[one], self._names[other])]
-        return bool(said[0] & said[1] - _EVERYBODYS)
+    def speak_alike(self, first: int, second: int) -> bool:
+        """Return whether the lines that two patches add share a name that is not too common."""
+        names_of_both = [names.added | names.used for names in (self._names[first], self._names[second])]
+        return bool(names_of_both[0] & names_of_both[1] - _EVERYBODYS)
 
     def _by_drift(self, number: int) -> None:
         mine = self.closure((number,))
@@ -111,32 +111,32 @@ class Relations:
         if not problems:
             return
         everything = frozenset(range(len(self._chain)))
-        problems = {kind: said for kind, said in problems.items() if kind not in self._problems(number, everything)}
+        problems = {kind: text for kind, text in problems.items() if kind not in self._problems(number, everything)}
         rest = [other for other in (*reversed(range(number)), *range(number + 1, len(self._chain))) if other not in mine]
         needed = smallest(rest, lambda more: not problems.keys() & self._problems(number, self.closure(mine | more)).keys())
         for other in needed or () if problems else ():
             self.add(number, other, f"without it {next(iter(problems.values()))}")
 
     def _problems(self, number: int, chosen: frozenset[int]) -> dict[str, str]:
-        """What is wrong in the lines of a patch where only some patches are, by its kind."""
+        """Return the drift check's problems in a patch's lines on a tree with the chosen patches only, by their kind."""
         objects, chain = self._objects, self._chain
         tree = chain.tree(chosen)
         if tree is None:
-            return {"conflict": "git sees a conflict"}
+            return {"conflict": "git finds a conflict"}
         lower = self._below(number, chosen)
         paths = [path for path, _, _ in objects.difference(*chain.alone(number))]
         added = added_between(objects, lower, tree, paths)
-        found = check(objects, tree, added, before=chain.trees[-1], upstream=chain.base, known=self._known, hints=False)
-        return {f"{drift.path}: {drift.problem.partition(': ')[0]}": str(drift) for drift in found}
+        drifts = check(objects, tree, added, before=chain.trees[-1], upstream=chain.base, known=self._known, hints=False)
+        return {f"{drift.path}: {drift.problem.partition(': ')[0]}": str(drift) for drift in drifts}
 
     def _below(self, number: int, chosen: Set[int]) -> TreeId:
-        """The tree with the same patches but one, where none of them stands on it; else the bare one."""
+        """Return the tree without one of the chosen patches if none of the others needs it, else upstream's tree."""
         rest = frozenset(chosen) - {number}
         tree = None if any(number in self._chain.needs(other) for other in rest) else self._chain.tree(rest)
         return tree if tree is not None else self._chain.base
 
 
-def _some(found: Iterable[str]) -> str:
-    ordered: Sequence[str] = sorted(found)
+def _some(items: Iterable[str]) -> str:
+    ordered: Sequence[str] = sorted(items)
     more = len(ordered) - _SHOWN
     return ", ".join(ordered[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

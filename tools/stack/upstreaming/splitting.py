@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cutting a change: by file, by hunk, or at the boundaries of definitions. Whether a part stands alone is looked at elsewhere."""
+"""Cut a change by file, by hunk, or at the boundaries of definitions; whether a part works alone is decided elsewhere."""
 
 import ast
 import bisect
@@ -15,7 +15,7 @@ from stack.store.objects import FILES, Entry, Objects
 
 
 class By(StrEnum):
-    """Where a change is cut."""
+    """The places where a change is cut."""
 
     FILE = "file"
     HUNK = "hunk"
@@ -24,7 +24,7 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part of a change: its name, whether it is only about tests and documentation, and the tree with it and those before it."""
+    """A part of a change: its name, whether it has only tests or documentation, and the tree with it and all earlier parts."""
 
     name: str
     aside: bool
@@ -33,7 +33,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Lines `first` to `last` (from 0, without the last) of a file before the change become others of the file after it."""
+    """Replacement of a file's lines `first` to `last` (from 0, `last` excluded) by lines `new_first` to `new_last` of the new file."""
 
     first: int
     last: int
@@ -42,39 +42,39 @@ class _Edit:
 
 
 def cut(objects: Objects, before: TreeId, after: TreeId, by: By) -> tuple[Cut, ...]:
-    """The parts of a change in the order of its diff; one where there is nothing to cut.
+    """Return the parts of a change in the order of its diff; a single part if it cannot be cut.
 
     Raises:
         StackError: the repository cannot be read.
 
     """
-    found: list[Cut] = []
+    parts: list[Cut] = []
     tree = before
     files = parse(difference(objects, before, after))
-    if any(file.new is None for file in files):  # what goes may be what comes under another name: they belong together
+    if any(file.new is None for file in files):  # a deleted file may be a renamed one: keep deleted and new files together
         moved = [file for file in files if file.old is None or file.new is None]
         for file in moved:
             tree = objects.replaced(tree, _changes(objects, before, after, file, None))
-        found.append(Cut(moved[0].path, all(is_aside(file.path) for file in moved), tree))
+        parts.append(Cut(moved[0].path, all(is_aside(file.path) for file in moved), tree))
         files = tuple(file for file in files if file not in moved)
     for file in files:
         done: list[_Edit] = []
         for name, edits in _parts(objects, after, file, by):
             done += edits
             tree = objects.replaced(tree, _changes(objects, before, after, file, done if edits else None))
-            found.append(Cut(name, is_aside(file.path), tree))
+            parts.append(Cut(name, is_aside(file.path), tree))
     assert tree == after
-    return tuple(found)
+    return tuple(parts)
 
 
 def is_aside(path: str) -> bool:
-    """Whether a file is a test or documentation: it goes with what it is about."""
+    """Return whether a file is a test or documentation, which belongs to other code."""
     folders = path.split("/")[:-1]
     return (bool(folders) and folders[0] in ASIDE) or "tests" in folders or path.endswith((".md", ".rst"))
 
 
 def _parts(objects: Objects, after: TreeId, file: FileDiff, by: By) -> Iterator[tuple[str, Sequence[_Edit]]]:
-    """The parts of one file's change by name; without edits where the file goes as a whole."""
+    """Yield the parts of a file's change by name, each with its edits; without edits if the file is taken as a whole."""
     whole = (
         file.binary or not file.hunks or file.old != file.new or file.old_mode != file.new_mode or file.new_mode not in FILES
     )
@@ -82,21 +82,21 @@ def _parts(objects: Objects, after: TreeId, file: FileDiff, by: By) -> Iterator[
         yield file.path, ()
     elif by is By.HUNK:
         for hunk in file.hunks:
-            yield f"{file.path}:{hunk.new_start}", [_edit(*one) for one in _runs(replace(file, hunks=(hunk,)))]
+            yield f"{file.path}:{hunk.new_start}", [_edit(*run) for run in _runs(replace(file, hunks=(hunk,)))]
     else:
         entry = objects.entry(after, file.path)
         assert entry is not None
-        of = _definitions(file.path, objects.read(entry.id))
+        definition_of = _definitions(file.path, objects.read(entry.id))
         named: dict[str, list[_Edit]] = {}
         for run in _runs(file):
-            for one in _at_boundaries(_edit(*run), of):
-                named.setdefault(of(one.new_first), []).append(one)
+            for edit in _at_boundaries(_edit(*run), definition_of):
+                named.setdefault(definition_of(edit.new_first), []).append(edit)
         for name, edits in named.items():
             yield f"{file.path}:{name}" if name else file.path, edits
 
 
 def _runs(file: FileDiff) -> Iterator[tuple[int, int, int, int]]:
-    """(first, count) before and after of each run of changed lines, from 0."""
+    """Yield (first, count) before and after of each run of changed lines, counted from 0."""
     for hunk in smaller(file.hunks):
         lines = [line[:1] for line in hunk.lines if line[:1] != b"\\"]
         above = next(place for place, kind in enumerate(lines) if kind in b"+-")
@@ -108,18 +108,23 @@ def _edit(old: int, old_count: int, new: int, new_count: int) -> _Edit:
     return _Edit(old, old + old_count, new, new + new_count)
 
 
-def _at_boundaries(edit: _Edit, of: Callable[[int], str]) -> Iterator[_Edit]:
-    """An edit in pieces that add to one definition each; what it removes goes with the first."""
-    starts = [line for line in range(edit.new_first, edit.new_last) if line == edit.new_first or of(line) != of(line - 1)] or [
-        edit.new_first
-    ]
+def _at_boundaries(edit: _Edit, definition_of: Callable[[int], str]) -> Iterator[_Edit]:
+    """Split an edit into pieces that each add to one definition; removed lines go with the first piece."""
+    starts = [
+        line
+        for line in range(edit.new_first, edit.new_last)
+        if line == edit.new_first or definition_of(line) != definition_of(line - 1)
+    ] or [edit.new_first]
     for place, start in enumerate(starts):
         end = starts[place + 1] if place + 1 < len(starts) else edit.new_last
         yield _Edit(edit.first if place == 0 else edit.last, edit.last, start, end)
 
 
 def _definitions(path: str, data: bytes) -> Callable[[int], str]:
-    """Which definition of a module or class a line (from 0) belongs to, with the blank lines above it; empty for the module's own."""
+    """Return a function that maps a line (from 0) to the name of its definition, empty outside of definitions.
+
+    Blank lines above a definition belong to it.
+    """
     if not path.endswith((".py", ".pyi")):
         return lambda _: ""
     try:
@@ -130,7 +135,7 @@ def _definitions(path: str, data: bytes) -> Callable[[int], str]:
     firsts = []
     for first, _, _ in spans:
         while first and not lines[first - 1].strip():
-            first -= 1  # noqa: PLW2901  (the loop's own)
+            first -= 1  # noqa: PLW2901 (moves the loop variable)
         firsts.append(first)
 
     def of(line: int) -> str:
@@ -141,7 +146,7 @@ def _definitions(path: str, data: bytes) -> Callable[[int], str]:
 
 
 def _spans(scope: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[int, int, str]]:
-    """(first, end, name) of definitions, lines from 0: functions, methods, and what stands in a class before its methods."""
+    """Yield (first, end, name) of definitions, lines from 0: functions, methods, and a class's part before its methods."""
     for node in scope.body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
@@ -156,7 +161,7 @@ def _spans(scope: ast.Module | ast.ClassDef, prefix: str) -> Iterator[tuple[int,
 def _changes(
     objects: Objects, before: TreeId, after: TreeId, file: FileDiff, edits: Sequence[_Edit] | None
 ) -> dict[str, Entry | None]:
-    """What becomes of a file with some edits, or with all of its change."""
+    """Return the new entries of a file after some edits, or after its whole change if `edits` is None."""
     new = objects.entry(after, file.new) if file.new is not None else None
     if edits is None:
         return {path: new if path == file.new else None for path in (file.old, file.new) if path is not None}
@@ -166,7 +171,7 @@ def _changes(
     was, now = split(objects.read(old.id)), split(objects.read(new.id))
     result: list[bytes] = []
     done = 0
-    for edit in sorted(edits, key=lambda one: (one.first, one.new_first)):
+    for edit in sorted(edits, key=lambda edit: (edit.first, edit.new_first)):
         result += [*was[done : edit.first], *now[edit.new_first : edit.new_last]]
         done = edit.last
     return {file.path: Entry(new.mode, objects.write_blob(b"".join(result + was[done:])))}

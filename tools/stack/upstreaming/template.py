@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pull request's template: upstream's own, or its headings from the rules where the tree has none; and its sections."""
+"""Read a pull request template and its sections; without a template, use the headings from the rules."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from stack.store.objects import FILES, Objects
 from stack.upstreaming.rules import Template
 
 LARGEST = 64 << 10
-"""Bytes; GitHub takes 65,536 characters of description."""
+"""Maximal bytes of a template; GitHub allows 65,536 characters of description."""
 _HEADING = re.compile(r"^#{1,6} +(\S.*?)\s*$")
 _FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -19,7 +19,7 @@ BOX = re.compile(r"^(\s*[-*] )\[[ xX]\]( .*)$")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading (its line, and its words) and the text up to the next one. The first section of a text may have none."""
+    """A heading (the line, and its words) with the text up to the next heading; the first section may have no heading."""
 
     line: str
     words: str
@@ -27,13 +27,13 @@ class Section:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is in it that a reader sees, but boxes to tick."""
+        """Return whether a reader sees nothing in it except checkboxes."""
         lines = _COMMENT.sub("", self.text).splitlines()
         return not any(line.strip() and not BOX.match(line) for line in lines)
 
 
 def read(objects: Objects, tree: TreeId, rule: Template) -> str | None:
-    """The template of a tree; None where it has none that can be read."""
+    """Read the template of a tree; None if there is none, or it is too large."""
     for path in rule.files:
         entry = objects.entry(tree, path)
         if entry is not None and entry.mode in FILES:
@@ -44,20 +44,20 @@ def read(objects: Objects, tree: TreeId, rule: Template) -> str | None:
 
 
 def made(rule: Template) -> str:
-    """The headings that the rules name, where the tree has no template."""
+    """Return the headings that the rules name, for a tree without a template."""
     return "".join(f"{heading}\n\n" for heading in rule.headings) or "## Description\n\n"
 
 
 def sections(text: str) -> tuple[Section, ...]:
-    """The sections of a text; what only looks like a heading, in a block of code or a comment, is none."""
+    """Split a text into sections; a line in a code block or comment is never a heading."""
     lines = text.split("\n")
     starts = [0, *(number for number, line in _headings(lines) if number)]
-    found = []
+    result = []
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         heading = _HEADING.match(lines[start])
         body = "\n".join(lines[start + 1 if heading else start : end])
-        found.append(Section(lines[start].rstrip() if heading else "", heading[1] if heading else "", body))
-    return tuple(found)
+        result.append(Section(lines[start].rstrip() if heading else "", heading[1] if heading else "", body))
+    return tuple(result)
 
 
 def _headings(lines: list[str]) -> Iterator[tuple[int, str]]:
@@ -74,6 +74,6 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def boxes(text: str) -> tuple[str, ...]:
-    """The lines with boxes, without what is ticked."""
-    found = (BOX.match(line) for line in text.splitlines())
-    return tuple(f"{box[1]}[ ]{box[2]}".rstrip() for box in found if box)
+    """Return the lines with checkboxes, all unticked."""
+    matches = (BOX.match(line) for line in text.splitlines())
+    return tuple(f"{box[1]}[ ]{box[2]}".rstrip() for box in matches if box)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The title of a pull request: what its maintainer wrote, with the tags that series.toml names for its patches."""
+"""Make the title of a pull request from its subject and the tags that `series.toml` names for its patches."""
 
 import re
 
@@ -10,15 +10,15 @@ _TAGGED = re.compile(r"((?:\[[^\]\[]+\])+)\s*(.*)")
 
 
 def title(proposal: Proposal, series: Series) -> str:
-    """The subject of its one commit, or the series' title where it has several; before it the tags of its patches.
+    """Return the subject of a single commit, or the series' title for several, preceded by the patches' tags.
 
-    Nothing is made up: without tags in `series.toml` or in a subject, there are none.
+    Tags come from `series.toml` and from the subjects only.
     """
     subjects = [part.patch.subject for part in proposal.parts]
     tags = [tag for part in proposal.parts for tag in series.tags.get(part.patch.ref, ())]
     for subject in subjects:
-        found = _TAGGED.fullmatch(subject)
-        tags += re.findall(r"\[([^\]\[]+)\]", found[1]) if found else []
+        match = _TAGGED.fullmatch(subject)
+        tags += re.findall(r"\[([^\]\[]+)\]", match[1]) if match else []
     words = subjects[0] if len(subjects) == 1 else series.title
     tagged = _TAGGED.fullmatch(words)
     brackets = "".join(f"[{tag}]" for tag in dict.fromkeys(tags))
@@ -26,6 +26,6 @@ def title(proposal: Proposal, series: Series) -> str:
 
 
 def tags(written: str) -> tuple[str, ...]:
-    """The tags at the start of a title."""
-    found = _TAGGED.fullmatch(written)
-    return tuple(re.findall(r"\[([^\]\[]+)\]", found[1])) if found else ()
+    """Return the tags at the start of a title."""
+    match = _TAGGED.fullmatch(written)
+    return tuple(re.findall(r"\[([^\]\[]+)\]", match[1])) if match else ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests that prove patches, run on many trees of one upstream that differ little."""
+"""Run the tests that prove patches on many trees of one upstream."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from stack.store.sources import SourceTree
 
 
 class Trials:
-    """Runs tests on many trees. A context manager."""
+    """A runner of tests on many trees; a context manager."""
 
     def __init__(
         self,
@@ -45,19 +45,19 @@ class Trials:
         self._runner.__exit__(kind, value, trace)
 
     def proves(self, ref: PatchRef) -> bool:
-        """Whether there are tests for a patch."""
+        """Return whether there are tests for a patch."""
         return any(ref in proof.refs() for proof in self._proofs)
 
-    @functools.cache  # noqa: B019  (it is short-lived)
+    @functools.cache  # noqa: B019 (the object is short-lived)
     def result(self, ref: PatchRef, tree: TreeId) -> Result:
-        """How the tests of a patch end on a tree, in all modules that have any: the worst.
+        """Run all tests of a patch on a tree, and return the worst result.
 
         Raises:
-            StackError: the environment cannot be made, or the tree not be written.
+            StackError: the environment cannot be made, or the tree cannot be written.
 
         """
-        found = series_proofs.worst(self._run(proof, ref, tree) for proof in self._proofs if ref in proof.refs())
-        return found or Result(State.NOT_RUN, "no test proves it")
+        worst = series_proofs.worst(self._run(proof, ref, tree) for proof in self._proofs if ref in proof.refs())
+        return worst or Result(State.NOT_RUN, "no test proves it")
 
     def _run(self, proof: Proof, ref: PatchRef, tree: TreeId) -> Result:
         python = self._python or series_proofs.interpreter_for(self._stores, proof, self._torch, self._tell)
@@ -67,10 +67,10 @@ class Trials:
 
 
 def torch_tree(stores: Stores, target: SourceTree) -> SourceTree:
-    """The tree that names the torch for tests of `target`: itself, or the pinned one of the upstream that does.
+    """Return the tree that determines the version of torch: `target` itself, or the pinned tree of the upstream that does.
 
     Raises:
-        StackError: it cannot be had.
+        StackError: the tree cannot be obtained.
 
     """
     holder = series_proofs.holder(stores)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Earlier versions of a branch, kept under tags, and what changed since the last one."""
+"""Keep earlier versions of a branch under tags, and show the changes since the last one."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,52 +14,52 @@ from stack.upstreaming.proposal import Proposal
 _VERSION = re.compile(r"refs/tags/(?P<branch>.+)/v(?P<number>[1-9][0-9]{0,5})")
 _SUFFIX = ".range-diff"
 _BASES = ("refs/remotes/upstream", "refs/stack/git", "refs/stack/grafted", "refs/stack/archive", "refs/stack/commits")
-"""Below these stand upstream trees; what a branch has beyond them is ours."""
+"""Prefixes of refs to upstream trees; commits of a branch that none of them reaches are ours."""
 
 
 def tag(branch: str, commit: CommitId, known: Iterable[tuple[str, CommitId]]) -> str:
-    """The tag that keeps a commit as an earlier version of a branch: the one that does, else the next number.
+    """Return the tag that keeps a commit as an earlier version of a branch: an existing one, else the next number.
 
     Args:
         branch: the branch's name.
         commit: its earlier tip.
-        known: tags of the store and of the fork: nobody's version gets another meaning.
+        known: tags of the store and of the fork; a version that exists anywhere never gets another meaning.
 
     """
     highest = 0
-    for ref, there in known:
-        found = _VERSION.fullmatch(ref)
-        if found is None or found["branch"] != branch:
+    for ref, tagged in known:
+        match = _VERSION.fullmatch(ref)
+        if match is None or match["branch"] != branch:
             continue
-        if there == commit:
+        if tagged == commit:
             return ref
-        highest = max(highest, int(found["number"]))
+        highest = max(highest, int(match["number"]))
     return f"refs/tags/{branch}/v{highest + 1}"
 
 
 def changes(store: Path, old: CommitId, new: Branch) -> str:
-    """`git range-diff` from an earlier tip to a branch, as a description can quote it; both stand on their own bases."""
+    """Run `git range-diff` from an earlier tip to a branch, each on its own base, as text for a description."""
     ours = git.text(
         ["rev-list", "--first-parent", old, "--not", new.base, *(f"--glob={ref}/*" for ref in _BASES)], env=_at(store)
     ).splitlines()
     now = f"{new.base}..{new.tip}"
-    if not ours:  # git compares no empty ranges; this is how it shows commits that are new
+    if not ours:  # `git range-diff` refuses an empty range; print new commits in its format
         return git.text(["log", "--reverse", "--format=-:  ------- > %h %s", now], env=_at(store)) + "\n"
     return git.text(["range-diff", "--no-color", f"{ours[-1]}^..{old}", now], env=_at(store)) + "\n"
 
 
 def keep(root: Path, proposal: Proposal, text: str) -> Path:
-    """Write what changed beside the proposal's description; returns the file.
+    """Write the range-diff to a file next to the proposal's description, and return the file's path.
 
     Raises:
-        StackError: it cannot be written.
+        StackError: the file cannot be written.
 
     """
     return pr_sidecar_files.put(root, proposal, _SUFFIX, text)
 
 
 def file_of(root: Path, proposal: Proposal) -> Path:
-    """Where it stands what changed in a proposal's branch since its last version."""
+    """Return the path of the file with the range-diff since a proposal's last version."""
     return pr_sidecar_files.file(root, proposal, _SUFFIX)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The patches of a plan as files for `git am`: a folder a wave, in it one a pull request."""
+"""Write the patches of a plan as files for `git am`: a folder for each wave, and in it a folder for each pull request."""
 
 import shutil
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.model import series
-from stack.upstreaming.proposal import Plan
+from stack.upstreaming.proposal import UpstreamPlan
 
 _WAVE = "wave-"
 
 
-def write(plans: Sequence[Plan], folder: Path) -> tuple[Path, ...]:
-    """Write `<folder>/<upstream>/wave-<number>/<series>-<slug>/<number>-<subject>.patch`; what an earlier call wrote goes.
+def write(plans: Sequence[UpstreamPlan], folder: Path) -> tuple[Path, ...]:
+    """Write `<folder>/<upstream>/wave-<number>/<series>-<slug>/<number>-<subject>.patch`, replacing what an earlier call wrote.
 
     Raises:
-        StackError: an upstream's folder holds something else.
+        StackError: an upstream's folder holds other files.
 
     """
     for plan in plans:
@@ -36,20 +36,22 @@ def write(plans: Sequence[Plan], folder: Path) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _files(plan: Plan) -> dict[Path, bytes]:
+def _files(plan: UpstreamPlan) -> dict[Path, bytes]:
     return {
         Path(
-            f"{_WAVE}{one.wave}", f"{one.series}-{one.slug}", f"{number:04}-{series.slug(part.patch.subject)}.patch"
+            f"{_WAVE}{proposal.wave}",
+            f"{proposal.series}-{proposal.slug}",
+            f"{number:04}-{series.slug(part.patch.subject)}.patch",
         ): part.patch.raw
-        for one in plan.proposals
-        for number, part in enumerate(one.parts, 1)
+        for proposal in plan.proposals
+        for number, part in enumerate(proposal.parts, 1)
     }
 
 
 def _check_ours(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise StackError(f"{folder} is no folder", "name another place with --output")
+        raise StackError(f"{folder} is not a folder", "name another place with --output")
     odd = [file for file in folder.rglob("*") if not file.is_dir() and file.suffix != ".patch"] if folder.is_dir() else []
     odd += [file for file in folder.iterdir() if not file.name.startswith(_WAVE)] if folder.is_dir() else []
     if odd:
-        raise StackError(f"{odd[0]} is none of the patches that --output writes", "name another folder: this one is replaced")
+        raise StackError(f"{odd[0]} was not written by --output", "name another folder: this one would be replaced")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wheels of the stack: built, described, inspected, indexed."""
+"""Build, describe, inspect, compare and index wheels of the stack."""

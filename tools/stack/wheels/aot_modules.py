@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JIT modules of FlashInfer, compiled ahead of time: by upstream's own sources and flags, into the files of a package of their own.
+"""Compile JIT modules of FlashInfer ahead of time with upstream's sources and flags, for a separate package.
 
-They are linked as upstream does it, against stand-ins for CUDA's libraries: a shared object needs their names only, and what is
-linked is the same on a machine that has them not.
+They are linked as upstream does it, but against stub libraries instead of CUDA's: a shared object needs only their names. So
+the result does not depend on whether the machine has CUDA's libraries.
 """
 
 import difflib
@@ -33,13 +33,13 @@ _CODE = Path(__file__).with_name("jit_cache.py")
 _SONAMES = {"cuda": "libcuda.so.1"} | {
     name: f"lib{name}.so.{{major}}" for name in ("cublas", "cublasLt", "cudart", "curand", "cusolver", "cusparse", "nvrtc")
 }
-"""What a program that links against a library of CUDA looks for when it starts, by the release's major version."""
+"""The soname of each CUDA library, with the CUDA release's major version."""
 _NEAR = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module: its translation units, and the linker's flags."""
+    """A module: its translation units, and its linker flags."""
 
     name: str
     units: tuple[Unit, ...]
@@ -47,42 +47,42 @@ class Module:
 
 
 def is_expression(wanted: str) -> bool:
-    """Whether it is no name but what makes modules: `flashinfer.…Wrapper(…)`."""
+    """Return whether the text is an expression that makes modules, such as `flashinfer.…Wrapper(…)`, and not a name."""
     return "(" in wanted
 
 
 def modules(listed: Listing, wanted: Sequence[str]) -> tuple[Module, ...]:
-    """The modules with these names (`*` for any text), or that expressions make, in the order of their names.
+    """Return the modules with these names (`*` matches any text) or made by these expressions, ordered by name.
 
     Raises:
-        StackError: there is none, or one cannot be linked here.
+        StackError: there is no such module, or one cannot be linked here.
 
     """
     known: dict[str, list[Unit]] = {}
     for unit in listed.units:
         known.setdefault(unit.module, []).append(unit)
-    names = {name for one in wanted for name in _matching(listed, known, one)}
+    names = {name for pattern in wanted for name in _matching(listed, known, pattern)}
     return tuple(Module(name, tuple(known[name]), _flags(listed, name)) for name in sorted(names))
 
 
 def _matching(listed: Listing, known: Mapping[str, object], wanted: str) -> list[str]:
     if is_expression(wanted):
-        made = listed.made[wanted]
-        if isinstance(made, str):
-            raise StackError(f"--aot {wanted} makes no module ({made})", "see `makes` in docs/series.md")
-        return [name for name in made if name in known]
-    found = fnmatch.filter(known, wanted)
-    if not found:
+        names = listed.made[wanted]
+        if isinstance(names, str):
+            raise StackError(f"--aot {wanted} makes no module ({names})", "see `makes` in docs/series.md")
+        return [name for name in names if name in known]
+    matching = fnmatch.filter(known, wanted)
+    if not matching:
         near = difflib.get_close_matches(wanted, known, _NEAR) or sorted(known, key=len)
         raise StackError(
             f"FlashInfer's JIT has no module {wanted} for {listing.SASS_ARCHITECTURE}",
             f"there are {', '.join(near[:_NEAR])} and others",
         )
-    return found
+    return matching
 
 
 def _flags(listed: Listing, name: str) -> tuple[str, ...]:
-    flags = listed.links.get(name, "it says nothing")
+    flags = listed.links.get(name, "it has no flags")
     if isinstance(flags, str):
         raise StackError(f"{name} cannot be linked ahead of time: {flags}", "leave it to FlashInfer's JIT")
     return flags
@@ -91,16 +91,17 @@ def _flags(listed: Listing, name: str) -> tuple[str, ...]:
 def compiled(
     listed: Listing, chosen: Sequence[Module], python: Path, toolkit: Toolkit, work: Path, progress: Progress | None
 ) -> dict[str, bytes]:
-    """The modules' shared objects, by name. Objects stay in `work`, a folder for one tree and compiler: none is compiled twice.
+    """Compile modules, and return their shared objects by name.
 
-    Where headers and sources lie does not show in them; `python` is the interpreter whose environment has some.
+    Objects are kept in `work`, a folder for one tree and compiler, and are not compiled twice. The paths of sources and headers
+    do not appear in the objects. `python` is the interpreter whose environment has some of the headers.
 
     Raises:
         StackError: a unit does not compile, or a module does not link.
 
     """
     work.mkdir(parents=True, exist_ok=True)
-    for left in work.glob(f"*{places.PART}"):  # of a build that was killed
+    for left in work.glob(f"*{places.PART}"):  # left by a killed build
         left.unlink(missing_ok=True)
     mapped = {
         listed.tree: "source",
@@ -109,30 +110,32 @@ def compiled(
         toolkit.home: "cuda",
     }
     maps = tuple(
-        f"-ffile-prefix-map={one}={name}" for place, name in mapped.items() for one in dict.fromkeys((place, place.resolve()))
+        f"-ffile-prefix-map={folder}={name}"
+        for place, name in mapped.items()
+        for folder in dict.fromkeys((place, place.resolve()))
     )
     objects = {unit: work / f"{listed.fingerprint(unit)}.o" for module in chosen for unit in module.units}
     waiting = [(unit, place) for place, unit in {place: unit for unit, place in objects.items()}.items() if not place.exists()]
     pool = ThreadPoolExecutor(_at_once())
     try:
         running = [pool.submit(_compile, unit, maps, place, toolkit, listed.tree) for unit, place in waiting]
-        for number, (one, (unit, _)) in enumerate(zip(running, waiting, strict=True)):
+        for number, (job, (unit, _)) in enumerate(zip(running, waiting, strict=True)):
             if progress is not None:
                 progress(f"compiling {unit.name}", number, len(waiting))
-            one.result()
+            job.result()
     finally:
-        # An interrupt reaches the compilers, too; those that wait their turn must not start after it.
+        # An interrupt also reaches the compilers; compilers that have not started yet must not start.
         pool.shutdown(cancel_futures=True)
     return {module.name: _linked(module, [objects[unit] for unit in module.units], toolkit) for module in chosen}
 
 
 def _at_once() -> int:
-    """Compilers beside each other: what the user's MAX_JOBS says, else as many as fit."""
+    """Return the number of compilers to run at once: the user's MAX_JOBS, else as many as memory allows."""
     return jobs.named() or jobs.that_fit()
 
 
 def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tree: Path) -> None:
-    # A compiler that outlived its build may still write its own.
+    # The name contains the process id: a compiler that outlived its build may still write its own file.
     part = place.with_suffix(f".{os.getpid()}{places.PART}")
     try:
         own = [f"-Xcompiler={flag}" if unit.is_cuda else flag for flag in maps]
@@ -147,7 +150,7 @@ def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tre
 
 
 def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
-    """A module's shared object."""
+    """Link a module, and return the shared object."""
     names = [flag.removeprefix("-l") for flag in module.flags if flag.startswith("-l")]
     unknown = [name for name in names if name not in _SONAMES]
     if unknown:
@@ -157,10 +160,10 @@ def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
         for name in dict.fromkeys(names):
             soname = _SONAMES[name].format(major=Version(toolkit.version).major)
             _run(["-shared", "-nostdlib", f"-Wl,-soname,{soname}", "-x", "c", os.devnull, "-o", str(place / f"lib{name}.so")])
-        # Paths of the CUDA toolkit are left out: the stand-ins are all that is linked against.
+        # Leave out paths of the CUDA toolkit: only the stub libraries are linked against.
         flags = [flag for flag in module.flags if not flag.startswith("-L")]
         made = place / f"{module.name[:100]}.so"
-        # They have no symbols, by which some linkers judge whether a library is needed.
+        # The stubs define no symbols, so some linkers would drop them as unneeded.
         _run([*map(str, objects), f"-L{place}", "-Wl,-s", "-Wl,--no-as-needed", *flags, "-o", str(made)])
         return made.read_bytes()
 
@@ -168,12 +171,12 @@ def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
 def _run(arguments: Sequence[str]) -> None:
     done = subprocess.run([*compiler.cxx(), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        raise StackError(f"the linker failed: {said[0][:300]}", "check g++")
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        raise StackError(f"the linker failed: {lines[0][:300]}", "check g++")
 
 
 def files(built: Mapping[str, bytes], version: Version) -> dict[str, bytes]:
-    """The files of the package that offers the modules to FlashInfer, by path in the wheel."""
+    """Return the files of the package that provides the modules to FlashInfer, by path in the wheel."""
     architecture = listing.SASS_ARCHITECTURE.replace("_", "")
     about = {
         "version": str(version),
@@ -181,21 +184,21 @@ def files(built: Mapping[str, bytes], version: Version) -> dict[str, bytes]:
         "architectures": [architecture],
         "modules": sorted(built),
     }
-    found = {f"{FOLDER}/jit_cache/{name}/{name}.so": data for name, data in sorted(built.items())}
+    libraries = {f"{FOLDER}/jit_cache/{name}/{name}.so": data for name, data in sorted(built.items())}
     return {
         f"{FOLDER}/__init__.py": _CODE.read_bytes(),
         f"{FOLDER}/about.json": (json.dumps(about, indent=1) + "\n").encode(),
-        **found,
+        **libraries,
     }
 
 
 def tag() -> str:
-    """The tag of a wheel that holds what this machine's compiler made, for any Python 3."""
+    """Return the tag for a wheel with compiled files of this machine, for any Python 3."""
     return f"py3-none-{re.sub('[^a-z0-9_]', '_', sysconfig.get_platform().lower())}"
 
 
 def about(version: Version, holder: str) -> bytes:
-    """METADATA of the wheel: it goes with one build of the package that holds the sources."""
+    """Return METADATA of the wheel, which requires exactly one build of the package with the sources."""
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {PACKAGE}",

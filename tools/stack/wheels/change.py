@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What patches change of an upstream: Python, sources that are compiled while it runs, or what its wheel holds compiled."""
+"""Classify what patches change in an upstream: Python, sources compiled at run time, or compiled contents of its wheel."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,31 +8,31 @@ from enum import IntEnum
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".f", ".h", ".hpp", ".inl", ".pyx", ".pxd", ".rs", ".cmake")
 
 
-class Kind(IntEnum):
-    """What a change asks of a build; the larger one decides."""
+class ChangeKind(IntEnum):
+    """The kinds of changes, ordered by what they require of a build; the largest one decides."""
 
     NOTHING = 0
     """No file changes."""
     PYTHON = 1
-    """Files that are copied as they are."""
+    """Files that are copied unchanged."""
     JIT = 2
-    """Sources that the wheel carries, compiled where it runs."""
+    """Sources that the wheel contains and that are compiled at run time."""
     COMPILED = 3
-    """What the published wheel holds compiled: only a build from source has it."""
+    """Sources of compiled files in the published wheel, which then has to be built from source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a build has to do, and the files that say so; `odd`: files that may matter to a build, and upstream only warns of."""
+    """The kind of a change, with the files that decide it; upstream itself only warns about the files in `odd`, which may matter."""
 
-    kind: Kind
+    kind: ChangeKind
     because: tuple[str, ...] = ()
     odd: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Paths, or folders with a slash behind: of compiled code, of sources compiled at run time, and of what only warns."""
+    """Paths, or folders with a trailing slash: compiled code, sources compiled at run time, and files that only cause a warning."""
 
     compiled: tuple[str, ...] = ()
     jit: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class _Rule:
 
 
 _RULES = {
-    # vLLM's own rule for when its precompiled binaries do not fit a change (setup.py).
+    # vLLM's rule for changes that need more than its precompiled binaries (setup.py).
     "vllm": _Rule(
         compiled=("csrc/", "cmake/", "CMakeLists.txt", "pyproject.toml", "vllm/_custom_ops.py"), odd=("rust/", "setup.py")
     ),
@@ -50,24 +50,24 @@ _RULES = {
 
 
 def classify(upstream: str, paths: Iterable[str]) -> Change:
-    """What a change of these files asks of a build of an upstream; one that has no rule is judged by the files' names."""
+    """Classify a change by its files; without a rule for the upstream, the files' names decide."""
     rule = _RULES.get(upstream)
     kinds = {path: _by_rule(rule, path) if rule is not None else _by_name(path) for path in sorted(set(paths))}
-    kind = max(kinds.values(), default=Kind.NOTHING)
+    kind = max(kinds.values(), default=ChangeKind.NOTHING)
     odd = tuple(path for path in kinds if rule is not None and _under(path, rule.odd))
-    return Change(kind, tuple(path for path, one in kinds.items() if one is kind), odd)
+    return Change(kind, tuple(path for path, kind_ in kinds.items() if kind_ is kind), odd)
 
 
-def _by_rule(rule: _Rule, path: str) -> Kind:
+def _by_rule(rule: _Rule, path: str) -> ChangeKind:
     if _under(path, rule.compiled):
-        return Kind.COMPILED
-    return Kind.JIT if _under(path, rule.jit) else Kind.PYTHON
+        return ChangeKind.COMPILED
+    return ChangeKind.JIT if _under(path, rule.jit) else ChangeKind.PYTHON
 
 
-def _by_name(path: str) -> Kind:
+def _by_name(path: str) -> ChangeKind:
     name = path.rpartition("/")[2]
     built = name.endswith(_SOURCES) or name in ("CMakeLists.txt", "pyproject.toml", "setup.py")
-    return Kind.COMPILED if built else Kind.PYTHON
+    return ChangeKind.COMPILED if built else ChangeKind.PYTHON
 
 
 def _under(path: str, places: tuple[str, ...]) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repositories that an upstream's CMake clones while it is configured (FetchContent), and whether they can be reached."""
+"""Find the repositories that an upstream's CMake clones while configuring (FetchContent), and test whether they are reachable."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A repository at a revision; `instead`: the variable that names a folder in its place."""
+    """A repository at a revision; `instead` is the variable that can name a local folder to use instead."""
 
     repository: str
     revision: str
@@ -30,21 +30,23 @@ class Clone:
 
 
 def of(objects: Objects, tree: TreeId, paths: Sequence[str]) -> tuple[Clone, ...]:
-    """What the CMake files of a tree clone; a path is a file, or a folder with a slash behind."""
-    found = [clone for path in paths for text in _texts(objects, tree, path) for clone in _in(text)]
-    return tuple(dict.fromkeys(found))
+    """Return the clones in the CMake files of a tree; a path is a file, or a folder with a trailing slash."""
+    clones = [clone for path in paths for text in _texts(objects, tree, path) for clone in _in(text)]
+    return tuple(dict.fromkeys(clones))
 
 
 def needed(clones: Sequence[Clone], environment: Mapping[str, str] | None = None) -> tuple[Clone, ...]:
-    """Those that no variable of the environment replaces by a folder that is there."""
+    """Return the clones that no environment variable replaces by an existing folder."""
     named = os.environ if environment is None else environment
-    return tuple(one for one in clones if not (one.instead and one.instead in named and Path(named[one.instead]).is_dir()))
+    return tuple(
+        clone for clone in clones if not (clone.instead and clone.instead in named and Path(named[clone.instead]).is_dir())
+    )
 
 
 def unreachable(clones: Sequence[Clone]) -> Clone | None:
-    """The first that git cannot ask for its branches; of one server one is asked."""
-    servers = {one.repository.rpartition("/")[0].rpartition("/")[0]: one for one in reversed(clones)}
-    return next((one for one in servers.values() if not _answers(one.repository)), None)
+    """Return the first repository that git cannot reach, None if all are reachable; each server is tried only once."""
+    servers = {clone.repository.rpartition("/")[0].rpartition("/")[0]: clone for clone in reversed(clones)}
+    return next((clone for clone in servers.values() if not _answers(clone.repository)), None)
 
 
 def _answers(repository: str) -> bool:
@@ -66,7 +68,7 @@ def _texts(objects: Objects, tree: TreeId, path: str) -> Iterator[str]:
 
 
 def _in(text: str) -> Iterator[Clone]:
-    """The clones of one file: a repository, the revision behind it, and the variable before it."""
+    """Yield the clones in one file: a repository, the revision after it, and the variable before it."""
     values = dict(_SET.findall(text))
     instead: str | None = None
     repository: str | None = None
@@ -81,4 +83,4 @@ def _in(text: str) -> Iterator[Clone]:
 
 
 def _value(text: str, values: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda one: values.get(one[1], one[0]), text)
+    return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text)

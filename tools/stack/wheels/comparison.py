@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why two wheels are not the same bytes: which files differ and how, else how the same files are packed."""
+"""Explain why two wheels are different bytes: the files that differ, or else how equal files are packed."""
 
 import difflib
 import itertools
@@ -14,9 +14,9 @@ from stack.store import cache
 from stack.wheels import zips
 
 _LINES = 20
-"""Lines of a text's differences that are shown; what comes first explains it."""
+"""Maximal number of lines shown of a text's difference; the first ones explain it."""
 _TEXT = 1 << 20
-"""Bytes of the largest file whose lines are compared."""
+"""Maximal bytes of a file whose lines are compared."""
 _PIECE = 1 << 20
 _PACKED = {
     "date": "date_time",
@@ -31,8 +31,8 @@ _PACKED = {
 }
 
 
-class Kind(StrEnum):
-    """What differs."""
+class DifferenceKind(StrEnum):
+    """The kinds of differences."""
 
     ONLY_FIRST = "only in the first"
     ONLY_SECOND = "only in the second"
@@ -44,53 +44,57 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference: `name` is a file of the wheels, or empty where it is of the whole; `lines` say more."""
+    """One difference: `name` is a file of the wheels, or empty for the whole wheel; `lines` are details."""
 
-    kind: Kind
+    kind: DifferenceKind
     name: str
     lines: tuple[str, ...] = ()
 
 
 def compare(first: Path, second: Path) -> tuple[Difference, ...]:
-    """What makes two wheels differ, causes before what follows from them (RECORD); nothing if they are the same bytes.
+    """Return the differences of two wheels, causes before consequences (RECORD); empty if they are the same bytes.
 
     Raises:
-        StackError: one is no wheel that can be read.
+        StackError: a file is not a readable wheel.
 
     """
     if cache.hash_of(first) == cache.hash_of(second):
         return ()
-    with zips.opened(first) as one, zips.opened(second) as other:
-        found = tuple(sorted(_differences(one, other), key=lambda difference: difference.name.endswith(".dist-info/RECORD")))
-    return found or (Difference(Kind.REST, "", ("the same files, packed alike: bytes that belong to none of them differ",)),)
+    with zips.opened(first) as ours, zips.opened(second) as theirs:
+        differences = tuple(
+            sorted(_differences(ours, theirs), key=lambda difference: difference.name.endswith(".dist-info/RECORD"))
+        )
+    return differences or (
+        Difference(DifferenceKind.REST, "", ("the same files, packed alike: bytes outside of all members differ",)),
+    )
 
 
-def _differences(one: zipfile.ZipFile, other: zipfile.ZipFile) -> Iterator[Difference]:
-    ours, theirs = ({info.filename: info for info in archive.infolist()} for archive in (one, other))
-    yield from (Difference(Kind.ONLY_FIRST, name) for name in ours if name not in theirs)
-    yield from (Difference(Kind.ONLY_SECOND, name) for name in theirs if name not in ours)
+def _differences(first: zipfile.ZipFile, second: zipfile.ZipFile) -> Iterator[Difference]:
+    ours, theirs = ({info.filename: info for info in archive.infolist()} for archive in (first, second))
+    yield from (Difference(DifferenceKind.ONLY_FIRST, name) for name in ours if name not in theirs)
+    yield from (Difference(DifferenceKind.ONLY_SECOND, name) for name in theirs if name not in ours)
     both = [name for name in ours if name in theirs]
     for name in both:
-        lines = tuple(_content(one, other, name))
+        lines = tuple(_content(first, second, name))
         if lines:
-            yield Difference(Kind.CONTENT, name, lines)
+            yield Difference(DifferenceKind.CONTENT, name, lines)
         elif packed := tuple(_packed(ours[name], theirs[name])):
-            yield Difference(Kind.PACKED, name, packed)
+            yield Difference(DifferenceKind.PACKED, name, packed)
     again = [name for name in theirs if name in ours]
     if both != again:
         moved = next((left, right) for left, right in zip(both, again, strict=True) if left != right)
-        yield Difference(Kind.ORDER, "", (f"{moved[0]} stands where the second has {moved[1]}",))
+        yield Difference(DifferenceKind.ORDER, "", (f"{moved[0]} is where the second has {moved[1]}",))
 
 
-def _content(one: zipfile.ZipFile, other: zipfile.ZipFile, name: str) -> Iterator[str]:
-    """How the contents of a file differ; nothing if they are the same."""
-    sizes = tuple(archive.getinfo(name).file_size for archive in (one, other))
-    place = _first_difference(one, other, name)
+def _content(first: zipfile.ZipFile, second: zipfile.ZipFile, name: str) -> Iterator[str]:
+    """Yield how the contents of a file differ; nothing if they are equal."""
+    sizes = tuple(archive.getinfo(name).file_size for archive in (first, second))
+    place = _first_difference(first, second, name)
     if place is None:
         return
     if max(sizes) <= _TEXT:
         try:
-            ours, theirs = (zips.read(archive, name).decode().splitlines() for archive in (one, other))
+            ours, theirs = (zips.read(archive, name).decode().splitlines() for archive in (first, second))
         except UnicodeDecodeError:
             pass
         else:
@@ -104,9 +108,9 @@ def _content(one: zipfile.ZipFile, other: zipfile.ZipFile, name: str) -> Iterato
     yield f"from byte {place} on; {sizes[0]} and {sizes[1]} bytes"
 
 
-def _first_difference(one: zipfile.ZipFile, other: zipfile.ZipFile, name: str) -> int | None:
+def _first_difference(first: zipfile.ZipFile, second: zipfile.ZipFile, name: str) -> int | None:
     try:
-        with one.open(name) as left, other.open(name) as right:
+        with first.open(name) as left, second.open(name) as right:
             for start in itertools.count(0, _PIECE):
                 ours, theirs = left.read(_PIECE), right.read(_PIECE)
                 if ours != theirs:
@@ -115,13 +119,13 @@ def _first_difference(one: zipfile.ZipFile, other: zipfile.ZipFile, name: str) -
                 if not ours:
                     return None
     except zips.BROKEN as bad:
-        raise StackError(f"{name} cannot be read ({bad})", "`stack wheel inspect` says in which wheel") from bad
+        raise StackError(f"{name} cannot be read ({bad})", "find the broken wheel with `stack wheel inspect`") from bad
     raise AssertionError("a file has an end")
 
 
-def _packed(one: zipfile.ZipInfo, other: zipfile.ZipInfo) -> Iterator[str]:
+def _packed(first: zipfile.ZipInfo, second: zipfile.ZipInfo) -> Iterator[str]:
     for what, field in _PACKED.items():
-        ours, theirs = getattr(one, field), getattr(other, field)
+        ours, theirs = getattr(first, field), getattr(second, field)
         if ours != theirs:
             shown = (_rights(ours), _rights(theirs)) if field == "external_attr" else (ours, theirs)
             yield f"{what}: {shown[0]} and {shown[1]}"

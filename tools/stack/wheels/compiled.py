@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A build with compilers: a wheel by the upstream's own backend, or some of its CMake targets.
+"""Build with compilers: a wheel by the upstream's own backend, or some of its CMake targets.
 
-A build works in a folder of its own in the cache, one a release, device and environment. It stays: the next build there compiles
-only what has changed, and one that was interrupted goes on.
+Each release, device and environment has its own build folder in the cache. The folder is kept: the next build compiles only
+what has changed, and an interrupted build continues.
 """
 
 import contextlib
@@ -27,25 +27,25 @@ from stack.store import cache as places
 from stack.store.objects import Objects
 from stack.store.sources import Progress
 from stack.wheels import build_env, machine
-from stack.wheels.native import CUDA, Plan
+from stack.wheels.native import CUDA, CompilePlan
 
 _TOOLS = ("cmake==4.4.4", "ninja==1.13.2")
-"""Where those on PATH are missing or older than upstreams ask for."""
+"""Installed if those on PATH are missing or older than upstreams require."""
 _CMAKE = Version("3.26.1")
 _STEP = re.compile(r"^\s*\[(\d+)/(\d+)\] (.*)")
-"""How ninja says what it does: done, all, the step."""
+"""Matches ninja's progress: steps done, all steps, the current step."""
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:|^CMake Error|^ERROR:|^\w*Error: ")
 _DEFINED = re.compile(r"define_extension_target\(\s*(\w+)")
 _LOG = "log.txt"
 _INSTALLS = re.compile(r'CMAKE_INSTALL_COMPONENT STREQUAL "([^"]+)"')
-"""How CMake notes that a target installs something."""
+"""Matches CMake's record that a target installs something."""
 
 Run = Callable[[Sequence[str], Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A carried tree, the store that has it, the cache that builds work in, and who is told of progress."""
+    """A carried tree, its store, the cache for builds, and the progress callback."""
 
     objects: Objects
     tree: TreeId
@@ -53,11 +53,11 @@ class Carried:
     tell: Progress
 
 
-def interpreter(plan: Plan, cache: Path, tell: Callable[[str], None]) -> Path:
-    """The interpreter that a build runs with: the one that was named, else that of an environment in the cache.
+def interpreter(plan: CompilePlan, cache: Path, tell: Callable[[str], None]) -> Path:
+    """Return the interpreter for a build: the one that the user named, else that of an environment in the cache.
 
     Raises:
-        StackError: pip could not install something.
+        StackError: pip could not install a package.
 
     """
     if plan.order.python is not None:
@@ -67,17 +67,17 @@ def interpreter(plan: Plan, cache: Path, tell: Callable[[str], None]) -> Path:
     return environment.made(cache, f"source-{key}", steps, tell)
 
 
-def place(cache: Path, upstream: str, release: str, plan: Plan, python: Path) -> Path:
-    """The folder of a build: what was compiled there fits the next one."""
+def place(cache: Path, upstream: str, release: str, plan: CompilePlan, python: Path) -> Path:
+    """Return the folder of a build; a build in the same folder can reuse all compiled files."""
     here = plan.machine
-    # CMake keeps what it was first configured with, and ninja compiles nothing again for another compiler of the same name.
+    # CMake keeps its first configuration, and ninja does not recompile for another compiler of the same name.
     decided = [str(python), plan.order.device, bool(plan.order.targets), str(here.gxx), str(here.nvcc), dict(plan.decided)]
     key = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:8]
     return cache / "wheels" / "building" / f"{upstream}-{release}-{plan.order.device}-{key}"
 
 
-def wheel(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path) -> Path:
-    """Build a wheel of a tree into the folder `out`, by the tree's own backend.
+def wheel(plan: CompilePlan, carried: Carried, python: Path, folder: Path, out: Path) -> Path:
+    """Build a wheel of a tree into the folder `out`, with the tree's own backend.
 
     Raises:
         StackError: the build failed; its whole output is in `folder`.
@@ -86,7 +86,7 @@ def wheel(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path) -
     source = folder / "source"
     with _working(carried, folder) as run:
         for left in [*source.glob("build/lib*"), *source.glob("build/bdist*")]:
-            shutil.rmtree(left)  # setuptools would pack files into the wheel that the tree has no longer
+            shutil.rmtree(left)  # setuptools would pack files that the tree no longer has
         command = [str(python), "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-index", "--no-build-isolation"]
         env = _environment(plan, python, carried.cache)
         env |= {"PIP_CONFIG_FILE": os.devnull, "FETCHCONTENT_BASE_DIR": str(folder / "clones")}
@@ -97,11 +97,11 @@ def wheel(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path) -
     return made[0]
 
 
-def targets(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path) -> tuple[Path, ...]:
-    """Build some of a tree's CMake targets; what they install goes into the folder `out`, where a wheel would have it.
+def targets(plan: CompilePlan, carried: Carried, python: Path, folder: Path, out: Path) -> tuple[Path, ...]:
+    """Build some of a tree's CMake targets, and install their files into the folder `out`, at their paths in a wheel.
 
     Raises:
-        StackError: no such target, or the build failed; its whole output is in `folder`.
+        StackError: a target does not exist, or the build failed; its whole output is in `folder`.
 
     """
     source, build, installed = folder / "source", folder / "build", folder / "installed"
@@ -113,22 +113,22 @@ def targets(plan: Plan, carried: Carried, python: Path, folder: Path, out: Path)
         shutil.rmtree(installed, ignore_errors=True)
         for name in plan.order.targets:
             run(["cmake", "--install", str(build), "--prefix", str(installed), "--component", name], env)
-        found = sorted(path.relative_to(installed) for path in installed.rglob("*") if path.is_file())
-        if not found:
+        built = sorted(path.relative_to(installed) for path in installed.rglob("*") if path.is_file())
+        if not built:
             raise StackError(
-                f"--target {' '.join(plan.order.targets)} makes no file", f"all that was said is in {folder / _LOG}"
+                f"--target {' '.join(plan.order.targets)} makes no file", f"the whole output is in {folder / _LOG}"
             )
-        for path in found:
+        for path in built:
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             places.put(out / path, (installed / path).read_bytes())
-    return tuple(out / path for path in found)
+    return tuple(out / path for path in built)
 
 
 @contextlib.contextmanager
 def _working(carried: Carried, folder: Path) -> Iterator[Run]:
-    """Have the tree's files in a build's folder and nobody else there; runs the build's steps.
+    """Lock a build's folder, put the tree's files there, and provide a function that runs a step.
 
-    What runs a step holds the lock, too: killed, the next build waits until the compilers of this one have ended.
+    The step's process inherits the lock: if this process is killed, the next build waits until its compilers have ended.
     """
     with places.lock(folder, lambda: carried.tell("waiting for another build", 0, None)) as held:
         trees.move(carried.objects, carried.tree, folder / "source")
@@ -136,9 +136,9 @@ def _working(carried: Carried, folder: Path) -> Iterator[Run]:
         yield lambda command, env: _run(command, env, folder, held, carried.tell)
 
 
-def _options(plan: Plan, python: Path, folder: Path) -> list[str]:
-    """How CMake is configured: as upstream's setup.py does it."""
-    found = {
+def _options(plan: CompilePlan, python: Path, folder: Path) -> list[str]:
+    """Return CMake's options, as upstream's setup.py sets them."""
+    options = {
         "CMAKE_BUILD_TYPE": os.environ.get("CMAKE_BUILD_TYPE", "RelWithDebInfo"),
         "VLLM_TARGET_DEVICE": plan.order.device,
         "VLLM_PYTHON_EXECUTABLE": str(python),
@@ -147,12 +147,12 @@ def _options(plan: Plan, python: Path, folder: Path) -> list[str]:
         "CMAKE_JOB_POOLS:STRING": f"compile={plan.jobs}",
     }
     if plan.order.device == CUDA:
-        found["NVCC_THREADS"] = plan.environment["NVCC_THREADS"]
+        options["NVCC_THREADS"] = plan.environment["NVCC_THREADS"]
         home = plan.environment.get("CUDA_HOME")
-        found |= {"CMAKE_CUDA_COMPILER": f"{home}/bin/nvcc"} if home else {}
+        options |= {"CMAKE_CUDA_COMPILER": f"{home}/bin/nvcc"} if home else {}
     if plan.machine.launcher:
-        found |= {f"CMAKE_{language}_COMPILER_LAUNCHER": plan.machine.launcher for language in ("C", "CXX", "CUDA")}
-    return ["-G", "Ninja", *(f"-D{name}={value}" for name, value in found.items())]
+        options |= {f"CMAKE_{language}_COMPILER_LAUNCHER": plan.machine.launcher for language in ("C", "CXX", "CUDA")}
+    return ["-G", "Ninja", *(f"-D{name}={value}" for name, value in options.items())]
 
 
 def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
@@ -177,8 +177,8 @@ def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
         )
 
 
-def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
-    """What is passed of the user's environment (`inherited`) with the plan's; CMake and ninja are on its PATH."""
+def _environment(plan: CompilePlan, python: Path, cache: Path) -> dict[str, str]:
+    """Return a build's environment: the user's variables that are passed, the plan's, and a PATH with CMake and ninja."""
     env = build_env.passed(os.environ) | dict(plan.environment)
     env |= {"LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "0"}
     if plan.machine.launcher == "ccache":
@@ -194,16 +194,16 @@ def _environment(plan: Plan, python: Path, cache: Path) -> dict[str, str]:
 
 
 def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, held: int, tell: Progress) -> None:
-    """Run a step of a build; its output goes into a log, its progress to whoever looks. `held`: the lock's descriptor.
+    """Run a step of a build, with its output in a log; `held` is the lock's file descriptor.
 
-    When this process is killed, all that the step has started is, too; the lock is held until it has ended.
+    If this process is killed, the step's processes are killed, too, and the lock is held until they have ended.
 
     Raises:
-        StackError: it failed.
+        StackError: the step failed.
 
     """
     log = folder / _LOG
-    said: list[str] = []
+    output: list[str] = []
     with (
         log.open("a", encoding="utf-8") as written,
         subprocess.Popen(
@@ -224,14 +224,14 @@ def _run(command: Sequence[str], env: Mapping[str, str], folder: Path, held: int
             if step is not None:
                 tell("compiling", int(step[1]), int(step[2]))
             elif line.strip():
-                said.append(line.strip())
+                output.append(line.strip())
     if running.returncode:
-        raise StackError(f"the upstream's build failed: {_first_error(said)[:300]}", f"all that it said is in {log}")
+        raise StackError(f"the upstream's build failed: {_first_error(output)[:300]}", f"the whole output is in {log}")
 
 
-def _first_error(said: Sequence[str]) -> str:
-    """The first line that a compiler, CMake or pip calls an error, with the next one where it says only where."""
-    for number, line in enumerate(said):
+def _first_error(output: Sequence[str]) -> str:
+    """Return the first error of a compiler, CMake or pip, with the next line if the first one only has the place."""
+    for number, line in enumerate(output):
         if _ERROR.search(line):
-            return f"{line} {said[number + 1]}" if line.endswith(":") and number + 1 < len(said) else line
-    return said[-1] if said else "no message"
+            return f"{line} {output[number + 1]}" if line.endswith(":") and number + 1 < len(output) else line
+    return output[-1] if output else "no message"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules of FlashInfer, compiled ahead of time: the package in which FlashInfer looks for them before it compiles.
+"""Provide modules of FlashInfer that were compiled ahead of time; FlashInfer looks here before it compiles.
 
-FlashInfer 0.7 asks for providers, earlier releases for a folder. The modules are those of one build of FlashInfer, and are not
-offered to another: its kernels may be others.
+FlashInfer 0.7 asks for providers, earlier releases for a folder. The modules belong to one build of FlashInfer and are not
+offered to another one, whose kernels may differ.
 """
 
 import importlib
@@ -18,22 +18,24 @@ jit_cache_dir = _HERE / "jit_cache"
 
 
 def _fits() -> bool:
-    """Whether the FlashInfer that is installed is the build that the modules are of."""
+    """Return whether the installed FlashInfer is the build that the modules belong to."""
     build = importlib.import_module("flashinfer.version").__version__
     if build != __version__:
         logging.getLogger(__name__).warning(
-            "flashinfer-jit-cache is of FlashInfer %s, and not used by %s: install both from one build", __version__, build
+            "flashinfer-jit-cache belongs to FlashInfer %s, and is not used by %s: install both from one build",
+            __version__,
+            build,
         )
     return bool(build == __version__)
 
 
 def get_jit_cache_dir() -> str:
-    """The folder of the modules; one that is not there where they do not fit."""
+    """Return the folder of the modules, or a path that does not exist if they do not fit."""
     return str(jit_cache_dir if _fits() else _HERE / "nothing-fits")
 
 
 def get_jit_cache_providers() -> "tuple[SimpleNamespace, ...]":
-    """What is provided, as FlashInfer asks for it; nothing where it does not fit."""
+    """Return the provider in FlashInfer's form, or nothing if it does not fit."""
     if not _fits():
         return ()
     return (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wheels that were built before, in the cache by what they are made of; put where they are wanted, whole or not at all."""
+"""Keep built wheels in the cache, by the hash of everything they are made of, and copy them to where they are wanted."""
 
 import contextlib
 import functools
@@ -20,7 +20,7 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A wheel in the cache. `reused`: it was there already."""
+    """A wheel in the cache; `reused` is true if it had been built before."""
 
     path: Path
     sha256: Sha256
@@ -28,14 +28,14 @@ class Kept:
 
 
 def kept(place: Path, made_of: bytes, make: Callable[[Path], Path]) -> Kept:
-    """The wheel that is made of something; `make` writes it into an empty folder, unless it was built before, and says where it is."""
+    """Return the wheel for some inputs from the cache, or build it: `make` writes it into an empty folder and returns its path."""
     built = place / "wheels" / "built"
     folder = built / hashlib.sha256(_way() + made_of).hexdigest()[:32]
     with cache.lock(folder):
-        found = _known(folder)
-        if found is not None:
-            return found
-        shutil.rmtree(folder, ignore_errors=True)  # what a run that was killed left
+        known = _known(folder)
+        if known is not None:
+            return known
+        shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
         folder.mkdir(parents=True)
         _tidy(built, folder)
         path = make(folder)
@@ -46,18 +46,18 @@ def kept(place: Path, made_of: bytes, make: Callable[[Path], Path]) -> Kept:
 
 @functools.cache
 def _way() -> bytes:
-    """How wheels are made: the code of this package. Another way may make another wheel of the same things."""
+    """Hash the code of this package: changed code may make other wheels from the same inputs."""
     code = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
     return code.digest()
 
 
-def put(one: Kept, out: Path) -> Path:
-    """The wheel in another folder, at once; on the same disk it is not copied."""
-    target = out / one.path.name
-    for left in out.glob(f".*.whl*{cache.PART}"):  # of a run that was killed: none takes a day
-        with contextlib.suppress(FileNotFoundError):  # another build's, which is whole by now
+def put(wheel: Kept, out: Path) -> Path:
+    """Put the wheel into another folder in one step, as a hard link if possible."""
+    target = out / wheel.path.name
+    for left in out.glob(f".*.whl*{cache.PART}"):  # left by a killed run: no run takes a day
+        with contextlib.suppress(FileNotFoundError):  # it belonged to another build, which has finished meanwhile
             if time.time() - left.lstat().st_ctime > _DAY:
                 left.unlink()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=cache.PART, dir=out)
@@ -66,9 +66,9 @@ def put(one: Kept, out: Path) -> Path:
     try:
         part.unlink()
         try:
-            os.link(one.path, part)
+            os.link(wheel.path, part)
         except OSError:
-            shutil.copyfile(one.path, part)
+            shutil.copyfile(wheel.path, part)
             part.chmod(0o644)
         part.replace(target)
     finally:
@@ -77,12 +77,12 @@ def put(one: Kept, out: Path) -> Path:
 
 
 def _note(path: Path) -> Path:
-    """Where the hash of a wheel stands once it is whole."""
+    """Return the path of the file with a wheel's hash, which exists once the wheel is complete."""
     return path.with_name(f"{path.name}.sha256")
 
 
 def _known(folder: Path) -> Kept | None:
-    """The wheel that was built before, if it is whole."""
+    """Return the wheel that was built before, if it is complete."""
     for path in folder.glob("*.whl"):
         if _note(path).is_file() and (sha256 := cache.hash_of(path)) == _note(path).read_text():
             return Kept(path, sha256, reused=True)
@@ -90,7 +90,7 @@ def _known(folder: Path) -> Kept | None:
 
 
 def _tidy(built: Path, own: Path) -> None:
-    """Remove what runs that were killed left under other keys; a run that is under way holds its lock."""
+    """Remove what killed runs left under other keys; a running build holds its folder's lock."""
     for folder in built.iterdir():
         if folder == own or not folder.is_dir() or any(folder.glob("*.whl.sha256")):
             continue

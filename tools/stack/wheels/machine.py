@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine brings to a build: compilers, programs, processors, memory and disk space."""
+"""Determine what this machine has for a build: compilers, programs, processors, memory and disk space."""
 
 import os
 import re
@@ -18,9 +18,9 @@ PROGRAMS = ("cargo", "ccache", "cmake", "git", "ninja", "patch", "sccache")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Versions of compilers (None: not there), which programs are there, processors; free memory and disk in bytes.
+    """The machine: versions of compilers (None if missing), installed programs, processors, free memory and disk in bytes.
 
-    Without `cargo` vLLM builds no Rust frontend.
+    Without `cargo`, vLLM's build leaves out its Rust frontend.
     """
 
     nvcc: Version | None
@@ -33,13 +33,13 @@ class Machine:
 
     @property
     def launcher(self) -> str | None:
-        """What compilers are started through, so that what was compiled before is not again; vLLM prefers sccache, too."""
+        """The program that caches compilers' results, None if there is none; like vLLM, prefer sccache."""
         return next((name for name in ("sccache", "ccache") if name in self.programs), None)
 
 
 def look(folder: Path) -> Machine:
-    """What is there; `folder` is where builds go, or will."""
-    place = next(one for one in (folder, *folder.parents) if one.exists())
+    """Look at the machine; `folder` is where builds are or will be."""
+    place = next(candidate for candidate in (folder, *folder.parents) if candidate.exists())
     return Machine(
         nvcc=_version(nvcc(), "--version", pattern=r"release (\d+\.\d+)"),
         gxx=gxx(),
@@ -52,23 +52,23 @@ def look(folder: Path) -> Machine:
 
 
 def found(names: Iterable[str]) -> Iterable[str]:
-    """Those of some programs that are on PATH."""
+    """Return those of some programs that are on PATH."""
     return (name for name in names if shutil.which(name))
 
 
 def nvcc() -> str:
-    """The nvcc that vLLM's build starts: that of CUDA_HOME, whichever is on PATH."""
+    """Return the nvcc that vLLM's build starts: that of CUDA_HOME, even if another one is on PATH."""
     home = os.environ.get("CUDA_HOME")
     return str(Path(home) / "bin/nvcc") if home else "nvcc"
 
 
 def gxx() -> Version | None:
-    """The version of the C++ compiler that is on PATH, or named in CXX."""
+    """Return the version of the C++ compiler on PATH, or of the one named in CXX."""
     return _version(*compiler.cxx(), "-dumpfullversion", "-dumpversion", pattern=r"(\d+(?:\.\d+)*)")
 
 
 def cmake(path: str) -> Version | None:
-    """The version of the CMake on a PATH."""
+    """Return the version of the CMake on a PATH."""
     return _version("cmake", "--version", pattern=r"version (\d+\.\d+(?:\.\d+)?)", path=path)
 
 
@@ -76,6 +76,6 @@ def _version(program: str, *arguments: str, pattern: str, path: str | None = Non
     place = shutil.which(program, path=path)
     if place is None:
         return None
-    said = subprocess.run([place, *arguments], capture_output=True, text=True, check=False).stdout
-    match = re.search(pattern, said)
+    output = subprocess.run([place, *arguments], capture_output=True, text=True, check=False).stdout
+    match = re.search(pattern, output)
     return Version(match[1]) if match else None

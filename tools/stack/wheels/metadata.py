@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a wheel's dist-info folder, rewritten line by line: what is not named stays as it is, to the byte."""
+"""Rewrite the files of a wheel's dist-info folder line by line; everything else stays unchanged, to the byte."""
 
 import base64
 import csv
@@ -16,31 +16,31 @@ from packaging.utils import canonicalize_name
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What changes in METADATA: requirements that are left out, and those whose local version part is (`torch==2.13.0+cpu`)."""
+    """Edits of METADATA: requirements to leave out, and requirements to strip of their local version (`torch==2.13.0+cpu`)."""
 
     without: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
 
 
 def metadata(data: bytes, name: str, version: str, edits: Edits) -> tuple[bytes, tuple[str, ...]]:
-    """METADATA under another name and version, and what was edited, in words."""
+    """Give METADATA another name and version, and return it with a description of the edits."""
     text = data.decode("utf-8").replace("\r\n", "\n")
     head, blank, body = text.partition("\n\n")
     lines: list[str] = []
-    said: list[str] = []
+    edited: list[str] = []
     for line in head.split("\n"):
         field, _, value = line.partition(": ")
         now = {"Name": name, "Version": version}.get(field, value)
         if field == "Requires-Dist":
             kept = _requirement(value, edits)
             if kept is None:
-                said.append(f"Requires-Dist: {value} is left out")
+                edited.append(f"Requires-Dist: {value} is left out")
                 continue
             now = kept
         if now != value:
-            said.append(f"{field}: {value} became {now}")
+            edited.append(f"{field}: {value} became {now}")
         lines.append(f"{field}: {now}" if now != value else line)
-    return ("\n".join(lines) + blank + body).encode(), tuple(said)
+    return ("\n".join(lines) + blank + body).encode(), tuple(edited)
 
 
 def _requirement(text: str, edits: Edits) -> str | None:
@@ -55,16 +55,16 @@ def _requirement(text: str, edits: Edits) -> str | None:
 
 
 def wheel(data: bytes, tags: Iterable[Tag]) -> bytes:
-    """WHEEL with the tags that the file's name has."""
+    """Give WHEEL the tags of the file's name."""
     kept = [line for line in data.decode("utf-8").rstrip("\n").split("\n") if line and not line.startswith("Tag: ")]
     return ("\n".join([*kept, *sorted(f"Tag: {tag}" for tag in tags)]) + "\n").encode()
 
 
 def parsed_record(data: bytes) -> dict[str, tuple[str, str]]:
-    """RECORD: hash and size, as they are written, by path.
+    """Parse RECORD into hash and size, as written there, by path.
 
     Raises:
-        ValueError: it is no such table.
+        ValueError: the data is not such a table.
 
     """
     rows: dict[str, tuple[str, str]] = {}
@@ -77,23 +77,23 @@ def parsed_record(data: bytes) -> dict[str, tuple[str, str]]:
 
 
 def record(rows: Mapping[str, tuple[str, str]]) -> bytes:
-    """RECORD as a file."""
+    """Write RECORD."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((path, *row) for path, row in rows.items())
     return text.getvalue().encode()
 
 
 def row(data: bytes) -> tuple[str, str]:
-    """The hash and the size of a file, as RECORD has them."""
+    """Return a file's hash and size in RECORD's form."""
     return checksum(hashlib.sha256(data).digest()), str(len(data))
 
 
 def checksum(digest: bytes) -> str:
-    """A SHA-256 as RECORD has it."""
+    """Return a SHA-256 digest in RECORD's form."""
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
 
 
 def fields(data: bytes) -> dict[str, str]:
-    """The fields of METADATA; of one that is there several times, the last."""
+    """Return the fields of METADATA; of a repeated field, the last value."""
     head = data.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     return dict(line.split(": ", 1) for line in head.split("\n") if ": " in line)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a build with compilers takes on this machine: environment, jobs, what is cloned, and what is missing, before anything starts.
+"""Plan a build with compilers on this machine: environment, jobs, clones, and everything that is missing, before it starts.
 
-The facts are upstream's: vLLM's setup.py (variables, launchers of compilers) and CMakeLists.txt (compilers, devices, clones).
+The facts come from vLLM's setup.py (variables, compiler launchers) and CMakeLists.txt (compilers, devices, clones).
 """
 
 import os
@@ -26,16 +26,16 @@ from stack.wheels.source import EPOCH
 
 CUDA, CPU, EMPTY = "cuda", "cpu", "empty"
 DEVICES = (CUDA, CPU, EMPTY)
-"""In upstream's words; `empty`: nothing that is for a device."""
+"""Upstream's names of devices; `empty` builds nothing for a device."""
 _KNOWS_SM121 = Version("12.9")
 _GB = 10**9
 _CXX_EACH = 2 * _GB
-"""Bytes for one C++ compiler on sources that include torch. An estimate: nvcc's need is measured (jobs.EACH)."""
+"""Bytes for one C++ compiler on sources that include torch: an estimate, while nvcc's need is measured (jobs.EACH)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to compile: for which device, and only these CMake targets (a wheel where there is none); `python`: in whose environment."""
+class CompileOrder:
+    """The options for compiling: the device, single CMake targets (a whole wheel if empty), and the interpreter's environment to use."""
 
     device: str = CUDA
     targets: tuple[str, ...] = ()
@@ -43,15 +43,15 @@ class Order:
 
     @property
     def flavour(self) -> str:
-        """How the version names the device: vLLM looks for `cpu` there when it starts."""
+        """The device's mark in the version, which vLLM looks for at its start (`cpu`)."""
         return "" if self.device == CUDA else self.device
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a device takes: the oldest g++, free disk space in bytes, and the files of the tree that clone repositories.
+    """The requirements of a device: the oldest g++, free disk space in bytes, and the tree's files that clone repositories.
 
-    Disk space is an estimate: torch's environment takes 5.8 GB with CUDA, 1.3 GB without; the rest is clones and objects.
+    Disk space is an estimate: torch's environment takes 5.8 GB with CUDA, 1.3 GB without; clones and objects take the rest.
     """
 
     gxx: Version
@@ -61,7 +61,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an upstream is built: the variables that take device and version, and what each device takes."""
+    """The way an upstream is built: the variables for device and version, and the requirements of each device."""
 
     device: str
     version: str
@@ -83,14 +83,14 @@ RECIPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A build: on what machine, what is set for it, compilers beside each other, the build environment, clones, and what is missing.
+class CompilePlan:
+    """A planned build: the machine, variables, number of jobs, requirements, clones, and what is missing.
 
-    `decided`: what decides what comes out, of what is set for it and of what it gets of the user's environment. `dropped`: the
-    variables that it does not get, since they would put ready-made files into it.
+    `decided` has the variables that affect the result, both of the plan and of the user's environment. `dropped` names
+    variables that are not passed because they would bring precompiled files into the build.
     """
 
-    order: Order
+    order: CompileOrder
     machine: Machine
     environment: Mapping[str, str]
     decided: Mapping[str, str]
@@ -102,15 +102,15 @@ class Plan:
 
     @property
     def target(self) -> str:
-        """The device, and for which of its architectures."""
+        """The device, with its architectures."""
         return f"{self.order.device} {self.environment.get('TORCH_CUDA_ARCH_LIST', '')}".rstrip()
 
 
-def plan(stores: Stores, upstream: str, tree: TreeId, version: Version, order: Order) -> Plan:
-    """How a tree would be built here.
+def plan(stores: Stores, upstream: str, tree: TreeId, version: Version, order: CompileOrder) -> CompilePlan:
+    """Plan how a tree would be built here.
 
     Raises:
-        StackError: the tree does not say what its build needs.
+        StackError: the tree does not declare its build requirements.
 
     """
     recipe, objects = RECIPES[upstream], stores.objects(upstream)
@@ -124,51 +124,51 @@ def plan(stores: Stores, upstream: str, tree: TreeId, version: Version, order: O
         lacking += unfit(order, requires, here, order.python)
     env = _environment(recipe, order, version, here, number)
     decided, dropped = build_env.deciding({**os.environ, **env}), build_env.dropped(os.environ)
-    return Plan(order, here, env, decided, dropped, number, requires, cloned, tuple(lacking))
+    return CompilePlan(order, here, env, decided, dropped, number, requires, cloned, tuple(lacking))
 
 
-def lacks(one: Plan, python: Path) -> tuple[str, ...]:
-    """What the environment of a build lacks.
-
-    Raises:
-        StackError: the interpreter does not answer.
-
-    """
-    return tuple(unfit(one.order, one.requirements, one.machine, python))
-
-
-def tool_versions(one: Plan, python: Path) -> dict[str, str]:
-    """What decides what comes out, beside the tree: compilers and packages of the build environment.
+def lacks(plan_: CompilePlan, python: Path) -> tuple[str, ...]:
+    """Return what the environment of a build lacks.
 
     Raises:
         StackError: the interpreter does not answer.
 
     """
-    names = [Requirement(name).name for name in one.requirements]
-    found = {name: version for name, version in interpreters.versions(python, names).items() if version}
-    here = one.machine
-    compilers = {"g++": here.gxx, "nvcc": here.nvcc if one.order.device == CUDA else None, "cargo": here.cargo}
-    return found | {name: str(version) for name, version in compilers.items() if version is not None}
+    return tuple(unfit(plan_.order, plan_.requirements, plan_.machine, python))
+
+
+def tool_versions(plan_: CompilePlan, python: Path) -> dict[str, str]:
+    """Return the versions of compilers and build packages, which affect the result besides the tree.
+
+    Raises:
+        StackError: the interpreter does not answer.
+
+    """
+    names = [Requirement(name).name for name in plan_.requirements]
+    packages = {name: version for name, version in interpreters.versions(python, names).items() if version}
+    here = plan_.machine
+    compilers = {"g++": here.gxx, "nvcc": here.nvcc if plan_.order.device == CUDA else None, "cargo": here.cargo}
+    return packages | {name: str(version) for name, version in compilers.items() if version is not None}
 
 
 def requirements(objects: Objects, tree: TreeId) -> tuple[str, ...]:
-    """What a tree names as needed for its build (PEP 518).
+    """Return the build requirements that a tree declares (PEP 518).
 
     Raises:
-        StackError: it names nothing.
+        StackError: it declares none.
 
     """
     entry = objects.entry(tree, "pyproject.toml")
     try:
         text = objects.read(entry.id).decode() if entry is not None else ""
-        found = tuple(str(one) for one in document.parse(text)["build-system"]["requires"])
+        declared = tuple(str(requirement) for requirement in document.parse(text)["build-system"]["requires"])
     except (KeyError, TypeError, ValueError) as bad:
-        raise StackError("the tree's pyproject.toml does not say what its build needs", "see [build-system]") from bad
-    return tuple(str(Requirement(one)) for one in found)
+        raise StackError("the tree's pyproject.toml does not declare what its build needs", "see [build-system]") from bad
+    return tuple(str(Requirement(requirement)) for requirement in declared)
 
 
 def missing(device: str, needs: Needs, here: Machine, cloned: tuple[Clone, ...]) -> Iterator[str]:
-    """What a machine lacks for a build, each with what to do; the cheap things first."""
+    """Yield what a machine lacks for a build, each with a remedy, cheap checks first."""
     if device == CUDA and here.nvcc is None:
         place = "in CUDA_HOME" if os.environ.get("CUDA_HOME") else "on PATH"
         yield f"nvcc is not {place} (install the CUDA toolkit that torch is built with)"
@@ -187,38 +187,38 @@ def missing(device: str, needs: Needs, here: Machine, cloned: tuple[Clone, ...])
         yield f"disk: {here.disk / _GB:.0f} GB are free, {needs.disk / _GB:.0f} GB are needed (STACK_CACHE names another place)"
     closed = clones.unreachable(cloned) if "git" in here.programs else None
     if closed is not None:
-        instead = f" ({closed.instead} names a folder in its place; --plan shows all)" if closed.instead else ""
-        yield f"{closed.repository} does not answer, and upstream's CMake clones it{instead}"
+        instead = f" ({closed.instead} can name a local folder; --plan shows all)" if closed.instead else ""
+        yield f"{closed.repository} is not reachable, and upstream's CMake clones it{instead}"
 
 
-def unfit(order: Order, requires: tuple[str, ...], here: Machine, python: Path) -> Iterator[str]:
-    """What an environment lacks for a build: packages, and a torch that is built for the device.
+def unfit(order: CompileOrder, requires: tuple[str, ...], here: Machine, python: Path) -> Iterator[str]:
+    """Yield what an environment lacks for a build: packages, and a torch built for the device.
 
     Raises:
         StackError: the interpreter does not answer.
 
     """
-    wanted = [Requirement(one) for one in requires]
-    if order.targets:  # CMake is started without the backend
-        wanted = [one for one in wanted if one.name == "torch"]
-    have = interpreters.versions(python, [one.name for one in wanted])
-    for one in wanted:
-        version = have.get(one.name)
-        if one.marker is not None and not one.marker.evaluate():
+    wanted = [Requirement(requirement) for requirement in requires]
+    if order.targets:  # CMake runs without the build backend
+        wanted = [requirement for requirement in wanted if requirement.name == "torch"]
+    have = interpreters.versions(python, [requirement.name for requirement in wanted])
+    for requirement in wanted:
+        version = have.get(requirement.name)
+        if requirement.marker is not None and not requirement.marker.evaluate():
             continue
-        if version is None or not one.specifier.contains(version, prereleases=True):
-            found = f"has {one.name} {version}" if version else f"has no {one.name}"
-            yield f"{python} {found} (pip install '{one}')"
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            state = f"has {requirement.name} {version}" if version else f"has no {requirement.name}"
+            yield f"{python} {state} (pip install '{requirement}')"
     if order.device == CUDA and have.get("torch"):
         cuda = interpreters.cuda(python)
         if cuda is None:
             yield f"torch {have['torch']} is built without CUDA (name another environment: --python)"
         elif here.nvcc is not None and here.nvcc.major != Version(cuda).major:
-            yield f"nvcc is of CUDA {here.nvcc}, torch of {cuda} (install the same major version)"
+            yield f"nvcc is for CUDA {here.nvcc}, torch for {cuda} (install the same major version)"
 
 
 def _jobs(device: str, here: Machine) -> int:
-    """Compilers beside each other: what the user's MAX_JOBS says, else as many as fit."""
+    """Return the number of compilers to run at once: the user's MAX_JOBS, else as many as fit."""
     return jobs.named() or max(1, min(here.processors, here.memory // _each(device)))
 
 
@@ -226,9 +226,9 @@ def _each(device: str) -> int:
     return jobs.EACH if device == CUDA else _CXX_EACH
 
 
-def _environment(recipe: Recipe, order: Order, version: Version, here: Machine, number: int) -> dict[str, str]:
-    """What is set for the build, beside what the user's environment says (CXX, CUDA_HOME, *_SRC_DIR, CMAKE_ARGS)."""
-    found = {
+def _environment(recipe: Recipe, order: CompileOrder, version: Version, here: Machine, number: int) -> dict[str, str]:
+    """Return the variables that the build sets, besides those of the user's environment (CXX, CUDA_HOME, *_SRC_DIR, CMAKE_ARGS)."""
+    variables = {
         recipe.device: order.device,
         recipe.version: str(version),
         "SETUPTOOLS_SCM_PRETEND_VERSION": str(version),
@@ -236,12 +236,12 @@ def _environment(recipe: Recipe, order: Order, version: Version, here: Machine, 
         "MAX_JOBS": str(number),
     }
     if order.device == CUDA:
-        found["TORCH_CUDA_ARCH_LIST"] = os.environ.get("TORCH_CUDA_ARCH_LIST", listing.ARCHITECTURE)
-        found["NVCC_THREADS"] = os.environ.get("NVCC_THREADS", "1")
+        variables["TORCH_CUDA_ARCH_LIST"] = os.environ.get("TORCH_CUDA_ARCH_LIST", listing.ARCHITECTURE)
+        variables["NVCC_THREADS"] = os.environ.get("NVCC_THREADS", "1")
         compiler = toolkit.on_path()
-        # torch would take the folder above that of the nvcc on PATH, which may be a link or a script.
+        # torch would use the folder above nvcc on PATH, which may be a link or a script.
         home = os.environ.get("CUDA_HOME") or (compiler and str(compiler[0]))
-        found |= {"CUDA_HOME": home} if home else {}
+        variables |= {"CUDA_HOME": home} if home else {}
     if here.launcher == "ccache":
-        found["CCACHE_NOHASHDIR"] = "1"
-    return found
+        variables["CCACHE_NOHASHDIR"] = "1"
+    return variables

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A published wheel with patched files laid over it: what is compiled in it stays, to the byte.
+"""Make a wheel by replacing patched files in a published one; compiled files stay unchanged, to the byte.
 
-Only a file whose published content is the pin's own is replaced: a wheel is built from more than its sources.
+A file is only replaced if its published content equals the pin's: a wheel is built from more than its sources.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _TUPLE_LINE = re.compile(rb"^__version_tuple__ = version_tuple = .*$", re.MULTIL
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """One file: its blob at the pin (None: it is new) and its content with the patches (None: they remove it)."""
+    """One patched file: its blob at the pin (None if it is new), and its patched content (None if it is removed)."""
 
     base: str | None
     content: bytes | None
@@ -35,14 +35,14 @@ class Patched:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A published wheel: where it lies, and what its name says."""
+    """A published wheel: its path, and the parts of its name."""
 
     path: Path
     sha256: Sha256
     name: str
     version: Version
     tag: str
-    """Python tag, ABI tag and platforms, as they stand in the name."""
+    """Python tag, ABI tag and platforms, as in the name."""
 
     @property
     def folder(self) -> str:
@@ -51,8 +51,8 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What becomes of a wheel: its new name and version, the patched files by path, further files of its dist-info folder."""
+class OverlayPlan:
+    """The new wheel: its name and version, the patched files by path, and edits of METADATA."""
 
     name: str
     version: Version
@@ -62,15 +62,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An overlay that fits: what replaces which member, what comes new, and what was done, in words."""
+    """A checked overlay: the replaced and added members, and a description of what was done."""
 
-    plan: Plan
+    plan: OverlayPlan
     base: Base
     replaced: Mapping[str, bytes | None]
     added: Mapping[str, bytes]
     edited: tuple[str, ...]
     left_out: tuple[str, ...]
-    """Patched files that the wheel does not carry: tests, documents."""
+    """Patched files that the wheel does not contain: tests and documents."""
 
     @property
     def folder(self) -> str:
@@ -84,30 +84,30 @@ class Prepared:
 
 
 def stem(name: str, version: Version) -> str:
-    """How the names of a wheel and of its folders begin."""
+    """Return the first part of the names of a wheel and its folders."""
     return f"{name.replace('-', '_')}-{version}"
 
 
 def published(path: Path, sha256: Sha256) -> Base:
-    """A wheel by its file.
+    """Describe a wheel by its file.
 
     Raises:
-        StackError: its name is none of a wheel.
+        StackError: its name is not one of a wheel.
 
     """
     try:
         name, version, build, _ = parse_wheel_filename(path.name)
     except InvalidWheelFilename as bad:
-        raise StackError(f"{path.name} is no name of a wheel", "name a .whl file") from bad
+        raise StackError(f"{path.name} is not the name of a wheel", "name a .whl file") from bad
     place = 3 if build else 2
     return Base(path, sha256, name, version, "-".join(path.name.removesuffix(".whl").split("-")[place:]))
 
 
-def prepare(base: Base, plan: Plan) -> Prepared:
-    """See whether the patched files fit a wheel.
+def prepare(base: Base, plan: OverlayPlan) -> Prepared:
+    """Check that the patched files fit a wheel.
 
     Raises:
-        StackError: a file is not the pin's own there, or the wheel cannot be read.
+        StackError: a file differs from the pin's there, or the wheel cannot be read.
 
     """
     with zips.opened(base.path) as archive:
@@ -130,7 +130,7 @@ def prepare(base: Base, plan: Plan) -> Prepared:
                 f"{base.path.name} has another dist-info folder, {others.pop()}", "a wheel has one: fetch it again"
             )
         try:
-            about, said = metadata.metadata(
+            about, edited_metadata = metadata.metadata(
                 zips.read(archive, f"{base.folder}/METADATA"), plan.name, str(plan.version), plan.edits
             )
         except UnicodeDecodeError as bad:
@@ -139,24 +139,24 @@ def prepare(base: Base, plan: Plan) -> Prepared:
         wheel = zips.read(archive, f"{base.folder}/WHEEL")
         tagged = metadata.wheel(wheel, tags)
         if tagged != wheel:
-            said = (*said, "WHEEL has the tags of the file's name")
+            edited_metadata = (*edited_metadata, "WHEEL has the tags of the file's name")
     replaced |= {f"{base.folder}/METADATA": about, f"{base.folder}/WHEEL": tagged}
     left_out = tuple(sorted(plan.files.keys() - inside.keys()))
-    return Prepared(plan, base, replaced, added, (*edited, *said), left_out)
+    return Prepared(plan, base, replaced, added, (*edited, *edited_metadata), left_out)
 
 
-def _word(there: bool, file: Patched) -> str:
-    return "new" if not there else "patched" if file.content is not None else "removed"
+def _word(exists: bool, file: Patched) -> str:
+    return "new" if not exists else "patched" if file.content is not None else "removed"
 
 
-def _check(base: Base, archive: zipfile.ZipFile, path: str, file: Patched, there: bool) -> None:
-    have = _blob(zips.read(archive, path)) if there else None
+def _check(base: Base, archive: zipfile.ZipFile, path: str, file: Patched, exists: bool) -> None:
+    have = _blob(zips.read(archive, path)) if exists else None
     if have == file.base:
         return
     if have is None:
-        problem, remedy = f"has no {path}, which the patches change", "pin the release that the wheel is of"
+        problem, remedy = f"has no {path}, which the patches change", "pin the release of the wheel"
     elif file.base is None:
-        problem, remedy = f"has a {path} already, which the patches add", "name the patch's file otherwise"
+        problem, remedy = f"has a {path} already, which the patches add", "rename the patch's file"
     else:
         problem, remedy = f"has another {path} than the pin", "patches of that file need a build from source"
     raise StackError(f"{base.path.name} {problem}", remedy)
@@ -171,14 +171,14 @@ def _version_files(names: set[str], tops: set[str]) -> list[str]:
 
 
 def _versioned(data: bytes, version: Version) -> bytes:
-    """A file that vcs-versioning or setuptools-scm wrote, with another version."""
+    """Set the version in a file that vcs-versioning or setuptools-scm wrote."""
     parts = (*version.release, *([version.local] if version.local else []))
     data = _VERSION_LINE.sub(f"__version__ = version = {str(version)!r}".encode(), data)
     return _TUPLE_LINE.sub(f"__version_tuple__ = version_tuple = {parts!r}".encode(), data)
 
 
 def build(prepared: Prepared, target: Path, described: Mapping[str, bytes]) -> None:
-    """Write the wheel; `described` are further files of its dist-info folder.
+    """Write the wheel; `described` has further files of its dist-info folder.
 
     Raises:
         StackError: the published wheel is broken, or the new one would be too large.
@@ -195,7 +195,7 @@ def build(prepared: Prepared, target: Path, described: Mapping[str, bytes]) -> N
 def _members(
     prepared: Prepared, archive: zipfile.ZipFile, rows: Mapping[str, tuple[str, str]], described: Mapping[str, bytes]
 ) -> Iterator[Member]:
-    """The new wheel's members in order: the package, then its dist-info folder, RECORD last."""
+    """Yield the new wheel's members in order: the package, then its dist-info folder, RECORD last."""
     base = prepared.base
     dated = archive.getinfo(f"{base.folder}/WHEEL")
     record: dict[str, tuple[str, str]] = {}
@@ -210,7 +210,7 @@ def _members(
         inside = name.startswith(f"{base.folder}/")
         now = f"{prepared.folder}{name.removeprefix(base.folder)}" if inside else name
         data_folder = f"{base.folder.removesuffix('.dist-info')}.data/"
-        if name.startswith(data_folder):  # pip looks for it under the wheel's own name
+        if name.startswith(data_folder):  # pip looks for it under the wheel's new name
             now = f"{prepared.folder.removesuffix('.dist-info')}.data/{name.removeprefix(data_folder)}"
         if not name.endswith("/"):
             if data is None and name not in rows:

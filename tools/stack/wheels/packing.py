@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wheel of files that are at hand: always the same bytes."""
+"""Write a wheel of given files; equal files give equal bytes."""
 
 import zipfile
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from stack.wheels import metadata, zips
 from stack.wheels.zips import Member
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""The first that a ZIP file knows."""
+"""The earliest time in a ZIP file."""
 
 
 def write(target: Path, files: Mapping[str, bytes], about: bytes, inside: Mapping[str, bytes]) -> None:
-    """Write a wheel; its stem and tag are those of its name.
+    """Write a wheel; name, version and tag come from the target's name.
 
     Args:
-        target: the wheel, which appears when it is whole.
-        files: by path in the wheel.
+        target: the wheel; it appears when it is complete.
+        files: the files by their path in the wheel.
         about: METADATA.
         inside: further files of its dist-info folder.
 
@@ -40,6 +40,6 @@ def write(target: Path, files: Mapping[str, bytes], about: bytes, inside: Mappin
 
 def _info(path: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(path, _TIME)
-    info.create_system = 3  # Unix: the rights count
+    info.create_system = 3  # Unix, so that the permissions count
     info.external_attr = (0o100755 if path.endswith(".so") else 0o100644) << 16
     return info

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a wheel says of itself: the stack that it is of, its parts as a bill of materials, and how it was made."""
+"""Describe a wheel: its stack, a bill of materials, and a statement of how it was made."""
 
 import hashlib
 import json
@@ -16,39 +16,40 @@ from stack.model.stack import Stack
 
 FORMAT = 2
 _NAMESPACE = uuid.UUID("a9f4c1a2-54a5-4d0e-8f0b-0a0d6f3f2b71")
-"""Of the serial numbers of bills of materials: the same content has the same one."""
+"""Namespace of bills' serial numbers: equal contents have equal serial numbers."""
 _STATEMENT = "https://in-toto.io/Statement/v1"
 _PROVENANCE = "https://slsa.dev/provenance/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A wheel that is about to be written: its name and version, how it is made (`overlay`), of what, and what was changed."""
+    """A wheel to be written: name, version, mode (`overlay`), the input, and what was changed."""
 
     upstream: str
     name: str
     version: str
     mode: str
     base: str
-    """The file that it is made of."""
+    """The file that it is made from."""
     base_sha256: Sha256
     edited: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     tools: Mapping[str, str] = field(default_factory=dict)
-    """What it is made with, beside this tool: versions by name."""
+    """The versions of the tools besides this one, by name."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that decided what came out. They name places of a machine: the statement has them, the wheel has not."""
+    """Variables that affect the result. They name paths of a machine, so they are in the statement but not in the wheel."""
 
 
 def file_name(stack: Stack) -> str:
-    """The name of the description in a wheel's dist-info folder."""
+    """Return the name of the description in a wheel's dist-info folder."""
     return f"{stack.label}_stack.json"
 
 
 def description(stack: Stack, made: Made) -> dict[str, Any]:
-    """Describe the stack that a wheel is of: digest, pins, the files that its patches change, what it was made of and with.
+    """Describe a wheel's stack: digest, pins, files that its patches change, and what the wheel was made of and with.
 
-    Names and messages of patches are in the statement beside the wheel: stacks of the same digest have the same wheels.
+    Patches' names and messages are only in the statement next to the wheel, because stacks of the same digest have the same
+    wheels.
     """
     return {
         "format": FORMAT,
@@ -60,8 +61,8 @@ def description(stack: Stack, made: Made) -> dict[str, Any]:
         "pins": {pin.upstream: {"commit": pin.commit, "tree": pin.tree} for pin in stack.pins},
         "files": [
             {"upstream": name, "path": path, "mode": mode, "blob": blob}
-            for name, one in effect.of(stack).items()
-            for path, mode, blob in effect.listed(one)
+            for name, changed in effect.of(stack).items()
+            for path, mode, blob in effect.listed(changed)
         ],
         "edited": list(made.edited),
         "left_out": list(made.left_out),
@@ -70,8 +71,8 @@ def description(stack: Stack, made: Made) -> dict[str, Any]:
 
 
 def bill_of_materials(stack: Stack, made: Made) -> bytes:
-    """Write a CycloneDX 1.6 document: the wheel, what it was made of, and the changed files. The same every time."""
-    from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415  (a fifth of a second)
+    """Write a CycloneDX 1.6 document: the wheel, its input, and the changed files. Equal inputs give equal bytes."""
+    from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415 (takes a fifth of a second)
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415
     from cyclonedx.model.component import Component, ComponentType, Pedigree  # noqa: PLC0415
     from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415
@@ -100,7 +101,7 @@ def bill_of_materials(stack: Stack, made: Made) -> bytes:
     serial = uuid.uuid5(_NAMESPACE, json.dumps(description(stack, made), sort_keys=True))
     bom = Bom(metadata=BomMetaData(component=wheel), serial_number=serial)
     text = json.loads(JsonV1Dot6(bom).output_as_string())
-    text["metadata"].pop("timestamp", None)  # the document is the same on another day
+    text["metadata"].pop("timestamp", None)  # the document must not depend on the date
     return encoded(text)
 
 
@@ -109,11 +110,11 @@ def _hash(patch: Patch) -> Sha256:
 
 
 def provenance(stack: Stack, made: Made, filename: str, sha256: Sha256) -> bytes:
-    """An in-toto statement with SLSA provenance for a finished wheel."""
+    """Make an in-toto statement with SLSA provenance for a finished wheel."""
     dependencies: list[Mapping[str, Any]] = [{"name": made.base, "digest": {"sha256": made.base_sha256}}]
     for pin in stack.pins:
-        found: dict[str, Any] = {"name": pin.upstream, "digest": {"gitCommit": pin.commit}}
-        dependencies.append(found | ({"uri": f"git+{pin.git}"} if pin.git else {}))
+        dependency: dict[str, Any] = {"name": pin.upstream, "digest": {"gitCommit": pin.commit}}
+        dependencies.append(dependency | ({"uri": f"git+{pin.git}"} if pin.git else {}))
     held = {made.upstream, *(pin.upstream for pin in stack.pins.vendored_in(made.upstream))}
     dependencies += [
         {"name": ref.path, "digest": {"sha256": _hash(patch)}, "annotations": {"subject": patch.subject}}
@@ -139,5 +140,5 @@ def provenance(stack: Stack, made: Made, filename: str, sha256: Sha256) -> bytes
 
 
 def encoded(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
-    """JSON, always the same bytes."""
+    """Encode JSON so that equal values give equal bytes."""
     return (json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simple index of a folder's wheels, as static files: HTML (PEP 503) and JSON (PEP 691), with hashes and core metadata (PEP 714).
+"""Write a simple index of a folder's wheels as static files: HTML (PEP 503), JSON (PEP 691), hashes, core metadata (PEP 714).
 
 pip install --extra-index-url https://example.org/wheels/simple vllm
 """
@@ -37,7 +37,7 @@ class Entry:
 
 
 def write(folder: Path) -> Mapping[str, tuple[Entry, ...]]:
-    """Write `simple/` beside the wheels of a folder, anew and at once; it names them relative to itself.
+    """Write `simple/` next to a folder's wheels, replacing it in one step; links are relative.
 
     Raises:
         StackError: there is no wheel, or one cannot be read.
@@ -49,13 +49,13 @@ def write(folder: Path) -> Mapping[str, tuple[Entry, ...]]:
         try:
             name = parse_wheel_filename(file.name)[0]
         except InvalidWheelFilename as bad:
-            raise StackError(f"{file.name} is no name of a wheel", "take it out of the folder") from bad
+            raise StackError(f"{file.name} is not the name of a wheel", "remove it from the folder") from bad
         projects.setdefault(name, []).append(_entry(file))
     if not projects:
         raise StackError(f"{folder} has no wheel", "build some there: stack build wheels --out DIR")
     target = folder / FOLDER
     if (target.exists() or target.is_symlink()) and not _is_ours(target):
-        raise StackError(f"{target} is there, and is no index", "move it away, or name another folder")
+        raise StackError(f"{target} exists and is not an index", "move it away, or name another folder")
     with cache.lock(target):
         return _written(folder, projects)
 
@@ -66,26 +66,26 @@ def _is_ours(target: Path) -> bool:
 
 
 def _written(folder: Path, projects: Mapping[str, list[Entry]]) -> Mapping[str, tuple[Entry, ...]]:
-    found = {name: tuple(entries) for name, entries in sorted(projects.items())}
+    entries_by_project = {name: tuple(entries) for name, entries in sorted(projects.items())}
     for left in folder.glob(f".{FOLDER}-*"):
         shutil.rmtree(left, ignore_errors=True)
-    for entry in (entry for entries in found.values() for entry in entries):
+    for entry in (entry for entries in entries_by_project.values() for entry in entries):
         cache.put(folder / f"{entry.filename}.metadata", entry.metadata)  # where pip looks for it
     place = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=folder))
     try:
         place.chmod(0o755)
-        _fill(place, found)
+        _fill(place, entries_by_project)
         _swap(place, folder / FOLDER)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return found
+    return entries_by_project
 
 
 def _entry(file: Path) -> Entry:
     with zips.opened(file) as archive:
         names = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1]
         if len(names) != 1:
-            raise StackError(f"{file.name} has no METADATA", "it is no wheel: take it out of the folder")
+            raise StackError(f"{file.name} has no METADATA", "it is not a wheel: remove it from the folder")
         about = zips.read(archive, names[0])
     python = metadata.fields(about).get("Requires-Python")
     return Entry(file.name, cache.hash_of(file), file.stat().st_size, python, about)
@@ -137,7 +137,7 @@ def _write_json(path: Path, value: object) -> None:
 
 
 def _swap(made: Path, target: Path) -> None:
-    """Put a folder in the place of another one; killed in between, the next run mends it."""
+    """Put a folder in the place of another one; if it is killed in between, the next run completes it."""
     old = made.with_name(f"{made.name}.old")
     if target.exists():
         target.rename(old)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A wheel from the carried source tree, by the upstream's own build backend: no compiler, and no network in the build."""
+"""Build a wheel from the carried source tree with the upstream's own backend, without a compiler and without network."""
 
 import contextlib
 import os
@@ -17,15 +17,15 @@ from stack.base.errors import StackError
 from stack.proof import environment
 
 TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
-"""What the backends are run with: other releases of them write other bytes."""
+"""The tools that backends run with; other versions write other bytes."""
 EPOCH = "315532800"
-"""1980-01-01, the first day that a ZIP file knows: a tree does not say when it was made."""
+"""1980-01-01, the first day in a ZIP file: a tree has no time of its own."""
 _MARKED = ("ERROR", "error:", "RuntimeError", "ModuleNotFoundError")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an upstream builds without a compiler: environment variables of its backend, and the line that holds its version."""
+    """The way an upstream builds without a compiler: its backend's environment variables, and the line with its version."""
 
     environment: Mapping[str, str]
     version_file: str
@@ -34,7 +34,7 @@ class Recipe:
 
 
 RECIPES = {
-    # Its backend would install CUDA wheels to build what is only for several nodes.
+    # By default its backend installs CUDA wheels, to build a part for several nodes only.
     "flashinfer": Recipe(
         {"BUILD_NVEP": "0", "FLASHINFER_BUILD_NO_PIP": "1"}, "flashinfer/_build_meta.py", '__version__ = "{}"'
     ),
@@ -42,10 +42,10 @@ RECIPES = {
 
 
 def tools(cache: Path, tell: Callable[[str], None]) -> Path:
-    """The interpreter of the environment that builds run in; made on the first call.
+    """Return the interpreter of the build environment, which is made on the first call.
 
     Raises:
-        StackError: pip could not install something.
+        StackError: pip could not install a package.
 
     """
     name = f"build-{sys.version_info[0]}.{sys.version_info[1]}-{'-'.join(TOOLS).replace('==', '-')}"
@@ -53,7 +53,7 @@ def tools(cache: Path, tell: Callable[[str], None]) -> Path:
 
 
 def tool_versions() -> dict[str, str]:
-    """The build tools, by name."""
+    """Return the versions of the build tools by name."""
     return dict(tool.split("==") for tool in TOOLS)
 
 
@@ -61,16 +61,16 @@ def build(recipe: Recipe, files: Callable[[Path], None], version: Version, pytho
     """Build a wheel into the folder `out`; `files` fills a folder with the carried tree.
 
     Raises:
-        StackError: the tree's version stands elsewhere, or the backend failed.
+        StackError: the version is not where the recipe expects it, or the backend failed.
 
     """
     with tempfile.TemporaryDirectory(prefix="stack-build-") as place:
         tree = Path(place) / "source"
-        with _umask():  # the rights of the files go into the wheel
+        with _umask():  # file permissions go into the wheel
             tree.mkdir()
             files(tree)
         _set_version(tree / recipe.version_file, recipe.version_line, version)
-        # No index, no settings of the user's, nothing that depends on where and when.
+        # Exclude indexes, the user's settings, and everything that depends on place and time.
         home = Path(place) / "home"
         home.mkdir()
         env = {key: os.environ[key] for key in ("PATH", "TMPDIR", "LD_LIBRARY_PATH") if key in os.environ} | dict(
@@ -102,7 +102,7 @@ def _set_version(file: Path, line: str, version: Version) -> None:
     changed, count = re.subn(f"(?m)^{re.escape(start)}[^\"']*{re.escape(end)}$", line.format(version), text)
     if count != 1:
         raise StackError(
-            f"{file.name} does not hold the version as expected", "the upstream's build has changed: see its backend"
+            f"{file.name} does not contain the version as expected", "the upstream's build has changed: see its backend"
         )
     file.write_text(changed, encoding="utf-8")
 
@@ -111,5 +111,5 @@ def _run(command: list[str], env: Mapping[str, str]) -> None:
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        said = next((line for line in lines if any(mark in line for mark in _MARKED)), lines[-1] if lines else "no message")
-        raise StackError(f"the upstream's build failed: {said[:300]}", "check the network and disk space, and the patches")
+        error = next((line for line in lines if any(mark in line for mark in _MARKED)), lines[-1] if lines else "no message")
+        raise StackError(f"the upstream's build failed: {error[:300]}", "check the network and disk space, and the patches")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new ZIP file made of another one's members, still compressed, and of new ones (APPNOTE.TXT 6.3, sections 4.3 and 4.4).
+"""Write a ZIP file from another one's members, still compressed, and from new ones (APPNOTE.TXT 6.3, sections 4.3 and 4.4).
 
-`zipfile` can only copy a member by unpacking and packing it again, which takes a minute for a wheel of 300 MB and gives other
-bytes with every release of zlib. Here a member that stays is copied byte by byte, and a new one is stored without compression.
+`zipfile` can only copy a member by decompressing and compressing it again. That takes a minute for a wheel of 300 MB, and its
+bytes depend on the release of zlib. Here an old member is copied byte by byte, and a new one is stored uncompressed.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from stack.store import cache
 from stack.wheels import metadata
 
 LIMIT = 0xFFFFFFFF
-"""Bytes of a file, and of any member: beyond them a ZIP file needs extensions that no wheel has needed."""
+"""Maximal bytes of a file and of any member; larger ZIP files need extensions that no wheel has needed."""
 _MEMBERS = 0xFFFF
 _READ = 1 << 26
-"""Bytes of a member that is read as a whole: metadata, RECORD, patched sources. The largest RECORD of ours has half a million."""
+"""Maximal bytes of a member that is read at once: metadata, RECORD, patched sources. Our largest RECORD has half a million."""
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _END = struct.Struct("<4s4H2LH")
@@ -32,12 +32,15 @@ _UTF8, _ENCRYPTED, _PATCHED = 0x800, 0x1 | 0x40, 0x20
 _MADE_BY_UNIX = 3 << 8 | 20
 _COPIED = 1 << 20
 BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, OverflowError, NotImplementedError, ValueError)
-"""What `zipfile` raises where a file is torn: an offset before its start, say, is an `OSError`."""
+"""The exceptions of `zipfile` for a broken file: an offset before its start, for example, is an `OSError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a new file: a member of the old one under a name (`old`), or new content. `info` gives its date and rights."""
+    """A member of the new file: a member of the old file under a name if `data` is None, else new content.
+
+    `info` has the date and permissions, and identifies the old member.
+    """
 
     name: str
     info: zipfile.ZipInfo
@@ -46,18 +49,18 @@ class Member:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A ZIP file that can be copied from.
+    """Open a ZIP file to copy from.
 
     Raises:
-        StackError: it is none, or is encrypted, has a member twice, one outside of it, or one that is compressed otherwise.
+        StackError: the file is not a ZIP file, is encrypted, or has a duplicate, outside or unsupported member.
 
     """
-    if path.exists() and not path.is_file():  # nobody may ever write into a pipe
-        raise StackError(f"{path.name} is no file", "name a wheel")
+    if path.exists() and not path.is_file():  # opening a pipe could block forever
+        raise StackError(f"{path.name} is not a file", "name a wheel")
     try:
         archive = zipfile.ZipFile(path)
     except BROKEN as bad:
-        raise StackError(f"{path.name} is no wheel that can be read ({bad})", "fetch it again") from bad
+        raise StackError(f"{path.name} is not a readable wheel ({bad})", "fetch it again") from bad
     with archive:
         seen: set[str] = set()
         for info in archive.infolist():
@@ -71,24 +74,24 @@ def _check(path: Path, info: zipfile.ZipInfo, seen: set[str]) -> None:
     parts = name.rstrip("/").split("/")
     why = None
     if name in seen:
-        why = "is there twice"
+        why = "occurs twice"
     elif name.startswith("/") or "\\" in name or not {"", ".", ".."}.isdisjoint(parts):
-        why = "is outside of it"
+        why = "is outside of the archive"
     elif info.flag_bits & _ENCRYPTED:
         why = "is encrypted"
     elif info.flag_bits & _PATCHED:
-        why = "is a change of another file"
+        why = "is a patch for another file"
     elif info.compress_type not in (_STORED, _DEFLATED):
-        why = "is compressed in a way that pip does not read"
+        why = "has a compression that pip does not support"
     if why is not None:
         raise StackError(f"{path.name}: the member {name[:200]!r} {why}", "no such file is copied: fetch the wheel again")
 
 
 def read(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A member's content.
+    """Read a member's content.
 
     Raises:
-        StackError: it is not there, broken, or larger than any such file.
+        StackError: the member is missing, broken, or too large.
 
     """
     try:
@@ -99,16 +102,16 @@ def read(archive: zipfile.ZipFile, name: str) -> bytes:
             )
         return archive.read(name)
     except KeyError as missing:
-        raise StackError(f"{Path(str(archive.filename)).name} has no {name}", "it is no wheel of that package") from missing
+        raise StackError(f"{Path(str(archive.filename)).name} has no {name}", "it is not a wheel of that package") from missing
     except BROKEN as bad:
         raise StackError(f"{Path(str(archive.filename)).name}: {name} is broken ({bad})", "fetch the wheel again") from bad
 
 
 def record(archive: zipfile.ZipFile, folder: str) -> dict[str, tuple[str, str]]:
-    """The RECORD of a wheel with that dist-info folder.
+    """Read the RECORD of a wheel with a dist-info folder.
 
     Raises:
-        StackError: it is not there, or cannot be read.
+        StackError: it is missing, or cannot be read.
 
     """
     try:
@@ -118,9 +121,9 @@ def record(archive: zipfile.ZipFile, folder: str) -> dict[str, tuple[str, str]]:
 
 
 def write(target: Path, source: Path | None, members: Iterable[Member]) -> None:
-    """Write a ZIP file; it appears under its name when it is whole. The same members make the same bytes everywhere.
+    """Write a ZIP file, which appears under its name when it is complete; equal members give equal bytes everywhere.
 
-    Without an old file (`source`) all members are new.
+    `source` is the old file; without it, all members are new.
 
     Raises:
         StackError: it would be too large, or the old file is broken.
@@ -158,7 +161,7 @@ def _write(new: IO[bytes], old: IO[bytes] | None, name: str, members: Iterable[M
 
 
 def _head(member: Member) -> tuple[int, int, int, int, int, int, int]:
-    """Flags, method, time, date, checksum, size in the file, size."""
+    """Return flags, method, time, date, checksum, compressed size and size."""
     year, month, day, hour, minute, second = member.info.date_time
     date, time = (year - 1980) << 9 | month << 5 | day, hour << 11 | minute << 5 | second // 2
     flags = 0 if member.name.isascii() else _UTF8

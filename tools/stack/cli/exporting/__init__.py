@@ -12,16 +12,17 @@ import click
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.upstreaming import plan as planning  # `plan` is a module of this package
-from stack.upstreaming.proposal import Plan, Proposal
+from stack.upstreaming.proposal import Proposal, UpstreamPlan
 from stack.upstreaming.splitting import By
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the user asked for, as it stands on the command line.
+class ExportOptions:
+    """The command line's values.
 
-    `only`: patterns of the names of pull requests. `split`: `PATCH[:by=file|hunk|definition]`. `push`: `[UPSTREAM=]REMOTE`.
-    `despite`: addresses of pull requests that are no duplicates. `over`: commits in a fork that a push may replace.
+    `only` has patterns for names of pull requests, `split` has `PATCH[:by=file|hunk|definition]`, and `push` has
+    `[UPSTREAM=]REMOTE`. `despite` has addresses of pull requests that are not duplicates, and `over` commits in a fork that a
+    push may replace.
     """
 
     series: tuple[str, ...]
@@ -40,81 +41,81 @@ class Asked:
 
 
 class Work:
-    """One call: what was asked, where trees come from, and the plan, which is made on its first use."""
+    """One call: the command line's values, the stores, and the plan, which is made on its first use."""
 
-    def __init__(self, context: click.Context, stores: Stores, asked: Asked) -> None:
+    def __init__(self, context: click.Context, stores: Stores, options: ExportOptions) -> None:
         self.context = context
         self.stores = stores
-        self.asked = asked
+        self.options = options
 
     @functools.cached_property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[UpstreamPlan, ...]:
         """The plan of each upstream.
 
         Raises:
-            StackError: what was asked cannot be planned.
+            StackError: the request cannot be planned.
 
         """
 
-        asked = self.asked
-        onto = _onto(asked.onto, self._planned())
-        split = dict(_split(one) for one in asked.split)
-        wanted = planning.Wanted(asked.series, asked.upstream, onto, split, tests=asked.tests, python=asked.python)
+        options = self.options
+        onto = _onto(options.onto, self._planned())
+        split = dict(_split(given) for given in options.split)
+        wanted = planning.Wanted(options.series, options.upstream, onto, split, tests=options.tests, python=options.python)
         return planning.plans(self.stores, wanted)
 
     @property
     def chosen(self) -> tuple[Proposal, ...]:
-        """The pull requests that `--only` names, of all plans; all of them without it.
+        """The pull requests of all plans that `--only` selects; all without it.
 
         Raises:
-            StackError: it names none.
+            StackError: a pattern matches no pull request.
 
         """
-        known = [one for plan in self.plans for one in plan.proposals]
-        for pattern in self.asked.only:
-            if not any(fnmatch.fnmatchcase(one.name, pattern) for one in known):
-                names = ", ".join(one.name for one in known) or "none"
+        known = [proposal for plan in self.plans for proposal in plan.proposals]
+        for pattern in self.options.only:
+            if not any(fnmatch.fnmatchcase(proposal.name, pattern) for proposal in known):
+                names = ", ".join(proposal.name for proposal in known) or "none"
                 raise StackError(f"--only {pattern} matches no pull request of the plan", f"planned: {names}")
         return tuple(
-            one
-            for one in known
-            if not self.asked.only or any(fnmatch.fnmatchcase(one.name, pattern) for pattern in self.asked.only)
+            proposal
+            for proposal in known
+            if not self.options.only or any(fnmatch.fnmatchcase(proposal.name, pattern) for pattern in self.options.only)
         )
 
     def _planned(self) -> list[str]:
-        """The upstreams with a release of their own that pull requests may go to."""
-        stack, asked = self.stores.stack, self.asked
-        series = [stack.get(name) for name in asked.series] or stack.series
-        names = asked.upstream or {ref.upstream for one in series for ref in one.patches}
+        """Return the requested upstreams that are not vendored."""
+        stack, options = self.stores.stack, self.options
+        series = [stack.get(name) for name in options.series] or stack.series
+        names = options.upstream or {ref.upstream for item in series for ref in item.patches}
         return [pin.upstream for pin in stack.pins if pin.within is None and pin.upstream in names]
 
 
 def _onto(given: tuple[str, ...], planned: list[str]) -> dict[str, str]:
-    """What `--onto` names, by upstream; the upstream may be left out where there is one.
+    """Parse the values of `--onto` into revisions by upstream; the upstream may be omitted if there is only one.
 
     Raises:
-        StackError: it may not, or one is named twice.
+        StackError: the upstream is missing, or is named twice.
 
     """
-    found: dict[str, str] = {}
-    for one in given:
-        name, _, revision = one.rpartition("=")
+    revisions: dict[str, str] = {}
+    for value in given:
+        name, _, revision = value.rpartition("=")
         if not name and len(planned) != 1:
             raise StackError(
-                f"--onto {one} does not say of which upstream", f"write --onto UPSTREAM={one}, or name one with --upstream"
+                f"--onto {value} names no upstream", f"write --onto UPSTREAM={value}, or name one upstream with --upstream"
             )
         name = name or planned[0]
-        if name in found:
-            raise StackError(f"--onto names {name} twice: {found[name]} and {revision}", "name one of them")
-        found[name] = revision
-    return found
+        if name in revisions:
+            raise StackError(f"--onto names {name} twice: {revisions[name]} and {revision}", "name one of them")
+        revisions[name] = revision
+    return revisions
 
 
 def _split(given: str) -> tuple[str, By]:
-    """What `--split` names: the patch's path below `stacks/`, and how to cut it.
+    """Parse a value of `--split` into the patch's path below `stacks/` and the way to cut it.
 
     Raises:
-        StackError: there is no such way.
+        StackError: the way of cutting is unknown.
 
     """
 
@@ -125,4 +126,4 @@ def _split(given: str) -> tuple[str, By]:
 
 
 Run = Callable[[Work], int]
-"""What a job's module has under the name `run`."""
+"""The type of the function `run` in each job's module."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The search for duplicates, before anything of ours is seen by others."""
+"""Search for duplicates before other people can see our pull request."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,61 +14,61 @@ from stack.upstreaming.proposal import Proposal
 
 
 def searched(work: Work, proposals: Sequence[Proposal], client: Callable[[str], GitHub]) -> dict[str, Search]:
-    """Search for what does the same as some proposals, by their names, and keep the record of each search.
+    """Search for duplicates of some proposals, keep a record of each search, and return the searches by proposal.
 
     Raises:
-        StackError: an upstream is on no forge, or that cannot be asked.
+        StackError: an upstream is not on a forge, or the forge cannot be asked.
 
     """
 
     stack = work.stores.stack
     searchers: dict[str, duplicate_search.Searcher] = {}
-    found: dict[str, Search] = {}
-    for place, one in enumerate(proposals):
+    searches: dict[str, Search] = {}
+    for place, proposal in enumerate(proposals):
         if work.stores.place.progress is not None:
             work.stores.place.progress("searching for duplicates", place, len(proposals))
-        if one.upstream not in searchers:
-            repository = forge.repository(stack.pins.get(one.upstream).git)
-            searchers[one.upstream] = duplicate_search.Searcher(client(repository.host), repository)
-        earlier = duplicate_search.kept(stack.root, one)
-        despite = {*work.asked.despite, *(earlier.despite if earlier is not None else ())}
-        objects = work.stores.objects(one.upstream)
-        found[one.name] = searchers[one.upstream].search(one, stack.get(one.series), objects, despite)
-        duplicate_search.keep(stack.root, one, found[one.name])
-    return found
+        if proposal.upstream not in searchers:
+            repository = forge.repository(stack.pins.get(proposal.upstream).git)
+            searchers[proposal.upstream] = duplicate_search.Searcher(client(repository.host), repository)
+        earlier = duplicate_search.kept(stack.root, proposal)
+        despite = {*work.options.despite, *(earlier.despite if earlier is not None else ())}
+        objects = work.stores.objects(proposal.upstream)
+        searches[proposal.name] = searchers[proposal.upstream].search(proposal, stack.get(proposal.series), objects, despite)
+        duplicate_search.keep(stack.root, proposal, searches[proposal.name])
+    return searches
 
 
-def show(found: dict[str, Search]) -> None:
-    """Print what may be a duplicate, with the lines that both have."""
+def show(searches: dict[str, Search]) -> None:
+    """Print possible duplicates, with the lines that both have."""
     rows = []
-    for name, search in found.items():
-        for one in search.duplicates:
-            rows.append((name, one.address, f"{one.score:.2f}", one_line(one.title)))
-            rows += [("", "", "", f"+{one_line(line)}") for line in one.lines]
-            name = ""  # noqa: PLW2901 (said once)
+    for name, search in searches.items():
+        for similar in search.duplicates:
+            rows.append((name, similar.address, f"{similar.score:.2f}", one_line(similar.title)))
+            rows += [("", "", "", f"+{one_line(line)}") for line in similar.lines]
+            name = ""  # noqa: PLW2901 (shown in the first row only)
     if rows:
         print_table(("pull request", "alike", "score", ""), rows)
-        click.echo("look at each: where it is something else, --despite ADDRESS says so, and the description with it")
+        click.echo("look at each: if it is something else, name it with --despite ADDRESS; the description then says so")
 
 
 def as_json(search: Search) -> dict[str, object]:
-    """A search, as `--json` prints it."""
+    """Convert a search to its form in `--json`."""
     return {
         "made": search.made,
         "repository": search.repository,
         "queries": list(search.queries),
         "found": [
             {
-                "number": one.number,
-                "address": one.address,
-                "title": one.title,
-                "score": one.score,
-                "duplicate": one.duplicate,
-                "lines": list(one.lines),
-                "paths": list(one.paths),
-                "whole": one.whole,
+                "number": similar.number,
+                "address": similar.address,
+                "title": similar.title,
+                "score": similar.score,
+                "duplicate": similar.duplicate,
+                "lines": list(similar.lines),
+                "paths": list(similar.paths),
+                "whole": similar.whole,
             }
-            for one in search.found
+            for similar in search.found
         ],
         "unread": search.unread,
         "despite": list(search.despite),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack export-pr --edit`: the descriptions of pull requests, made anew where nobody has touched them, and opened in $EDITOR."""
+"""`stack export-pr --edit`: write the descriptions of pull requests, except for edited parts, and open them in $EDITOR."""
 
 import sys
 
@@ -13,23 +13,23 @@ from stack.upstreaming.preparing import Preparation, write
 
 
 def run(work: Work) -> int:
-    """Write, edit, print; without a terminal they are only written."""
+    """Write the descriptions, open them in the editor if there is a terminal, and print their files."""
 
     preparation = Preparation(work.stores, work.plans)
-    if work.asked.tests:
+    if work.options.tests:
         preparation.record()
     chosen = work.chosen
-    made = [preparation.renewed(one) for one in chosen]
-    files = [write(work.stores, one, renewed) for one, renewed in zip(chosen, made, strict=True)]
-    titles = [preparation.title(one) for one in chosen]
-    if work.asked.as_json:
+    made = [preparation.renewed(proposal) for proposal in chosen]
+    files = [write(work.stores, proposal, renewed) for proposal, renewed in zip(chosen, made, strict=True)]
+    titles = [preparation.title(proposal) for proposal in chosen]
+    if work.options.as_json:
         keys = ("name", "title", "file", "edited", "missing")
         values = zip(
-            (one.name for one in chosen),
+            (proposal.name for proposal in chosen),
             titles,
             files,
-            (one.edited for one in made),
-            (one.missing for one in made),
+            (renewed.edited for renewed in made),
+            (renewed.missing for renewed in made),
             strict=True,
         )
         print_json({"descriptions": [dict(zip(keys, each, strict=True)) for each in values]})
@@ -40,8 +40,8 @@ def run(work: Work) -> int:
     for title, file, renewed in zip(titles, files, made, strict=True):
         click.echo(one_line(title))
         click.echo(f"  {file}")
-        for said in _left(renewed):
-            click.echo(f"  {said}")
+        for note in _left(renewed):
+            click.echo(f"  {note}")
     return 0
 
 
@@ -54,6 +54,6 @@ def _edit(file: str) -> None:
 
 
 def _left(renewed: Renewed) -> list[str]:
-    """What was not made anew, and why."""
-    kept = [f"{name}: edited by hand, and left as it is" for name in renewed.edited]
-    return kept + [f"{name}: taken out by hand, and left out" for name in renewed.missing]
+    """Describe the parts that were not renewed, with the reasons."""
+    kept = [f"{name}: edited by hand, kept as it is" for name in renewed.edited]
+    return kept + [f"{name}: removed by hand, not added again" for name in renewed.missing]

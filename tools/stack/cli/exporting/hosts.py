@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients of the forges that a call asks, one each."""
+"""The clients for the forges of a call."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +10,7 @@ from stack.upstreaming.github import GitHub
 
 @contextmanager
 def clients(work: Work) -> Iterator[Callable[[str], GitHub]]:
-    """The client of a host, made when it is first asked for; all are closed at the end."""
+    """Provide a function that returns the client for a host, made on its first use; all clients are closed at the end."""
 
     with ExitStack() as opened:
         made: dict[str, GitHub] = {}

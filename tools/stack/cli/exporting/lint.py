@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack export-pr --lint`: do the planned pull requests keep upstream's rules?"""
+"""`stack export-pr --lint`: check the planned pull requests against upstream's rules."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,7 +7,7 @@ import click
 
 from stack.cli.common import one_line, print_json, print_table
 from stack.cli.exporting import Work
-from stack.upstreaming.linting import Desk, Finding
+from stack.upstreaming.linting import Desk, LintFinding
 from stack.upstreaming.preparing import Preparation
 from stack.upstreaming.proposal import Proposal
 
@@ -15,59 +15,65 @@ _COLOURS = {"error": "red", "warning": "yellow"}
 
 
 def run(work: Work) -> int:
-    """Lint, print; 1 where a pull request may not be opened as it is."""
+    """Lint and print; return 1 if a pull request may not be opened as it is."""
 
     preparation = Preparation(work.stores, work.plans)
-    if work.asked.tests:
+    if work.options.tests:
         preparation.record()
     with Desk(work.stores.place.cache, work.stores.tell) as desk:
-        found = {}
-        for one in work.chosen:
-            work.stores.tell(f"looking at {one.name}")
-            found[one.name] = preparation.findings(one, desk)
-    upstreams = dict.fromkeys(one.upstream for one in work.chosen)
+        findings = {}
+        for proposal in work.chosen:
+            work.stores.tell(f"checking {proposal.name}")
+            findings[proposal.name] = preparation.findings(proposal, desk)
+    upstreams = dict.fromkeys(proposal.upstream for proposal in work.chosen)
     together = {upstream: preparation.at_once(upstream, work.chosen) for upstream in upstreams}
-    every = [finding for some in (*found.values(), *together.values()) for finding in some]
-    if work.asked.as_json:
-        titles = {one.name: preparation.title(one) for one in work.chosen}
+    every = [finding for some in (*findings.values(), *together.values()) for finding in some]
+    if work.options.as_json:
+        titles = {proposal.name: preparation.title(proposal) for proposal in work.chosen}
         print_json(
             {
-                "clean": not any(one.blocks for one in every),
+                "clean": not any(finding.blocks for finding in every),
                 "upstreams": [
-                    {"upstream": name, "findings": [_as_json(one) for one in some]} for name, some in together.items()
+                    {"upstream": name, "findings": [_as_json(finding) for finding in some]} for name, some in together.items()
                 ],
                 "pulls": [
-                    {"name": name, "title": titles[name], "findings": [_as_json(one) for one in some]}
-                    for name, some in found.items()
+                    {"name": name, "title": titles[name], "findings": [_as_json(finding) for finding in some]}
+                    for name, some in findings.items()
                 ],
             }
         )
     else:
-        _print(work, preparation.title, found, together)
-    return 1 if any(one.blocks for one in every) else 0
+        _print(work, preparation.title, findings, together)
+    return 1 if any(finding.blocks for finding in every) else 0
 
 
 def _print(
     work: Work,
     title: Callable[[Proposal], str],
-    found: Mapping[str, Sequence[Finding]],
-    together: Mapping[str, Sequence[Finding]],
+    findings: Mapping[str, Sequence[LintFinding]],
+    together: Mapping[str, Sequence[LintFinding]],
 ) -> None:
     for upstream, some in together.items():
-        for one in some:
-            click.echo(f"{one.severity.value}: {upstream}: {one.problem}: {one.remedy}")
+        for finding in some:
+            click.echo(f"{finding.severity.value}: {upstream}: {finding.problem}: {finding.remedy}")
     for proposal in work.chosen:
-        some = found[proposal.name]
-        errors = sum(one.blocks for one in some)
+        some = findings[proposal.name]
+        errors = sum(finding.blocks for finding in some)
         click.echo(f"\n{proposal.name}: {errors} error(s), {len(some) - errors} warning(s)\n{one_line(title(proposal))}")
         if some:
-            print_table(("", "rule", "where", ""), [_row(one) for one in some], colour=_COLOURS.get)
+            print_table(("", "rule", "where", ""), [_row(finding) for finding in some], colour=_COLOURS.get)
 
 
-def _row(one: Finding) -> tuple[str, str, str, str]:
-    said = f"{one.problem}: {one.remedy}" if one.remedy else one.problem
-    return one.severity.value, one.rule, one_line(one.place), one_line(said)
+def _row(finding: LintFinding) -> tuple[str, str, str, str]:
+    text = f"{finding.problem}: {finding.remedy}" if finding.remedy else finding.problem
+    return finding.severity.value, finding.rule, one_line(finding.place), one_line(text)
 
 
-def _as_json(one: Finding) -> dict[str, str]:
-    return {"rule": one.rule, "severity": one.severity.value, "place": one.place, "problem": one.problem, "remedy": one.remedy}
+def _as_json(finding: LintFinding) -> dict[str, str]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "place": finding.place,
+        "problem": finding.problem,
+        "remedy": finding.remedy,
+    }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack export-pr --open`: pull requests as drafts, each after a person has said that they have read all of it."""
+"""`stack export-pr --open`: open pull requests as drafts, each after a person has confirmed that they have read all of it."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ _ID = 12
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What became of a pull request: `opened`, `open` (it was before), `not opened` (the person said no) or `refused`."""
+    """The result for a pull request: `opened`, `open` (it was open already), `not opened` (not confirmed) or `refused`."""
 
     name: str
     state: str
@@ -52,20 +52,20 @@ class _Draft:
 
 
 def run(work: Work) -> int:
-    """Open what the person confirms; 1 where one was refused.
+    """Open the pull requests that the person confirms; return 1 if one was refused.
 
     Raises:
-        StackError: there is no terminal to ask on, GitHub cannot be asked, or what was opened could not be written down.
+        StackError: there is no terminal, GitHub cannot be asked, or an opened pull request could not be recorded.
 
     """
     _require_terminal()
     with clients(work) as client:
         chosen = _chosen(work)
         opener = _Opener(work, client, chosen)
-        rows = [opener.done(one) for one in chosen]
-    if work.asked.as_json:
+        rows = [opener.done(proposal) for proposal in chosen]
+    if work.options.as_json:
         keys = ("name", "state", "address", "reason")
-        searches = {name: alike.as_json(one) for name, one in opener.searches.items()}
+        searches = {name: alike.as_json(search) for name, search in opener.searches.items()}
         values = [{key: getattr(row, key) or None for key in keys} | {"search": searches[row.name]} for row in rows]
         print_json({"pulls": values})
     else:
@@ -80,52 +80,54 @@ def run(work: Work) -> int:
 def _require_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise StackError(
-            "--open asks for every pull request whether you have read it, and there is no terminal to ask on",
-            "run it on one; nothing is opened unattended",
+            "--open asks you to confirm each pull request, but there is no terminal",
+            "run it in a terminal; nothing is opened unattended",
         )
 
 
 def _chosen(work: Work) -> tuple[Proposal, ...]:
-    chosen = tuple(one for one in work.chosen if one.wave == 1)
+    chosen = tuple(proposal for proposal in work.chosen if proposal.wave == 1)
     if not chosen:
         waits = work.chosen[0] if work.chosen else None
         raise StackError(
             f"{waits.name} needs {', '.join(waits.needs)}" if waits else "there is no pull request to open",
-            "it can be opened when that is upstream" if waits else "see the plan: stack export-pr",
+            "it can be opened when that is merged upstream" if waits else "see the plan: stack export-pr",
         )
-    unreal = next((one for one in chosen if not one.real), None)
+    unreal = next((proposal for proposal in chosen if not proposal.real), None)
     if unreal is not None:
         raise StackError(
-            f"{unreal.name} stands on {unreal.onto} as an archive has it, which is no commit of {unreal.upstream}",
+            f"{unreal.name} is based on an archive of {unreal.onto}, which is not a commit of {unreal.upstream}",
             f"stack fetch {unreal.upstream} --source git, then the same with --source git",
         )
     return chosen
 
 
 class _Opener:
-    """Opens pull requests one after the other; what is asked once is kept."""
+    """Opens pull requests one after the other, and keeps what the forge has answered."""
 
     def __init__(self, work: Work, client: Callable[[str], GitHub], chosen: Sequence[Proposal]) -> None:
 
         self._work = work
         self._client = client
         stack = work.stores.stack
-        self._upstreams = {name: forge.repository(stack.pins.get(name).git) for name in {one.upstream for one in chosen}}
+        self._upstreams = {
+            name: forge.repository(stack.pins.get(name).git) for name in {proposal.upstream for proposal in chosen}
+        }
         for upstream in self._upstreams.values():
-            client(upstream.host).login()  # nothing else is worth asking without
+            client(upstream.host).login()  # fail early: everything else needs a login
         self._preparation: Preparation = Preparation(work.stores, work.plans)
         self._branches = _branches(work, chosen)
-        self._bases = {name: client(one.host).default_branch(one) for name, one in self._upstreams.items()}
+        self._bases = {name: client(repository.host).default_branch(repository) for name, repository in self._upstreams.items()}
         self._open = dict.fromkeys(self._upstreams, -1)
         self.searches: dict[str, Search] = alike.searched(work, chosen, client)
-        if not work.asked.as_json:
+        if not work.options.as_json:
             alike.show(self.searches)
 
     def done(self, proposal: Proposal) -> _Row:
-        """Open a pull request, unless it is open, something is against it, or the person does not want it.
+        """Open a pull request unless it is open already, must not be opened, or is not confirmed.
 
         Raises:
-            StackError: what was opened could not be written down.
+            StackError: an opened pull request could not be recorded.
 
         """
 
@@ -133,29 +135,29 @@ class _Opener:
         try:
             draft = self._draft(proposal)
             opening.check(github, draft.upstream, draft.source)
-            there = opening.existing(github, draft.upstream, draft.source)
-            if there is None:
+            existing = opening.existing(github, draft.upstream, draft.source)
+            if existing is None:
                 reason = self._against(proposal)
                 if reason:
                     return _Row(proposal.name, "refused", reason=reason)
                 if not self._confirmed(draft):
                     return _Row(proposal.name, "not opened", reason="you did not say yes")
-                # Somebody may have pushed while it was read.
+                # Somebody may have pushed while the person was reading.
                 opening.check(github, draft.upstream, draft.source)
                 made = opening.open_draft(
                     github, draft.upstream, draft.source, base=draft.base, title=draft.title, body=draft.body
                 )
         except StackError as refused:
             return _Row(proposal.name, "refused", reason=str(refused))
-        pull = there or made
+        pull = existing or made
         if not pull.state.lives:
             return _ended(proposal, pull)
-        self._open[proposal.upstream] += there is None
+        self._open[proposal.upstream] += existing is None
         click.echo(f"{pull.address} is open", err=True)
         opening.record(root, proposal, pull.address)
         if pull.commit != draft.source.commit:
-            return _Row(proposal.name, "refused", pull.address, f"its commit is {pull.commit[:_ID]}, not what you read")
-        return _Row(proposal.name, "opened" if there is None else "open", pull.address)
+            return _Row(proposal.name, "refused", pull.address, f"its commit is {pull.commit[:_ID]}, not the one that you read")
+        return _Row(proposal.name, "opened" if existing is None else "open", pull.address)
 
     def _draft(self, proposal: Proposal) -> _Draft:
 
@@ -175,7 +177,7 @@ class _Opener:
         )
 
     def _against(self, proposal: Proposal) -> str:
-        """Why it must not be opened now; empty where nothing is against it."""
+        """Return the reason why a pull request must not be opened now; empty if there is none."""
 
         duplicates = self.searches[proposal.name].duplicates
         if duplicates:
@@ -185,15 +187,15 @@ class _Opener:
             self._open[proposal.upstream] = opening.open_now(self._client(upstream.host), upstream)
         most = self._preparation.rules(proposal.upstream).most_open
         if most is not None and self._open[proposal.upstream] >= most:
-            return f"you have {self._open[proposal.upstream]} open at {upstream.shown}, which lets you have {most}"
+            return f"you have {self._open[proposal.upstream]} open at {upstream.shown}, which allows {most}"
         with Desk(self._work.stores.place.cache, self._work.stores.tell) as desk:
-            errors = [one for one in self._preparation.findings(proposal, desk) if one.blocks]
+            errors = [finding for finding in self._preparation.findings(proposal, desk) if finding.blocks]
         more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
         return f"{errors[0].rule}: {errors[0].problem}{more} (stack export-pr --lint)" if errors else ""
 
     def _confirmed(self, draft: _Draft) -> bool:
-        """Ask the person, who can read it first."""
-        aside = self._work.asked.as_json
+        """Ask the person for a confirmation, and show the whole pull request on request."""
+        to_stderr = self._work.options.as_json
         search = self.searches[draft.proposal.name]
         nearest = f", the nearest {search.found[0].address} ({search.found[0].score:.2f})" if search.found else ""
         for line in (
@@ -204,37 +206,37 @@ class _Opener:
             f"  to       {draft.upstream.shown} {draft.base}, as a draft",
             f"  alike    {len(search.found)} open pull requests looked at{nearest}",
         ):
-            click.echo(line, err=aside)
+            click.echo(line, err=to_stderr)
         while True:
             with paused():
-                said = click.prompt(QUESTION, default="no", show_default=False, err=aside).strip().lower()
-            if said != "show":
-                return said == "yes"
+                answer = click.prompt(QUESTION, default="no", show_default=False, err=to_stderr).strip().lower()
+            if answer != "show":
+                return answer == "yes"
             with paused():
                 click.echo_via_pager(_whole(self._work, draft))
 
 
 def _ended(proposal: Proposal, pull: Pull) -> _Row:
-    what = (
+    reason = (
         "was merged: stack export-pr --status" if pull.merge else "was closed: reopen it there, or give the series its reason"
     )
-    return _Row(proposal.name, "refused", pull.address, what)
+    return _Row(proposal.name, "refused", pull.address, reason)
 
 
 def _branches(work: Work, chosen: Sequence[Proposal]) -> Mapping[str, Branch]:
-    """The branches as they are made now: what stands in the fork has to be the same."""
+    """Build the branches again, to compare them with those in the fork."""
 
     who = person.configured(work.stores.stack.root)
-    found = {}
+    built = {}
     for plan in work.plans:
-        own = [one for one in chosen if one.upstream == plan.upstream]
+        own = [proposal for proposal in chosen if proposal.upstream == plan.upstream]
         for branch in branches.build(work.stores.objects(plan.upstream), own, plan.proposals, who):
-            found[branch.proposal.name] = branch
-    return found
+            built[branch.proposal.name] = branch
+    return built
 
 
 def _whole(work: Work, draft: _Draft) -> str:
-    """All of a pull request, as upstream will see it."""
+    """Return all of a pull request as text, as upstream will see it."""
 
     store = work.stores.objects(draft.proposal.upstream).repository
     shown = ["log", "--patch", "--reverse", "--no-color", "--format=fuller", f"{draft.branch.base}..{draft.branch.tip}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack export-pr --push`: the branches of pull requests to the user's forks."""
+"""`stack export-pr --push`: push the branches of pull requests to the user's forks."""
 
 from collections.abc import Sequence
 
@@ -12,38 +12,40 @@ from stack.cli.exporting.hosts import clients
 from stack.upstreaming import fork, pushing
 from stack.upstreaming.duplicate_search import Search
 from stack.upstreaming.proposal import Proposal
-from stack.upstreaming.pushing import Row
+from stack.upstreaming.pushing import PushRow
 
 COLOURS = {"new": "green", "updated": "cyan", "refused": "bold red"}
 _ID = 12
 
 
 def run(work: Work) -> int:
-    """Push the branches of the first wave, or of what `--only` names; 1 when one was refused."""
+    """Push the branches of the first wave, or those that `--only` selects; return 1 if one was refused."""
 
     stack, chosen = work.stores.stack, _chosen(work)
-    upstreams = tuple(dict.fromkeys(one.upstream for one in chosen))
+    upstreams = tuple(dict.fromkeys(proposal.upstream for proposal in chosen))
     store = work.stores.objects(upstreams[0]).repository
-    to = fork.named(work.asked.push, stack.pins, upstreams, stack.root, store)
-    searches = _searched(work, [one for one in chosen if one.real and one.upstream in to and not to[one.upstream].local])
-    if any(one.duplicates for one in searches.values()):
-        if work.asked.as_json:
-            print_json({"branches": [], "searches": {name: alike.as_json(one) for name, one in searches.items()}})
+    to = fork.named(work.options.push, stack.pins, upstreams, stack.root, store)
+    searches = _searched(
+        work, [proposal for proposal in chosen if proposal.real and proposal.upstream in to and not to[proposal.upstream].local]
+    )
+    if any(search.duplicates for search in searches.values()):
+        if work.options.as_json:
+            print_json({"branches": [], "searches": {name: alike.as_json(search) for name, search in searches.items()}})
         else:
             alike.show(searches)
             click.echo("nothing was pushed")
         return 1
-    rows = pushing.push(work.stores, work.plans, chosen, to, work.asked.over)
-    if work.asked.as_json:
-        found = {name: alike.as_json(one) for name, one in searches.items()}
-        print_json({"branches": [_as_json(row) for row in rows], "searches": found})
+    rows = pushing.push(work.stores, work.plans, chosen, to, work.options.over)
+    if work.options.as_json:
+        json_searches = {name: alike.as_json(search) for name, search in searches.items()}
+        print_json({"branches": [_as_json(row) for row in rows], "searches": json_searches})
     else:
         _print(rows)
-    return int(any(row.state is pushing.State.REFUSED for row in rows))
+    return int(any(row.state is pushing.PushState.REFUSED for row in rows))
 
 
 def _searched(work: Work, chosen: Sequence[Proposal]) -> dict[str, Search]:
-    """What others do already of what others shall see: a fork on this machine is nobody's business."""
+    """Search for duplicates of proposals that other people will see; a fork on this machine is private."""
     if not chosen:
         return {}
     with clients(work) as client:
@@ -51,14 +53,14 @@ def _searched(work: Work, chosen: Sequence[Proposal]) -> dict[str, Search]:
 
 
 def _chosen(work: Work) -> tuple[Proposal, ...]:
-    named = bool(work.asked.only)
-    chosen = tuple(one for one in work.chosen if named or one.wave == 1)
+    named = bool(work.options.only)
+    chosen = tuple(proposal for proposal in work.chosen if named or proposal.wave == 1)
     if not chosen:
         raise StackError("there is no pull request to push", "see the plan: stack export-pr")
     return chosen
 
 
-def _print(rows: tuple[Row, ...]) -> None:
+def _print(rows: tuple[PushRow, ...]) -> None:
     lines = []
     for row in rows:
         lines.append((row.branch.name, row.state.value, row.branch.tip[:_ID], "; ".join(_notes(row))))
@@ -68,7 +70,7 @@ def _print(rows: tuple[Row, ...]) -> None:
         click.echo(f"{', '.join(dict.fromkeys(row.fork.upstream for row in rows if str(row.fork) == name))}: {name}")
 
 
-def _notes(row: Row) -> list[str]:
+def _notes(row: PushRow) -> list[str]:
     notes = [row.reason] if row.reason else []
     if row.tag is not None and not row.reason.startswith("not pushed"):
         notes.append(f"was {row.before[:_ID] if row.before else ''}, kept as {row.tag.removeprefix('refs/tags/')}")
@@ -77,7 +79,7 @@ def _notes(row: Row) -> list[str]:
     return notes
 
 
-def _as_json(row: Row) -> dict[str, object]:
+def _as_json(row: PushRow) -> dict[str, object]:
     return {
         "branch": row.branch.name,
         "upstream": row.branch.proposal.upstream,

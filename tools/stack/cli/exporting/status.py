@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack export-pr --status`: what became of our pull requests; it is kept in series.toml."""
+"""`stack export-pr --status`: ask the forges for the state of our pull requests, and record it in `series.toml`."""
 
 from collections.abc import Sequence
 
@@ -16,46 +16,48 @@ _ID = 12
 
 
 def run(work: Work) -> int:
-    """Ask for every pull request that series.toml names; 1 where one needs a person."""
+    """Show every pull request that `series.toml` records; return 1 if one needs a person."""
 
-    stack, asked = work.stores.stack, work.asked
+    stack, options = work.stores.stack, work.options
     with clients(work) as client:
-        found = tuple(following.follow(work.stores, asked.series, asked.upstream, client))
-    changed = following.states(stack, found)
+        followed = tuple(following.follow(work.stores, options.series, options.upstream, client))
+    changed = following.states(stack, followed)
     if changed:
         following.record(stack, changed)
-    if asked.as_json:
-        print_json({"pulls": [_as_json(one) for one in found], "states": {name: str(state) for name, state in changed.items()}})
+    if options.as_json:
+        print_json(
+            {"pulls": [_as_json(pull) for pull in followed], "states": {name: str(state) for name, state in changed.items()}}
+        )
     else:
-        _print(found)
+        _print(followed)
         for name, state in changed.items():
-            click.echo(f"{name} is {state} now: stacks/{name}/series.toml says so")
-    return int(any(one.needs_person for one in found))
+            click.echo(f"{name} is {state} now, as recorded in stacks/{name}/series.toml")
+    return int(any(pull.needs_person for pull in followed))
 
 
-def _print(found: Sequence[Followed]) -> None:
-    if not found:
-        click.echo("no series.toml names a pull request: `stack export-pr --open` writes them there")
+def _print(followed: Sequence[Followed]) -> None:
+    if not followed:
+        click.echo("no series.toml records a pull request: `stack export-pr --open` does")
         return
-    rows = [row for one in found for row in _rows(one)]
+    rows = [row for pull in followed for row in _rows(pull)]
     print_table(("pull request", "state", "reviews", "checks", "behind", "patches"), rows, colour=COLOURS.get)
-    for one in found:
-        for line in _proposed(one):
+    for pull in followed:
+        for line in _proposed(pull):
             click.echo(line)
 
 
-def _rows(one: Followed) -> list[tuple[str, ...]]:
-    paths = [ref.path.removesuffix(".patch") for ref in one.refs]
-    first, *rest = paths or [one.series]
-    if one.pull is None:
-        head = (one.address, "?", "", "", "", first)
-        return [head, *_blank(rest), ("", "", one.problem, "", "", "")]
+def _rows(followed: Followed) -> list[tuple[str, ...]]:
+    paths = [ref.path.removesuffix(".patch") for ref in followed.refs]
+    first, *rest = paths or [followed.series]
+    if followed.pull is None:
+        head = (followed.address, "?", "", "", "", first)
+        return [head, *_blank(rest), ("", "", followed.problem, "", "", "")]
     head = (
-        one.address,
-        one.pull.state.value,
-        "; ".join(_reviews(one)),
-        "; ".join(_checks(one)),
-        "" if one.behind is None else str(one.behind),
+        followed.address,
+        followed.pull.state.value,
+        "; ".join(_reviews(followed)),
+        "; ".join(_checks(followed)),
+        "" if followed.behind is None else str(followed.behind),
         first,
     )
     return [head, *_blank(rest)]
@@ -65,50 +67,54 @@ def _blank(paths: Sequence[str]) -> list[tuple[str, ...]]:
     return [("", "", "", "", "", path) for path in paths]
 
 
-def _reviews(one: Followed) -> list[str]:
-    said = [("approved by", one.reviews.approved), ("changes asked for by", one.reviews.changes)]
-    return [f"{words} {one_line(', '.join(who))}" for words, who in said if who]
+def _reviews(followed: Followed) -> list[str]:
+    groups = [("approved by", followed.reviews.approved), ("changes requested by", followed.reviews.changes)]
+    return [f"{words} {one_line(', '.join(logins))}" for words, logins in groups if logins]
 
 
-def _checks(one: Followed) -> list[str]:
-    checks = one.checks
-    said = [f"{checks.passed} passed"] if checks.passed else []
-    said += [f"failed: {one_line(', '.join(checks.failed))}"] if checks.failed else []
-    return said + ([f"{checks.pending} run"] if checks.pending else [])
+def _checks(followed: Followed) -> list[str]:
+    checks = followed.checks
+    parts = [f"{checks.passed} passed"] if checks.passed else []
+    parts += [f"failed: {one_line(', '.join(checks.failed))}"] if checks.failed else []
+    return parts + ([f"{checks.pending} run"] if checks.pending else [])
 
 
-def _proposed(one: Followed) -> list[str]:
-    """What to do about a pull request that has ended."""
-    if one.pull is None or one.pull.state.lives:
+def _proposed(followed: Followed) -> list[str]:
+    """Advise what to do about a pull request that was merged or closed."""
+    if followed.pull is None or followed.pull.state.lives:
         return []
-    if one.pull.merge is None:
+    if followed.pull.merge is None:
         return [
-            f"{one.address} was closed: say why as `reason` in stacks/{one.series}/series.toml (state declined), or reopen it"
+            f"{followed.address} was closed: give the reason as `reason` in stacks/{followed.series}/series.toml (state declined), or reopen it"
         ]
-    share = "" if one.share is None else f", with {one.share:.0%} of the lines of our patches in it"
-    paths = ", ".join(ref.path for ref in one.refs) or one.series
+    share = "" if followed.share is None else f", with {followed.share:.0%} of the lines of our patches in it"
+    paths = ", ".join(ref.path for ref in followed.refs) or followed.series
     return [
-        f"{one.address} was merged as {one.pull.merge[:_ID]} at {one.pull.merged}{share}",
-        f"  drop {paths} with the first release that has it: stack rebase {one.upstream} --onto TAG finds it there and takes it out",
+        f"{followed.address} was merged as {followed.pull.merge[:_ID]} at {followed.pull.merged}{share}",
+        f"  when a release has it, stack rebase {followed.upstream} --onto TAG finds it there and drops {paths}",
     ]
 
 
-def _as_json(one: Followed) -> dict[str, object]:
-    pull = one.pull
+def _as_json(followed: Followed) -> dict[str, object]:
+    pull = followed.pull
     merge = None
     if pull is not None and pull.merge is not None:
-        merge = {"commit": pull.merge, "at": pull.merged, "share": None if one.share is None else round(one.share, 3)}
+        merge = {"commit": pull.merge, "at": pull.merged, "share": None if followed.share is None else round(followed.share, 3)}
     return {
-        "series": one.series,
-        "upstream": one.upstream or None,
-        "patches": [ref.path for ref in one.refs],
-        "address": one.address,
+        "series": followed.series,
+        "upstream": followed.upstream or None,
+        "patches": [ref.path for ref in followed.refs],
+        "address": followed.address,
         "number": pull.number if pull else None,
         "title": pull.title if pull else None,
         "state": pull.state.value if pull else None,
-        "reviews": {"approved": list(one.reviews.approved), "changes": list(one.reviews.changes)},
-        "checks": {"passed": one.checks.passed, "failed": list(one.checks.failed), "pending": one.checks.pending},
-        "behind": one.behind,
+        "reviews": {"approved": list(followed.reviews.approved), "changes": list(followed.reviews.changes)},
+        "checks": {
+            "passed": followed.checks.passed,
+            "failed": list(followed.checks.failed),
+            "pending": followed.checks.pending,
+        },
+        "behind": followed.behind,
         "merge": merge,
-        "problem": one.problem or None,
+        "problem": followed.problem or None,
     }

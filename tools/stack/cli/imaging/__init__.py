@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `stack image`, one module each."""
+"""The subcommands of `stack image`, one module each."""

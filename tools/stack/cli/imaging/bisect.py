@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image bisect`: which upstream release or which patch it was."""
+"""`stack image bisect`: find the upstream release or the patch that made a stack bad."""
 
 import platform
 import tempfile
@@ -16,7 +16,7 @@ from stack.images.bisecting.search import Provide, Search, Trial
 from stack.model import digest
 from stack.model.stack import Stack
 from stack.wheels import building
-from stack.wheels.decision import Asked, Mode, decide
+from stack.wheels.decision import Mode, WheelRequest, decide
 
 
 @click.command("bisect")
@@ -27,15 +27,15 @@ from stack.wheels.decision import Asked, Mode, decide
     "order",
     metavar="CMD",
     required=True,
-    help="Tells a good stack from a bad one, by its exit code: 0 good, 1 to 124 bad, 125 cannot be judged.",
+    help="Judges a stack by its exit code: 0 good, 1 to 124 bad, 125 cannot be judged.",
 )
 @click.option(
     "--wheels",
     metavar="UPSTREAM[=PACKAGE]",
     multiple=True,
-    help="Build this upstream's wheel for this machine, too, each time: $STACK_WHEELS is its folder; repeatable.",
+    help="Also build this upstream's wheel of each stack for this machine; $STACK_WHEELS is its folder. May be repeated.",
 )
-@click.option("--trust", is_flag=True, help="Take GOOD for good and BAD for bad, without running CMD on them first.")
+@click.option("--trust", is_flag=True, help="Assume that GOOD is good and BAD is bad, without running CMD on them first.")
 @json_option
 @source_option
 @click.pass_obj
@@ -44,10 +44,10 @@ def command(
 ) -> None:
     """Find the upstream release or the patch that made BAD bad.
 
-    GOOD and BAD are images (HOST/NAME:TAG, HOST/NAME@DIGEST, oci:DIR), folders of stacks, or git revisions of the stack at hand.
-    The stacks between them are halved: first GOOD's patches are carried from release to release, then they become BAD's, one by
-    one. CMD runs in a shell for each, with $STACK_ROOT, the folder of that stack, and $STACK_DIGEST. A stack that cannot be made,
-    since patches conflict there, is skipped; where that hides the first bad one, all that it may be are named.
+    GOOD and BAD are images (HOST/NAME:TAG, HOST/NAME@DIGEST, oci:DIR), folders of stacks, or git revisions of the stack at
+    hand. The stacks between them are bisected: first GOOD's patches are carried from release to release, then they are replaced
+    by BAD's, one by one. CMD runs in a shell for each stack; $STACK_ROOT is the stack's folder, $STACK_DIGEST its digest. A
+    stack whose patches conflict is skipped. If that hides the first bad stack, all candidates are shown.
     """
 
     trials: list[Trial] = []
@@ -68,30 +68,34 @@ def command(
         way = between.way(first, last, sources, work / "carried")
         if not way.steps:
             raise StackError("GOOD and BAD are the same stack", "name two that differ")
-        found = search.first_bad(way, work)
+        changes = search.first_bad(way, work)
     if as_json:
         print_json(
-            {"first_bad": list(found), "between": [one.change for one in way.steps], "trials": [_json(one) for one in trials]}
+            {
+                "first_bad": list(changes),
+                "between": [step.change for step in way.steps],
+                "trials": [_json(one) for one in trials],
+            }
         )
-    elif len(found) == 1:
-        click.echo(f"the first bad one: {found[0]}")
+    elif len(changes) == 1:
+        click.echo(f"the first bad change: {changes[0]}")
     else:
-        click.echo(f"one of these, which cannot be told apart: {'; '.join(found)}")
+        click.echo(f"one of these, which could not be judged separately: {'; '.join(changes)}")
 
 
 def _provide(wheels: tuple[str, ...], place: Place, work: Path) -> Provide:
-    """What builds the wheels that a command is given."""
-    named = {name: package for name, _, package in (one.partition("=") for one in wheels)}
+    """Return the function that builds the wheels for the command."""
+    named = {name: package for name, _, package in (value.partition("=") for value in wheels)}
 
-    def build(one: Stack) -> Mapping[str, str]:
+    def build(stack: Stack) -> Mapping[str, str]:
         if not named:
             return {}
 
-        folder = work / "wheels" / digest.of(one)
+        folder = work / "wheels" / digest.of(stack)
         packages = tuple((name, package) for name, package in named.items() if package)
-        with Stores(one, place) as stores:
-            asked = Asked(tuple(named), Mode.AUTO, packages, (platform.machine(),))
-            for _ in building.build(stores, asked, decide(stores, asked), folder):
+        with Stores(stack, place) as stores:
+            request = WheelRequest(tuple(named), Mode.AUTO, packages, (platform.machine(),))
+            for _ in building.build(stores, request, decide(stores, request), folder):
                 pass
         return {"STACK_WHEELS": str(folder)}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image build`: an image of the stack, without network in the step that installs."""
+"""`stack image build`: build an image of the stack, and install the packages without network."""
 
 from pathlib import Path
 
@@ -14,21 +14,21 @@ from stack.images import engine as engines
 
 
 def _layout(_context: click.Context, _option: click.Parameter, given: str | None) -> Path | None:
-    """The folder that `--output oci:DIR` names."""
+    """Return the folder of a value `oci:DIR` of `--output`."""
     if given is None:
         return None
     kind, _, folder = given.partition(":")
     if kind != "oci" or not folder:
-        raise StackError(f"--output {given!r:.200} is no layout", "write oci:DIR")
+        raise StackError(f"--output {given!r:.200} is not a layout", "write oci:DIR")
     return Path(folder)
 
 
 @click.command("build")
 @click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...")
-@click.option("--engine", type=click.Choice(engines.ENGINES), help="What builds it. Default: the first that works.")
-@click.option("--platform", metavar="OS/ARCH", help="Such as linux/arm64. Default: this machine's.")
+@click.option("--engine", type=click.Choice(engines.ENGINES), help="Engine to build with. Default: the first that works.")
+@click.option("--platform", metavar="OS/ARCH", help="Platform of the image, such as linux/arm64. Default: this machine's.")
 @click.option(
-    "--base", metavar="IMAGE@DIGEST", help="Another base image than that of pins.toml; oci:DIR@sha256:… for one in a layout."
+    "--base", metavar="IMAGE@DIGEST", help="Base image instead of that of pins.toml; oci:DIR@sha256:… for one in a layout."
 )
 @packages_option
 @click.option(
@@ -42,10 +42,13 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
     "--requirements",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="An earlier image's requirements.txt, to install the same beside the stack's own wheels.",
+    help="An earlier image's requirements.txt: install the same packages next to the stack's wheels.",
 )
 @click.option(
-    "--output", metavar="oci:DIR", callback=_layout, help="Where the OCI layout goes. Default: .stack/images/NAME in the stack."
+    "--output",
+    metavar="oci:DIR",
+    callback=_layout,
+    help="Write the OCI layout there. Default: .stack/images/NAME in the stack.",
 )
 @json_option
 @source_option
@@ -63,17 +66,19 @@ def command(
     as_json: bool,
     source: str,
 ) -> None:
-    """Build an image of the wheels of UPSTREAM (all that have patches, unless named) on the base image.
+    """Build an image with the wheels of UPSTREAM (default: all with patches) on the base image.
 
-    The base is fetched by its digest, what its system lacks is installed there, and wheels and what they need are brought
-    together by their hashes; the step that installs them has no network. The same wheels, requirements and base make the same
-    digest. Beside the image in its layout lie bills of materials and the requirements.
+    The base is fetched by its digest, and missing system packages are installed. Wheels and requirements are downloaded with
+    hashes; the step that installs them has no network. Equal wheels, requirements and base give an equal digest. The layout
+    also contains bills of materials and the requirements.
     """
 
     stack = options.load()
     chosen = bases.given(base) if base is not None else bases.pinned(stack.pins.base)
-    found = engines.found(engine)
-    order = build.Order(found, chosen, upstreams, packages_from(packages, upstreams), platform, target, requirements, output)
+    chosen_engine = engines.found(engine)
+    order = build.BuildOrder(
+        chosen_engine, chosen, upstreams, packages_from(packages, upstreams), platform, target, requirements, output
+    )
     with options.place(source) as place, Stores(stack, place) as stores:
         image = build.build(stores, order, stores.tell)
     if as_json:
@@ -87,7 +92,7 @@ def command(
                 "base": {"name": chosen.name, "digest": chosen.digest},
                 "wheels": list(image.wheels),
                 "packages": image.packages,
-                "engine": found.name,
+                "engine": chosen_engine.name,
             }
         )
         return
@@ -95,4 +100,6 @@ def command(
     click.echo(f"digest {image.digest}")
     click.echo(f"stack  {image.stack}")
     click.echo(f"{image.packages} Python packages, {len(image.wheels)} of them built here: {', '.join(image.wheels)}")
-    click.echo(f"in {found.name}'s storage as {image.id[:12]}; beside it in the layout: bills of materials, requirements.txt")
+    click.echo(
+        f"in {chosen_engine.name}'s storage as {image.id[:12]}; in the layout also: bills of materials, requirements.txt"
+    )

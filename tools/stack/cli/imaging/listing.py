@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image list`: what is published."""
+"""`stack image list`: list the published images."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -19,24 +19,25 @@ from stack.images import listing, reference
 def command(repository: str, key: Path | None, tls: bool, as_json: bool) -> None:
     """List the images of a repository that have tags, the newest first: digest, stack, gates, date.
 
-    Without a key this is what somebody says; with one, what its owner has signed, and whether it holds.
+    Without a key, the attestations are shown unchecked. With a key, only attestations that it has signed are used, and they are
+    verified.
     """
 
-    found = listing.of(reference.parse(repository), public(key), tls=tls)
+    listed = listing.of(reference.parse(repository), public(key), tls=tls)
     if as_json:
-        print_json({"images": [asdict(one) for one in found]})
+        print_json({"images": [asdict(image) for image in listed]})
         return
     rows = [
         (
-            one.digest[:19],
-            " ".join(one.tags),
-            one_line((one.stack or "-")[:12]),
-            one_line(" ".join(one.gates) or "-"),
-            one_line(one.published or "-"),
-            {None: "not checked", True: "holds", False: "does not hold"}[one.holds],
-            one_line(one.problem or ""),
+            image.digest[:19],
+            " ".join(image.tags),
+            one_line((image.stack or "-")[:12]),
+            one_line(" ".join(image.gates) or "-"),
+            one_line(image.published or "-"),
+            {None: "not checked", True: "holds", False: "does not hold"}[image.holds],
+            one_line(image.problem or ""),
         )
-        for one in found
+        for image in listed
     ]
     header = ("digest", "tags", "stack", "gates", "published", "signed", "")
     print_table(header, rows, colour={"holds": "green", "does not hold": "bold red"}.get)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image publish`: a validated image, signed, under a tag that never changes."""
+"""`stack image publish`: sign a validated image, and publish it under a tag that never changes."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,39 +21,48 @@ _BOMS = ("*.cdx.json", "*.spdx.json")
 
 @click.command("publish")
 @click.argument("name", metavar="HOST/NAME:TAG")
-@click.option("--gate", required=True, help="What it has to have passed, by its name among the gates.")
+@click.option("--gate", required=True, help="The gate that it has to have passed, by its name.")
 @click.option(
-    "--verdict", "verdicts", type=file_path, multiple=True, required=True, help="Of a validation inside it; repeatable."
+    "--verdict",
+    "verdicts",
+    type=file_path,
+    multiple=True,
+    required=True,
+    help="Verdict of a validation inside it; may be repeated.",
 )
-@click.option("--key", type=file_path, required=True, help="Who signs: a private key (PEM; ECDSA P-256 or Ed25519).")
+@click.option("--key", type=file_path, required=True, help="The private key to sign with (PEM; ECDSA P-256 or Ed25519).")
 @click.option(
     "--signers",
     type=file_path,
-    help="Whose verdicts count (OpenSSH's allowed_signers); a file outside of the checkout. Default: allowed_signers in the user's "
-    "configuration folder of stack.",
+    help="File with the signers whose verdicts count (OpenSSH's allowed_signers), outside of the checkout. Default: allowed_signers in "
+    "the user's configuration folder of stack.",
 )
 @click.option(
     "--gates",
     "gates_file",
     type=file_path,
-    help="The gates; a file outside of the checkout. Default: gates.toml, beside those.",
+    help="File with the gates, outside of the checkout. Default: gates.toml in the same folder.",
 )
 @click.option(
     "--protected",
     metavar="REMOTE/BRANCH",
-    help="Take signers and gates from this branch as it was fetched: what a pull request changes does not count.",
+    help="Take signers and gates from this branch as it was fetched; a pull request's changes to them are ignored.",
 )
 @click.option(
     "--image",
     "sources",
     metavar="oci:DIR",
     multiple=True,
-    help=f"Which image; those of several platforms become one index. Default: the only one in the stack's {IMAGES}.",
+    help=f"The image; several of different platforms become one index. Default: the only one in the stack's {IMAGES}.",
 )
 @click.option(
-    "--sbom", "boms", type=file_path, multiple=True, help="CycloneDX or SPDX, in JSON. Default: those beside the image."
+    "--sbom",
+    "boms",
+    type=file_path,
+    multiple=True,
+    help="Bill of materials, CycloneDX or SPDX in JSON; may be repeated. Default: those in the layout.",
 )
-@click.option("--move", "moves", metavar="TAG", multiple=True, help="Point this moving tag at it, too; repeatable.")
+@click.option("--move", "moves", metavar="TAG", multiple=True, help="Also point this moving tag at it; may be repeated.")
 @insecure_option
 @source_option
 @json_option
@@ -74,25 +83,25 @@ def command(
     source: str,
     as_json: bool,
 ) -> None:
-    """Publish an image that has passed GATE: by verdicts of this very image and stack, signed by those who may.
+    """Publish an image that has passed GATE, by verdicts of exactly this image and stack with trusted signatures.
 
-    It is pushed by its digest, gets its provenance, a summary of the verification, bills of materials and the verdicts, all
-    signed; everything is read back and verified, and the tag comes last. A tag never changes. Credentials are those of `skopeo
-    login`. Exit code 1 when the image may not be published.
+    It is pushed by its digest. Its provenance, a verification summary, bills of materials and the verdicts are signed and
+    attached. Then everything is read back and verified, and the tag is set last. A tag never changes. Credentials are those of
+    `skopeo login`. The exit code is 1 if the image may not be published.
     """
 
     options: Options = context.obj
     stack = options.load()
-    images = [layout(one, stack.root) for one in sources or (None,)]
-    beside = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
+    images = [layout(source_name, stack.root) for source_name in sources or (None,)]
+    found_boms = {file for image in images for pattern in _BOMS for file in Path(image.place).glob(pattern)}
     try:
         with _one(images) as image, policy.trusted(stack.root, gates_file, signers, protected) as trusted:
             with options.place(source) as place, Stores(stack, place) as stores:
                 effects.check(stores)
-            asked = publishing.Asked(
-                reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(beside)), moves, tls
+            request = publishing.PublishRequest(
+                reference.parse(name), image, gate, verdicts, trusted, boms or tuple(sorted(found_boms)), moves, tls
             )
-            done = publishing.publish(asked, stack, envelope.signer(key), step)
+            done = publishing.publish(request, stack, envelope.signer(key), step)
     except publishing.NotAdmittedError as refused:
         if as_json:
             print_json({"published": False, "digest": None, "new": False, "moves": [], "problems": list(refused.problems)})
@@ -105,7 +114,7 @@ def command(
         moved = [move_json(one) for one in done.moves]
         print_json({"published": True, "digest": done.digest, "new": done.new, "moves": moved, "problems": []})
         return
-    click.echo(f"{asked.name.shown} {'is published' if done.new else 'was published before'}")
+    click.echo(f"{request.name.shown} {'is published' if done.new else 'was published before'}")
     click.echo(f"digest {done.digest}")
     for move in done.moves:
         click.echo(move_words(move))
@@ -113,11 +122,11 @@ def command(
 
 @contextmanager
 def _one(images: Sequence[Reference]) -> Iterator[Reference]:
-    """The image, or an index of several, as long as the block runs."""
+    """Provide the image, or an index of several, while the block runs."""
 
     if len(images) == 1:
         yield images[0]
         return
-    # Beside the first, so that files can be linked.
+    # In the first image's folder, so that files can be hard-linked.
     with tempfile.TemporaryDirectory(prefix=".index-", dir=Path(images[0].place).absolute().parent) as folder:
         yield combining.combine(images, Path(folder) / "image")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image rollback`: a moving tag back to where it was."""
+"""`stack image rollback`: move a tag back to its earlier target."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from stack.images import envelope, floating_tags, reference
 @insecure_option
 @json_option
 def command(name: str, key: Path, tls: bool, as_json: bool) -> None:
-    """Point a moving tag at the image that it named before it was moved last; a second time takes that back."""
+    """Point a moving tag at the image that it pointed at before; a second call reverses the first."""
 
     move = floating_tags.rollback(reference.parse(name), envelope.public(key), tls=tls)
     if as_json:

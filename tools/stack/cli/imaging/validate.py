@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image validate`: the suites of `stack validate` in the image that shall be published."""
+"""`stack image validate`: run the suites of `stack validate` in the image to be published."""
 
 import shlex
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from stack.validation import gates, signing, standing
 from stack.validation.gates import Judgement
 
 _SUITES = ("kernels", "serve", "bench")
-"""`stack.images.validating.SUITES`, whose import is too slow for `--help`."""
+"""A copy of `stack.images.validating.SUITES`: importing that is too slow for `--help`."""
 
 
 @click.command("validate")
@@ -30,30 +30,32 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option(
     "--gate",
     metavar="NAME",
-    help="Run what this gate of validation/gates.toml asks for, unless suites are named, and judge by it.",
+    help="Judge by this gate of validation/gates.toml, and run the suites it requires unless suites are named.",
 )
 @click.option(
-    "--image", "source_image", metavar="oci:DIR", help="Which image. Default: the only one in the stack's .stack/images."
+    "--image", "source_image", metavar="oci:DIR", help="The image. Default: the only one in the stack's .stack/images."
 )
-@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="How to serve the tiny models; repeatable.")
+@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="Recipe for serving the tiny models; may be repeated.")
 @click.option(
     "--model",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Serve this gpt-oss in place of the tiny models: a folder on this machine, which the image reads.",
+    help="Serve this gpt-oss instead of the tiny models: a folder on this machine, which is mounted into the container.",
 )
-@click.option("--weights", type=click.Choice(["real", "dummy"]), help="With --model: what is in it.")
+@click.option("--weights", type=click.Choice(["real", "dummy"]), help="With --model: its kind of weights.")
 @click.option("--flags", default="", metavar="TEXT", help="With --model: arguments of `vllm serve`, quoted as in a shell.")
 @click.option(
     "--device", "devices", multiple=True, help="A device for the container, as the engine names it: nvidia.com/gpu=all."
 )
-@click.option("--engine", type=click.Choice(engines.ENGINES), help="What runs it. Default: the first that works.")
-@click.option("--compile/--no-compile", "compiling", default=True, help="Compile for SM121, too, outside the image: minutes.")
-@click.option("--no-prove", is_flag=True, help="Leave out the proofs of the series: `stack prove` runs them.")
-@click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times.")
+@click.option("--engine", type=click.Choice(engines.ENGINES), help="Engine to run it with. Default: the first that works.")
+@click.option(
+    "--compile/--no-compile", "compiling", default=True, help="Also compile for SM121, outside the image: takes minutes."
+)
+@click.option("--no-prove", is_flag=True, help="Skip the proofs of the series, which `stack prove` also runs.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Run only the cases whose names match; may be repeated.")
 @click.option(
     "--resume",
     is_flag=True,
-    help="Keep what an earlier run of the same image on this machine has finished; a verdict of another is refused.",
+    help="Keep the finished cases of an earlier run of the same image on this machine; another image's verdict is refused.",
 )
 @click.option(
     "--stale",
@@ -64,7 +66,7 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help=f"The folder of the verdicts. Default: {FOLDER}/DIGEST, by the digest of the image.",
+    help=f"Folder for the verdicts. Default: {FOLDER}/DIGEST, with the image's digest.",
 )
 @click.option("--sign", "key", type=file_path, help="Sign the verdicts with this SSH key, as `stack verdict sign` does.")
 @json_option
@@ -91,24 +93,24 @@ def command(
     as_json: bool,
     source: str,
 ) -> None:
-    """Validate the image that shall be published, on the hardware at hand.
+    """Validate the image to be published, on this machine's hardware.
 
-    Kernels and servers run in a container of this very image, as its own user; a server is started by the image's entry point. The
-    validation itself is the one at hand, not one that the image brings. The verdicts name the image's digest and the gates as
-    they are now: `stack image publish` takes no others. Exit code 1 where a case failed, or the gate is not passed.
+    Kernels and servers run in a container of the image as its own user, and the image's entry point starts the servers. The
+    validation itself comes from this checkout, not from the image. The verdicts contain the image's digest and the current
+    gates, which `stack image publish` requires. The exit code is 1 if a case failed or the gate is not passed.
     """
 
     if model is not None and recipes:
-        raise click.UsageError("--recipe serves the tiny models, --model another one: name one of them")
+        raise click.UsageError("--recipe serves the tiny models, --model another one: give only one of them")
     options: Options = context.obj
     stack = options.load()
-    asked = gates.load(stack.root / gates.FILE, gate) if gate is not None else None
+    chosen_gate = gates.load(stack.root / gates.FILE, gate) if gate is not None else None
     layout = layout_of(source_image, stack.root)
     digest = validating.of(layout, stack).digest
-    order = validating.Order(
+    order = validating.ValidationOrder(
         engine=engines.found(engine),
         layout=layout,
-        suites=suites or (validating.needed(asked) if asked is not None else validating.SUITES),
+        suites=suites or (validating.needed(chosen_gate) if chosen_gate is not None else validating.SUITES),
         out=out or stack.root / FOLDER / digest.removeprefix("sha256:")[:12],
         recipes=recipes,
         checkpoint=_checkpoint(model, weights, flags),
@@ -128,7 +130,7 @@ def command(
     files = [one.file for one in done if one.verdict is not None]
     if stale:
         files = standing.of_image(order.out, digest, gates.digests(stack.root / gates.FILE))
-    judged = gates.judge(asked, gates.release(stack), files) if asked is not None else None
+    judged = gates.judge(chosen_gate, gates.release(stack), files) if chosen_gate is not None else None
     if as_json:
         print_json(_json(digest, done, judged))
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image verify`: whether an image is what it is said to be."""
+"""`stack image verify`: verify a published image."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ _COLOURS = {"holds": "green", "fails": "bold red", "unchecked": "yellow"}
 @click.command("verify")
 @click.argument("name", metavar="HOST/NAME:TAG|oci:DIR")
 @public_option
-@click.option("--gate", help="Which gate it has to have passed; any unless given.")
-@click.option("--save", metavar="oci:DIR", help="Fetch it with its attestations into a new layout first, and verify that.")
+@click.option("--gate", help="The gate that it has to have passed. Default: any.")
+@click.option("--save", metavar="oci:DIR", help="First fetch it with its attestations into a new layout, and verify that.")
 @insecure_option
 @json_option
 @click.pass_context
 def command(
     context: click.Context, name: str, key: Path | None, gate: str | None, save: str | None, tls: bool, as_json: bool
 ) -> None:
-    """Verify an image: digest, signatures, provenance, gates and labels against the pins of the stack at hand.
+    """Verify an image: digest, signatures, provenance, gates, and labels against the pins of the stack at hand.
 
-    A layout that --save wrote is verified without a network. Exit code 1 when something does not hold, or when no key says who
-    may have signed it.
+    A layout that --save wrote is verified without network. The exit code is 1 if something does not hold, or if no key was
+    given.
     """
 
     options: Options = context.obj
@@ -43,7 +43,9 @@ def command(
         print_json(_report_json(report))
     else:
         print_table(
-            ("", "", ""), [(one.name, one.state.value, one_line(one.said)) for one in report.checks], colour=_COLOURS.get
+            ("", "", ""),
+            [(check.name, check.state.value, one_line(check.said)) for check in report.checks],
+            colour=_COLOURS.get,
         )
         for published in report.claims.names:
             click.echo(f"published as {one_line(published)}, {one_line(report.claims.time)}")
@@ -55,8 +57,8 @@ def _report_json(report: Report) -> dict[str, object]:
     return {
         "verified": report.holds,
         "digest": report.image.digest,
-        "platforms": [{"name": one.name, "digest": one.digest} for one in report.image.platforms],
-        "checks": [{"name": one.name, "state": one.state.value, "said": one.said} for one in report.checks],
+        "platforms": [{"name": platform.name, "digest": platform.digest} for platform in report.image.platforms],
+        "checks": [{"name": check.name, "state": check.state.value, "said": check.said} for check in report.checks],
         "gates": list(report.claims.gates),
         "names": list(report.claims.names),
         "published": report.claims.time or None,

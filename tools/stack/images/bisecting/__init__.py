@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which upstream release or which patch it was: the stacks between a good one and a bad one, halved."""
+"""Find the upstream release or the patch that made a stack bad, by bisecting the stacks between a good and a bad one."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stacks between two: first the good one's patches on one release after the other, then patch by patch the bad one's."""
+"""Make the stacks between two: carry the good stack's patches from release to release, then replace its patches one by one."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ _One = TypeVar("_One")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stack on the way: what it changes against the one before, and what makes it in a folder that is not there yet.
+    """One stack between the ends: its change from the stack before, and a function that writes it into a new folder.
 
-    `make` raises StackError where there is no such stack: patches conflict.
+    `make` raises StackError if the stack cannot be made because patches conflict.
     """
 
     change: str
@@ -36,23 +36,23 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """All steps from the good stack, which is none of them, to the bad one, which is the last; `pins` of them move pins."""
+    """All steps from the good stack (excluded) to the bad one (the last step); the first `pins` steps move pins."""
 
     steps: tuple[Step, ...]
     pins: int
 
 
 def way(good: Stack, bad: Stack, place: Place, work: Path) -> Way:
-    """The way from one stack to the other; `work` is a folder for what has to be carried to find it.
+    """Find the steps from the good stack to the bad one; `work` is a folder for the stacks carried on the way.
 
     Raises:
-        StackError: a source cannot be had, or the stacks are of different upstreams.
+        StackError: a source cannot be obtained, or the stacks have different upstreams.
 
     """
     if set(good.pins.names()) != set(bad.pins.names()):
         raise StackError(
-            f"the good stack is of {', '.join(good.pins.names())}, the bad one of {', '.join(bad.pins.names())}",
-            "only stacks of the same upstreams can be halved",
+            f"the good stack has {', '.join(good.pins.names())}, the bad one {', '.join(bad.pins.names())}",
+            "only stacks of the same upstreams can be bisected",
         )
     steps: list[Step] = []
     now = good
@@ -66,7 +66,7 @@ def way(good: Stack, bad: Stack, place: Place, work: Path) -> Way:
             steps.append(Step(_rest(now, bad), partial(_with_pins, now, bad)))
             now = _made(steps[-1], work / "pins")
     except StackError as stuck:
-        # The good patches go no further: what comes after cannot be told apart.
+        # The good patches cannot be carried further, so the remaining changes become a single step.
         whole = Step(f"{stuck.problem}: the remaining pins and all patches at once", partial(_copy, bad))
         return Way((*steps, whole), len(steps))
     return Way((*steps, *_patches(now, bad)), len(steps))
@@ -78,7 +78,7 @@ def _made(step: Step, folder: Path) -> Stack:
 
 
 def _moves(now: Stack, bad: Stack, upstream: str, place: Place) -> Iterator[str]:
-    """The releases of an upstream on the way, the bad one's last."""
+    """Yield the releases of an upstream between both pins, and then the bad pin's release."""
     old, new = now.pins.get(upstream), bad.pins.get(upstream)
     if old.within is not None or old.tag == new.tag or old.tag is None or new.tag is None:
         return
@@ -89,7 +89,7 @@ def _moves(now: Stack, bad: Stack, upstream: str, place: Place) -> Iterator[str]
 
 
 def _moved(now: Stack, upstream: str, tag: str, place: Place, folder: Path) -> None:
-    """The stack carried to a release, with what that release requires."""
+    """Carry the stack to a release, with the companion pins that the release requires."""
     _copy(now, folder)
     with Stores(stacks.load(folder), place) as stores:
         work = rebase(stores, Request(upstream, tag, with_required=True))
@@ -97,14 +97,14 @@ def _moved(now: Stack, upstream: str, tag: str, place: Place, folder: Path) -> N
     if ended not in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
         _, row = work.open[0]
         raise StackError(
-            f"{row.patch.ref.path} does not go to {upstream} {tag}", "it needs a person: `stack rebase --workspace`"
+            f"{row.patch.ref.path} cannot be carried to {upstream} {tag}", "a person has to: `stack rebase --workspace`"
         )
 
 
-def _copy(one: Stack, folder: Path) -> None:
-    """What makes a stack, and nothing else of its folder."""
-    shutil.copytree(one.root / FOLDER, folder / FOLDER)
-    shutil.copyfile(one.root / pins.FILE, folder / pins.FILE)
+def _copy(source: Stack, folder: Path) -> None:
+    """Copy the pins and the series of a stack."""
+    shutil.copytree(source.root / FOLDER, folder / FOLDER)
+    shutil.copyfile(source.root / pins.FILE, folder / pins.FILE)
 
 
 def _with_pins(now: Stack, bad: Stack, folder: Path) -> None:
@@ -113,19 +113,19 @@ def _with_pins(now: Stack, bad: Stack, folder: Path) -> None:
 
 
 def _rest(now: Stack, bad: Stack) -> str:
-    """What still differs between the pins when all releases are the same."""
+    """Name the pins that differ when all releases are equal."""
     upstreams = [name for name in now.pins.names() if now.pins.get(name) != bad.pins.get(name)]
     return f"pins of {', '.join([*upstreams, *(['the base image'] if now.pins.base != bad.pins.base else [])])}"
 
 
 def _patches(old: Stack, new: Stack) -> Iterator[Step]:
-    """One step a patch that is not the same, in the order in which they apply."""
+    """Yield a step for each patch that differs, in the order in which patches are applied."""
     order = [(name, _merged(_refs(old, name), _refs(new, name))) for name in _merged(_names(old), _names(new))]
     refs = [ref for _, inside in order for ref in inside]
     differing = [ref for ref in refs if _raw(old, ref) != _raw(new, ref)]
     for number, ref in enumerate(differing, 1):
         later = differing[number:]
-        chosen = {one: raw for one in refs if (raw := _raw(old if one in later else new, one)) is not None}
+        chosen = {other: raw for other in refs if (raw := _raw(old if other in later else new, other)) is not None}
         make = partial(_written, old, new, chosen, tuple(name for name, _ in order)) if later else partial(_copy, new)
         yield Step(f"{ref.path} {_kind(old, new, ref)}", make)
     if not differing and [*old.patches] != [*new.patches]:
@@ -138,29 +138,29 @@ def _kind(old: Stack, new: Stack, ref: PatchRef) -> str:
     return "changed" if ref in new.patches else "dropped"
 
 
-def _raw(one: Stack, ref: PatchRef) -> bytes | None:
-    return one.patches[ref].raw if ref in one.patches else None
+def _raw(stack: Stack, ref: PatchRef) -> bytes | None:
+    return stack.patches[ref].raw if ref in stack.patches else None
 
 
-def _names(one: Stack) -> list[str]:
-    return [each.name for each in one.series]
+def _names(stack: Stack) -> list[str]:
+    return [series_.name for series_ in stack.series]
 
 
-def _refs(one: Stack, name: str) -> list[PatchRef]:
-    return [ref for each in one.series if each.name == name for ref in each.patches]
+def _refs(stack: Stack, name: str) -> list[PatchRef]:
+    return [ref for series_ in stack.series if series_.name == name for ref in series_.patches]
 
 
 def _merged(old: Sequence[_One], new: Sequence[_One]) -> list[_One]:
-    """All of both: the new order, and what is in the old one only behind what it followed there."""
+    """Merge two sequences: the new order, with each old-only element after the one that it followed in the old sequence."""
     merged = list(new)
-    for place, one in enumerate(old):
-        if one not in merged:
-            merged.insert(merged.index(old[place - 1]) + 1 if place else 0, one)
+    for position, element in enumerate(old):
+        if element not in merged:
+            merged.insert(merged.index(old[position - 1]) + 1 if position else 0, element)
     return merged
 
 
 def _written(old: Stack, new: Stack, chosen: Mapping[PatchRef, bytes], names: Sequence[str], folder: Path) -> None:
-    """A stack on the new pins with these patches."""
+    """Write a stack with the new stack's pins and the chosen patches."""
     folder.mkdir()
     shutil.copyfile(new.root / pins.FILE, folder / pins.FILE)
     kept: list[str] = []

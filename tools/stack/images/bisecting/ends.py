@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two ends of a bisection: folders of stacks, revisions of the repository of the stack at hand, or images."""
+"""Load the two ends of a bisection: stack folders, git revisions of the stack at hand, or images."""
 
 import io
 import re
@@ -16,15 +16,17 @@ from stack.model.stack import FOLDER, Stack
 from stack.store import git
 
 _IMAGE = re.compile(r"oci:|docker://|[^/]+/[^:@]*(?::|@sha256:)")
-"""What names an image: no commit has a colon behind a slash."""
+"""Matches an image's name: a git revision never has a colon after a slash."""
 
 
 def load(name: str, root: Path, folder: Path) -> Stack:
-    """The stack that a name means: a folder with pins.toml, an image (`oci:DIR`, or HOST/NAME with a tag or a digest), of which the
-    source that it brings is unpacked into `folder`, or a git revision of the stack in `root`, unpacked there.
+    """Load the stack that a name means.
+
+    The name is a folder with `pins.toml`, an image, or a git revision of the stack in `root`. An image is `oci:DIR`, or
+    HOST/NAME with a tag or a digest. The stack in an image and the one of a revision are unpacked into `folder`.
 
     Raises:
-        StackError: it is none of them, or no stack.
+        StackError: the name is none of them, or there is no stack.
 
     """
     if (Path(name) / pins.FILE).is_file():
@@ -37,35 +39,36 @@ def load(name: str, root: Path, folder: Path) -> Stack:
         packed = git.run([*here, "archive", "--format=tar", commit, "--", pins.FILE, FOLDER])
     except StackError as unknown:
         raise StackError(
-            f"{name} is no folder of a stack, no image, and no revision of {root} that has a stack",
+            f"{name} is not a stack's folder, an image, or a revision of {root} that has a stack",
             "name a folder with pins.toml, HOST/NAME:TAG, oci:DIR, or a commit",
         ) from unknown
     folder.mkdir()
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
-        # Python 3.11.4 brings it, and Debian 12 has 3.11.2. Git's archives need none: no path of a tree leads out or through a link.
+        # The filter exists since Python 3.11.4; Debian 12 has 3.11.2. Git's archives are safe without: a tree's path never
+        # leads out or through a link.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(folder)  # noqa: S202 - see above
+        archive.extractall(folder)  # noqa: S202 (see above)
     return stacks.load(folder)
 
 
 def _of_image(where: Reference, folder: Path) -> Stack:
-    """The stack that an image brings, which has to be the one that its label names."""
+    """Unpack the stack in an image, and check that it is the one that the image's label names."""
     with tempfile.TemporaryDirectory(prefix="stack-image-") as place:
         kept = where if where.layout else pulling.pull(where, Path(place) / "image")
         platform = image.read(kept).platforms[0]
-        found = layers.read(Path(kept.place), platform, labels.SOURCES)
-    if not found:
+        files = layers.read(Path(kept.place), platform, labels.SOURCES)
+    if not files:
         raise StackError(
-            f"{where.shown} does not bring the stack that it was built of", "name a folder or a commit that has it"
+            f"{where.shown} does not contain the stack that it was built from", "name a folder or a commit that has it"
         )
     try:
-        for name, data in found.items():
+        for name, data in files.items():
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-    except (OSError, ValueError) as odd:  # a file where another one's folder is, a name that no file can have
-        raise StackError(f"{where.shown} brings a stack that cannot be unpacked ({odd})", "do not use this image") from odd
+    except (OSError, ValueError) as odd:  # a file and a folder of the same name, or an invalid file name
+        raise StackError(f"{where.shown} contains a stack that cannot be unpacked ({odd})", "do not use this image") from odd
     stack = stacks.load(folder)
     if digest.of(stack) != platform.labels.get(labels.STACK):
-        raise StackError(f"{where.shown} brings another stack than its label names", "do not use this image")
+        raise StackError(f"{where.shown} contains another stack than its label names", "do not use this image")
     return stack

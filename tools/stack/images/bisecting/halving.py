@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Halving what lies between good and bad, where some of it cannot be judged."""
+"""Bisect between good and bad when some candidates cannot be judged."""
 
 from collections.abc import Callable
 from enum import StrEnum
 
 
 class Answer(StrEnum):
-    """What comes of looking at one."""
+    """The result of testing one candidate."""
 
     GOOD = "good"
     BAD = "bad"
     SKIPPED = "skipped"
-    """It could not be made, or cannot be judged."""
+    """The candidate could not be made, or cannot be judged."""
 
 
 def first_bad(last: int, ask: Callable[[int], Answer], start: int | None = None) -> range:
-    """Which of 1 to `last` is the first that is bad: 0 is good and `last` is bad, both are known.
+    """Find the first bad one of 1 to `last`; 0 is known to be good, `last` to be bad.
 
-    More than one where those that could have told them apart were skipped. `start` is asked first, if it lies between.
+    The result has several candidates if those that would separate them were skipped. `start` is tested first if it lies
+    between.
     """
     good, bad = 0, last
     skipped: set[int] = set()
     while between := [number for number in range(good + 1, bad) if number not in skipped]:
-        number = start if start in between else min(between, key=lambda one: abs(2 * one - good - bad))
+        number = start if start in between else min(between, key=lambda candidate: abs(2 * candidate - good - bad))
         start = None
         answer = ask(number)
         if answer is Answer.GOOD:

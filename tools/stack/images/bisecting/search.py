@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a command on one stack after the other until the first bad one is found."""
+"""Run a command on the stacks between two until the first bad one is found."""
 
 import os
 import subprocess
@@ -16,17 +16,17 @@ from stack.model import stack as stacks
 from stack.model.stack import Stack
 
 SKIP = 125
-"""The exit code that says: this one cannot be judged. All of them mean what they do for `git bisect run`."""
+"""The exit code for a stack that cannot be judged. All exit codes mean the same as for `git bisect run`."""
 _MOST = 124
-"""The highest exit code that means bad: 126 and 127 are a shell's that could not run the command, more is a signal."""
+"""The highest exit code that means bad: a shell uses 126 and 127 for a command it cannot run, and higher codes for signals."""
 
 Provide = Callable[[Stack], Mapping[str, str]]
-"""Builds what a command needs of a stack, and says in variables where it is; StackError where it cannot be built."""
+"""Builds what the command needs of a stack, and returns variables with its location; raises StackError if it cannot be built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One stack and what came of it; `why` where it was skipped."""
+    """One tested stack and its result; `why` says why it was skipped."""
 
     change: str
     answer: Answer
@@ -36,29 +36,31 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A command, what it is given of each stack, and what hears of every trial."""
+    """A bisection: the command, the provider of what it needs, and a function that is called with each trial."""
 
     command: str
     provide: Provide
     heard: Callable[[Trial], None]
 
     def check_ends(self, good: Stack, bad: Stack) -> None:
-        """See that the good stack is good and the bad one bad, before hours go into what lies between.
+        """Check that the good stack is good and the bad one is bad, before the long search begins.
 
         Raises:
-            StackError: they are not.
+            StackError: one of them is not.
 
         """
-        for name, one, wanted in (("good", good, Answer.GOOD), ("bad", bad, Answer.BAD)):
-            trial = self._tried(f"the {name} stack", one)
+        for name, end, wanted in (("good", good, Answer.GOOD), ("bad", bad, Answer.BAD)):
+            trial = self._tried(f"the {name} stack", end)
             if trial.answer is not wanted:
-                said = trial.why or f"the command says {trial.answer}"
+                reason = trial.why or f"the command says {trial.answer}"
                 raise StackError(
-                    f"the {name} stack is not {name}: {said}", "there is nothing to halve: try the command by itself"
+                    f"the {name} stack is not {name}: {reason}", "there is nothing to bisect: run the command directly"
                 )
 
     def first_bad(self, way: Way, work: Path) -> tuple[str, ...]:
-        """The change that made it bad; several where stacks between could not be judged. The boundary to the patches is asked first.
+        """Return the change that made the stack bad; several if the stacks between them could not be judged.
+
+        The last step that moves pins is tested first.
 
         Raises:
             StackError: the command cannot be run, or was ended by a signal.
@@ -68,29 +70,29 @@ class Search:
         def ask(number: int) -> Answer:
             return self._made(way.steps[number - 1], work / str(number)).answer
 
-        found = first_bad(len(way.steps), ask, way.pins)
-        return tuple(way.steps[number - 1].change for number in found)
+        steps = first_bad(len(way.steps), ask, way.pins)
+        return tuple(way.steps[number - 1].change for number in steps)
 
     def _made(self, step: Step, folder: Path) -> Trial:
         began = time.monotonic()
         try:
             step.make(folder)
-            one = stacks.load(folder)
+            made = stacks.load(folder)
         except StackError as failed:
             return self._said(Trial(step.change, Answer.SKIPPED, failed.problem, time.monotonic() - began))
-        return self._tried(step.change, one)
+        return self._tried(step.change, made)
 
-    def _tried(self, change: str, one: Stack) -> Trial:
+    def _tried(self, change: str, stack: Stack) -> Trial:
         began = time.monotonic()
         try:
-            given = self.provide(one)
+            given = self.provide(stack)
         except StackError as failed:
             return self._said(Trial(change, Answer.SKIPPED, failed.problem, time.monotonic() - began))
-        answer = self._run(one, given)
+        answer = self._run(stack, given)
         return self._said(Trial(change, answer, seconds=time.monotonic() - began))
 
-    def _run(self, one: Stack, given: Mapping[str, str]) -> Answer:
-        environment = {**os.environ, "STACK_ROOT": str(one.root), "STACK_DIGEST": digest.of(one), **given}
+    def _run(self, stack: Stack, given: Mapping[str, str]) -> Answer:
+        environment = {**os.environ, "STACK_ROOT": str(stack.root), "STACK_DIGEST": digest.of(stack), **given}
         code = subprocess.run(
             ["/bin/sh", "-c", self.command], env=environment, stdin=subprocess.DEVNULL, check=False
         ).returncode

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the linter says."""
+"""The linter's findings."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Whether a pull request may be opened with it."""
+    """Whether a finding prevents the pull request from being opened."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A rule that a pull request does not keep: where (`title`, `description`, a commit's subject, `path:line`), what, and what to do."""
+class LintFinding:
+    """A violated rule: the rule, the place (`title`, `description`, a commit's subject, `path:line`), the problem and its remedy."""
 
     rule: str
     severity: Severity
@@ -24,15 +24,15 @@ class Finding:
 
     @property
     def blocks(self) -> bool:
-        """Whether it has to be mended before the pull request is opened."""
+        """Return whether it has to be fixed before the pull request is opened."""
         return self.severity is Severity.ERROR
 
 
-def error(rule: str, place: str, problem: str, remedy: str = "") -> Finding:
-    """A finding that blocks."""
-    return Finding(rule, Severity.ERROR, place, problem, remedy)
+def error(rule: str, place: str, problem: str, remedy: str = "") -> LintFinding:
+    """Create a finding that blocks the pull request."""
+    return LintFinding(rule, Severity.ERROR, place, problem, remedy)
 
 
-def warning(rule: str, place: str, problem: str, remedy: str = "") -> Finding:
-    """A finding that shows."""
-    return Finding(rule, Severity.WARNING, place, problem, remedy)
+def warning(rule: str, place: str, problem: str, remedy: str = "") -> LintFinding:
+    """Create a finding that is shown only."""
+    return LintFinding(rule, Severity.WARNING, place, problem, remedy)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upstream's pre-commit configuration: which tools it runs at which version on which files, and the checks of its own.
+"""Read an upstream's pre-commit configuration: its tools with their versions and files, and its own checks.
 
-pre-commit itself is not used: it fetches every hook's repository from its forge, and a tool of the same version is on the index.
+pre-commit itself is not used: it fetches every hook's repository from a forge, while the index has the same tools and versions.
 """
 
 import re
@@ -17,7 +17,7 @@ from stack.base.errors import StackError
 from stack.upstreaming.rules import Style
 
 TOOL = {"ruff-check": "ruff", "ruff": "ruff", "ruff-format": "ruff", "clang-format": "clang-format", "typos": "typos"}
-"""Which tool a hook runs."""
+"""The tool that each hook runs."""
 _RELEASE = re.compile(r"v?([0-9]+(?:\.[0-9]+)+)")
 _EVERY = ""
 _NONE = "^$"
@@ -25,7 +25,7 @@ _NONE = "^$"
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A check: `command` in the tree, for files that match `files`, not `exclude`, and have one of the `types`, if it names some."""
+    """A check: `command` runs in the tree for files that match all of `files`, none of `exclude`, and one of `types` if there are any."""
 
     name: str
     command: tuple[str, ...]
@@ -36,17 +36,17 @@ class Hook:
     requires: tuple[str, ...]
 
     def wants(self, path: str) -> bool:
-        """Whether a file is this check's."""
-        if not all(one.search(path) for one in self.files) or any(one.search(path) for one in self.exclude):
+        """Return whether the check applies to a file."""
+        if not all(pattern.search(path) for pattern in self.files) or any(pattern.search(path) for pattern in self.exclude):
             return False
         return not self.types or not self.types.isdisjoint(identify.tags_from_filename(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What an upstream has checked: tools by name with their versions, hooks of theirs by id, and its own.
+    """The checks of an upstream: its tools with versions, their hooks by id, and hooks of its own.
 
-    `missing` are those of its own that the rules name and the tree does not have.
+    `missing` are own hooks that the rules name but the tree no longer has.
     """
 
     versions: Mapping[str, str]
@@ -55,15 +55,17 @@ class Checks:
     missing: tuple[str, ...] = ()
 
     def wants(self, hook: str, path: str) -> bool:
-        """Whether a tool's hook takes a file; where the tree says nothing of it, it takes all."""
+        """Return whether a tool's hook applies to a file; a hook that the tree does not configure applies to all files."""
         return hook not in self.hooks or self.hooks[hook].wants(path)
 
 
 def checks(style: Style, config: bytes | None) -> Checks:
-    """What to run; `config` is the tree's pre-commit configuration, None where it has none: then the rules say the versions.
+    """Determine the checks to run.
+
+    `config` is the tree's pre-commit configuration. If it is None, the versions come from the rules.
 
     Raises:
-        StackError: it cannot be read.
+        StackError: the configuration cannot be read.
 
     """
     given = dict(style.versions)
@@ -77,8 +79,8 @@ def checks(style: Style, config: bytes | None) -> Checks:
     own = tuple(by_name[name] for name in style.hooks if name in by_name)
     foreign = next((hook.name for hook in own if hook.command[:1] not in (("python",), ("python3",))), None)
     if foreign is not None:
-        raise _odd(style.config or "", f"hook {foreign} is no Python script of the tree")
-    # A tool that the tree does not name is none of this upstream's, whatever the rules say.
+        raise _odd(style.config or "", f"hook {foreign} is not a Python script of the tree")
+    # A tool that the tree does not configure is not run, even if the rules name a version.
     return Checks(versions, ours, own, tuple(name for name in style.hooks if name not in by_name))
 
 
@@ -88,12 +90,12 @@ def _read(config: bytes, place: str) -> Mapping[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as bad:
         raise _odd(place, str(bad)) from bad
     if not isinstance(top, dict) or not isinstance(top.get("repos"), list):
-        raise _odd(place, "it lists no repos")
+        raise _odd(place, "it has no list of repos")
     return top
 
 
 def _hooks(top: Mapping[str, Any], place: str) -> Iterator[tuple[Hook, str | None]]:
-    """Every hook, and the release of its repository."""
+    """Yield every hook with the release of its repository."""
     for repository in top["repos"]:
         if not isinstance(repository, dict) or not isinstance(repository.get("hooks"), list):
             raise _odd(place, "a repository has no hooks")
@@ -123,22 +125,22 @@ def _hook(hook: Mapping[str, Any], top: Mapping[str, Any], place: str) -> Hook:
     )
 
 
-def _both(hook: Mapping[str, Any], top: Mapping[str, Any], key: str, rest: str) -> tuple[re.Pattern[str], ...]:
-    """A pattern of the hook and that for all hooks."""
-    return tuple(re.compile(str(one.get(key, rest))) for one in (hook, top))
+def _both(hook: Mapping[str, Any], top: Mapping[str, Any], key: str, default: str) -> tuple[re.Pattern[str], ...]:
+    """Compile a hook's pattern and the pattern for all hooks."""
+    return tuple(re.compile(str(table.get(key, default))) for table in (hook, top))
 
 
 def is_python(path: str) -> bool:
-    """Whether a file is Python."""
+    """Return whether a file's name is one of a Python file."""
     return is_of(path, frozenset({"python", "pyi"}))
 
 
 def is_of(path: str, kinds: frozenset[str]) -> bool:
-    """Whether a file is of some kind, by its name."""
+    """Return whether a file's name belongs to one of some kinds."""
     return not kinds.isdisjoint(identify.tags_from_filename(path))
 
 
 def _odd(place: str, why: str) -> StackError:
     return StackError(
-        f"upstream's {place} cannot be read ({why})"[:300], "name another file as style.config in the rules, or none"
+        f"upstream's {place} cannot be read ({why})"[:300], "name another file as style.config in the rules, or leave it out"
     )

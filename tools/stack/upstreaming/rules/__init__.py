@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an upstream asks of a pull request, as data: one file an upstream beside this one, or in a stack's own `stacks/rules/`.
+"""Load an upstream's rules for pull requests: one TOML file for each upstream, in this folder or in a stack's `stacks/rules/`.
 
-A stack's file takes the place of the one that is here as a whole: upstreams change their rules between two releases of this tool.
-In globs `*` stands for any text, with slashes in it.
+A stack's file replaces the file in this folder completely, because an upstream may change its rules between two releases of
+this tool. In globs `*` matches any text, including slashes.
 """
 
 import re
@@ -27,18 +27,21 @@ _PATH = r"(?!/)(?!.*\.\./)[^\x00-\x1f\x7f]+"
 
 @dataclass(frozen=True, slots=True)
 class Globs:
-    """Some of a tree's files."""
+    """Patterns for paths of a tree."""
 
     patterns: tuple[str, ...] = ()
 
     def has(self, path: str) -> bool:
-        """Whether a path is one of them."""
+        """Return whether a path matches one of the patterns."""
         return any(fnmatchcase(path, pattern) for pattern in self.patterns)
 
 
 @dataclass(frozen=True, slots=True)
 class Title:
-    """`pattern` is what a title matches as a whole, `form` says it in words; `fixes` and `speeds` are tags that promise something."""
+    """The form of a title: `pattern` must match all of it, and `form` describes it.
+
+    `fixes` and `speeds` are the tags of bug fixes and of speedups, for which more is checked.
+    """
 
     pattern: re.Pattern[str]
     form: str
@@ -49,7 +52,7 @@ class Title:
 
 @dataclass(frozen=True, slots=True)
 class Assistance:
-    """How AI assistance is told: trailers of a commit, and `said` in the description."""
+    """The ways to declare AI assistance: trailers of a commit, and the words `said` in the description."""
 
     trailers: tuple[str, ...]
     said: str
@@ -57,7 +60,7 @@ class Assistance:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Where the description's template stands in the tree, its headings, and the section (by its heading's words) for each matter."""
+    """The paths of the template in the tree, its headings, and the words of the heading of each section."""
 
     files: tuple[str, ...] = ()
     headings: tuple[str, ...] = ()
@@ -69,7 +72,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Changed lines outside of `uncounted` files: below `low` is small, above `high` is large; a bug fix has `fixes` at most."""
+    """Limits for changed lines outside of `uncounted` files: small below `low`, large above `high`, at most `fixes` for a bug fix."""
 
     low: int
     high: int
@@ -79,7 +82,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Rfc:
-    """With more than so many changed lines outside of `uncounted` files an issue has to come first."""
+    """A change with more than `lines` changed lines outside of `uncounted` files needs an RFC issue."""
 
     lines: int
     uncounted: Globs
@@ -87,7 +90,7 @@ class Rfc:
 
 @dataclass(frozen=True, slots=True)
 class Tests:
-    """A change of `code` brings a change of these `files`."""
+    """A change of `code` has to come with a change of `files`."""
 
     code: Globs
     files: Globs
@@ -95,7 +98,7 @@ class Tests:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Something that users see: its name is the group of `line`; an added line that matches `said` explains it on the spot."""
+    """A kind of name that users see, found by the group of `line`; an added line that matches `said` documents it in place."""
 
     what: str
     files: Globs
@@ -105,7 +108,7 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Docs:
-    """Where the documentation stands, and what has to be in it."""
+    """The documentation files, and the names that they have to contain."""
 
     files: Globs
     visible: tuple[Visible, ...]
@@ -113,7 +116,7 @@ class Docs:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines of some files: those that new files have to have, or that must not be added, and why."""
+    """Lines of some files: required in new files, or forbidden, with the reason."""
 
     files: Globs
     line: re.Pattern[str]
@@ -122,7 +125,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Where the tree names its checks, the versions of tools where it does not, and which of its own checks are run."""
+    """The file with the tree's checks, versions of tools if that file has none, and the tree's own checks that are run."""
 
     config: str | None = None
     versions: tuple[tuple[str, str], ...] = ()
@@ -131,7 +134,7 @@ class Style:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one upstream. What is None or empty is not asked for; `file` is where they stand."""
+    """The rules of one upstream, read from `file`; a rule that is None or empty is not checked."""
 
     upstream: str
     file: Path
@@ -150,14 +153,14 @@ class Rules:
 
 
 TOOLS = ("ruff", "clang-format", "typos")
-"""Tools of the package index that check lines."""
+"""Tools of the package index that check single lines."""
 
 
 def load(upstream: str, root: Path) -> Rules:
-    """The rules of an upstream: the stack's own, those known here, or the general ones.
+    """Load the rules of an upstream: the stack's own, those in this folder, or the general ones.
 
     Raises:
-        StackError: a file has something unknown, missing or of another form, with file and key.
+        StackError: a key is unknown, missing or of another form; the message names file and key.
 
     """
     places = (root / FOLDER / "rules" / f"{upstream}.toml", _HERE / f"{upstream}.toml", _HERE / f"{_GENERAL}.toml")
@@ -173,20 +176,20 @@ def _read(upstream: str, file: Path, table: Table) -> Rules:
         file=file,
         title=_inner(table, "title", _title),
         signed_off=commits.flag("signed_off") if commits is not None else False,
-        assistance=_inner(table, "assistance", lambda one: Assistance(one.texts("trailers"), one.text("said"))),
+        assistance=_inner(table, "assistance", lambda inner: Assistance(inner.texts("trailers"), inner.text("said"))),
         template=_inner(table, "template", _template) or Template(),
         most_open=limit.whole("most") if limit is not None else None,
         size=_inner(table, "size", _size),
-        rfc=_inner(table, "rfc", lambda one: Rfc(one.whole("lines"), _globs(one, "uncounted"))),
-        tests=_inner(table, "tests", lambda one: Tests(_globs(one, "code"), _globs(one, "files"))),
+        rfc=_inner(table, "rfc", lambda inner: Rfc(inner.whole("lines"), _globs(inner, "uncounted"))),
+        tests=_inner(table, "tests", lambda inner: Tests(_globs(inner, "code"), _globs(inner, "files"))),
         docs=_inner(table, "docs", _docs),
         header=_inner(table, "header", _lines),
-        forbidden=tuple(_lines(one) for one in table.tables("forbidden")),
+        forbidden=tuple(_lines(inner) for inner in table.tables("forbidden")),
         style=_inner(table, "style", _style) or Style(),
     )
-    for one in (commits, limit):
-        if one is not None:
-            one.finish()
+    for section in (commits, limit):
+        if section is not None:
+            section.finish()
     table.finish()
     return rules
 
@@ -222,7 +225,7 @@ def _size(table: Table) -> Size:
 
 
 def _docs(table: Table) -> Docs:
-    return Docs(_globs(table, "files"), tuple(_visible(one) for one in table.tables("visible")))
+    return Docs(_globs(table, "files"), tuple(_visible(inner) for inner in table.tables("visible")))
 
 
 def _visible(table: Table) -> Visible:
@@ -230,7 +233,7 @@ def _visible(table: Table) -> Visible:
     visible = Visible(table.text("what"), _globs(table, "files"), _pattern(table, "line"), said)
     table.finish()
     if visible.line.groups != 1:
-        raise table.error("line", f"has {visible.line.groups} groups", "its one group is the name that users see")
+        raise table.error("line", f"has {visible.line.groups} groups", "give it one group: the name that users see")
     return visible
 
 
@@ -248,7 +251,7 @@ def _style(table: Table) -> Style:
         raise table.error("hooks", f"names {odd!r}", "write the id of a hook of the pre-commit configuration")
     config = table.optional_text("config", pattern=_PATH, meaning="a path in the tree")
     if hooks and config is None:
-        raise table.error("config", "is missing", "hooks stand in a pre-commit configuration")
+        raise table.error("config", "is missing", "hooks are read from a pre-commit configuration")
     return Style(config, tuple((tool, version) for tool, version in versions.items() if version is not None), hooks)
 
 
@@ -269,4 +272,4 @@ def _pattern(table: Table, key: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as bad:
-        raise StackError(str(table.error(key, f"is no regular expression ({bad})", "mend it"))) from bad
+        raise StackError(str(table.error(key, f"is not a regular expression ({bad})", "correct it"))) from bad
