@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Context
 
 from stack import cli
 from stack.cli import validating
+from stack.cli.lazy import LazyGroup
 from stack.model import digest
 from stack.model import stack as stacks
 
@@ -28,7 +30,9 @@ def test_a_verb_loads_its_stack_once(file: Path) -> None:
 
 def test_what_is_shared_loads_none() -> None:
     assert ".load(" not in Path(validating.__file__).read_text()
-    assert cli.validate.command.name == "validate"
+    group = cli.cli.get_command(Context(cli.cli), "validate")
+    assert isinstance(group, LazyGroup)
+    assert {one.module.rpartition(".")[2] for one in group.lazy.values()} < {file.stem for file in VERBS}
 
 
 def test_a_verdict_names_the_stack_that_was_loaded(world: World, stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_a_verdict_of_another_stack_is_refused(offline: World) -> None:
 
 
 def test_not_even_a_case_whose_inputs_are_the_same_counts_for_another_stacks_image(offline: World) -> None:
-    """At other gates it would count. An image holds one stack."""
+    """It would count for a machine. An image holds one stack."""
     made = offline.image()
     cases, listed = [], {}
     for case in world.GOOD:
@@ -113,10 +113,10 @@ def test_not_even_a_case_whose_inputs_are_the_same_counts_for_another_stacks_ima
         cases.append(replace(case, inputs={kind: one.digest for kind, one in found.items()}))
     own = replace(offline_verdict(offline, *cases), image=made, gates=gates_of(offline), inputs=listed)
     other = replace(own, stack=Sha256("e" * 64))
-    [standing] = gates.judge(
-        gates.load(offline.policy.gates, "cpu"), gates.release(offline.stack), [offline.written(other)]
-    ).standing
+    gate, release = gates.load(offline.policy.gates, "cpu"), gates.release(offline.stack)
+    [standing] = gates.judge(gate, release, [offline.written(replace(other, image=None))]).standing
     assert len(standing.counts) == len(cases)
+    assert gates.judge(gate, release, [offline.written(other)]).standing == ()
     assert any(one.startswith("v.json: it is for the stack eeeeeeeeeeee") for one in refusal(offline, offline.written(other)))
 
 
