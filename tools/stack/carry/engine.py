@@ -316,7 +316,7 @@ class _Climb:
         """Find the commits that brought the change of several patches, as (landing, text); None if it has not landed."""
         before, ours, after = trees
         if before == after:
-            return None  # The patches undo each other, so there is no change that upstream could have.
+            return None  # The patches undo each other: nothing that upstream could have.
         merged = merge(self.objects, self.merges, *trees)
         is_there = not merged.conflicts and merged.tree == ours
         judged: Judgement | None = None
