@@ -350,10 +350,10 @@ def test_it_starts_without_what_only_editing_and_releases_need() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"repo": "."}, "is no git repository"),
+        ({"repo": "."}, "is not a git repository"),
         ({"base": "no-such"}, "has no commit 'no-such'"),
         ({"onto": "--all"}, "has no commit '--all'"),
-        ({"file": b"hello\n"}, "holds no diff of git's"),
+        ({"file": b"hello\n"}, "has no git diff"),
         ({"file": None}, "is missing: check the path"),
     ],
 )

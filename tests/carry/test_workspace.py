@@ -447,7 +447,7 @@ def test_a_link_to_what_is_not_there_is_not_taken(world: World, tmp_path: Path, 
     link.symlink_to(target)
     with pytest.raises(StackError) as raised:
         Work(world, link).start()
-    assert str(raised.value) == f"{link} is a link to what is not there: remove it, or name another folder"
+    assert str(raised.value) == f"{link} is a dangling link: remove it, or name another folder"
     assert link.is_symlink()
 
 

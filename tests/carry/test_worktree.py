@@ -608,7 +608,7 @@ def test_a_link_to_what_is_not_there_is_no_place(world: World, tmp_path: Path, t
     link.symlink_to(target)
     with world.stores() as stores, pytest.raises(StackError) as raised:
         worktree.checkout(stores, "gamma", link)
-    assert str(raised.value) == f"{link} is a link to what is not there: remove it, or name another folder"
+    assert str(raised.value) == f"{link} is a dangling link: remove it, or name another folder"
     assert link.is_symlink()
     assert not (tmp_path / "missing").exists()
 

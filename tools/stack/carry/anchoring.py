@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a hunk's lines in another version of its file, beside lines that both versions have exactly once."""
+"""Find a hunk's lines in another version of its file, next to lines that both versions have exactly once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from stack.carry.unmerged_remainder import split
 from stack.model.diff import Hunk
 
 _ANCHOR = 12
-"""Lines beside a hunk that may be needed to find a place that is there only once."""
+"""Upper bound of the lines next to a hunk that are used to find a unique place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A file's lines, and where each stands without its indentation."""
+    """A file's lines, and the places (from 0) of each line, whatever its indentation."""
 
     lines: Sequence[bytes]
     at: Mapping[bytes, Sequence[int]]
 
     @classmethod
     def of(cls, data: bytes) -> "Text":
-        """Read a file."""
+        """Split a file and index its lines."""
         lines = split(data)
         at: dict[bytes, list[int]] = {}
         for place, line in enumerate(lines):
@@ -29,7 +29,7 @@ class Text:
         return cls(lines, at)
 
     def places(self, block: Sequence[bytes]) -> list[int]:
-        """Where a block of lines stands, indented in any way as a whole."""
+        """Return the places (from 0) of a block of lines, whatever the indentation of the whole block."""
         wanted, size = _flush(block), len(block)
         first = min(range(size), key=lambda number: len(self.at.get(block[number].strip(), ())))
         starts = [place - first for place in self.at.get(block[first].strip(), ())]
@@ -37,9 +37,9 @@ class Text:
 
 
 def stands(hunk: Hunk, was: Text, now: Text) -> bool:
-    """Whether a file has the lines of a hunk without context beside lines that both files have exactly once.
+    """Return whether a file has the lines of a hunk without context next to lines that both files have exactly once.
 
-    The hunk and the lines beside it may be indented otherwise, if all of them are so alike.
+    The hunk and the lines next to it may be indented differently, if the indentation of all of them changes alike.
     """
     start = hunk.old_start - (1 if hunk.old_count else 0)
     end = start + hunk.old_count
@@ -52,7 +52,7 @@ def stands(hunk: Hunk, was: Text, now: Text) -> bool:
 
 
 def _beside(side: Sequence[bytes], new: Sequence[bytes], gone: Sequence[bytes], was: Text, now: Text, *, below: bool) -> bool:
-    """Whether the lines of a hunk follow those above it, or precede those below it, at a place that is there once."""
+    """Return whether the new lines of a hunk follow the lines above it, or precede those below it, at a unique place."""
     for count in range(1, len(side) + 1):
         anchor = side[:count] if below else side[len(side) - count :]
         if not any(history.telling(b"+" + line) for line in anchor) or len(was.places(anchor)) != 1:
@@ -72,7 +72,7 @@ def _beside(side: Sequence[bytes], new: Sequence[bytes], gone: Sequence[bytes], 
 
 
 def _flush(lines: Sequence[bytes]) -> list[bytes]:
-    """Lines without the indentation that all of them share, and without a last line end."""
+    """Remove the common indentation and the line ends."""
     inked = [line for line in lines if line.strip()]
     margin = min((line[: len(line) - len(line.lstrip(b" \t"))] for line in inked), key=len, default=b"")
     shared = len(margin) if all(line.startswith(margin) for line in inked) else 0

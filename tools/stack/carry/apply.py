@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A patch file onto a tree, without a working tree and strictly: no fuzz.
+"""Apply a patch file to a tree, without a working tree and without fuzz.
 
-Nearly always a patch stands exactly where it says; then it is applied right here, and the blob id that its `index` line
-names proves the result. The rest is left to `git apply`, which gets an index of the few files that the patch names instead
-of the whole tree: with 8,500 files, reading and writing the index takes longer than applying the patch.
+Nearly always, the hunks of a patch apply exactly at their line numbers. Then they are applied here, and the blob id in the
+`index` line proves the result. Other patches go to `git apply`, with an index of only the files that the patch names: with
+8,500 files, reading and writing the index takes longer than applying the patch.
 
-An `index` line that names another blob says that the patch was made on another base. Where the repository has that blob, the
-change is merged from it. Where it does not, the patch's lines have to stand in the file once: among several places the line
-number is a guess.
+If the `index` line names another blob than the tree has, the patch was made on another base. If the repository has that blob,
+the change is merged from it. If not, the patch's lines must occur exactly once in the file: with several places, the line
+number would be a guess.
 """
 
 import re
@@ -34,9 +34,9 @@ _OTHER_BINARY = re.compile(r"^error: the patch applies to '(.+)' \(", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a patch does not apply: where, and git's own words. `line` is the hunk's line in the patch's old file.
+    """Why and where a patch does not apply. `line` is the hunk's line in the patch's old file.
 
-    `unsure`: it may apply, but a person has to say where.
+    `unsure`: the patch may apply, but a person has to decide where.
     """
 
     path: str
@@ -53,7 +53,7 @@ _NOTHING = Misfit("", None, "it changes nothing")
 
 
 class DoesNotApply(StackError):
-    """A patch does not fit the tree that it is meant for."""
+    """Raised when a patch does not apply to its base."""
 
     def __init__(self, patch: Patch, misfit: Misfit) -> None:
         super().__init__(f"patch {patch.ref.path} does not apply to its base ({misfit})", "`stack lint` shows all that do not")
@@ -62,18 +62,18 @@ class DoesNotApply(StackError):
 
 
 def announce(objects: Objects, base: CommitId, onto: CommitId, patches: Iterable[Patch]) -> None:
-    """Have git read what carrying needs: it does so while the patches are parsed and applied."""
+    """Have git read the objects that carrying needs, while the patches are parsed and applied."""
     objects.request((base, onto))
-    # Parsed while git starts.
+    # The patches are parsed here while git starts.
     count = Counter(file.old for patch in patches for file in files(patch) if file.old is not None)
     objects.expect([objects.tree_of(base)], count)
-    # On the new base a file is read to guess what comes of it, for the patches that change it again.
+    # If several patches change a file, its contents on the new base are read, too, to guess the result of the first merge.
     again = [name if times > 1 else name.rpartition("/")[0] for name, times in count.items()]
     objects.expect([objects.tree_of(onto)], filter(None, again))
 
 
 def chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[CommitId, ...]:
-    """One commit a patch, each on the one before, the first on `base`.
+    """Commit each patch on top of the one before, the first on `base`.
 
     Raises:
         DoesNotApply: a patch does not fit.
@@ -91,13 +91,13 @@ def chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[C
 
 
 def commit(objects: Objects, tree: TreeId, parent: CommitId, patch: Patch) -> CommitId:
-    """The commit of a patch on a parent; the same for everyone, since committer and date are the author's."""
+    """Write the commit of a patch; its id is reproducible, since committer and date are the author's."""
     author = Identity(patch.author.name, patch.author.mail, patch.author.date)
     return objects.write_commit(tree, (parent,), patch.message, author)
 
 
 def apply(objects: Objects, tree: TreeId, patch: Patch) -> TreeId | Misfit:
-    """The tree after a patch, or why it does not fit."""
+    """Return the tree after a patch, or why the patch does not apply."""
     standing = {path: objects.entry(tree, path) for path in touched(patch)}
     known = {path: entry for path, entry in standing.items() if entry is not None and entry.mode != FOLDER}
     exactly = _exactly(objects, known, patch)
@@ -110,7 +110,7 @@ def apply(objects: Objects, tree: TreeId, patch: Patch) -> TreeId | Misfit:
 
 
 def _placed(objects: Objects, tree: TreeId, known: Mapping[str, Entry], changes: Mapping[str, Entry | None]) -> TreeId | Misfit:
-    """The tree with the changed files, unless something stands in the way of a new one."""
+    """Return the tree with the changed files, or a misfit if the path of a new file is taken or nothing changes."""
     gone = {path: None for path, entry in changes.items() if entry is None}
     rest = objects.replaced(tree, gone) if gone else tree
     blocked = [path for path in changes if path not in known and _taken(objects, rest, path)]
@@ -121,7 +121,7 @@ def _placed(objects: Objects, tree: TreeId, known: Mapping[str, Entry], changes:
 
 
 def foreign(objects: Objects, tree: TreeId, patch: Patch) -> tuple[FileDiff, ...]:
-    """The files of a patch whose `index` line names another blob than the tree has: they were changed on another base."""
+    """Return the files of a patch that were changed on another base: their `index` line names another blob than the tree has."""
     return tuple(
         file
         for file in files(patch)
@@ -135,7 +135,7 @@ def foreign(objects: Objects, tree: TreeId, patch: Patch) -> tuple[FileDiff, ...
 def _from_another_base(
     objects: Objects, tree: TreeId, patch: Patch, known: Mapping[str, Entry], other: Iterable[FileDiff]
 ) -> TreeId | Misfit:
-    """Apply a patch to the blobs that it names, and merge; a file whose blob is not in the repository is taken as it stands here."""
+    """Apply a patch to the blobs that it names, and merge; if the repository lacks a blob, use the tree's file instead."""
     base = dict(known)
     for file in other:
         blob = objects.find_blob(file.old_id or "")
@@ -162,22 +162,22 @@ def _from_another_base(
 
 
 def _ambiguous(data: bytes, file: FileDiff) -> Misfit | None:
-    """The first hunk whose lines stand at several places of a file, or that has none to be found by."""
+    """Return a misfit for the first hunk whose old lines occur several times in a file, or that has no old lines."""
     for hunk in file.hunks:
         lines = hunk.sides()[0]
         count = _standing(data, lines)
         if count > 1 or (data and not lines):
-            said = (
+            reason = (
                 f"was made on another base that is not at hand, and its lines stand at {count} places here"
                 if lines
                 else "was made on another base that is not at hand, and has no lines to be found by"
             )
-            return Misfit(file.path, hunk.old_start, said, unsure=True)
+            return Misfit(file.path, hunk.old_start, reason, unsure=True)
     return None
 
 
 def _standing(data: bytes, lines: bytes) -> int:
-    """How often whole lines stand in a file; the places may overlap."""
+    """Count how often a block of whole lines occurs in a file; occurrences may overlap."""
     count, place = 0, data.find(lines) if lines else -1
     while place >= 0:
         end = place + len(lines)
@@ -188,9 +188,9 @@ def _standing(data: bytes, lines: bytes) -> int:
 
 
 def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict[str, Entry | None]:
-    """The changed files, where every hunk stands exactly where it says and the result has the blob id that the patch names.
+    """Return the changed files, if every result has the blob id that the patch names.
 
-    That id proves the result, so no git is needed; in every other case (modes, binaries, bare renames) empty.
+    That id proves the result, so git is not needed. In all other cases (modes, binary files, bare renames) return nothing.
     """
     changes: dict[str, Entry | None] = {}
     for file in files(patch):
@@ -216,15 +216,15 @@ def _exactly(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict
 
 
 def _moves(file: FileDiff) -> bool:
-    """Whether a diff takes a submodule from one commit to another, and says so twice alike."""
+    """Return whether a diff moves a submodule to another commit, and its lines agree with its `index` line."""
     lines = [f"-Subproject commit {file.old_id}".encode(), f"+Subproject commit {file.new_id}".encode()]
     return [list(hunk.lines) for hunk in file.hunks] == [lines] and len(file.new_id or "") == len(_NO_BLOB)
 
 
 def _changed(objects: Objects, data: bytes, file: FileDiff) -> str | None:
-    """The blob that the hunks make of a file, written; None where it is not the one that the patch names.
+    """Apply the hunks, write the blob and return its id; None if it is not the blob that the patch names.
 
-    A search for the hunks' lines is ten times as fast as counting them, and wherever it finds them, the id proves the result.
+    Searching for the hunks' lines is ten times as fast as counting lines. Wherever they are found, the id proves the result.
     """
     for replaced in (substituted, _replaced_lines):
         after = replaced(data, file.hunks)
@@ -236,7 +236,7 @@ def _changed(objects: Objects, data: bytes, file: FileDiff) -> str | None:
 
 
 def _replaced_lines(data: bytes, hunks: Sequence[Hunk]) -> bytes | None:
-    """The file after its hunks, None where a hunk's lines are not exactly at the place that it names."""
+    """Apply hunks at their line numbers; None if a hunk's old lines are not exactly there."""
     lines = data.split(b"\n")
     result: list[bytes] = []
     done = 0
@@ -263,7 +263,7 @@ def _by_git(objects: Objects, known: Mapping[str, Entry], patch: Patch) -> dict[
 
 
 def touched(patch: Patch) -> tuple[str, ...]:
-    """The paths that a patch reads or writes.
+    """Return the paths that a patch reads or writes.
 
     Raises:
         StackError: the diff cannot be parsed, or names a path outside of the tree, or one that is too deep.
@@ -284,7 +284,7 @@ def touched(patch: Patch) -> tuple[str, ...]:
 
 
 def _taken(objects: Objects, tree: TreeId, path: str) -> bool:
-    """Whether a new file at `path` would stand where a file, a folder or a file's inside already is."""
+    """Return whether `path` is already a file or a folder, or is below a file."""
     parts = path.split("/")
     return objects.entry(tree, path) is not None or any(
         (entry := objects.entry(tree, "/".join(parts[:depth]))) is not None and entry.mode != FOLDER
@@ -300,6 +300,6 @@ def _misfit(stderr: str) -> Misfit:
     if binary:
         return Misfit(binary[1], None, "has other contents, and is binary")
     lines: Iterable[str] = (line.removeprefix("error: ").removeprefix("fatal: ") for line in stderr.splitlines())
-    said = next((line for line in lines if line.strip()), "git apply failed")
-    path, colon, reason = said.partition(": ")
-    return Misfit(path, None, reason.removesuffix(" in index")) if colon else Misfit("", None, said)
+    message = next((line for line in lines if line.strip()), "git apply failed")
+    path, colon, reason = message.partition(": ")
+    return Misfit(path, None, reason.removesuffix(" in index")) if colon else Misfit("", None, message)

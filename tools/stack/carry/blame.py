@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who broke it: the upstream commits behind a conflict or a drift, or the release where there is no history."""
+"""Find the upstream commits that caused a conflict, or the release where history is missing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from stack.store.objects import FILES, Entry, Objects
 
 _T = TypeVar("_T")
 _MOST = 5
-"""Commits that are named for one conflict."""
+"""Upper bound of the commits that are named for one conflict."""
 
 
 def conflicts(
@@ -27,12 +27,20 @@ def conflicts(
     trees: tuple[TreeId, TreeId, TreeId],
     found: Sequence[Conflict],
 ) -> tuple[Conflict, ...]:
-    """Conflicts with the upstream commits that caused them; `trees` are those before the patch, of the new base, and after it.
+    """Add to each conflict the upstream commits that caused it.
 
-    `unpatched` is the old base without the patches before it.
+    The first is the commit since which the patch no longer merges, found by bisection over the commits that changed the file.
+    Then come other commits that changed the lines in conflict.
 
-    First comes the commit since which the patch no longer merges (found by bisection over those that changed the file), then
-    others that changed the lines in conflict.
+    Args:
+        objects: the repository.
+        merges: the known file merges; new ones are added.
+        index: upstream's changes between the bases.
+        rung: the new base.
+        unpatched: the tree of the old base without any patches.
+        trees: the trees before the patch, of the new base, and after the patch.
+        found: the conflicts.
+
     """
     named = []
     for conflict in found:
@@ -57,14 +65,14 @@ def _first(
     unpatched: TreeId,
     trees: tuple[TreeId, TreeId, TreeId],
 ) -> tuple[Touch, ...]:
-    """The first commit with whose version of the file, and the patches before on top of it, the patch is in conflict."""
+    """Find the first commit whose version of the file, with the earlier patches on top, is in conflict with the patch."""
     bare, base, theirs = (objects.entry(tree, path) for tree in (unpatched, trees[0], trees[2]))
 
     def fails(touch: Touch) -> bool:
         if touch.blob is None or touch.mode is None:
-            return base is not None  # the file that the patch changes is gone
+            return base is not None  # The file that the patch changes is gone.
         if base is None or theirs is None:
-            return True  # both add it, or the patch removes what upstream changes
+            return True  # Both sides add the file, or the patch removes a file that upstream changes.
         if touch.mode not in FILES or base.mode not in FILES or theirs.mode not in FILES:
             return True
         ours: Entry | None = Entry(touch.mode, touch.blob)
@@ -73,7 +81,7 @@ def _first(
             merge_files(objects, merges, [below])
             ours = None if merges[below].conflicts else merges[below].entry
         if ours is None:
-            return False  # a patch before it is in conflict there: that is another conflict's cause
+            return False  # An earlier patch is in conflict there, which is another conflict's cause.
         triple = Triple(base, ours, theirs)
         if triple.ours in (triple.base, triple.theirs):
             return False
@@ -85,7 +93,7 @@ def _first(
 
 
 def first_where(items: Sequence[_T], holds: Callable[[_T], bool]) -> int | None:
-    """The place from which on something holds, by bisection; None where it does not hold at the last."""
+    """Bisect for the place from which on `holds` is true; None if it is false for the last item."""
     if not items or not holds(items[-1]):
         return None
     low, high = 0, len(items) - 1
@@ -101,12 +109,12 @@ def first_where(items: Sequence[_T], holds: Callable[[_T], bool]) -> int | None:
 def _same_lines(
     objects: Objects, index: Index, touches: Sequence[Touch], conflict: Conflict, trees: tuple[TreeId, TreeId, TreeId]
 ) -> list[Touch]:
-    """The commits that brought the lines in conflict as upstream has them, the newest first."""
+    """Return the commits that added upstream's side of the lines in conflict, newest first."""
     entry = objects.entry(trees[1], conflict.path)
     if conflict.lines is None or entry is None or entry.mode not in FILES:
         return []
     first, last = conflict.lines
     here = objects.read(entry.id).split(b"\n")[first - 1 : last]
-    wanted = {told for line in here if (told := history.telling(b"+" + line)) is not None}
+    wanted = {added for line in here if (added := history.telling(b"+" + line)) is not None}
     bringing = {held.step for holders in index.holders(wanted).values() for held in holders if held.path == conflict.path}
     return [touch for touch in reversed(touches) if touch.step.number in bringing]

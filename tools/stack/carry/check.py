@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does the stack rely on what is there: patches, recipes and compose files against the trees at the pins."""
+"""Check that names which patches, recipes and compose files rely on exist in the trees at the pins."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from stack.model.stack import FOLDER
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is relied on and is not there. `source` is the patch or settings file, `path` and `line` the place."""
+    """A missing thing that the stack relies on. `source` is the patch or settings file, `path` and `line` are the place."""
 
     source: str
     upstream: str
@@ -25,15 +25,15 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """Path and line, as editors read them."""
+        """Return `path:line`, as editors read it."""
         return f"{self.path}:{self.line}" if self.line else self.path
 
 
 def check(stores: Stores, files: Iterable[Path] = ()) -> tuple[Finding, ...]:
-    """What patches, the stack's own recipes and compose files, and `files` rely on and the trees at the pins lack.
+    """Find missing things that the patches, the stack's own recipes and compose files, and `files` rely on.
 
     Raises:
-        StackError: a pinned source cannot be had, a patch does not apply, or a file cannot be read.
+        StackError: a pinned source cannot be obtained, a patch does not apply, or a file cannot be read.
 
     """
     return (*_patches(stores), *_settings(stores, (*settings(stores.stack.root), *files)))
@@ -53,21 +53,23 @@ def _patches(stores: Stores) -> Iterator[Finding]:
 
 
 def _settings(stores: Stores, files: Iterable[Path]) -> Iterator[Finding]:
-    found = [one for file in files for one in named(_shown(file, stores.stack.root), _text(file))]
-    if not found:
+    references = [reference for file in files for reference in named(_shown(file, stores.stack.root), _text(file))]
+    if not references:
         return
     for pin in stores.stack.pins:
         if pin.within is None:
             objects, tree = stores.objects(pin.upstream), stores.tip(pin.upstream)
-            names = {one.name for one in found}
+            names = {reference.name for reference in references}
             flags = {name for name in names if name.startswith("-")}
             unknown = check_settings(objects, objects.tree_of(tree), names - flags, flags)
-            problems = {one.name: one.problem for one in unknown}
-            yield from (_finding(one, pin.upstream, problems[one.name]) for one in found if one.name in problems)
+            problems = {setting.name: setting.problem for setting in unknown}
+            for reference in references:
+                if reference.name in problems:
+                    yield _finding(reference, pin.upstream, problems[reference.name])
 
 
-def _finding(one: Named, upstream: str, problem: str) -> Finding:
-    return Finding(one.path, upstream, one.path, one.line, problem)
+def _finding(reference: Named, upstream: str, problem: str) -> Finding:
+    return Finding(reference.path, upstream, reference.path, reference.line, problem)
 
 
 def _shown(file: Path, root: Path) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether patches result in what they state: the stack digest believes their `index` lines, and here the sources are asked."""
+"""Check the blob ids in the patches' `index` lines against the patched sources, since the stack digest relies on them."""
 
 from collections.abc import Iterable
 
@@ -16,17 +16,17 @@ from stack.store.objects import Objects
 
 
 def check(stores: Stores, upstreams: Iterable[str] = ()) -> None:
-    """Apply the patches to the pinned sources, and compare each file with what the patches state of it.
+    """Apply the patches to the pinned sources, and compare each file with the modes and blob ids that the patches state.
 
-    Without it a digest proves nothing: whoever changes a line of a patch, and leaves the ids, keeps the digest.
+    Without this check a digest proves nothing: a change to a patch's lines that leaves the ids keeps the digest.
 
     Args:
-        stores: of the stack.
-        upstreams: only these, with what they vendor; all unless given.
+        stores: the stores of the stack.
+        upstreams: the upstreams to check, with those that they vendor; by default all.
 
     Raises:
-        DoesNotApply: a patch does not fit.
-        StackError: a source cannot be had, or a patch states another mode or blob id than it results in.
+        DoesNotApply: a patch does not apply.
+        StackError: a source cannot be obtained, or a patch states another mode or blob id than it results in.
 
     """
     stated = effect.of(stores.stack)
@@ -55,11 +55,11 @@ def _check(stores: Stores, pin: Pin, stated: Effect) -> None:
 
 
 def _untrue(objects: Objects, tree: TreeId, path: str, stated: Content | None) -> str:
-    """Compare a statement with the file in a tree, and say both; empty where it is true, or nothing is stated."""
+    """Describe how a file in a tree differs from the stated content; empty if it does not, or nothing is stated."""
     if stated is not None and not stated.is_stated:
         return ""
-    found = objects.entry(tree, path)
-    have = None if found is None or found.mode == kinds.FOLDER else Content(found.mode, found.id)
+    entry = objects.entry(tree, path)
+    have = None if entry is None or entry.mode == kinds.FOLDER else Content(entry.mode, entry.id)
     return "" if have == stated else f"{_shown(stated)}, the sources give {_shown(have)}"
 
 
@@ -68,11 +68,11 @@ def _shown(content: Content | None) -> str:
 
 
 def _last(stack: Stack, holder: Pin, path: str) -> str:
-    """The last patch that changes a file of a holder's tree."""
-    found = ""
+    """Return the path of the last patch that changes a file of a holder's tree."""
+    last = ""
     for pin in (holder, *stack.pins.vendored_in(holder.upstream)):
         folder = f"{pin.within.path}/" if pin.within is not None else ""
         for patch in stack.order(pin.upstream):
             if any(path in (f"{folder}{file.old}", f"{folder}{file.new}") for file in files(patch)):
-                found = patch.ref.path
-    return found
+                last = patch.ref.path
+    return last

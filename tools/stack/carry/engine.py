@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying a chain of patches from one base to another, rung by rung: every patch is tried, each gets its outcome."""
+"""Carry a chain of patches from one base to another, rung by rung; try every patch and give each its outcome."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
 
 _SIBLINGS = 4
-"""So many commits with a patch's lines are looked at."""
+"""Upper bound of the commits that are examined because they have a patch's lines."""
 
 _SQUASHED = 4
-"""Upper bound of later patches that are tried as one with a patch in conflict."""
+"""Upper bound of later patches that are squashed with a patch in conflict."""
 
 _Trees = tuple[TreeId, TreeId, TreeId]
-"""Before a patch, on the new base, after it."""
+"""The trees before the patch, on the new base, and after the patch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aids:
-    """What a carry may know beyond the trees.
+    """Optional knowledge for a carry, in addition to the trees.
 
-    `index`: what the way changed, for landing and blame. `resolutions`: conflicts that a person has resolved before. `pulls`: the
-    pull requests of a patch, by its path below `stacks/`, beside those that it names itself. `behaviour`: patches, by path, that a
-    rung and those above it do without, since their proofs pass there.
+    `index`: upstream's changes between the bases, for landing and blame. `resolutions`: conflicts that a person has resolved
+    before. `pulls`: further pull requests of a patch, by its path below `stacks/`; the patch names others itself. `behaviour`:
+    patches, by path, that are not needed from a rung on, since their proofs pass there without them.
     """
 
     index: Index | None = None
@@ -53,9 +53,9 @@ class Aids:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """The patches of one upstream, carried: the chain on the old base, the outcomes, and the new patch files.
+    """The carried patches of one upstream: their commits on the old base, their outcomes and the new patch files.
 
-    `exported` holds the bytes of every patch that goes on living, by the patch's path below `stacks/`.
+    `exported` holds the bytes of every patch that is still needed, by the patch's path below `stacks/`.
     """
 
     base: CommitId
@@ -71,7 +71,7 @@ class Carry:
 
     @property
     def complete(self) -> bool:
-        """Whether no patch needs a person."""
+        """Return whether no patch needs a person."""
         return not any(row.needs_person for row in self.rows)
 
     @property
@@ -108,8 +108,8 @@ def carry(
         patches: the chain.
         name: what the user calls `onto`.
         through: the rungs on the way.
-        resolved: the tree after a patch where a person has resolved its conflict, by `step_name`.
-        aids: what else is known; without, a patch's outcome is what a three-way merge says.
+        resolved: by `step_name`, the tree after a patch whose conflict a person has resolved.
+        aids: optional knowledge; without it, only a three-way merge decides a patch's outcome.
 
     Raises:
         DoesNotApply: a patch does not fit `base`.
@@ -135,20 +135,20 @@ def carry(
 
 
 def _of_another_base(objects: Objects, before: CommitId, patch: Patch) -> list[str]:
-    """The words for a patch that was made on another base than the one that it stands on."""
+    """Return a note that names the files of a patch that were changed on another base than `before`."""
     paths = [file.path for file in apply.foreign(objects, objects.tree_of(before), patch)]
     return [f"made on another base: {', '.join(paths)}"] if paths else []
 
 
 def step_name(path: str, rung: str) -> str:
-    """A patch at a rung, as one name."""
+    """Return a name for a patch at a rung."""
     return f"{path} on {rung}"
 
 
 class _Export:
-    """The patch files of what is carried: git works on the first while the last are merged.
+    """Exports the carried patches as files; git exports the first ones while the last ones are merged.
 
-    `before` has the commit below each patch on the old base; `foreign` are the patches that were made on another base.
+    `before` has the commit below each patch on the old base; `foreign` has the patches that were made on another base.
     """
 
     def __init__(self, objects: Objects, before: Mapping[str, CommitId], foreign: Collection[str]) -> None:
@@ -167,7 +167,7 @@ class _Export:
         self._diffs.__exit__(kind, value, trace)
 
     def add(self, origin: CommitId, row: Carried) -> None:
-        """One more patch; `origin` is its commit on the old base."""
+        """Add a carried patch; `origin` is its commit on the old base."""
         assert row.commit is not None
         path = row.patch.ref.path
         before = self._before[path]
@@ -179,23 +179,23 @@ class _Export:
             self._made.append((row.patch, row.commit))
 
     def finish(self) -> dict[str, bytes]:
-        """All patch files, by their paths."""
+        """Return all patch files, by their paths."""
         return self._same | self._diffs.finish(self._made)
 
 
 @dataclass(slots=True)
 class _Link:
-    """A patch on its way up: where it began, where it stands, and what happened so far."""
+    """A patch that is being carried: its commit on the old base, its current commits, and what happened so far."""
 
     patch: Patch
     origin: CommitId
     pair: tuple[CommitId, CommitId]
-    """The commits before and after it, where it stands."""
+    """The commits before and after the patch, at the last rung that it was carried to."""
     row: Carried | None = None
     gone: Landed | None = None
-    """Upstream had it, and dropped it again."""
+    """Where upstream took the patch in, if it dropped it again."""
     stopped: Carried | None = None
-    """What it was at the first rung, but the last, onto which it did not go."""
+    """Its row at the first rung, other than the last, to which it could not be carried."""
     told: list[str] = field(default_factory=list)
     outcome: Outcome = Outcome.CLEAN
     residue: bytes = b""
@@ -223,7 +223,7 @@ class _Link:
 
 
 class _Climb:
-    """One carry: what it works on, and the merges that it has made."""
+    """One run of `carry`, with its inputs and the merges that it has made."""
 
     def __init__(
         self, objects: Objects, base: CommitId, rungs: Sequence[Rung], resolved: Mapping[str, TreeId], aids: Aids | None
@@ -239,7 +239,7 @@ class _Climb:
         self.found: dict[str, Found | None] = {}
 
     def rung(self, number: int, links: Sequence[_Link], written: Callable[[CommitId, Carried], None] | None) -> None:
-        """Carry what is alive to the next rung; `written` is told of every patch that has its commit there."""
+        """Carry the remaining patches to the next rung; call `written` for each patch that gets a commit there."""
         tip = self.rungs[number].commit
         last = number == len(self.rungs) - 1
         alive = [link for link in links if link.alive]
@@ -261,7 +261,7 @@ class _Climb:
                 row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
             rows.append(row)
             if row.commit is None and not last and not row.by_hand:
-                # Perhaps only a release on the side has it, or is in its way: the last rung decides.
+                # A release branch may have the patch, or conflict with it, where the new base does not: the last rung decides.
                 link.stopped = link.stopped or row
                 continue
             if last and link.stopped is not None:
@@ -276,21 +276,21 @@ class _Climb:
                     written(link.origin, row)
 
     def _passed(self, name: str) -> bool:
-        """Whether a rung is in the history of the new base; releases without history are taken to be."""
+        """Return whether a rung is an ancestor of the new base; without common history, assume that it is."""
         rung = next(one for one in self.rungs if one.name == name)
         asked = ["merge-base", rung.commit, self.rungs[-1].commit]
         done = git.run(asked, env={"GIT_DIR": str(self.objects.repository)}, accept=(0, 1))
         return done.returncode == 1 or done.stdout.decode("ascii").strip() == rung.commit
 
     def _brought_at(self, stopped: Carried) -> Landed:
-        """The landing that a lower rung saw; the rung itself where no commit is known."""
+        """Return the landing that a lower rung found, or the rung itself if no commit is known."""
         rung = next(one for one in self.rungs if one.name == stopped.rung)
         return stopped.landed or Landed(rung.commit, rung.name, 1.0, rung.name)
 
     def _squashed(self, number: int, links: Sequence[_Link], row: Carried) -> dict[str, Carried]:
-        """Find patches that upstream squashed: later ones of the series change the first one's lines again.
+        """Find patches that upstream squashed, where later patches change the first one's lines again.
 
-        Upstream has their last version only. Return a row for each of them, or nothing.
+        Upstream then has only their last version. Return a row for each of these patches, by its path; empty if there are none.
         """
         first, paths = links[0], set(apply.touched(links[0].patch))
         members = [first]
@@ -304,21 +304,19 @@ class _Climb:
             paths |= set(apply.touched(link.patch))
             last = self.objects.tree_of(link.pair[1])
             after = self.objects.replaced(before, {path: self.objects.entry(last, path) for path in paths})
-            said = self._landed_as_one(number, (before, ours, after))
-            if said is not None:
-                landed = replace(row, outcome=Outcome.LANDED, conflicts=(), residue=b"", left=None)
-                names = [one.patch.ref.path for one in members]
-                return {
-                    name: replace(landed, landed=said[0], evidence=(f"together with {_others(names, name)}: {said[1]}",))
-                    for name in names
-                }
+            landing_and_text = self._landed_as_one(number, (before, ours, after))
+            if landing_and_text is not None:
+                brought, text = landing_and_text
+                landed = replace(row, outcome=Outcome.LANDED, landed=brought, conflicts=(), residue=b"", left=None)
+                names = [member.patch.ref.path for member in members]
+                return {name: replace(landed, evidence=(f"together with {_others(names, name)}: {text}",)) for name in names}
         return {}
 
     def _landed_as_one(self, number: int, trees: _Trees) -> tuple[Landed | None, str] | None:
-        """Find the commits that brought the change of several patches; None if it has not landed."""
+        """Find the commits that brought the change of several patches, as (landing, text); None if it has not landed."""
         before, ours, after = trees
         if before == after:
-            return None  # patches that undo each other: nothing that upstream could have
+            return None  # The patches undo each other: nothing that upstream could have.
         merged = merge(self.objects, self.merges, *trees)
         is_there = not merged.conflicts and merged.tree == ours
         judged: Judgement | None = None
@@ -332,13 +330,13 @@ class _Climb:
         return (None, "nothing left to change") if is_there else None
 
     def _note(self, number: int, link: _Link, row: Carried) -> None:
-        """Keep what a lower rung has to tell: the rows above it will be clean."""
+        """Keep a lower rung's outcome and evidence; the patch merges cleanly at the rungs above it."""
         if row.outcome not in (Outcome.CLEAN, Outcome.LANDED, Outcome.CONFLICT):
             link.outcome = row.outcome
             link.residue = row.residue or link.residue
             link.landed = row.landed or link.landed
         last = number == len(self.rungs) - 1
-        link.told += [said if last else f"{said} (at {self.rungs[number].name})" for said in row.evidence]
+        link.told += [text if last else f"{text} (at {self.rungs[number].name})" for text in row.evidence]
         link.by_hand = link.by_hand or row.by_hand
         link.row = replace(row, evidence=())
 
@@ -362,43 +360,43 @@ class _Climb:
         return self._carried(blank, merged.tree, (*merged.notes, *self._twice(number, link, trees)))
 
     def _twice(self, number: int, link: _Link, trees: _Trees) -> Iterator[str]:
-        """Hint at a line that upstream added elsewhere in the definition to which the patch adds it."""
+        """Yield a hint if upstream added one of the patch's lines elsewhere in the same definition."""
         found = self._search(link.patch)
         if found is None or self.way is None or link.gone is not None or not self.way.reached(found, number):
             return
-        for one in hoisted_calls.find(self.objects, *trees):
-            yield f"{one.path}:{one.line}, in `{one.definition}`, has a line that it adds: {self.way.word(found)}"
+        for call in hoisted_calls.find(self.objects, *trees):
+            yield f"{call.path}:{call.line}, in `{call.definition}`, has a line that it adds: {self.way.word(found)}"
             return
 
     def _by_behaviour(self, number: int, link: _Link, row: Carried) -> Carried:
-        """A patch that is not needed from this rung on, whatever has become of its text."""
-        found = self.aids.behaviour.get(row.patch.ref.path) if self.aids is not None else None
-        if found is None or row.by_hand or found.rung in [rung.name for rung in self.rungs[number + 1 :]]:
+        """Return `row` as landed if the patch's proofs pass without it from this rung on, whatever the merge gave."""
+        landed = self.aids.behaviour.get(row.patch.ref.path) if self.aids is not None else None
+        if landed is None or row.by_hand or landed.rung in [rung.name for rung in self.rungs[number + 1 :]]:
             return row
         link.gone = None
-        said = f"landed by behaviour in {found.rung}: {found.subject}"
+        text = f"landed by behaviour in {landed.rung}: {landed.subject}"
         if row.outcome is Outcome.LANDED:
-            return replace(row, evidence=(*row.evidence, said))
-        blank = Carried(row.patch, Outcome.LANDED, row.source, row.tip, None, self.objects.tree_of(row.tip), found.rung)
-        return replace(blank, landed=found, evidence=(said,))
+            return replace(row, evidence=(*row.evidence, text))
+        blank = Carried(row.patch, Outcome.LANDED, row.source, row.tip, None, self.objects.tree_of(row.tip), landed.rung)
+        return replace(blank, landed=landed, evidence=(text,))
 
     def _by_hand(self, row: Carried, tree: TreeId) -> Carried:
-        """What a person has made of it."""
+        """Return the row of a patch whose conflict a person resolved with `tree`."""
         if tree == row.tree:
             return replace(row, outcome=Outcome.LANDED, evidence=("left out by hand",), by_hand=True)
         return replace(self._carried(row, tree, ("resolved by hand",)), by_hand=True)
 
     def _known(self, number: int, link: _Link, trees: _Trees, row: Carried) -> Carried | None:
-        """Tell from upstream's commits whether a patch landed in whole or in part although its merge leaves a diff."""
+        """Decide from upstream's commits whether a patch landed, wholly or partly, although its merge leaves a diff."""
         judged = self._brought(number, link.patch, trees)
         if judged is None or self.way is None:
             return None
         if judged.landed:
             return self._landed(row, judged)
         if judged.dropped:
-            said = f"upstream had it ({self.way.word(judged.found)}) and dropped it again{_by(judged.having(Fate.TAKEN_BACK))}"
+            text = f"upstream had it ({self.way.word(judged.found)}) and dropped it again{_by(judged.having(Fate.TAKEN_BACK))}"
             link.gone = self.way.landed(judged.found)
-            link.told += [said] if said not in link.told else []
+            link.told += [text] if text not in link.told else []
             return None
         return self._partly(row, judged, trees)
 
@@ -416,9 +414,9 @@ class _Climb:
         return self.found[path]
 
     def _brought(self, number: int, patch: Patch, trees: _Trees) -> Judgement | None:
-        """Find the commits up to a rung that brought a patch or a part of it to its place.
+        """Find the commits up to a rung that brought a patch, or a part of it, to its place.
 
-        Another change may have the same lines: then ask the next commits that have them.
+        Another change may have the same lines. Then try the next commits that have them.
         """
         if self.aids is None or self.aids.index is None or self.way is None:
             return None
@@ -436,7 +434,7 @@ class _Climb:
         return None
 
     def _empty(self, row: Carried, number: int, trees: _Trees) -> Carried:
-        """The merge leaves nothing: the base has the change by now."""
+        """Return the row of a patch whose merge leaves no diff: the base has the change by now."""
         row = replace(row, outcome=Outcome.LANDED)
         judged = self._brought(number, row.patch, trees)
         if judged is not None:
@@ -452,7 +450,7 @@ class _Climb:
         return replace(row, outcome=Outcome.LANDED, landed=landed, evidence=("; ".join(evidence),))
 
     def _partly(self, row: Carried, judged: Judgement, trees: _Trees) -> Carried:
-        """Carry what upstream lacks of a patch and what it took back; what does not fit needs a person."""
+        """Carry the parts of a patch that upstream lacks or took back; a conflict in them needs a person."""
         assert self.way is not None
         before, ours, _ = trees
         kept = judged.having(Fate.LACKING, Fate.BLOCKED, Fate.TAKEN_BACK)
@@ -479,7 +477,10 @@ class _Climb:
         return self._carried(row, tree, row.evidence, Outcome.PARTLY_LANDED)
 
     def _extended(self, judged: Judgement, merged: Merged) -> TreeId | None:
-        """The merge with the lines of a group put beside those that upstream has of it; None where one is in real conflict."""
+        """Return the merged tree with the missing lines of a group added to those that upstream has.
+
+        Return None if a conflict is about anything else.
+        """
         short = {part.group for part in judged.having(Fate.LACKING) if part.now is State.SHORT}
         changes: dict[str, Entry | None] = {}
         for path in dict.fromkeys(conflict.path for conflict in merged.conflicts):
@@ -495,7 +496,7 @@ class _Climb:
         return self._rescued(replace(row, outcome=Outcome.CONFLICT), trees, merged)
 
     def _rescued(self, row: Carried, trees: _Trees, merged: Merged) -> Carried:
-        """A patch, or what is left of it, that is in conflict: resolved all the same, or with what a person has to know."""
+        """Resolve the conflict of a patch or its remainder automatically, or else return it with the commits to blame."""
         evidence = row.evidence
         if self.aids is not None and all(conflict.reason != APART for conflict in merged.conflicts):
             from stack.carry.auto_resolve import rescue  # noqa: PLC0415  (a twentieth of a second that only a conflict needs)
@@ -517,15 +518,15 @@ class _Climb:
 
 
 def _concluded(row: Carried, stopped: Carried, gone: bool) -> Carried:
-    """A patch on the new base that stopped at a rung below: what is told of it, and by which rung."""
+    """Return the row of a patch that stopped at a lower rung, with the outcome and evidence of the rung that explains it best."""
     had = stopped.outcome is Outcome.LANDED
     if row.commit is not None:
-        said = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
-        return replace(row, evidence=row.evidence if gone and not had else (said, *row.evidence))
+        text = f"{stopped.rung} had it, and upstream dropped it again" if had else f"was in conflict at {stopped.rung}"
+        return replace(row, evidence=row.evidence if gone and not had else (text, *row.evidence))
     if row.outcome is Outcome.LANDED:
         if not had:
             return row
-        # What upstream did to it after the rung is told by the new base.
+        # Only the new base's evidence names what upstream changed after the rung.
         evidence = row.evidence if row.landed is not None and row.landed == stopped.landed else stopped.evidence
         return replace(row, rung=stopped.rung, evidence=evidence)
     if had and (gone or row.outcome is Outcome.PARTLY_LANDED):
@@ -536,20 +537,23 @@ def _concluded(row: Carried, stopped: Carried, gone: bool) -> Carried:
 
 
 def _same_change(objects: Objects, was: tuple[CommitId, CommitId], now: tuple[CommitId, CommitId]) -> bool:
-    """Whether a patch replaces the same blobs by the same blobs as before: then its file is the same to the byte."""
+    """Return whether a patch replaces the same blobs by the same blobs as before; then its file is the same byte for byte."""
     changes = [list(objects.difference(objects.tree_of(old), objects.tree_of(new))) for old, new in (was, now)]
     return changes[0] == changes[1]
 
 
 def _same_copies(objects: Objects, patch: Patch, was: CommitId, now: CommitId) -> bool:
-    """Whether both bases have the same files where the patch copies some: its diff names only what differs from them."""
+    """Return whether the files that the patch copies are the same on both bases.
+
+    The diff of a copy names only the differences from the copied file.
+    """
     trees = objects.tree_of(was), objects.tree_of(now)
     copied = [file.old for file in files_of(patch) if file.copied and file.old is not None]
     return all(objects.entry(trees[0], path) == objects.entry(trees[1], path) for path in copied)
 
 
 def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:
-    """Names the earlier conflict in the same file, if there is one: this one may only follow from it."""
+    """Name the first earlier conflict in the same file, if any; it may be the cause of this one."""
     paths = {conflict.path for conflict in row.conflicts}
     for other in earlier:
         if other.outcome is Outcome.CONFLICT and paths & set(apply.touched(other.patch)):
@@ -558,7 +562,7 @@ def _follows(row: Carried, earlier: Sequence[Carried]) -> tuple[str, ...]:
 
 
 def _placed(row: Carried, exported: Mapping[str, bytes]) -> Carried:
-    """Tell `moved` from `clean`: by the lines and files at which the exported patch applies."""
+    """Return a clean row as `moved` if the exported patch applies at other lines or in other files."""
     data = exported.get(row.patch.ref.path)
     if data is None or data == row.patch.raw:
         return row
@@ -570,31 +574,31 @@ def _placed(row: Carried, exported: Mapping[str, bytes]) -> Carried:
 
 
 def _others(names: Sequence[str], name: str) -> str:
-    return ", ".join(one for one in names if one != name)
+    return ", ".join(other for other in names if other != name)
 
 
 def _files(parts: Sequence[Part]) -> str:
-    """The files that some parts change, for people to read."""
+    """Return the files that the parts change, as text for people."""
     return ", ".join(sorted({part.group.path for part in parts}))
 
 
 def _by(parts: Sequence[Part]) -> str:
-    """The steps that changed some parts again, as the end of a sentence; nothing where none is known."""
+    """Return the steps that changed the parts again, as the end of a sentence; empty if no step is known."""
     steps = sorted({part.by for part in parts if part.by is not None})
     return f" with {' and '.join(f'{step.commit[:12]} {step.subject}' for step in steps)}" if steps else ""
 
 
 def _shift(was: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> str:
-    """Where a patch applies now, told by its first file or hunk that moved."""
+    """Return where a patch applies now: the first file or hunk that moved, and the number of further ones."""
     if [bool(line) for _, line in was] != [bool(line) for _, line in now]:
         return "in other hunks"
     pairs = [(old, new) for old, new in zip(was, now, strict=True) if old != new]
     files = [f"in {_file(new[0])}, was {_file(old[0])}" for old, new in pairs if old[0] != new[0] and not new[1]]
     hunks = [f"at {_file(new[0])}:{new[1]}, was {old[1]}" for old, new in pairs if old[0] == new[0]]
-    told = files or hunks
-    return told[0] + (f" and {len(told) - 1} more" if len(told) > 1 else "")
+    moves = files or hunks
+    return moves[0] + (f" and {len(moves) - 1} more" if len(moves) > 1 else "")
 
 
 def _file(name_line: str) -> str:
-    """The new path in `a/old b/new`; only for people to read."""
+    """Return the new path in `a/old b/new`; for display only, since a path may contain ` b/`."""
     return name_line.rpartition(" b/")[2] or name_line

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits out to patch files: the bytes that `git format-patch` gives everywhere."""
+"""Export commits as patch files, with the same bytes from `git format-patch` on every machine."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from stack.model.patch import Patch
 from stack.store import git
 from stack.store.objects import ROOMY, Objects
 
-# The user's own attributes could name another header for hunks, another way to merge, or call a file binary.
+# The user's own attributes could change the hunk headers or the merge driver, or mark a file as binary.
 NO_ATTRIBUTES = ("-c", "core.attributesFile=/dev/null")
 _FORMAT = ["--full-index", "--no-stat", "--no-signature", "--zero-commit", "--no-numbered", "--quiet"]
 _DIFF_TREE = [
@@ -30,10 +30,10 @@ _AT_ONCE = 10
 
 
 def export(objects: Objects, base: CommitId, commits: Sequence[CommitId], *, borrowed: Path | None = None) -> tuple[bytes, ...]:
-    """The patch file of each commit; `commits` is the whole chain on `base`, oldest first, without merges.
+    """Return the patch file of each commit; `commits` is the whole chain on `base`, oldest first, without merges.
 
-    `borrowed` is the objects folder of a repository that has commits which `objects` lacks; its settings and attributes do not
-    count.
+    `borrowed` is the objects folder of another repository with commits that `objects` lacks; its settings and attributes have
+    no effect.
     """
     if not commits:
         return ()
@@ -53,15 +53,15 @@ def export(objects: Objects, base: CommitId, commits: Sequence[CommitId], *, bor
             quoted = str(borrowed).replace("\\", "\\\\").replace('"', '\\"')
             env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f'"{quoted}"'
         git.run(command, env=env)
-        # format-patch numbers them with four digits, five from the ten thousandth on.
+        # format-patch numbers files with four digits, but with five from number 10,000 on: sort by number, not by name.
         files = sorted(Path(folder).iterdir(), key=lambda file: int(file.name.partition("-")[0]))
         return tuple(_with_sender(file.read_bytes()) for file in files)
 
 
 def _with_sender(mail: bytes) -> bytes:
-    """Repeat the sender above a message that begins as a header field does: git takes such a line of a mail for the author.
+    """Repeat the sender above a message that begins like a header field, since git would take that line as the author or subject.
 
-    `git am` looks for header fields at the start of a text, up to a blank line after the first of them.
+    `git am` reads header fields at the start of the text, up to a blank line.
     """
     head, blank, text = mail.partition(b"\n\n")
     sender = _SENDER.search(head + b"\n")
@@ -69,9 +69,9 @@ def _with_sender(mail: bytes) -> bytes:
 
 
 class Diffs:
-    """The diffs of commits, worked out by one git process on the side while more commits are written.
+    """Computes the diffs of commits in one git process, while more commits are written.
 
-    A carried patch keeps its header and message to the byte; only its diff is made anew.
+    A carried patch keeps its header and message byte for byte; only its diff is replaced.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -96,7 +96,7 @@ class Diffs:
         self._said.close()
 
     def add(self, commit: CommitId) -> None:
-        """Begin with one more commit; git gets them a few at a time, since each time they have to be written first."""
+        """Add a commit; git gets them in batches, since their objects have to be flushed to disk before each batch."""
         self._waiting.append(commit)
         if len(self._waiting) >= _AT_ONCE:
             self._send()
@@ -105,14 +105,14 @@ class Diffs:
         assert self._process.stdin is not None
         if self._waiting:
             self._objects.flush()
-            # Where git has ended, its exit code says so.
+            # If git has exited, `finish` reports its exit status.
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.write("".join(f"{commit}\n" for commit in self._waiting).encode("ascii"))
                 self._process.stdin.flush()
             self._waiting.clear()
 
     def finish(self, carried: Sequence[tuple[Patch, CommitId]]) -> dict[str, bytes]:
-        """The patch files of all commits that were added, in that order, by their paths below `stacks/`.
+        """Return the patch files of all added commits, by their paths below `stacks/`.
 
         Raises:
             GitError: git could not read one of them.
@@ -121,12 +121,14 @@ class Diffs:
         self._send()
         if self._stop() != 0:
             self._said.seek(0)
-            said = self._said.read().decode("utf-8", "replace") or "a commit could not be read, or a temporary file not written"
-            raise git.GitError(["diff-tree"], self._process.returncode, said)
+            error = (
+                self._said.read().decode("utf-8", "replace") or "a commit could not be read, or a temporary file not written"
+            )
+            raise git.GitError(["diff-tree"], self._process.returncode, error)
         self._output.seek(0)
         parts = re.split(rb"(?m)^([0-9a-f]{40})\n", self._output.read())
-        found = dict(zip(parts[1::2], parts[2::2], strict=True))
-        return {patch.ref.path: patch.with_diff(found[commit.encode("ascii")]) for patch, commit in carried}
+        diffs = dict(zip(parts[1::2], parts[2::2], strict=True))
+        return {patch.ref.path: patch.with_diff(diffs[commit.encode("ascii")]) for patch, commit in carried}
 
     def _stop(self) -> int:
         assert self._process.stdin is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would become of the patches on what upstream has not released yet: a rebase that is only looked at."""
+"""Forecast the patches' outcomes on an unreleased upstream: plan a rebase without writing it."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.upstream_stores import Stores
 
 NIGHTLY = "nightly"
-"""The newest that there is: the remote's default branch, or the newest archive, pre-releases among them."""
+"""The newest state of an upstream: the remote's default branch, or the newest archive, pre-releases included."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """One upstream at one moment. `revision` is what `against` stood for then."""
+    """A planned rebase of one upstream at one moment. `revision` is what `against` meant then."""
 
     upstream: str
     against: str
@@ -22,7 +22,7 @@ class Forecast:
 
     @property
     def breaks(self) -> bool:
-        """Whether a patch would need a person."""
+        """Return whether a patch would need a person."""
         return bool(self.work.open)
 
 
@@ -30,14 +30,14 @@ def forecast(stores: Stores, upstream: str | None, against: str, *, through: tup
     """Carry the patches of an upstream, or of every released one, onto a moving target; nothing is written to the stack.
 
     Raises:
-        StackError: no such upstream or revision, or its sources cannot be had.
+        StackError: no such upstream or revision, or its sources cannot be obtained.
 
     """
     names = [upstream] if upstream is not None else [pin.upstream for pin in stores.stack.pins if pin.within is None]
     if upstream is None and against != NIGHTLY and len(names) > 1:
         raise StackError(f"{against} is a revision of one upstream", f"name it: {', '.join(names)}")
-    found = []
+    forecasts = []
     for name in names:
         revision = stores.newest(name) if against == NIGHTLY else stores.resolve(name, against)
-        found.append(Forecast(name, against, revision, rebase(stores, Request(name, revision, through=through))))
-    return tuple(found)
+        forecasts.append(Forecast(name, against, revision, rebase(stores, Request(name, revision, through=through))))
+    return tuple(forecasts)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the way from one base to another changed, line by line: built once for a range, kept in the cache, asked in milliseconds.
+"""Index of the lines that upstream changed between two bases: built once for a range, then kept in the cache.
 
-With history, the way is the first-parent commits of the range (a merge stands for all that it brought); without (the
-registry's archives), it is the releases. Lines are kept by the file that they changed in: what one file got says nothing of
-another.
+With history, the steps of the index are the first-parent commits of the range; a merge counts as one step with all that it
+brought. Without history (the registry's archives), the steps are the releases. Lines are kept by the file that they changed
+in, since a change in one file proves nothing about another.
 """
 
 import hashlib
@@ -29,28 +29,28 @@ from stack.store.objects import Objects
 _FORMAT = 5
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 NO_WORD = bytes(set(range(256)) - _WORD)
-"""All bytes that no ASCII word has."""
+"""All bytes that are not part of an ASCII word."""
 _SPACE = b" \t\n\r\f\v"
 _SHORTEST = 3
 COMMON = 0.02
-"""A line in more than this share of the steps (of the changed files, where the steps are releases) is common: it tells nothing."""
+"""A line in more than this share of the steps is common and not indexed (if steps are releases: of the changed files)."""
 _FEW_STEPS = 5
 _RENAMES = 3
 _COMMON_AMONG = "select side, hash from common where hash in (select value from json_each(?))"
 _HOLDERS = """select side, hash, step, path, count from lines join units on number = unit
     where hash in (select value from json_each(?))"""
 _SIDES = {b"+": 1, b"-": -1}
-# Larger files and larger changes of one file are generated code, or data: FlashInfer 0.7.2 brings 380 MB of changes, nearly all
-# of it such, and no fork's patch is like that.
+# Larger files, and larger changes of one file, are generated code or data, which no fork's patch changes. They are nearly all of
+# the 380 MB of changes in FlashInfer 0.7.2.
 _LARGEST = "512k"
 _MOST_LINES = 5_000
-# How a squash merge ends its subject on the common forges, and how a merge begins it.
+# On the common forges, the end of a squash merge's subject, and the beginning of a merge's subject.
 _PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b")
-# A line of a change without context never begins so.
+# In a diff without context, no line of a hunk begins like this.
 _FILE_START = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 
 Line = tuple[int, int]
-"""(side, hash): side +1 added, -1 removed; hash of the line without its blanks."""
+"""(side, hash): side is +1 for added and -1 for removed; the hash is that of the line without whitespace."""
 
 
 class Step(NamedTuple):
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """A step that changed a file, and the file's blob and mode after it (None: it removed the file); `was`: the blob before."""
+    """A step that changed a file. `blob` and `mode`: the file after it (None: it removed the file); `was`: the blob before it."""
 
     step: Step
     blob: str | None
@@ -71,7 +71,7 @@ class Touch(NamedTuple):
 
 
 class _Likely(NamedTuple):
-    """What a file may have been renamed to: whether it is the same, and how many parts at the end of its path are."""
+    """A path to which a file may have been renamed. `same`: the contents are equal; `end`: how many last parts of the paths are."""
 
     same: bool
     end: int
@@ -88,7 +88,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The lines of every step of one range."""
+    """The changed lines of every step of one range."""
 
     database: sqlite3.Connection
     releases: bool
@@ -96,35 +96,35 @@ class Index:
     steps: int
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the database."""
         self.database.close()
 
     def step(self, number: int) -> Step:
-        """A step by its number."""
+        """Return a step by its number."""
         commit, subject = self.database.execute("select id, subject from steps where number = ?", (number,)).fetchone()
         return Step(number, CommitId(commit), subject)
 
     def same_patch(self, files: Sequence[FileDiff]) -> list[Step]:
-        """The steps that are this very patch, as `git patch-id` sees it at zero context; oldest first."""
+        """Return the steps with the same patch ID (see `patch_id`), oldest first."""
         return self._found("select number from steps where patch = ? order by number", patch_id(files))
 
     def pull(self, number: int) -> Step | None:
-        """The step that says in its subject that it is a pull request."""
+        """Return the step whose subject names this pull request; None if there is none."""
         return next(iter(self._found("select number from steps where pull = ?", number)), None)
 
     def holders(self, lines: Collection[Line]) -> dict[Line, list[Held]]:
-        """Where on the way each of some lines was changed; a line that is common is left out."""
-        found: dict[Line, list[Held]] = {line: [] for line in lines}
-        asked = (json.dumps([number for _, number in lines]),)
-        for line in self.database.execute(_COMMON_AMONG, asked):
-            found.pop(line, None)
-        for side, number, *held in self.database.execute(_HOLDERS, asked):
-            if (side, number) in found:
-                found[side, number].append(Held(*held))
-        return found
+        """Return the steps and files in which each line was changed; common lines have no key in the result."""
+        changes: dict[Line, list[Held]] = {line: [] for line in lines}
+        numbers = (json.dumps([number for _, number in lines]),)
+        for line in self.database.execute(_COMMON_AMONG, numbers):
+            changes.pop(line, None)
+        for side, number, *held in self.database.execute(_HOLDERS, numbers):
+            if (side, number) in changes:
+                changes[side, number].append(Held(*held))
+        return changes
 
     def touching(self, path: str) -> list[Touch]:
-        """The steps that changed a file, oldest first."""
+        """Return the steps that changed a file, oldest first."""
         rows = self.database.execute(
             "select number, id, subject, blob, mode, was from files join steps on number = step where path = ? order by number",
             (_stored(path),),
@@ -132,7 +132,7 @@ class Index:
         return [Touch(Step(number, CommitId(commit), subject), *rest) for number, commit, subject, *rest in rows]
 
     def name(self, path: str) -> str:
-        """A file's name at the end of the way: where it went when it was renamed, as far as that can be told."""
+        """Return a file's path at the end of the range, following likely renames: the same blob first, then a similar path."""
         for _ in range(_RENAMES):
             touches = self.touching(path)
             if not touches or touches[-1].blob is not None:
@@ -141,7 +141,7 @@ class Index:
                 "select path, blob from files where step = ? and was is null", (touches[-1].step.number,)
             )
             likely = [_Likely(blob == touches[-1].was, _shared_end(path, other), other) for other, blob in came]
-            best = max((one for one in likely if one.same or one.end), default=None)
+            best = max((rename for rename in likely if rename.same or rename.end), default=None)
             if best is None:
                 break
             path = best.path
@@ -152,9 +152,9 @@ class Index:
 
 
 def index(objects: Objects, base: CommitId, rungs: Sequence[Rung], cache: Path) -> Index:
-    """The index of the way from `base` over `rungs`; built on the first call, then kept.
+    """Return the index of the range from `base` to the last of `rungs`; it is built on the first call, then kept.
 
-    Where the cache cannot be written, or another program has broken the file, it is built in memory for this command alone.
+    If the cache cannot be written, or another program has damaged the file, build the index in memory for this command only.
 
     Raises:
         StackError: git cannot read the range.
@@ -179,7 +179,7 @@ def index(objects: Objects, base: CommitId, rungs: Sequence[Rung], cache: Path) 
 
 
 def _kept(file: Path, releases: bool, build: Callable[[sqlite3.Connection], None]) -> Index | None:
-    """Build an index in its file; None where that cannot be written or read."""
+    """Build an index in its file; None if the file cannot be written or read."""
     with ExitStack() as held:
         try:
             held.enter_context(places.lock(file))
@@ -194,20 +194,20 @@ def _kept(file: Path, releases: bool, build: Callable[[sqlite3.Connection], None
                 build(database)
             part.replace(file)
         except (OSError, sqlite3.Error):
-            with suppress(OSError):  # of a full disk, the half that fitted
+            with suppress(OSError):  # On a full disk, the incomplete file.
                 part.unlink(missing_ok=True)
             return None
         return _opened(file, releases)
 
 
 def _related(objects: Objects, base: CommitId, onto: CommitId) -> bool:
-    """Whether two commits have history in common: those of archives have none."""
+    """Return whether two commits have a common ancestor; commits made from archives have none."""
     done = git.run(["merge-base", base, onto], env={"GIT_DIR": str(objects.repository)}, accept=(0, 1))
     return done.returncode == 0
 
 
 def _opened(file: Path, releases: bool) -> Index | None:
-    """The index of a file; None where there is none, or another program has broken it."""
+    """Open the index in a file; None if the file does not exist or is damaged."""
     if not file.is_file():
         return None
     database = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
@@ -221,7 +221,7 @@ def _opened(file: Path, releases: bool) -> Index | None:
 
 
 def _build(database: sqlite3.Connection, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]], releases: bool) -> None:
-    # A file that is built aside and renamed when it is whole needs no journal.
+    # The file needs no journal: it is built under another name and renamed when it is complete.
     database.executescript(
         "pragma journal_mode = off; pragma synchronous = off;"
         "create table steps (number integer primary key, id text, subject text, pull integer, patch integer);"
@@ -258,7 +258,7 @@ def _build(database: sqlite3.Connection, steps: Iterable[tuple[CommitId, str, It
 
 
 def _insert(database: sqlite3.Connection, unit: int, step: int, file: FileDiff) -> bytes:
-    """Take up one file of a step; what comes back marks it in the step's patch id."""
+    """Add one file of a step to the index; return the file's part of the step's patch ID."""
     path = _stored(file.path)
     row = (
         path,
@@ -275,13 +275,13 @@ def _insert(database: sqlite3.Connection, unit: int, step: int, file: FileDiff) 
 
 
 def _shared_end(path: str, other: str) -> int:
-    """How many parts at the end of two paths are the same."""
+    """Count the parts at the end of two paths that are equal."""
     pairs = zip(reversed(path.split("/")), reversed(other.split("/")), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _stored(path: str) -> str:
-    """A path as SQLite can hold it: in a name that is no UTF-8 no lines are looked for."""
+    """Return a path as valid UTF-8, as SQLite requires; other bytes are replaced, so lines of such a file are not found."""
     return path.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -290,7 +290,7 @@ _SHOW = ["-p", "-U0", "--full-index", "--no-renames", "--no-ext-diff", "--no-tex
 
 
 def _commits(objects: Objects, base: CommitId, onto: CommitId) -> Iterator[tuple[CommitId, str, Iterable[FileDiff]]]:
-    """The commits of a range, oldest first, with their changes at zero context."""
+    """Yield the commits of a range, oldest first, with their changes without context."""
     show = [*_SHOW, "--format=%x00%H %s%x00"]
     log = [*_SETTINGS, "log", "--reverse", "--first-parent", "-m", *show, f"{base}..{onto}"]
     parts = _parts(git.run(log, env={"GIT_DIR": str(objects.repository)}).stdout)
@@ -301,7 +301,7 @@ def _commits(objects: Objects, base: CommitId, onto: CommitId) -> Iterator[tuple
 
 
 def _parts(data: bytes) -> Iterator[bytes]:
-    """`data.split(b"\\0")`, one by one: a range's diffs are large enough to be there only once."""
+    r"""Yield the parts of `data.split(b"\0")`; a generator, since a range's diffs are too large to hold twice."""
     start = 0
     while (end := data.find(b"\0", start)) >= 0:
         yield data[start:end]
@@ -318,36 +318,36 @@ def _releases(objects: Objects, base: CommitId, rungs: Sequence[Rung]) -> Iterat
 
 
 def _changes(diff: bytes) -> Iterator[FileDiff]:
-    """The files of one step, one by one; what git shows of a submodule or a binary has no lines."""
-    starts = [found.start() for found in _FILE_START.finditer(diff)]
+    """Yield the files of one step; submodules and binary files have no lines."""
+    starts = [match.start() for match in _FILE_START.finditer(diff)]
     for start, end in itertools.pairwise([*starts, len(diff)]):
         yield from parse(diff[start:end])
 
 
 def lines(file: FileDiff) -> Iterator[Line]:
-    """The telling lines of a file's change. A line without a word (a bracket, a rule of dashes) tells nothing."""
+    """Yield the distinctive lines of a file's change; a line without a word (a bracket, a row of dashes) is not distinctive."""
     if sum(len(hunk.lines) for hunk in file.hunks) > _MOST_LINES:
         return
     for hunk in file.hunks:
         for line in hunk.lines:
-            told = telling(line)
-            if told is not None:
-                yield told
+            distinctive = telling(line)
+            if distinctive is not None:
+                yield distinctive
 
 
 def telling(line: bytes) -> Line | None:
-    """A line of a hunk as it is looked for; None where it is context or tells nothing."""
+    """Return a line of a hunk as (side, hash); None if it is context or not distinctive."""
     side = _SIDES.get(line[:1])
     return (side, hashed(line[1:])) if side is not None and len(line.translate(None, NO_WORD)) >= _SHORTEST else None
 
 
 def hashed(line: bytes) -> int:
-    """A line without its blanks, as a number."""
+    """Hash a line without its whitespace to a number."""
     return _number(line.translate(None, _SPACE))
 
 
 def patch_id(files: Sequence[FileDiff]) -> int:
-    """What stays the same when a patch moves: its files and lines, without numbers, context and blanks."""
+    """Hash a patch's files and changed lines without line numbers, context and whitespace, similar to `git patch-id`."""
     return _digest(map(_mark, files))
 
 

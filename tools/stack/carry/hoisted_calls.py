@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find lines that a patch adds to a definition which has them by now, at another place: the same call, hoisted.
+"""Find lines that a patch adds to a function or class that upstream has added to another place in it: a hoisted call.
 
-Git merges such a patch cleanly, and the call is there twice. Whether both are needed is for a person to say: this is only a hint.
+Git merges such a patch cleanly, and then the call is there twice. This is only a hint: a person decides whether both are needed.
 """
 
 import re
@@ -18,7 +18,7 @@ _OTHER = re.compile(rb"[A-Za-z_$]")
 
 
 class Twice(NamedTuple):
-    """A line of a file, from 1, that a patch adds once more, and the first line of the definition that has both."""
+    """A line (from 1) of a file that a patch adds a second time; `definition` is the first line of the enclosing definition."""
 
     path: str
     line: int
@@ -26,7 +26,7 @@ class Twice(NamedTuple):
 
 
 def find(objects: Objects, before: TreeId, ours: TreeId, after: TreeId) -> Iterator[Twice]:
-    """The lines of the new base that a patch adds again to the same definition; the old base does not have them there."""
+    """Find lines of the new base that a patch adds again to the same definition, and that the old base does not have there."""
     for group in groups(objects, before, after):
         old, new = _lines(objects, group.old), _lines(objects, group.new)
         have = _lines(objects, objects.entry(ours, group.path))
@@ -46,20 +46,20 @@ def _lines(objects: Objects, entry: Entry | None) -> list[bytes]:
 
 
 def _places(group: Group, lines: Sequence[bytes], text: bytes, definition: bytes) -> Iterator[int]:
-    """Where a line stands in a definition."""
+    """Yield the places (from 0) of a line in a definition, whatever its indentation."""
     for place, line in enumerate(lines):
         if line.strip() == text.strip() and _definition(group, lines, place) == definition:
             yield place
 
 
 def _definition(group: Group, lines: Sequence[bytes], place: int) -> bytes:
-    """The first line of the definition that a line is in; nothing outside of any."""
+    """Return the first line of the definition that encloses a line; empty if there is none."""
     line = lines[place]
     indent = len(line) - len(line.lstrip())
     for above in reversed(lines[:place]):
         if group.path.endswith((".py", ".pyi")):
-            found = _PYTHON.match(above)
-            if found is not None and len(found["indent"]) < indent:
+            header = _PYTHON.match(above)
+            if header is not None and len(header["indent"]) < indent:
                 return above.strip()
         elif _OTHER.match(above):
             return above.strip()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide for each group of a patch whether it landed, is lacking, or was taken back by upstream.
 
-A patch has landed if each of its groups was in place after the steps that brought it, and upstream has not taken any back since.
+A patch has landed if each of its groups was in place after the steps that brought it, and upstream has not removed any since.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +27,18 @@ class Fate(Enum):
     LANDED = auto()
     """It is in place."""
     REWORKED = auto()
-    """It was in place, and upstream changed its lines again or moved them."""
+    """It was in place, and upstream has changed or moved its lines since."""
     LACKING = auto()
-    """Upstream does not have it, and it merges."""
+    """Upstream does not have it, and it merges cleanly."""
     BLOCKED = auto()
-    """Upstream does not have it, or has it in other words, and it is in conflict."""
+    """It is in conflict: upstream does not have it, or has a different version."""
     TAKEN_BACK = auto()
     """Upstream had it, and took it out again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A group with its fate; `now`: its state on the new base. `by`: the step that took it back or moved it, where known.
+    """A group with its fate. `now`: its state on the new base. `by`: the step that took it back or moved it, if known.
 
     `moved`: its lines are in other files now.
     """
@@ -58,32 +58,32 @@ class Judgement:
     parts: tuple[Part, ...]
 
     def having(self, *fates: Fate) -> tuple[Part, ...]:
-        """The parts with one of these fates."""
+        """Return the parts with one of these fates."""
         return tuple(part for part in self.parts if part.fate in fates)
 
     @property
     def landed(self) -> bool:
-        """Whether upstream has all of it."""
+        """Return whether upstream has the whole patch."""
         return len(self.having(Fate.LANDED, Fate.REWORKED)) == len(self.parts)
 
     @property
     def dropped(self) -> bool:
-        """Whether upstream had some of it and has nothing of it any more."""
+        """Return whether upstream had some of the patch and now has none of it."""
         return bool(self.having(Fate.TAKEN_BACK)) and not self.having(Fate.LANDED, Fate.REWORKED)
 
 
 def judge(
     objects: Objects, merges: FileMerges, index: Index, files: Sequence[FileDiff], found: Found, trees: _Trees
 ) -> Judgement | None:
-    """Judge a patch after the steps that may have brought it; None where none of it was in its place after them.
+    """Judge whether the steps in `found` brought a patch; None if no part of it was in place after them.
 
     Args:
         objects: the repository.
-        merges: the file merges that are known; it learns more.
-        index: the way.
+        merges: the known file merges; new ones are added.
+        index: upstream's changes between the bases.
         files: the patch's change.
-        found: the steps.
-        trees: those before the patch, of the new base with the patches before it, and after it.
+        found: the steps that may have brought it.
+        trees: the trees before the patch, of the new base with the earlier patches, and after the patch.
 
     """
     before, ours, after = trees
@@ -111,7 +111,7 @@ class _Fate:
     found: Found
     presence: Presence
     since: Mapping[Group, Sequence[tuple[Touch, State]]]
-    """The states of groups that were in place once, version by version."""
+    """For each group that was in place and is less so now: its state in each later version of its file."""
 
     def of(self, group: Group, then: State, now: State) -> Part:
         if now is State.PRESENT:
@@ -123,9 +123,9 @@ class _Fate:
         return Part(group, Fate.LACKING if then is now is State.SHORT else Fate.BLOCKED, now)
 
     def settled(self, part: Part, reworked: Sequence[Part]) -> Part:
-        """A part taken back by a step that changed others of the same patch is reworked with them.
+        """Return a part that was taken back as reworked if the same step reworked other parts of the patch.
 
-        Where the step moved the others to another file, the part's lines have to be there, too: it may have dropped them.
+        If that step moved the other parts to another file, it may have dropped this one: the file must have its lines, too.
         """
         if part.fate is not Fate.TAKEN_BACK:
             return part
@@ -134,12 +134,12 @@ class _Fate:
             return replace(part, fate=Fate.REWORKED, moved=True) if is_moved else part
         steps = {part.by, *(step for step, _ in self._departures(part.group))}
         last = [(one.group, was) for one in reworked for step, was in self._departures(one.group) if step in steps]
-        # A step has lines of another group, too, if both have the same lines.
+        # Two groups may have the same lines. So check that the other group itself was in place before the step.
         is_reworked = State.PRESENT in self.presence.versions(last)
         return replace(part, fate=Fate.REWORKED) if is_reworked else part
 
     def _departures(self, group: Group) -> Iterator[tuple[Step, str | None]]:
-        """The steps after which a group was not in place though it was after the last that had its lines, and the file before."""
+        """Yield each step that made a group's state worse than present, and the blob of its file before the step."""
         was = State.PRESENT
         for touch, state in self.since.get(group, ()):
             if was is State.PRESENT and state is not State.PRESENT:
@@ -160,7 +160,7 @@ class _Fate:
         return Part(group, Fate.TAKEN_BACK, State.ABSENT, by)
 
     def _reworked(self, group: Group, now: State) -> Part:
-        """A group that was in place and is in conflict now: taken back if it was absent in between, or else changed again."""
+        """Judge a group that was in place and is in conflict now: taken back if it was absent in between, else reworked."""
         by = self._removal(group)
         if by is None and group.hunk is not None and len(moved_lines.told(group)) < FEW and self._shown(group) < 0.5:
             # Too few lines are left to recognise a rework.
@@ -168,17 +168,19 @@ class _Fate:
         return Part(group, Fate.REWORKED if by is None else Fate.TAKEN_BACK, now, by)
 
     def _removal(self, group: Group) -> Step | None:
-        """The first step that removed a group, if it was not in place again since."""
-        found: Step | None = None
+        """Return the first step that removed a group, if the group has not been in place again since."""
+        removal: Step | None = None
         for touch, state in self.since.get(group, ()):
             if state is State.PRESENT:
-                found = None
-            elif state is State.ABSENT and found is None and not self._keeps(group, touch) and not self._rewrites(group, touch):
-                found = touch.step
-        return found
+                removal = None
+            elif (
+                state is State.ABSENT and removal is None and not self._keeps(group, touch) and not self._rewrites(group, touch)
+            ):
+                removal = touch.step
+        return removal
 
     def _rewriting(self, group: Group) -> Step | None:
-        """The first step that wrote a group anew, elsewhere in its file."""
+        """Return the first step that rewrote a group elsewhere in its file."""
         steps = self.since.get(group, ())
         return next((touch.step for touch, state in steps if state is State.ABSENT and self._rewrites(group, touch)), None)
 
@@ -190,17 +192,17 @@ class _Fate:
         return moved_lines.rewrites(group, old, self._read(touch.was), self._read(touch.blob))
 
     def _is_still_there(self, group: Group) -> bool:
-        """Whether a file has a group's lines as often as right after the landing, though not where the group puts them."""
+        """Return whether the file still has a group's lines as often as right after the landing, at whatever place."""
         landed = [touch.blob for touch in self.index.touching(group.path) if touch.step <= self.found.last]
         return moved_lines.keeps(group, self._common(group), self._read(landed[-1]), self._end(group)) if landed else False
 
     def _common(self, group: Group) -> set[Line]:
-        """The lines of a group that many steps have."""
+        """Return the lines of a group that are common, that is, in many steps."""
         lines = set(moved_lines.told(group))
         return lines - self.index.holders(lines).keys()
 
     def _end(self, group: Group) -> bytes:
-        """A group's file at the end of the way; nothing where it is gone."""
+        """Return a group's file on the new base; empty if it was removed."""
         touches = self.index.touching(self.index.name(group.path))
         return self._read(touches[-1].blob if touches else group.old.id if group.old is not None else None)
 
@@ -208,17 +210,17 @@ class _Fate:
         return self.objects.read(blob) if blob is not None else b""
 
     def _is_moved(self, group: Group, by: Step, least: int) -> bool:
-        """Whether the step that removed a group's lines put all of them, and at least so many, into other files.
+        """Return whether step `by` put all lines that a group adds, and at least `least` of them, into other files.
 
-        One or two lines alone can be in another file by chance.
+        One or two lines can be in another file by chance.
         """
-        held = self.index.holders({line for line in moved_lines.told(group) if line[0] > 0})
-        return len(held) >= least and all(
-            any(one.step == by.number and one.path != group.path for one in places) for places in held.values()
+        changes = self.index.holders({line for line in moved_lines.told(group) if line[0] > 0})
+        return len(changes) >= least and all(
+            any(held.step == by.number and held.path != group.path for held in places) for places in changes.values()
         )
 
     def _shown(self, group: Group) -> float:
-        """The share of a group's lines that the end of the way shows: added ones that are there, removed ones that are not."""
+        """Return the share of a group's lines that hold on the new base: added lines that are there, removed ones that are not."""
         have = {history.hashed(line) for line in self._end(group).split(b"\n")}
-        told = moved_lines.told(group)
-        return sum((number in have) == (side > 0) for side, number in told) / len(told) if told else 1.0
+        lines = moved_lines.told(group)
+        return sum((number in have) == (side > 0) for side, number in lines) / len(lines) if lines else 1.0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rungs between two bases: a jump over several releases is climbed one by one, so that each change is met where it came."""
+"""Find the rungs between two bases: the releases in between, over which a patch is carried one by one.
+
+So each upstream change meets the patch at the release that brought it.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,21 +14,21 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
 AUTO = "auto"
-"""In place of rungs: all releases between, found by the versions of their tags."""
+"""Given instead of rungs: all releases in between, by the versions of their tags."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A base on the way, by the name that the user knows: a tag, or a commit."""
+    """A base to which patches are carried; `name` is the user's name for it, a tag or a commit."""
 
     name: str
     commit: CommitId
 
 
 def between(tags: Iterable[str], low: str, high: str) -> list[str]:
-    """The release tags between two, without them, in the order of their versions.
+    """Return the release tags between two tags, without these, in the order of their versions.
 
-    Candidates and other pre-releases are left out, unless an end is one itself. Empty where an end is no version.
+    Pre-releases are left out, unless one of the two is a pre-release itself. Empty if one of the two is not a version.
     """
     ends = version(low), version(high)
     if ends[0] is None or ends[1] is None:
@@ -37,13 +40,13 @@ def between(tags: Iterable[str], low: str, high: str) -> list[str]:
 
 
 def ordered(tags: Iterable[str]) -> list[str]:
-    """The tags of final releases, in the order of their versions."""
+    """Return the tags of final releases, in the order of their versions."""
     known = {tag: found for tag in tags if (found := version(tag)) is not None and not found.is_prerelease}
     return sorted(known, key=lambda tag: known[tag])
 
 
 def version(tag: str) -> "Version | None":
-    """The version that a tag stands for, None where it names none."""
+    """Return the version that a tag names, or None if it does not name one."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (a jump to a named base needs no versions)
 
     try:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the commits or releases that may have brought a patch's change upstream, under whatever name.
+"""Find the upstream commits or releases that may contain a patch's change, under whatever subject.
 
-A patch is held against the lines that every step of the way added and removed, file by file (see `history`): the share of its
-lines that a step has, too, is the score. Lines that many steps share (a licence header, `return None`) say nothing and are left
-out. What is found are candidates: whether each part of the patch is in place after them is judged by its place (see `presence`).
+A step is an upstream commit, or a release where there is no history. Each step's added and removed lines are compared with the
+patch's, file by file (see `history`). The score is the share of the patch's lines that the step has, too. Lines that many steps
+share (a licence header, `return None`) prove nothing and are left out. The result is a list of candidates; `presence` then
+checks whether each part of the patch is at its place after them.
 """
 
 import itertools
@@ -20,14 +21,14 @@ from stack.model.patch import Patch
 from stack.store.objects import Objects
 
 PARTLY = 0.5
-"""Steps that have less of a patch are not asked whether it landed with them."""
+"""Lowest score at which a step is a candidate."""
 FEW = 3
-"""Fewer telling lines than this have to be in one step, all of them: otherwise they prove nothing."""
+"""A patch with fewer distinctive lines than this is found only in a step that has all of them."""
 MORE = 0.2
-"""A further commit counts where it has at least this share of the patch that the ones before lack: it landed in parts."""
+"""A patch may land in parts: a further commit counts if it has at least this share of the patch that the others lack."""
 _PARTS = 3
 _REFLOWED = 0.3
-"""From here on the lines that lack are looked for with other line breaks."""
+"""Lowest score at which the missing lines are searched for with other line breaks."""
 
 _SUBJECT_NUMBER = re.compile(r"\(#(\d+)\)\s*$")
 _PULL_ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/(\d+)\b")
@@ -41,7 +42,7 @@ Wanted = Mapping[Place, int]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The steps that have most of a patch (the one with most of it first), how much they have, and the lines that none has."""
+    """The candidate steps (the one with most of the patch first), their score, and the lines that none of them has."""
 
     steps: tuple[Step, ...]
     score: float
@@ -50,23 +51,23 @@ class Found:
 
     @property
     def last(self) -> Step:
-        """The step after which all of it is there."""
+        """Return the latest of the steps."""
         return max(self.steps)
 
 
 def recorded(patch: Patch) -> frozenset[int]:
-    """The pull requests that a patch names as its own: `(#12)` at the end of its subject, or an address in a trailer."""
-    found = set(_SUBJECT_NUMBER.findall(patch.subject))
+    """Return the pull requests that a patch names as its own: `(#12)` at the end of its subject, or an address in a trailer."""
+    numbers = set(_SUBJECT_NUMBER.findall(patch.subject))
     for key, value in patches.trailers(patch.message):
         if key.lower() in _SAYS_WHERE:
-            found |= set(_PULL_ADDRESS.findall(value))
-    return frozenset(map(int, found))
+            numbers |= set(_PULL_ADDRESS.findall(value))
+    return frozenset(map(int, numbers))
 
 
 def pull_number(address: str) -> int | None:
-    """The number of a pull request, from its address."""
-    found = _PULL_ADDRESS.search(address)
-    return int(found[1]) if found else None
+    """Return the number of a pull request from its address, or None if it is not one."""
+    match = _PULL_ADDRESS.search(address)
+    return int(match[1]) if match else None
 
 
 def search(
@@ -77,15 +78,15 @@ def search(
     objects: Objects | None = None,
     without: Collection[int] = (),
 ) -> Found | None:
-    """The steps that may have brought a patch; None where nothing on the way has half of it.
+    """Find the steps that may have brought a patch; None if no steps have half of it.
 
     Args:
-        index: the way.
+        index: upstream's changes between the bases.
         files: the patch's change.
-        pulls: the numbers of the patch's own pull requests. A fork may count its own: a step with such a number has to have
-            half of the patch like any other.
-        objects: the repository; without, a line is only recognised where upstream breaks it at the same places.
-        without: the numbers of the steps that are not asked for.
+        pulls: the numbers of the patch's own pull requests. They may be the fork's own numbers, so a step with such a number
+            must have half of the patch like any other.
+        objects: the repository; without it, a line is found only where upstream breaks it at the same places.
+        without: the numbers of steps to leave out.
 
     """
     same = next((step for step in index.same_patch(files) if step.number not in without), None)
@@ -111,7 +112,7 @@ def search(
 
 
 def reversal(index: Index, files: Sequence[FileDiff], brought: Step) -> Step | None:
-    """The step that removed most of what another one had brought; None where none did."""
+    """Find the step after `brought` that removed most of the patch; None if there is none."""
     found = search(index, [_reversed(file) for file in files], without=range(brought.number + 1))
     return found.last if found is not None else None
 
@@ -141,7 +142,7 @@ def _reversed(file: FileDiff) -> FileDiff:
 
 
 def _turned(lines: Sequence[bytes]) -> Iterator[bytes]:
-    """Added lines removed and removed ones added; what is removed comes first, as git writes it."""
+    """Swap added and removed lines; removed lines come first, as git writes them."""
     for changed, group in itertools.groupby(lines, lambda line: line[:1] in (b"+", b"-")):
         if not changed:
             yield from group
@@ -152,7 +153,7 @@ def _turned(lines: Sequence[bytes]) -> Iterator[bytes]:
 
 
 def wanted(files: Iterable[FileDiff]) -> Wanted:
-    """The telling lines of a patch. What a renamed file loses is lost under its old name."""
+    """Count the distinctive lines of a patch. The removed lines of a renamed file count under its old name."""
     return Counter((_home(file, line), line) for file in files for line in history.lines(file))
 
 
@@ -162,9 +163,9 @@ def _home(file: FileDiff, line: Line) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Homes:
-    """In which other files of upstream a patch's lines may have landed: their own file has to be lost there.
+    """Knows in which other upstream files a patch's lines may have landed: those that replaced a lost file.
 
-    Anywhere else the same lines belong to a sibling of the patch: the same change, for another kernel.
+    In any other file the same lines belong to a similar change, such as the same fix for another kernel.
     """
 
     index: Index
@@ -172,15 +173,16 @@ class _Homes:
     known: dict[tuple[str, str], bool] = field(default_factory=dict)
 
     def has(self, path: str, other: str) -> bool:
-        """Whether a line of `path` may have landed in `other`: in the file itself, or in one that came in its stead."""
+        """Return whether a line of `path` may have landed in `other`: the file itself, or a new file that replaced it."""
         if path == other:
             return True
         if (path, other) not in self.known:
-            self.known[path, other] = self._lost(path, other) and any(one.was is None for one in self.index.touching(other))
+            is_new = any(touch.was is None for touch in self.index.touching(other))
+            self.known[path, other] = is_new and self._lost(path, other)
         return self.known[path, other]
 
     def _lost(self, path: str, other: str) -> bool:
-        """Whether upstream has dropped a file, or has one that a patch adds somewhere else."""
+        """Return whether upstream removed a file, or added the patch's new file of that name at another path."""
         touches = self.index.touching(path)
         if touches:
             return touches[-1].blob is None
@@ -189,7 +191,7 @@ class _Homes:
 
 
 _Hits = Mapping[int, Mapping[Place, int]]
-"""By the step's number: which lines of a patch it has, and how often."""
+"""By the step's number: the lines of the patch that it has, and how often."""
 
 
 def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]], without: Collection[int]) -> _Hits:
@@ -200,25 +202,25 @@ def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]]
         for held in holders[side, number]:
             if held.step not in without and homes.has(path, held.path):
                 hits[held.step][place] += held.times
-                # What a step takes from a file and puts into the one that comes in its stead (it renames it) is nothing new.
+                # A step that renames a file adds its old lines to the new file: these lines are not new.
                 if (-side, number) not in own:
                     hits[held.step][place] -= sum(
-                        one.times
-                        for one in holders.get((-side, number), ())
-                        if one.step == held.step and one.path != held.path and homes.has(path, one.path)
+                        opposite.times
+                        for opposite in holders.get((-side, number), ())
+                        if opposite.step == held.step and opposite.path != held.path and homes.has(path, opposite.path)
                     )
     return hits
 
 
 def _in_pull(telling: Wanted, holders: Mapping[Line, Sequence[Held]], step: Step, number: int) -> Found:
-    """How much of a patch is in the commit of its pull request, in whatever files."""
+    """Compare a patch with the commit of its pull request, whatever files that commit changes."""
     missing = frozenset(place for place in telling if all(held.step != step.number for held in holders[place[1]]))
-    # A patch without a telling line has nothing that the number could be held against.
+    # Without distinctive lines, nothing confirms the number.
     return Found((step,), _share(telling, missing) if telling else 0.0, missing, number)
 
 
 def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
-    """The step that has most of a patch, and those that have the rest."""
+    """Find the step that has most of a patch, and further steps that have the rest; None if no step has enough."""
     total = sum(telling.values())
     missing = dict(telling)
     numbers: list[int] = []
@@ -228,7 +230,7 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
             step: sum(min(missing[place], max(0, times)) for place, times in own.items() if place in missing)
             for step, own in hits.items()
         }
-        # The first of several with the same score: later ones only carried it on.
+        # Of several steps with the same score take the first: later ones only repeat the change.
         number, share = max(shares.items(), key=lambda item: (item[1], -item[0]), default=(0, 0))
         if share < min(FEW, total) or share == 0 or (numbers and share < MORE * total):
             break
@@ -239,13 +241,13 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
 
 
 def _reflowed(objects: Objects, index: Index, files: Sequence[FileDiff], telling: Wanted, found: Found) -> Found:
-    """The same with the lines that a step has with other line breaks."""
-    there = {place for step in found.steps for place in reflow.there(objects, index, step, files, found.missing)}
-    missing = found.missing - there
-    return replace(found, missing=missing, score=_share(telling, missing)) if there else found
+    """Return `found` with those missing lines counted that its steps have with other line breaks."""
+    reflowed = {place for step in found.steps for place in reflow.there(objects, index, step, files, found.missing)}
+    missing = found.missing - reflowed
+    return replace(found, missing=missing, score=_share(telling, missing)) if reflowed else found
 
 
 def _share(telling: Wanted, missing: Collection[Place]) -> float:
-    """How much of a patch is not missing."""
+    """Return the share of a patch's lines that are not missing, from 0 to 1."""
     total = sum(telling.values())
     return 1 - sum(telling[place] for place in missing) / total if total else 1.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symbolic links that patches bring: none may lead out of the tree, where a working tree or a build would follow it."""
+"""Refuse symbolic links in patches that lead out of the tree, since a working tree or a build would follow them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ _LINK = 0o120000
 
 
 def leaving(objects: Objects, tree: TreeId, patch: Patch) -> Iterator[str]:
-    """Name the links of a patch that leave the tree; `tree` has the patch applied."""
+    """Describe the links of a patch that lead out of the tree; `tree` has the patch applied."""
     for file in files_of(patch):
         entry = objects.entry(tree, file.new) if file.new is not None else None
         if file.new is None or entry is None or entry.mode != _LINK:
@@ -26,11 +26,11 @@ def leaving(objects: Objects, tree: TreeId, patch: Patch) -> Iterator[str]:
 
 
 def checked_chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[CommitId, ...]:
-    """Apply patches as `apply.chain` does, for a tree that will be written out.
+    """Apply patches like `apply.chain`, and check their links, for a tree that will be written to disk.
 
     Raises:
-        DoesNotApply: a patch does not fit.
-        StackError: a patch brings a link that leaves the tree.
+        DoesNotApply: a patch does not apply.
+        StackError: a patch adds a link that leads out of the tree.
 
     """
     commits = apply.chain(objects, base, patches)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the stack in order: every patch applies and is byte-stable, the pins belong together, what is named is there."""
+"""Lint the stack: every patch applies and is byte-stable, the pins meet each other's requirements, named files exist."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ _OVER = frozenset({State.MERGED, State.DECLINED, State.INAPPROPRIATE})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not in order; `place` is a file of the stack, or a pin."""
+    """A problem of the stack; `place` is a file of the stack, or an upstream."""
 
     place: str
     problem: str
 
 
 def lint(stores: Stores) -> tuple[Finding, ...]:
-    """Everything that is not in order; what cannot even be loaded was refused before.
+    """Find all problems of a stack that can be loaded.
 
     Raises:
-        StackError: a pinned source cannot be had.
+        StackError: a pinned source cannot be obtained.
 
     """
     stack = stores.stack
@@ -47,27 +47,27 @@ def _pins(stores: Stores) -> Iterator[Finding]:
         if pin.within is not None:
             objects = stores.objects(pin.upstream)
             tree = objects.tree_of(upstream_stores.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
-            for path, found in upstream_stores.changed_subtrees(objects, pin, tree).items():
-                yield Finding("pins.toml", f"{pin.upstream}.subtrees.{path} is {pin.subtrees[path]}, the source has {found}")
+            for path, actual in upstream_stores.changed_subtrees(objects, pin, tree).items():
+                yield Finding("pins.toml", f"{pin.upstream}.subtrees.{path} is {pin.subtrees[path]}, the source has {actual}")
 
 
 def _series(stack: Stack) -> Iterator[Finding]:
-    for one in stack.series:
-        place = f"{FOLDER}/{one.name}/{series.FILE}"
-        if not one.patches and not one.landed and one.state not in _OVER:
+    for member in stack.series:
+        place = f"{FOLDER}/{member.name}/{series.FILE}"
+        if not member.patches and not member.landed and member.state not in _OVER:
             remove = f"take it out of {FOLDER}/{FILE} and remove its folder"
-            yield Finding(place, f"has no patch, and its state is {one.state}: {remove}, or say what became of it")
-        for proof in one.proves:
+            yield Finding(place, f"has no patch, and its state is {member.state}: {remove}, or say what became of it")
+        for proof in member.proves:
             file = stack.root / proof
             if not file.exists() or not file.resolve().is_relative_to(stack.root.resolve()):
                 yield Finding(place, f"proves names {proof}, which is not there")
-        for ref in one.patches:
+        for ref in member.patches:
             if not any(key == "Signed-off-by" for key, _ in trailers(stack.patches[ref].message)):
                 yield Finding(f"{FOLDER}/{ref.path}", "has no Signed-off-by")
 
 
 def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
-    """Each patch on the ones before it; one that does not apply is left out for the rest."""
+    """Check each patch on top of the earlier ones; leave out a patch that does not apply."""
     patches = stores.stack.order(upstream)
     if not patches:
         return
@@ -80,7 +80,7 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
         return
     objects = stores.objects(upstream)
     applied: list[tuple[Patch, CommitId]] = []
-    unsure: set[str] = set()  # files that would be others with a patch that was left out
+    unsure: set[str] = set()  # Files of patches that were left out: later patches of these files are not compared.
     tip = base
     for patch in patches:
         try:
@@ -102,10 +102,10 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
 
 
 def _unstable(have: bytes, exported: bytes) -> str:
-    """Where the bytes differ from what git would export."""
+    """Describe where a patch file differs from git's export."""
     ours, theirs = have.split(b"\n"), exported.split(b"\n")
     line = next(
-        (number for number, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other),
+        (number for number, (our, their) in enumerate(zip(ours, theirs, strict=False)) if our != their),
         min(len(ours), len(theirs)),
     )
     return f"is not byte-stable: line {line + 1} is not what `git format-patch` would write (`stack checkout` and `stack refresh` mend it)"

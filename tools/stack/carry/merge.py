@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three-way merge of one patch's change into another tree, without a working tree.
 
-Many files of a patch are the same on both bases, so their merge is known without merging: the result is taken over by id.
-What is left goes to `git merge-tree` as small trees of just those files; only where a file is gone on the new base (renamed,
-perhaps) git gets the whole trees and looks for it.
+Many files of a patch are the same on both bases, so their merged blob is the patch's own. The others go to `git merge-tree` as
+small trees of just these files. Only if a file is missing on the new base, git merges the whole trees to detect a rename.
 """
 
 import itertools
@@ -23,19 +22,19 @@ from stack.model.patch import files as files_of
 from stack.store.objects import EMPTY_TREE, FILES, FOLDER, Difference, Entry, Objects
 
 APART = "upstream's .gitattributes say that its lines cannot be merged (-merge): make it anew"
-"""The reason of a conflict that only a person may resolve."""
+"""The reason of a conflict that only a person can resolve."""
 _STATED = "upstream's .gitattributes ask for it"
 _KIND = re.compile(r"CONFLICT \(([^)]+)\)")
-# Which file git leaves in the tree: nobody sees that tree.
+# Git's note on which version it left in the tree; users never see that tree.
 _LEFT = re.compile(r"\.? +Version .* left in tree( at .*)?\.$")
-# Where two things cannot have the same name, git gives one of them a name with its side's commit id.
+# If two entries need the same name, git appends its side's commit id to one of them.
 _SIDE = re.compile(r"~[0-9a-f]{40}(_\d+)?$")
 _MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: [^\n]*)?\r?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged tree; where there are conflicts it is only good for looking at them."""
+    """The merged tree; with conflicts, its files have conflict markers."""
 
     tree: TreeId
     conflicts: tuple[Conflict, ...] = ()
@@ -43,7 +42,7 @@ class Merged:
 
 
 class Triple(NamedTuple):
-    """One file on both sides and before; `way` is its merge attribute, where it has one."""
+    """One file before the change and on both sides; `way` is its merge attribute, if it has one."""
 
     base: Entry
     ours: Entry
@@ -53,7 +52,7 @@ class Triple(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileMerge:
-    """A merged file; `conflicts` name no path yet."""
+    """A merged file; the paths of its `conflicts` are still empty."""
 
     entry: Entry | None
     conflicts: tuple[Conflict, ...]
@@ -65,7 +64,7 @@ Edits = dict[tuple[str, str], tuple[Hunk, ...]]
 
 
 def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
-    """Bring the change from `base` to `theirs` into `ours`; `merges` are those that are known, and it learns the rest."""
+    """Merge the change from `base` to `theirs` into `ours`; `merges` has the known file merges, and new ones are added."""
     changes: dict[str, Entry | None] = {}
     both: dict[str, Triple] = {}
     differences = list(objects.difference(base, theirs))
@@ -85,26 +84,26 @@ def merge(objects: Objects, merges: FileMerges, base: TreeId, ours: TreeId, thei
     both |= {path: both[path]._replace(way=way) for path, way in ways.items()}
     merge_files(objects, merges, both.values())
     changes |= {path: merges[triple].entry for path, triple in both.items()}
-    conflicts = [replace(one, path=path) for path, triple in both.items() for one in merges[triple].conflicts]
+    conflicts = [replace(conflict, path=path) for path, triple in both.items() for conflict in merges[triple].conflicts]
     notes = tuple(f"{path}: the lines of both are kept, as {_STATED}" for path, way in ways.items() if way == attributes.UNION)
     return Merged(objects.replaced(ours, changes) if changes else ours, tuple(conflicts), notes)
 
 
 def _whole(objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId) -> Merged:
-    """Merge whole trees: git looks for what was renamed, so the files that only our side has count, too."""
+    """Merge whole trees with git's rename detection; read the merge attributes of all files that either side changed."""
     paths = {path for side in (ours, theirs) for path, _, new in objects.difference(base, side) if new is not None}
     ways = attributes.merging(objects, ours, paths)
     merged = _read(objects, merge_trees(objects, base, ours, theirs, attributes.lines(ways)))
-    return replace(merged, conflicts=tuple(_stated(one, ways.get(one.path, "")) for one in merged.conflicts))
+    return replace(merged, conflicts=tuple(_stated(conflict, ways.get(conflict.path, "")) for conflict in merged.conflicts))
 
 
 def _stated(conflict: Conflict, way: str) -> Conflict:
-    """A conflict, with the reason that the attribute gives."""
+    """Return the conflict, with the merge attribute as its reason if the attribute forbids merging."""
     return replace(conflict, reason=APART) if way == attributes.APART else conflict
 
 
 def edits(patches: Iterable[Patch]) -> Edits:
-    """What patches do to the files that they name."""
+    """Return the hunks of all patches, by the blob ids before and after."""
     return {
         (file.old_id, file.new_id): file.hunks
         for patch in patches
@@ -114,13 +113,13 @@ def edits(patches: Iterable[Patch]) -> Edits:
 
 
 def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits | None = None) -> FileMerges:
-    """The file merges that carrying a chain of trees needs, worked out in few calls of git.
+    """Merge the files that carrying a chain of trees will need, in few calls of git.
 
-    A file's merges depend on that file's earlier ones only. So the first merges of all files go into one call. Where it is
-    `known` what a patch does to a file, the results are guessed meanwhile, and all later merges go into a second call, with the
-    guesses for their input. A guess never becomes a result: where it was wrong, the later merges are made again with git's own.
-    What is not foreseen (where a patch is left out on the way) is merged when it is needed. `known` learns what the patches do
-    on the new base.
+    A file's merges depend only on earlier merges of the same file. So the first merges of all files go into one call. While
+    git works, their results are guessed from the hunks in `known`, and all later merges go into a second call that uses these
+    guesses as input. A guess never becomes a result: if it was wrong, the later merges are made again from git's own result.
+    Merges that are not foreseen (after a patch that is left out) are made when they are needed. The patches' hunks on the new
+    base are added to `known`.
     """
     known = {} if known is None else known
     steps: dict[str, list[tuple[Entry, Entry]]] = {}
@@ -138,7 +137,7 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits 
     merges: FileMerges = {}
     while waiting := [needed for way in ways if (needed := _next_merge(way, merges)) is not None]:
         with _FileMerging(objects, [triple for triple, _ in waiting]) as first:
-            foreseen = [triple for one in waiting for triple in _foreseen(objects, known, merges, *one)]
+            foreseen = [triple for needed in waiting for triple in _foreseen(objects, known, merges, *needed)]
             with _FileMerging(objects, foreseen) as later:
                 merges |= first.results() | later.results()
     for triple, merged in merges.items():
@@ -148,7 +147,7 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits 
 
 
 class _Way(NamedTuple):
-    """A file on its way through the patches: what stands there, the changes that are still to come, and its merge attribute."""
+    """A file that is being carried: its current entry, the changes still to merge, and its merge attribute."""
 
     have: Entry
     steps: tuple[tuple[Entry, Entry], ...]
@@ -156,7 +155,7 @@ class _Way(NamedTuple):
 
 
 def _next_merge(way: _Way, merges: FileMerges) -> tuple[Triple, _Way] | None:
-    """Go on along one file's way up to the next merge that is not among the known ones; with it, the way after it."""
+    """Return a file's next merge that is not in `merges`, and the file's state after it; None if there is none."""
     have, steps, stated = way
     for place, (old, new) in enumerate(steps, 1):
         if have in (old, new):
@@ -173,7 +172,7 @@ def _next_merge(way: _Way, merges: FileMerges) -> tuple[Triple, _Way] | None:
 
 
 def _foreseen(objects: Objects, known: Edits, merges: FileMerges, triple: Triple, way: _Way) -> Iterator[Triple]:
-    """The merges of a file after this one, as far as their input can be guessed."""
+    """Yield the merges of a file after this one, as far as their input can be guessed."""
     while way.steps and (entry := _guess(objects, known, triple)) is not None:
         needed = _next_merge(way._replace(have=entry), merges)
         if needed is None:
@@ -183,7 +182,7 @@ def _foreseen(objects: Objects, known: Edits, merges: FileMerges, triple: Triple
 
 
 def _guess(objects: Objects, known: Edits, triple: Triple) -> Entry | None:
-    """What a merge will probably give: the hunks of the change in our file, wherever their lines stand there."""
+    """Guess the result of a merge: apply the hunks of the change to our file, wherever their lines are."""
     base, ours, theirs, stated = triple
     hunks = known.get((base.id, theirs.id))
     if hunks is None or stated or base.mode != theirs.mode or ours.mode not in FILES:
@@ -194,18 +193,18 @@ def _guess(objects: Objects, known: Edits, triple: Triple) -> Entry | None:
 
 
 def merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple]) -> None:
-    """Merge the files that are not merged yet, in one call."""
+    """Merge the files that are not in `merges` yet, in one call of git."""
     with _FileMerging(objects, (triple for triple in triples if triple not in merges)) as merging:
         merges |= merging.results()
 
 
 class _FileMerging:
-    """Many files that git merges in one call: as flat trees, each file under a number of its own."""
+    """Merges many files in one call of git: as flat trees, with a number as each file's name."""
 
     def __init__(self, objects: Objects, triples: Iterable[Triple]) -> None:
         self._objects = objects
         self._names = {f"{number:05}": triple for number, triple in enumerate(dict.fromkeys(triples))}
-        self._versions = {name: (one.base, one.ours, one.theirs) for name, one in self._names.items()}
+        self._versions = {name: (triple.base, triple.ours, triple.theirs) for name, triple in self._names.items()}
         self._git = self._start() if self._names else None
 
     def _start(self) -> Merging:
@@ -224,23 +223,27 @@ class _FileMerging:
             self._git.__exit__(kind, value, trace)
 
     def results(self) -> FileMerges:
-        """Wait for git."""
+        """Wait for git and return the merged files."""
         if self._git is None:
             return {}
         merged = _read(self._objects, self._git.result())
         conflicts: dict[str, list[Conflict]] = {}
-        for one in merged.conflicts:
-            conflicts.setdefault(one.path, []).append(replace(one, path="", reason=_kind(one.reason)))
+        for conflict in merged.conflicts:
+            conflicts.setdefault(conflict.path, []).append(replace(conflict, path="", reason=_kind(conflict.reason)))
         return {
             triple: FileMerge(
-                self._objects.entry(merged.tree, name), tuple(_stated(one, triple.way) for one in conflicts.get(name, ()))
+                self._objects.entry(merged.tree, name),
+                tuple(_stated(conflict, triple.way) for conflict in conflicts.get(name, ())),
             )
             for name, triple in self._names.items()
         }
 
 
 def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> bool:
-    """Whether a new file's folder is where it was: where it is gone, it may have been renamed, and the file belongs elsewhere."""
+    """Return whether our side still has a new file's folder.
+
+    If not, the folder may have been renamed, and the file belongs in the renamed folder.
+    """
     parts = path.split("/")
     for depth in range(1, len(parts)):
         folder = "/".join(parts[:depth])
@@ -251,13 +254,16 @@ def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> b
 
 
 def _kind(reason: str) -> str:
-    """What is wrong with one file, without its name."""
-    found = _KIND.search(reason)
-    return "binary" if "binary files" in reason else found[1] if found else reason
+    """Return the kind of conflict from git's message, without the file's name."""
+    match = _KIND.search(reason)
+    return "binary" if "binary files" in reason else match[1] if match else reason
 
 
 def _moves_a_folder(objects: Objects, theirs: TreeId, differences: Iterable[Difference]) -> bool:
-    """Whether a folder is gone after the change while files come: it may have been renamed, and what the other side adds belongs elsewhere."""
+    """Return whether the change removes a folder and adds files.
+
+    The folder may have been renamed, and files that the other side adds belong in the renamed folder.
+    """
     folders = {path.rpartition("/")[0] for path, _, new in differences if new is None and "/" in path}
     return any(old is None for _, old, _ in differences) and any(
         (entry := objects.entry(theirs, folder)) is None or entry.mode != FOLDER for folder in folders
@@ -268,24 +274,24 @@ def _read(objects: Objects, result: Result) -> Merged:
     if result.clean:
         return Merged(result.tree, notes=tuple(message.text for message in result.messages if message.kind != "Auto-merging"))
     conflicts: dict[Conflict, None] = {}
-    said = [message for message in result.messages if message.kind.startswith("CONFLICT")]
+    messages = [message for message in result.messages if message.kind.startswith("CONFLICT")]
     for path in sorted(result.stages):
-        reason = " ".join(_LEFT.sub("", message.text) for message in said if path in message.paths) or "conflict"
+        reason = " ".join(_LEFT.sub("", message.text) for message in messages if path in message.paths) or "conflict"
         entry = objects.entry(result.tree, path)
         spans = conflict_lines(objects.read(entry.id)) if entry is not None and entry.mode in FILES else []
         name = _SIDE.sub("", path)
         conflicts |= dict.fromkeys([Conflict(name, span, reason) for span in spans] or [Conflict(name, None, reason)])
-    elsewhere = [message for message in said if not result.stages.keys() & set(message.paths)]
+    elsewhere = [message for message in messages if not result.stages.keys() & set(message.paths)]
     conflicts |= dict.fromkeys(Conflict(message.paths[0] if message.paths else "", None, message.text) for message in elsewhere)
     return Merged(result.tree, tuple(conflicts))
 
 
 def conflict_lines(data: bytes) -> list[tuple[int, int]]:
-    """The conflicts of a file with markers, as (first, last) lines of our side, that is of the file before the merge.
+    """Return the conflicts of a file with markers, as (first, last) lines of our side, that is, of the file before the merge.
 
-    Where our side of a conflict is empty, both numbers are the line after which the other side wanted to insert.
+    If our side of a conflict is empty, both numbers are the line after which the other side inserts.
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     line = first = done = 0
     side = ""
     for marker in _MARKER.finditer(data):
@@ -296,7 +302,7 @@ def conflict_lines(data: bytes) -> list[tuple[int, int]]:
         if kind == b"<" and side == "":
             side, first = "ours", line + 1
         elif kind in (b"|", b"=") and side == "ours":
-            found.append((min(first, max(line, 1)), max(line, 1)))
+            spans.append((min(first, max(line, 1)), max(line, 1)))
             side = "base" if kind == b"|" else "theirs"
         elif kind == b"=" and side == "base":
             side = "theirs"
@@ -304,4 +310,4 @@ def conflict_lines(data: bytes) -> list[tuple[int, int]]:
             side = ""
         elif side in ("", "ours"):
             line += 1
-    return found
+    return spans

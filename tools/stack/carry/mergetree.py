@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`git merge-tree --write-tree` and what it says."""
+"""Run `git merge-tree --write-tree` and parse its output."""
 
 import subprocess
 import tempfile
@@ -19,7 +19,7 @@ _COMMAND = ["-c", "core.looseCompression=0", "merge-tree", "--write-tree", "--me
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What git says about a merge: the paths that it is about, its kind (`CONFLICT (contents)`, `Auto-merging`), its text."""
+    """One of git's messages about a merge: the paths concerned, its kind (`CONFLICT (contents)`, `Auto-merging`), its text."""
 
     paths: tuple[str, ...]
     kind: str
@@ -28,7 +28,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The tree (with markers where there is a conflict), the paths with conflict stages, and git's messages."""
+    """The merged tree (with conflict markers), the paths with conflict stages, and git's messages."""
 
     clean: bool
     tree: TreeId
@@ -37,12 +37,12 @@ class Result:
 
 
 class Merging:
-    """A three-way merge of whole trees that git is working on. Use it as a context manager.
+    """A running three-way merge of whole trees. Use it as a context manager.
 
-    Git learns the merge base as the common parent of two commits made for it. That works from git 2.38 on; `--merge-base` came
-    with 2.40. One process for many merges (`--stdin`) cannot be had: git keeps its answers until its buffer is full, and the next
-    merge needs the answer to the last.
-    `attributes` says how some files are merged; no file of the user's does. `style` is git's `merge.conflictStyle`.
+    The merge base is given to git as the common parent of two temporary commits. That works from git 2.38 on; `--merge-base`
+    needs 2.40. One process for many merges (`--stdin`) is not possible: git buffers its answers, and the next merge needs the
+    last answer. `attributes` is a gitattributes file with merge attributes; it replaces the user's own. `style` is git's
+    `merge.conflictStyle`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Merging:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         assert self._process.stdout is not None
-        # Where the result is not wanted any more, git ends by the closed pipe.
+        # If the result is not needed any more, closing the pipe ends git.
         self._process.stdout.close()
         self._process.wait()
         self._said.close()
@@ -78,7 +78,7 @@ class Merging:
             self._attributes.close()
 
     def result(self) -> Result:
-        """Wait for git.
+        """Wait for git and return the result.
 
         Raises:
             GitError: git could not merge at all.
@@ -91,18 +91,18 @@ class Merging:
             self._said.seek(0)
             raise git.GitError(["merge-tree"], status, self._said.read().decode("utf-8", "replace"))
         result = _result(status == 0, iter([*out.decode("utf-8", "surrogateescape").split("\0"), ""]))
-        # The two commits say nothing to a person, and are others in every merge.
-        said = tuple(
-            replace(one, text=one.text.replace(self._onto, "the new base").replace(self._patch, "the patch"))
-            for one in result.messages
+        # The ids of the two temporary commits mean nothing to a person, and change with every merge.
+        messages = tuple(
+            replace(message, text=message.text.replace(self._onto, "the new base").replace(self._patch, "the patch"))
+            for message in result.messages
         )
-        return replace(result, messages=said)
+        return replace(result, messages=messages)
 
 
 def merge_trees(
     objects: Objects, base: TreeId, ours: TreeId, theirs: TreeId, attributes: bytes = b"", style: str = "merge"
 ) -> Result:
-    """Three-way merge of whole trees.
+    """Merge whole trees three-way.
 
     Raises:
         GitError: git could not merge at all.
@@ -113,14 +113,14 @@ def merge_trees(
 
 
 def _result(clean: bool, fields: Iterator[str]) -> Result:
-    """Read a result: tree, `<mode> <id> <stage>\\t<path>` fields up to an empty one, messages up to an empty one."""
+    """Parse git's output: the tree, `<mode> <id> <stage>\\t<path>` fields and an empty one, then messages and an empty field."""
     tree = TreeId(next(fields))
     stages: dict[str, tuple[int, ...]] = {}
     while field := next(fields):
         head, _, path = field.partition("\t")
         stages[path] = (*stages.get(path, ()), int(head.split(" ")[2]))
     messages = []
-    # What follows the last message may be advice in plain text: on submodules that cannot be merged.
+    # After the last message, git may print advice in plain text, on submodules that cannot be merged.
     while (count := next(fields)).isdigit():
         paths = tuple(next(fields) for _ in range(int(count)))
         kind = next(fields)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell lines that upstream moved or wrote anew from lines that it took back.
+"""Distinguish lines that upstream moved or rewrote from lines that it removed.
 
-A group can merge cleanly into a file that has its lines already, a few lines further down: git sees no conflict and writes them
-twice. So a clean merge alone does not show that upstream took the group back: the version after that has fewer of its lines.
+A group can merge cleanly into a file that already has its lines further down. Git sees no conflict and writes them twice. So a
+clean merge alone does not prove that upstream took the group back; the later version must also have fewer of its lines.
 """
 
 import re
@@ -14,14 +14,14 @@ from stack.carry.history import Line
 from stack.carry.unmerged_remainder import Group, split
 
 _MOST = 0.5
-"""A version that has fewer than this share of a group's lines does not have the group."""
+"""A version keeps a group if more than this share of the group's lines are as frequent as before."""
 _WORD = re.compile(rb"\b[A-Za-z_]\w{2,}")
 _SAID = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|^\s*(?:#(?!\s*(?:define|if|include))|//|\*).*|//.*")
 """Strings and comments: a word in them is not the code that it names."""
 
 
 def told(group: Group) -> list[Line]:
-    """The telling lines of a group."""
+    """Return the distinctive lines of a group."""
     return [line for line, _ in _telling(group)]
 
 
@@ -32,15 +32,15 @@ def _telling(group: Group) -> Iterator[tuple[Line, bytes]]:
 
 
 def keeps(group: Group, common: Collection[Line], was: bytes, now: bytes) -> bool:
-    """Whether most of a group's lines are there as often as before: added ones not less often, removed ones not more often.
+    """Return whether a file still has most of a group: its added lines no less often than before, its removed ones no more.
 
-    Lines count with their blanks: a group may only indent them.
+    Lines are compared with their whitespace, since a group may only change the indentation.
 
     Args:
         group: the group.
-        common: lines that say nothing.
-        was: its file before.
-        now: its file by now.
+        common: lines that are too common to count.
+        was: the file before.
+        now: the file after.
 
     """
     counts = [Counter(data.split(b"\n")) for data in (was, now)]
@@ -50,9 +50,9 @@ def keeps(group: Group, common: Collection[Line], was: bytes, now: bytes) -> boo
 
 
 def rewrites(group: Group, old: bytes, was: bytes, now: bytes) -> bool:
-    """Whether the lines that a change adds have all the words of a group's lines that it removes, as often.
+    """Return whether a change removes lines of a group and adds lines with all words of these, at least as often.
 
-    One of these words has to be the patch's own. Else any other new line of the file could have them.
+    At least one of these words must be new in the patch. Otherwise unrelated new lines of the file could have them all.
 
     Args:
         group: the group.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of a patch: the words that every table, JSON and file uses."""
+"""The outcomes of a carried patch, as tables, JSON and files name them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,31 +9,31 @@ from stack.model.patch import Patch
 
 
 class Outcome(StrEnum):
-    """What became of one patch on the new base."""
+    """The outcome of one patch on the new base."""
 
     CLEAN = "clean"
     """Carried, at the same lines."""
     MOVED = "moved"
     """Carried, at other lines or in another file."""
     LANDED = "landed"
-    """Upstream has all of it by now, whatever commit brought it."""
+    """Upstream has the whole patch by now, under whatever commit."""
     PARTLY_LANDED = "partly-landed"
-    """The new base has a part of it; what is left is carried where it fits, and needs a person where it does not."""
+    """The new base has a part of it. The remainder is carried if it applies; otherwise it needs a person."""
     DROPPED_UPSTREAM = "dropped-upstream"
-    """Upstream had it, or some of it, and dropped it again: carried where it fits, and a person decides."""
+    """Upstream had it, or some of it, and dropped it again. It is carried if it applies, and a person decides."""
     RESOLVED = "resolved"
-    """Git's conflict is none: both sides only add to one list, or a person has resolved this very conflict before."""
+    """Git's conflict was resolved: both sides only add to one list, or a person has resolved this very conflict before."""
     RELOCATED = "relocated"
-    """Carried to where the code that it changes has gone: look at it."""
+    """Carried to the new place of the code that it changes; to be reviewed."""
     DRIFTED = "drifted"
-    """Carried, but what it relies on has changed: needs a person."""
+    """Carried, but code that it relies on has changed; needs a person."""
     CONFLICT = "conflict"
-    """Needs a person."""
+    """In conflict with the new base; needs a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The commit (or, without history, the release) that is behind a conflict or a drift."""
+    """The upstream commit (or, without history, the release) that caused a conflict or a drift."""
 
     commit: CommitId
     subject: str
@@ -42,7 +42,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A conflict in one file. `lines` are (first, last) in the new base's file, None where the file as a whole is at odds."""
+    """A conflict in one file. `lines` are (first, last) in the new base's file, or None if the whole file is in conflict."""
 
     path: str
     lines: tuple[int, int] | None
@@ -52,7 +52,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Drifted:
-    """A place where a carried patch is wrong, what is wrong there, and since which commits."""
+    """A place where a carried patch is wrong, the problem, and the upstream commits that caused it."""
 
     path: str
     line: int | None
@@ -62,10 +62,10 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What brought a patch upstream: a commit, or a release where there is no history (then `commit` is the release's tree).
+    """The upstream commit that brought a patch, or, without history, the release (then `commit` is the release's commit).
 
-    `score` is the share of the patch that is there, from 0 to 1; `rung` the release on the way that has it first. `behaviour`: its
-    text is not there, but what it is for is; `subject` says how that is known.
+    `score` is the share of the patch that upstream has, from 0 to 1; `rung` is the first release that has it. `behaviour`:
+    upstream has the patch's effect but not its text; then `subject` says how that is known.
     """
 
     commit: CommitId
@@ -79,9 +79,9 @@ class Landed:
 class Carried:
     """One patch on the new base.
 
-    `source` is its commit on the base before, `tip` what it goes onto, `commit` what it is there (None where it is left out),
-    `tree` the tree after it. Where a person is needed, `rung` names the release on the way at which it stopped. `by_hand`: a
-    person has given the tree.
+    `source` is its commit on the previous base, `tip` the commit below it on the new base, `commit` its new commit (None if it
+    is left out), and `tree` the tree after it. If it needs a person, `rung` names the release at which it stopped. `by_hand`:
+    a person made the tree.
     """
 
     patch: Patch
@@ -96,13 +96,13 @@ class Carried:
     evidence: tuple[str, ...] = ()
     landed: Landed | None = None
     residue: bytes = b""
-    """The diff of what a partly landed patch still changes."""
+    """The diff of a partly landed patch's remainder."""
     left: TreeId | None = None
-    """The tree before it with that change."""
+    """The tree before the patch with only the remainder applied."""
     by_hand: bool = False
 
     @property
     def needs_person(self) -> bool:
-        """Whether nothing goes on without a person."""
+        """Return whether the patch needs a person."""
         left_over = self.outcome is Outcome.PARTLY_LANDED and self.commit is None
         return self.outcome in (Outcome.CONFLICT, Outcome.DRIFTED, Outcome.DROPPED_UPSTREAM) or left_over

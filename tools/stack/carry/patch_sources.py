@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the new files of a patch as files that an editor, a formatter and a reviewer can open.
+"""Keep the new files of a patch as ordinary files, for editors, formatters and reviewers.
 
 `from = "kernels/src/NAME"` of a patch in `series.toml` names a folder of the stack. It holds exactly the files that the patch
 adds, at their paths in the upstream, with the same bytes. Commands that write the patch write the folder along with it;
@@ -29,7 +29,7 @@ def added(patch: Patch) -> Mapping[str, bytes]:
     """Return the text files that a patch adds, by their path in the upstream.
 
     Raises:
-        StackError: its diff cannot be read.
+        StackError: its diff cannot be parsed.
 
     """
     return {
@@ -40,11 +40,11 @@ def added(patch: Patch) -> Mapping[str, bytes]:
 
 
 def mirrored(stack: Stack, patches: Mapping[PatchRef, bytes | None]) -> dict[str, bytes | None]:
-    """Return the files that folders have to hold when the stack gets new patch files, by path below the stack's root.
+    """Return the changes to the patches' folders that belong to new patch files, by path below the stack's root.
 
     Args:
         stack: the stack before the change.
-        patches: the new bytes of patches; None for a patch that goes, whose folder goes with it.
+        patches: the new bytes of patches; None for a patch that is removed, together with its folder.
 
     Returns:
         The bytes of each file; None removes it.
@@ -61,7 +61,7 @@ def mirrored(stack: Stack, patches: Mapping[PatchRef, bytes | None]) -> dict[str
 
 
 def problems(stack: Stack, upstream: str) -> Iterator[tuple[str, str]]:
-    """Find files that differ from what a patch adds: the file's path below the root, and what is wrong with it.
+    """Yield (path below the root, problem) for each file that differs from the file that a patch adds.
 
     Raises:
         StackError: a folder has a link or a special file, or cannot be read.
@@ -74,18 +74,18 @@ def problems(stack: Stack, upstream: str) -> Iterator[tuple[str, str]]:
         if not (stack.root / folder).is_dir():
             yield folder, f"is missing, and {patch.ref.path} names it"
             continue
-        wanted, found = added(patch), _read(stack.root, folder)
-        for path in sorted(wanted.keys() | found.keys()):
-            if path not in found:
+        wanted, actual = added(patch), _read(stack.root, folder)
+        for path in sorted(wanted.keys() | actual.keys()):
+            if path not in actual:
                 yield f"{folder}/{path}", f"is missing, and {patch.ref.path} adds it"
             elif path not in wanted:
                 yield f"{folder}/{path}", f"is not in {patch.ref.path}"
-            elif wanted[path] != found[path]:
+            elif wanted[path] != actual[path]:
                 yield f"{folder}/{path}", f"is not what {patch.ref.path} adds"
 
 
 def check(stack: Stack, upstream: str) -> None:
-    """Refuse to go on where a folder and its patch differ: writing one of them would lose the other.
+    """Refuse to continue if a folder and its patch differ: writing one of them would lose changes in the other.
 
     Raises:
         StackError: they differ.
@@ -96,12 +96,12 @@ def check(stack: Stack, upstream: str) -> None:
 
 
 def remedy(upstream: str) -> str:
-    """Say how to bring folders and patches of an upstream in step."""
+    """Return the advice on how to synchronise an upstream's folders and patches."""
     return f"run `stack refresh {upstream}`, which writes the folder into the patch, or makes a missing folder from it"
 
 
 def refreshed(stores: Stores, upstream: str) -> dict[PatchRef, bytes]:
-    """Make the patches of an upstream anew, with the files of their folders in them; nothing is written.
+    """Export an upstream's patches with the current files of their folders; the stack is not written.
 
     Later patches that change these files are merged onto them. The patch of a missing folder stays as it is.
 
@@ -140,17 +140,17 @@ def refreshed(stores: Stores, upstream: str) -> dict[PatchRef, bytes]:
 
 def _read(root: Path, folder: str) -> dict[str, bytes]:
     """Read all files below a folder of the stack, without following links."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for top, names, leaves in os.walk(root / folder, onerror=_refuse):
         names[:] = sorted(name for name in names if name != _IGNORED)
         for name in (*names, *leaves):
             path = Path(top, name)
             kind = path.lstat().st_mode
             if stat.S_ISREG(kind):
-                found[path.relative_to(root / folder).as_posix()] = path.read_bytes()
+                contents[path.relative_to(root / folder).as_posix()] = path.read_bytes()
             elif not stat.S_ISDIR(kind):
                 raise StackError(f"{path} is not a regular file", "put the file itself there")
-    return found
+    return contents
 
 
 def _refuse(error: OSError) -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judge for each group of changed lines whether a tree has it, at the place where the patch puts it.
 
-The same lines may stand where the patch does not act: the same guard, for another kernel. So each group is merged into the tree
-by itself. A group that merges without a conflict and changes the tree is not there, whatever lines the tree has elsewhere. A
-group in conflict is there only if the tree has its exact lines beside unique lines of the old file, or differs in layout only.
+A tree may have the same lines elsewhere, such as the same guard for another kernel. So each group is merged into the tree by
+itself. A group that merges without a conflict and changes the tree is absent, whatever lines the tree has elsewhere. A group
+in conflict is present only if the tree has its exact lines next to unique lines of the old file, or differs in layout only.
 """
 
 import re
@@ -26,14 +26,14 @@ _CONFLICT = re.compile(
 
 
 class State(IntEnum):
-    """How much of a group a tree has; the higher, the more."""
+    """How much of a group a tree has; a higher value means more of it."""
 
     ABSENT = 0
     """It merges cleanly, and changes the tree."""
     UNSURE = 1
     """It is in conflict, and the tree has something else at its place."""
     REWORDED = 2
-    """It is in conflict, and the tree has at least half of the lines that it adds, at its place."""
+    """It is in conflict, and the conflicting lines are at most half as many as the lines that it adds."""
     SHORT = 3
     """The tree has a part of the lines that it adds, at its place, and nothing else there."""
     PRESENT = 4
@@ -41,20 +41,20 @@ class State(IntEnum):
 
 
 class Region(NamedTuple):
-    """Both sides of one conflict; `start`: the number of lines of ours before it."""
+    """Both sides of one conflict; `start` is the number of lines before it on our side."""
 
     start: int
     ours: list[bytes]
     theirs: list[bytes]
 
     def touches(self, place: int, count: int) -> bool:
-        """Whether some lines of ours are in the conflict, or adjacent to it."""
+        """Return whether `count` lines of our side, from line `place` (from 0) on, overlap the conflict or adjoin it."""
         return place <= self.start + len(self.ours) and place + count >= self.start
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A file with conflict markers, read: its conflicts, and the file with either side of all of them."""
+    """A parsed file with conflict markers: its conflicts, and the file with all of them taken from our or their side."""
 
     regions: tuple[Region, ...]
     ours: bytes
@@ -62,38 +62,38 @@ class Marked:
 
     @classmethod
     def read(cls, data: bytes) -> "Marked":
-        """Read a merged file."""
+        """Parse a merged file."""
         regions: list[Region] = []
         sides: tuple[list[bytes], list[bytes]] = ([], [])
         done = lines = 0
-        for found in _CONFLICT.finditer(data):
-            between, ours, theirs = data[done : found.start()], found["ours"], found["theirs"]
+        for conflict in _CONFLICT.finditer(data):
+            between, ours, theirs = data[done : conflict.start()], conflict["ours"], conflict["theirs"]
             lines += between.count(b"\n")
             regions.append(Region(lines, split(ours), split(theirs)))
             for side, text in zip(sides, (ours, theirs), strict=True):
                 side.extend((between, text))
             lines += ours.count(b"\n")
-            done = found.end()
+            done = conflict.end()
         for side in sides:
             side.append(data[done:])
         return cls(tuple(regions), b"".join(sides[0]), b"".join(sides[1]))
 
     @property
     def is_reworded(self) -> bool:
-        """Whether the sides of the conflicts differ in more than blanks and signs."""
+        """Return whether the sides of the conflicts differ in more than whitespace and punctuation."""
         ours = b"".join(line for region in self.regions for line in region.ours)
         theirs = b"".join(line for region in self.regions for line in region.theirs)
         return ours.translate(None, history.NO_WORD) != theirs.translate(None, history.NO_WORD)
 
     def extends(self, added: Collection[bytes]) -> bool:
-        """Whether theirs only adds some of these lines to what ours has already."""
+        """Return whether their side only adds some of the lines in `added` to our side."""
         fresh = [region for region in self.regions if region.theirs]
         return bool(fresh) and all(not region.ours and set(region.theirs) <= set(added) for region in fresh)
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Judges groups of changes from the tree `before` on; `merges` are those that are known, and it learns the rest."""
+    """Judges groups of a patch on the tree `before`. `merges` has the known file merges; new ones are added."""
 
     objects: Objects
     merges: FileMerges
@@ -102,53 +102,53 @@ class Presence:
     texts: dict[str, Text] = field(default_factory=dict)
 
     def states(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> list[list[State]]:
-        """The states of the groups in each of some trees; in two calls of git."""
+        """Return the states of all groups, tree by tree; nearly always in two calls of git."""
         whole = self._whole_files(groups, trees)
         asked = [
             [State.PRESENT if (tree, group.path) in whole else self._asked(group, tree) for group in groups] for tree in trees
         ]
-        merge_files(self.objects, self.merges, [one for row in asked for one in row if isinstance(one, Triple)])
+        merge_files(self.objects, self.merges, [triple for row in asked for triple in row if isinstance(triple, Triple)])
         return [
-            [self._state(group, tree, one) for group, one in zip(groups, row, strict=True)]
+            [self._state(group, tree, state) for group, state in zip(groups, row, strict=True)]
             for tree, row in zip(trees, asked, strict=True)
         ]
 
     def sure(self, groups: Sequence[Group], states: Sequence[State], step: Step) -> list[State]:
-        """The states of the groups right after a step, with what the step itself brought."""
+        """Return the states right after a step, where a doubtful group counts as present if the step itself brought it."""
         doubted = [group for group, state in zip(groups, states, strict=True) if State.ABSENT < state < State.PRESENT]
         brought = self._brought_by(doubted, step) if doubted else set()
         return [State.PRESENT if group in brought else state for group, state in zip(groups, states, strict=True)]
 
     def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Touch, State]]]:
-        """The states of groups in the versions of their files after a step, where one changed their lines; in one merge."""
+        """Return each group's states after the later steps that changed its lines; in one merge."""
         touches = {group: [touch for touch in self._touching(group) if touch.step > step] for group in groups}
         states = iter(self.versions([(group, touch.blob) for group, row in touches.items() for touch in row]))
         return {group: [(touch, next(states)) for touch in row] for group, row in touches.items()}
 
     def versions(self, asked: Sequence[tuple[Group, str | None]]) -> list[State]:
-        """The state of each group in a version of its file, by the blob; in one merge."""
+        """Return the state of each group in a version of its file, given by its blob; in one merge."""
         entries = [
             (group, Entry(group.new.mode if group.new is not None else FILES[0], blob) if blob is not None else None)
             for group, blob in asked
         ]
         known = [(group, self._asked_of(group, entry)) for group, entry in entries]
-        merge_files(self.objects, self.merges, [one for _, one in known if isinstance(one, Triple)])
-        return [State.UNSURE if one is None else self._told(group, one) for group, one in known]
+        merge_files(self.objects, self.merges, [triple for _, triple in known if isinstance(triple, Triple)])
+        return [State.UNSURE if state is None else self._told(group, state) for group, state in known]
 
     def _touching(self, group: Group) -> list[Touch]:
-        """The steps that changed a line of a group; all of its file where its lines are too common to be found."""
+        """Return the steps that changed a line of a group; all steps of its file if a line is too common to be indexed."""
         touches = self.index.touching(group.path)
-        told = {line for raw in (group.hunk.lines if group.hunk is not None else ()) if (line := history.telling(raw))}
-        held = self.index.holders({(side, number) for _, number in told for side in (1, -1)})
-        if not told or len(held) < 2 * len(told):
+        lines = {line for raw in (group.hunk.lines if group.hunk is not None else ()) if (line := history.telling(raw))}
+        changes = self.index.holders({(side, number) for _, number in lines for side in (1, -1)})
+        if not lines or len(changes) < 2 * len(lines):
             return touches
-        steps = {one.step for places in held.values() for one in places if one.path == group.path}
+        steps = {held.step for places in changes.values() for held in places if held.path == group.path}
         return [touch for touch in touches if touch.step.number in steps]
 
     def _whole_files(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> set[tuple[TreeId, str]]:
-        """Find the files of some trees in which all groups are in place: one merge of the whole file shows it.
+        """Find the files, as (tree, path), that have all groups of the patch: merging the whole change leaves them as they are.
 
-        Groups that stand close to each other can conflict when each is merged alone.
+        Merged alone, each of two neighbouring groups could conflict.
         """
         asked: dict[tuple[TreeId, str], Triple] = {}
         whole: set[tuple[TreeId, str]] = set()
@@ -167,16 +167,17 @@ class Presence:
                     asked[tree, path] = Triple(group.old, have, group.new)
         merge_files(self.objects, self.merges, asked.values())
         done = {place: self.merges[triple] for place, triple in asked.items()}
-        return whole | {place for place, one in done.items() if not one.conflicts and one.entry == asked[place].ours}
+        return whole | {place for place, merged in done.items() if not merged.conflicts and merged.entry == asked[place].ours}
 
     def _brought_by(self, groups: Sequence[Group], step: Step) -> set[Group]:
-        """Find the groups that the step itself brought: merged into its parent, they are in place after the step.
+        """Find the groups that the step itself brought: merge each into the step's parent, and the result into the step.
 
-        Earlier changes beside a group are on both sides of that merge, so they cannot conflict.
+        If the second merge changes nothing, the step has the group. Earlier upstream changes next to a group are on both sides
+        of that merge, so they cannot conflict.
         """
         first: dict[Group, tuple[Triple, Entry]] = {}
         for group in groups:
-            touch = next((one for one in self.index.touching(group.path) if one.step == step), None)
+            touch = next((change for change in self.index.touching(group.path) if change.step == step), None)
             theirs = self._theirs(group)
             if touch is None or touch.was is None or touch.blob is None or theirs is None or group.old is None:
                 continue
@@ -196,14 +197,14 @@ class Presence:
         }
 
     def _theirs(self, group: Group) -> Entry | None:
-        """A group's file with nothing but the group; None where it is not text."""
+        """Return the old file with only this group applied; None if it is not text."""
         if group.hunk is None or group.new is None:
             return None
         data = patched(self.objects.read(group.old.id) if group.old is not None else b"", [group.hunk])
         return Entry(group.new.mode, self.objects.write_blob(data))
 
     def _asked(self, group: Group, tree: TreeId) -> State | Triple | None:
-        """Read a group's state from the blobs, or name the file merge that shows it; None asks for a merge of whole trees."""
+        """Return a group's state if the blobs show it, else the file merge that does; None if whole trees must be merged."""
         return self._asked_of(group, self._entry(tree, group))
 
     def _asked_of(self, group: Group, have: Entry | None) -> State | Triple | None:
@@ -220,7 +221,7 @@ class Presence:
         return Triple(base._replace(mode=have.mode), have, theirs._replace(mode=have.mode))
 
     def _entry(self, tree: TreeId, group: Group) -> Entry | None:
-        """A group's file in a tree, under its own name or the one that it got on the way."""
+        """Return a group's file in a tree, under its own name or its later one."""
         return self.objects.entry(tree, group.path) or self.objects.entry(tree, self.index.name(group.path))
 
     def _state(self, group: Group, tree: TreeId, asked: State | Triple | None) -> State:
@@ -235,7 +236,7 @@ class Presence:
         return self._in_conflict(group, asked.ours, merged.entry)
 
     def _in_tree(self, group: Group, tree: TreeId) -> State:
-        """The state of a group whose file the tree lacks: git looks for what it may have been renamed to."""
+        """Return the state of a group whose file the tree lacks: merge whole trees, so that git detects a rename."""
         merged = merge(self.objects, self.merges, self.before, tree, only(self.objects, self.before, [group]))
         if not merged.conflicts:
             return State.PRESENT if merged.tree == tree else State.ABSENT
@@ -250,7 +251,7 @@ class Presence:
         have = self.objects.read(ours.id)
         marked = Marked.read(self.objects.read(merged.id))
         if not marked.regions or marked.ours != have:
-            return State.UNSURE  # a part of it merges cleanly
+            return State.UNSURE  # A part of the group merges cleanly.
         if self._has(group, marked, ours) or (not marked.is_reworded and _is_layout(group.path, marked)):
             return State.PRESENT
         if _is_pure(group) and marked.extends(group.added):
@@ -259,7 +260,7 @@ class Presence:
         return State.REWORDED if 2 * differing <= len(group.added) else State.UNSURE
 
     def _has(self, group: Group, marked: Marked, ours: Entry) -> bool:
-        """Whether a file has all lines of a group that is in conflict there, at their place or between others at it."""
+        """Return whether a file has all lines of a conflicting group at their place, or next to other lines there."""
         assert group.hunk is not None
         have = self._text(ours)
         if stands(group.hunk, self._text(group.old), have):
@@ -278,19 +279,19 @@ class Presence:
 
 
 def _is_layout(path: str, marked: Marked) -> bool:
-    """Whether both sides of the conflicts are the same program."""
+    """Return whether both sides of the conflicts differ in layout only."""
     from stack.carry.structure import layout  # noqa: PLC0415  (a twentieth of a second that few conflicts need)
 
     return layout.same(path, marked.ours, marked.theirs)
 
 
 def _is_pure(group: Group) -> bool:
-    """Whether a group only adds lines."""
+    """Return whether a group only adds lines."""
     return group.hunk is not None and group.hunk.old_count == 0
 
 
 def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
-    """The state of a change that is one piece: a mode, a binary file, a removed or an empty file."""
+    """Return the state of a change without lines: a mode, a binary file, a removed or an empty file."""
     if have == new:
         return State.PRESENT
     if old is not None and new is not None and old.id == new.id and have is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moving the stack to other releases: what would become of every patch, and the files of the stack as they would be then."""
+"""Move the stack to other releases: plan every patch's outcome and the new files of the stack, then switch to them at once."""
 
 import contextlib
 from collections.abc import Iterable, Mapping
@@ -28,11 +28,11 @@ from stack.store.sources import SourceTree
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the user asked for.
+    """A user's request to rebase one upstream.
 
-    `through`: the releases to climb over, or `auto` for all between. `resolved`: trees after patches whose conflicts a person has
-    resolved, by `engine.step_name`. `behaviour`: patches, by path, whose
-    proofs pass on the new release without them.
+    `through`: the releases to carry the patches over, or `auto` for all in between. `resolved`: by `engine.step_name`, the tree
+    after a patch whose conflict a person has resolved. `behaviour`: patches, by path, whose proofs pass on the new release
+    without them.
     """
 
     upstream: str
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One upstream's part: its pin before and after, and its patches carried."""
+    """One upstream's part of a rebase: its pin before and after, and its carried patches."""
 
     upstream: str
     old: Pin
@@ -54,13 +54,13 @@ class Leg:
 
     @property
     def moves(self) -> bool:
-        """Whether the pin changes."""
+        """Return whether the pin changes."""
         return self.old != self.new
 
 
 @dataclass(frozen=True, slots=True)
 class Rebase:
-    """A rebase worked out whole; nothing is written to the stack yet."""
+    """A complete plan of a rebase; nothing is written to the stack yet."""
 
     stack: Stack
     request: Request
@@ -69,22 +69,22 @@ class Rebase:
 
     @property
     def open(self) -> tuple[tuple[Leg, Carried], ...]:
-        """The patches that need a person, in the order in which they have to be looked at: rung by rung, as they apply."""
-        found = [(leg, row) for leg in self.legs for row in leg.carry.rows if row.needs_person]
+        """Return the patches that need a person, in the order to resolve them: by upstream, then by rung."""
+        rows = [(leg, row) for leg in self.legs for row in leg.carry.rows if row.needs_person]
         rungs = {leg.upstream: [rung.name for rung in leg.carry.rungs] for leg in self.legs}
         order = [leg.upstream for leg in self.legs]
-        return tuple(sorted(found, key=lambda one: (order.index(one[0].upstream), rungs[one[0].upstream].index(one[1].rung))))
+        return tuple(sorted(rows, key=lambda row: (order.index(row[0].upstream), rungs[row[0].upstream].index(row[1].rung))))
 
     def rows(self) -> Iterable[Carried]:
-        """Every patch's outcome, leg by leg."""
+        """Return every patch's outcome, leg by leg."""
         return (row for leg in self.legs for row in leg.carry.rows)
 
     def pins(self) -> Pins:
-        """The pins after the rebase."""
+        """Return the pins after the rebase."""
         return self.stack.pins.replaced(*(leg.new for leg in self.legs))
 
     def files(self) -> dict[str, bytes | None]:
-        """The files of the stack that the rebase writes (None: removes), by path below the root."""
+        """Return the files of the stack that the rebase writes (None: removes), by path below the root."""
         root = self.stack.root
         files = _pin_files(self.stack, self.pins())
         for row in self.rows():
@@ -94,26 +94,26 @@ class Rebase:
             carried = {row.patch.ref: leg.carry.exported.get(row.patch.ref.path) for row in leg.carry.rows}
             files |= patch_sources.mirrored(self.stack, carried)
         dropped = self._dropped()
-        known_landed = {one.ref: one for one in self._landed()}
-        for one in self.stack.series:
-            if dropped & set(one.patches):
-                file = f"{FOLDER}/{one.name}/{series.FILE}"
-                kept = tuple(ref for ref in one.patches if ref not in dropped)
-                landed = [known_landed[ref] for ref in one.patches if ref in known_landed]
+        known_landed = {record.ref: record for record in self._landed()}
+        for member in self.stack.series:
+            if dropped & set(member.patches):
+                file = f"{FOLDER}/{member.name}/{series.FILE}"
+                kept = tuple(ref for ref in member.patches if ref not in dropped)
+                landed = [known_landed[ref] for ref in member.patches if ref in known_landed]
                 files[file] = series.with_landed(series.edited(document.read_text(root / file), kept), landed).encode()
         return files
 
     @property
     def emptied(self) -> tuple[str, ...]:
-        """The series of which no patch is left to carry."""
+        """Return the series whose patches have all landed."""
         dropped = self._dropped()
-        return tuple(one.name for one in self.stack.series if one.patches and dropped.issuperset(one.patches))
+        return tuple(member.name for member in self.stack.series if member.patches and dropped.issuperset(member.patches))
 
     def _dropped(self) -> set[PatchRef]:
         return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
 
     def _landed(self) -> Iterable[series.Landed]:
-        """What the series keep of dropped patches, so that their proofs go on; nothing is known of one that was left out by hand."""
+        """Yield the series' records of landed patches, so that their proofs keep running; skip patches left out by hand."""
         dropped = self._dropped()
         for leg in self.legs:
             for row in leg.carry.rows:
@@ -123,10 +123,10 @@ class Rebase:
 
 
 def rebase(stores: Stores, request: Request) -> Rebase:
-    """Work out a rebase; the stack's files are only read.
+    """Plan a rebase; the stack's files are only read.
 
     Raises:
-        StackError: no such upstream or release, or a patch that does not even apply to its own pin.
+        StackError: no such upstream or release, or a patch does not apply to its own pin.
 
     """
     stack = stores.stack
@@ -149,24 +149,24 @@ class Conclusion(StrEnum):
     """How a rebase ended."""
 
     SWITCHED = "switched"
-    """Pins and patch files are the new ones."""
+    """The new pins and patch files were written."""
     UNCHANGED = "unchanged"
-    """Everything was as asked already."""
+    """The stack already was at the requested release."""
     DRY_RUN = "dry-run"
-    """It would switch; nothing was written."""
+    """The rebase would succeed; nothing was written."""
     CONFLICT = "conflict"
     """A patch needs a person; nothing was written."""
     DRIFT = "drift"
-    """All patches apply, but one relies on what has changed; nothing was written."""
+    """All patches apply, but one has drifted; nothing was written."""
     MISMATCH = "mismatch"
-    """The pins would not belong together; nothing was written."""
+    """An upstream would require another pin of a second one; nothing was written."""
 
 
 def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = False, dry_run: bool = False) -> Conclusion:
-    """Switch pins and patch files together, if every patch is carried and the pins belong together.
+    """Switch pins and patch files together, if every patch is carried and the pins meet each other's requirements.
 
     Raises:
-        StackError: the stack's files have changed since they were read, or cannot be written; nothing has changed then.
+        StackError: the stack's files have changed since they were read, or cannot be written; then nothing is changed.
 
     """
     open_ = {row.outcome for _, row in work.open}
@@ -186,8 +186,8 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
 
 
 def _standing(stack: Stack) -> dict[str, bytes | None]:
-    """What stands now in the files that hold pins, series and patches."""
-    paths = [pins.FILE, *(f"{FOLDER}/{one.name}/{series.FILE}" for one in stack.series)]
+    """Return the current bytes of the files with pins, series and patches."""
+    paths = [pins.FILE, *(f"{FOLDER}/{member.name}/{series.FILE}" for member in stack.series)]
     paths += [f"{FOLDER}/{ref.path}" for ref in stack.patches]
     if (stack.root / extras.FILE).is_file():
         paths.append(extras.FILE)
@@ -200,16 +200,16 @@ def _check_unchanged(stack: Stack) -> None:
 
 
 def needs_at_pins(stores: Stores) -> dict[str, tuple[Need, ...]]:
-    """What every released upstream states about the others, at the pins."""
+    """Return each released upstream's requirements on the others, at the current pins."""
     pins_ = stores.stack.pins
     return {pin.upstream: _needs(stores, pin, stores.obtain(pin.upstream)) for pin in pins_ if pin.within is None}
 
 
 def repinned(stores: Stores, upstream: str, tag: str) -> tuple[Pins, tuple[Need, ...]]:
-    """The pins with one upstream at another tag, and the needs that they do not meet; patches are not looked at.
+    """Return the pins with one upstream at another tag, and the requirements that they do not meet; ignore patches.
 
     Raises:
-        StackError: no such upstream or release, or what is vendored there cannot be named.
+        StackError: no such upstream or release, or the commit of an upstream vendored there is unknown.
 
     """
     pin = stores.stack.pins.get(upstream)
@@ -226,7 +226,7 @@ def repinned(stores: Stores, upstream: str, tag: str) -> tuple[Pins, tuple[Need,
 
 
 def set_pins(stack: Stack, new: Pins, unmet: tuple[Need, ...], *, title: str, allow_mismatch: bool) -> bool:
-    """Switch the pins alone; False where they would not belong together and that is not allowed."""
+    """Write only the pins; write nothing and return False if requirements are unmet and that is not allowed."""
     if unmet and not allow_mismatch:
         return False
     expected = _standing(stack)
@@ -245,7 +245,7 @@ def _pin_files(stack: Stack, new: Pins) -> dict[str, bytes | None]:
 
 
 def _targets(stores: Stores, request: Request) -> tuple[dict[str, SourceTree], dict[str, tuple[Need, ...]]]:
-    """The trees to move to, and what every release then states about the others."""
+    """Return the trees to move to, and each release's requirements on the others after the move."""
     stack = stores.stack
     targets = {request.upstream: stores.obtain(request.upstream, request.tag)}
     stated = needs_at_pins(stores)
@@ -266,10 +266,10 @@ def _needs(stores: Stores, pin: Pin, tree: SourceTree) -> tuple[Need, ...]:
 
 
 def released(stores: Stores, name: str, target: SourceTree, request: Request) -> Leg:
-    """One upstream's leg of a rebase: its patches carried to another release.
+    """Carry one upstream's patches to another release.
 
     Raises:
-        StackError: a source cannot be had, or a patch does not even apply to its own pin.
+        StackError: a source cannot be obtained, or a patch does not apply to its own pin.
 
     """
     pin = stores.stack.pins.get(name)
@@ -280,7 +280,7 @@ def released(stores: Stores, name: str, target: SourceTree, request: Request) ->
 
 
 def _through(stores: Stores, pin: Pin, target: SourceTree, request: Request) -> list[SourceTree]:
-    """The releases on the way; `auto` looks for those of every upstream that moves."""
+    """Return the releases in between; `auto` applies to each upstream that moves, named releases to the requested one."""
     names: Iterable[str] = request.through if pin.upstream == request.upstream else ()
     if request.through == (AUTO,):
         names = ladder.between(stores.tags(pin.upstream), pin.tag or "", target.tag)
@@ -292,15 +292,15 @@ def _rungs(way: Iterable[SourceTree], *, past: bool = False) -> tuple[Rung, ...]
 
 
 def _past(tree: SourceTree) -> CommitId:
-    """The commit whose history tells about a tree: with the git source, that below what was grafted."""
+    """Return the commit with the history of a tree: with the git source, upstream's own commit without grafted folders."""
     return CommitId(tree.names_commit) if tree.source == "git" and tree.names_commit is not None else tree.commit
 
 
 def vendored(stores: Stores, pin: Pin, holder: Leg, target: SourceTree, request: Request) -> Leg:
-    """A vendored upstream's leg: its patches go below the folder, after the holder's own.
+    """Carry a vendored upstream's patches to the folder in its holder's tree, after the holder's own patches.
 
     Raises:
-        StackError: as `released`; or another commit is vendored there, and only an archive is at hand.
+        StackError: as `released`; or another commit is vendored there, and an archive does not name it.
 
     """
     objects = stores.objects(pin.upstream)
@@ -321,7 +321,7 @@ def _carried(
     past: CommitId,
     past_rungs: tuple[Rung, ...],
 ) -> Carry:
-    """An upstream's patches carried, with all that is known; `past` and `past_rungs` are the same ends with their history."""
+    """Carry an upstream's patches with all aids; `past` and `past_rungs` are the commits of both ends with history."""
     objects, stack = stores.objects(upstream), stores.stack
     patches = stack.order(upstream)
     onto = rungs[-1]
@@ -340,22 +340,22 @@ def _carried(
 
 
 def _pulls(stack: Stack) -> dict[str, frozenset[int]]:
-    """The pull requests of every patch that has some, by its path."""
-    return {ref.path: numbers for one in stack.series for ref in one.patches if (numbers := _numbers(one, ref))}
+    """Return the pull requests of every patch that has any, by its path."""
+    return {ref.path: numbers for member in stack.series for ref in member.patches if (numbers := _numbers(member, ref))}
 
 
 def _numbers(series: Series, ref: PatchRef) -> frozenset[int]:
-    """The numbers of a patch's own pull requests and of its series'."""
-    addresses = [series.pull, *(one.address for one in series.pulls if one.ref == ref)]
+    """Return the numbers of a patch's own pull requests and of its series' pull request."""
+    addresses = [series.pull, *(pull.address for pull in series.pulls if pull.ref == ref)]
     numbers = (landing.pull_number(address) for address in addresses if address)
     return frozenset(number for number in numbers if number is not None)
 
 
 def _pinned(pin: Pin, target: SourceTree) -> Pin:
-    """The pin of a released upstream at another tree.
+    """Return the pin of a released upstream at another tree.
 
     Raises:
-        StackError: the archive does not say which commit it was made from.
+        StackError: the archive does not name the commit that it was made from.
 
     """
     if target.tag == pin.tag and target.source == "archive":
@@ -370,10 +370,10 @@ def _pinned(pin: Pin, target: SourceTree) -> Pin:
 
 
 def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) -> Pin:
-    """The pin of a vendored upstream: an archive does not name its commit, but an unchanged tree proves it; git names it.
+    """Return the pin of a vendored upstream. The git source names its commit; with an archive, it must be unchanged.
 
     Raises:
-        StackError: the vendored tree has changed and only an archive is at hand.
+        StackError: the vendored tree has changed, and an archive does not name its commit.
 
     """
     assert pin.within is not None
@@ -382,8 +382,8 @@ def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) ->
         assert target.names_commit is not None
         entry = objects.entry(objects.tree_of(CommitId(target.names_commit)), pin.within.path)
         if entry is not None and entry.mode == 0o160000:
-            found = {path: TreeId(new) for path, _, new in upstream_stores.subtrees(objects, pin, tree) if new is not None}
-            return replace(pin, commit=entry.id, subtrees=found)
+            subtrees = {path: TreeId(new) for path, _, new in upstream_stores.subtrees(objects, pin, tree) if new is not None}
+            return replace(pin, commit=entry.id, subtrees=subtrees)
     if pin.subtrees and not upstream_stores.changed_subtrees(objects, pin, tree):
         return pin
     old = objects.tree_of(upstream_stores.vendored_base(objects, pin, stores.obtain(pin.within.upstream).commit))
@@ -396,7 +396,7 @@ def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) ->
 
 
 def range_diff(stores: Stores, leg: Leg, *, colour: bool = False) -> str:
-    """`git range-diff` of a leg's patches before and after: what a person reviews. Empty where there is nothing to compare."""
+    """Return `git range-diff` of a leg's patches before and after, for review; empty if the upstream has no patches."""
     if not leg.carry.sources:
         return ""
     ranges = [f"{leg.carry.base}..{leg.carry.source_tip}", f"{leg.carry.onto}..{leg.carry.tip}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where on the way something is: which rung has a commit first."""
+"""Find the first rung that contains an upstream commit."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from stack.store.objects import Objects
 
 
 class Way:
-    """The rungs of a carry, and what the index knows of the steps between them."""
+    """The rungs of a carry and the index of the upstream steps between them."""
 
     def __init__(self, objects: Objects, base: CommitId, rungs: Sequence[Rung], index: Index) -> None:
         self._objects = objects
@@ -23,17 +23,17 @@ class Way:
         self._inside: dict[int, frozenset[str]] = {}
 
     def reached(self, found: Found, number: int) -> bool:
-        """Whether a rung has all the commits of a landing."""
+        """Return whether a rung contains all commits of a landing."""
         return all(self.rung(step) <= number for step in found.steps)
 
     def landed(self, found: Found) -> Landed:
-        """A landing as it is told: by the commit that has most of it, at the rung that has all of it."""
+        """Return a landing with the commit that has most of the patch, and the first rung that has all of it."""
         best = found.steps[0]
         last = max(self.rung(step) for step in found.steps)
         return Landed(best.commit, best.subject, found.score, self._rungs[last].name)
 
     def rung(self, step: Step) -> int:
-        """The number of the first rung that has a step."""
+        """Return the number of the first rung that contains a step."""
         if self._index.releases:
             return step.number
         for number in range(len(self._rungs) - 1):
@@ -48,7 +48,7 @@ class Way:
         return self._inside[number]
 
     def word(self, found: Found) -> str:
-        """A landing in words: how much of the patch, and where."""
+        """Describe a landing: the share of the patch, and the commits or releases that have it."""
         commits = " and ".join(
             step.subject if self._index.releases else f"{step.commit[:12]} {step.subject}" for step in found.steps
         )

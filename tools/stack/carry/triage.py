@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The engine on any repository and any patch files: what would become of each patch on another base.
+"""Try patch files on another base of any git repository, and report each patch's outcome.
 
-The repository is only read: what a carry writes goes into a throw-away repository beside it, which borrows its objects.
+The repository is only read. New objects go into a temporary repository that borrows the objects of the first.
 """
 
 import contextlib
@@ -35,9 +35,9 @@ _NOBODY = Author("unknown", "unknown@localhost", "0 +0000")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One patch's outcome, and its file as it would be on the new base (None where it is left out).
+    """One patch's outcome, and its file as it would be on the new base (None if it is left out).
 
-    `mail`: the patch's number (from 1) in a file that has several.
+    `mail`: the patch's number (from 1) in a file with several patches.
     """
 
     file: Path
@@ -47,7 +47,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The name of the patch in a table."""
+        """Return the name of the patch for a table."""
         return self.file.name if self.mail is None else f"{self.file.name}#{self.mail} {self.carried.patch.subject}"
 
 
@@ -63,7 +63,7 @@ class Triage:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From where to where; `through` are the rungs on the way, by name, or `auto` alone."""
+    """The old and the new base; `through` are the names of the rungs in between, or `auto` alone."""
 
     base: str
     onto: str
@@ -79,10 +79,10 @@ def triage(
     independent: bool = False,
     resolutions: "Resolutions | None" = None,
 ) -> Triage:
-    """Try every patch on the new base: as a series on the old one in the order given, or each alone on it.
+    """Try every patch on the new base: as one series in the given order, or each patch alone if `independent`.
 
     Raises:
-        StackError: no such repository or revision, a file that is no patch, or a patch that does not apply to the base.
+        StackError: no such repository or revision, a file is not a patch, or a patch does not apply to the old base.
 
     """
     git.require()
@@ -98,7 +98,7 @@ def triage(
     with _borrowing(lent) as objects, contextlib.closing(history.index(objects, base, way, cache)) as index:
         aids = Aids(index, resolutions)
         done = [_carried(objects, base, way, group, independent, aids) for group in groups]
-    rows = [(row, one.exported.get(row.patch.ref.path)) for one in done for row in one.rows]
+    rows = [(row, carried.exported.get(row.patch.ref.path)) for carried in done for row in carried.rows]
     places = [(file, number if len(its) > 1 else None) for file, its in read.items() for number, _ in enumerate(its, 1)]
     return Triage(
         base, onto, way, tuple(Row(file, row, data, mail) for (file, mail), (row, data) in zip(places, rows, strict=True))
@@ -106,10 +106,10 @@ def triage(
 
 
 def require_empty(folder: Path) -> None:
-    """Refuse a folder for carried patches that has something in it.
+    """Refuse a folder for carried patches that is not empty.
 
     Raises:
-        StackError: it is no empty folder.
+        StackError: the path exists and is not an empty folder.
 
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -117,7 +117,7 @@ def require_empty(folder: Path) -> None:
 
 
 def write(folder: Path, found: Triage) -> None:
-    """Write the patches as they are on the new base, numbered in their order: what is left out has no file.
+    """Write the patches as they are on the new base, numbered in their order; skip those that are left out.
 
     Raises:
         OSError: the folder cannot be written.
@@ -133,7 +133,10 @@ def write(folder: Path, found: Triage) -> None:
 def _carried(
     objects: Objects, base: CommitId, way: Sequence[Rung], group: Sequence[Patch], independent: bool, aids: Aids
 ) -> Carry:
-    """Carry one series. A patch whose place on the base is not sure is a conflict, and so is one that stands alone and does not fit."""
+    """Carry one series.
+
+    A patch that does not apply to the old base is a conflict if its place is not certain, or if the patches are independent.
+    """
     onto = way[-1]
     left, conflicts = list(group), dict[str, Carried]()
     while True:
@@ -156,15 +159,15 @@ def _not_applied(objects: Objects, base: CommitId, onto: Rung, failed: apply.Doe
     lines = (misfit.line, misfit.line) if misfit.line is not None else None
     conflict = Conflict(misfit.path, lines, misfit.reason)
     tree = objects.tree_of(onto.commit)
-    said = "its place on the base is not sure" if misfit.unsure else "does not apply to the base"
-    return Carried(failed.patch, Outcome.CONFLICT, base, base, None, tree, conflicts=(conflict,), evidence=(said,))
+    reason = "its place on the base is not sure" if misfit.unsure else "does not apply to the base"
+    return Carried(failed.patch, Outcome.CONFLICT, base, base, None, tree, conflicts=(conflict,), evidence=(reason,))
 
 
 def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
-    """The rungs between the ends, without them.
+    """Return the rungs between both ends, without the ends.
 
     Raises:
-        StackError: no such revision, or they do not lead up from one end to the other.
+        StackError: no such revision, or the rungs are not in order, or not between the ends.
 
     """
     names = list(span.through)
@@ -176,7 +179,9 @@ def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
     rungs = [Rung(name, _revision(repo, name)) for name in names if name not in (span.base, span.onto)]
     way = [*rungs, Rung(span.onto, _revision(repo, span.onto))]
     for place, rung in enumerate(way[:-1]):
-        later = next((one for one in way[place + 1 :] if one.commit != rung.commit and _contains(repo, rung, one)), None)
+        later = next(
+            (above for above in way[place + 1 :] if above.commit != rung.commit and _contains(repo, rung, above)), None
+        )
         if later is not None and later is way[-1]:
             raise StackError(f"{rung.name} comes after {later.name}", "name rungs between --base and --onto")
         if later is not None:
@@ -185,9 +190,9 @@ def _rungs(repo: Path, span: Range) -> tuple[Rung, ...]:
 
 
 def _releases(repo: Path, span: Range) -> tuple[Rung, ...]:
-    """The releases between the ends; one that stands on a branch of its own is met where that branch began.
+    """Return the releases between both ends; for a release on its own branch, the commit where that branch began.
 
-    What only such a branch has is not on the way: upstream's next release may never have it.
+    Commits that only a release branch has are left out: upstream's next release may never have them.
     """
     names = ladder.between(git.text(["tag", "--list"], cwd=repo).splitlines(), span.base, span.onto)
     base, onto = _revision(repo, span.base), _revision(repo, span.onto)
@@ -205,13 +210,13 @@ def _releases(repo: Path, span: Range) -> tuple[Rung, ...]:
 
 
 def _contains(repo: Path, rung: Rung, other: Rung) -> bool:
-    """Whether a rung has another one in its history."""
+    """Return whether `other` is an ancestor of `rung`."""
     asked = ["merge-base", "--is-ancestor", other.commit, rung.commit]
     return git.run(asked, cwd=repo, accept=(0, 1)).returncode == 0
 
 
 def _ends(repo: Path, span: Range) -> tuple[Path, CommitId, CommitId]:
-    """The objects folder of a repository, and both ends of the way: in one call of git where it has nothing to complain of."""
+    """Return the objects folder of a repository and the commits of both ends, in one call of git unless it fails."""
     asked = [
         "rev-parse",
         "--path-format=absolute",
@@ -229,13 +234,13 @@ def _ends(repo: Path, span: Range) -> tuple[Path, CommitId, CommitId]:
 def _objects_folder(repo: Path) -> Path:
     inside = git.run(["rev-parse", "--path-format=absolute", "--git-path", "objects"], cwd=repo, accept=(0, 128))
     if inside.returncode:
-        raise StackError(f"{repo} is no git repository", "name a clone with --repo")
+        raise StackError(f"{repo} is not a git repository", "name a clone with --repo")
     return Path(inside.stdout.decode("utf-8", "surrogateescape").rstrip("\n"))
 
 
 @contextlib.contextmanager
 def _borrowing(lent: Path) -> Iterator[Objects]:
-    """A throw-away repository that sees the objects of another."""
+    """Make a temporary repository that borrows the objects in the folder `lent`."""
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
         own = Path(folder) / "git"
         git.run(["init", "--quiet", "--bare", "--template=", str(own)])
@@ -255,12 +260,12 @@ def _revision(repo: Path, name: str) -> CommitId:
 
 
 def _read(file: Path) -> tuple[Patch, ...]:
-    """A patch file of any kind: the mails that `git format-patch` writes, or a bare diff."""
+    """Read a patch file: one or more mails as `git format-patch` writes them, or a bare diff."""
     raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST, piped=True)
     ref = PatchRef(str(file.parent), "", file.name)
     if mail.is_mail(raw):
         return patches.parse_all(raw, ref, name=str(file))
     start = raw.find(b"diff --git ")
     if start < 0:
-        raise StackError(f"{file} holds no diff of git's", "export it with `git format-patch` or `git diff`")
+        raise StackError(f"{file} has no git diff", "export it with `git format-patch` or `git diff`")
     return (Patch(ref, raw, _NOBODY, file.stem, f"{file.stem}\n", raw[start:]),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A patch as groups of changed lines, and the patch with only some of its groups.
+"""Split a patch into groups of changed lines, and build the patch with only some of its groups.
 
 A group is a hunk of a diff without context. It is carried whole or not at all: half of a group would be code that
 nobody wrote.
@@ -16,7 +16,7 @@ from stack.store.objects import FILES, Entry, Objects
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Changed lines of one file that stand together; `hunk` is None where the change has no lines (a mode, a binary file)."""
+    """Adjacent changed lines of one file; `hunk` is None if the change has no lines (a mode, a binary file)."""
 
     path: str
     old: Entry | None
@@ -25,12 +25,12 @@ class Group:
 
     @property
     def added(self) -> list[bytes]:
-        """The lines that it adds, with their ends."""
+        """Return the lines that it adds, with their line ends."""
         return _added(self.hunk) if self.hunk is not None else []
 
 
 def groups(objects: Objects, before: TreeId, after: TreeId) -> tuple[Group, ...]:
-    """All groups that lead from one tree to another.
+    """Return all groups of the change from one tree to another.
 
     Raises:
         GitError: git cannot compare the trees.
@@ -43,7 +43,7 @@ def groups(objects: Objects, before: TreeId, after: TreeId) -> tuple[Group, ...]
 
 
 def _of_file(path: str, old: Entry | None, new: Entry | None, file: FileDiff | None) -> Iterator[Group]:
-    plain = new is not None and all(one is None or one.mode in FILES for one in (old, new))
+    plain = new is not None and all(entry is None or entry.mode in FILES for entry in (old, new))
     if not plain or file is None or not file.hunks:
         yield Group(path, old, new, None)
         return
@@ -55,7 +55,7 @@ def _of_file(path: str, old: Entry | None, new: Entry | None, file: FileDiff | N
 
 
 def only(objects: Objects, before: TreeId, kept: Collection[Group]) -> TreeId:
-    """The tree `before` with only some groups of the change."""
+    """Return the tree `before` with only the groups in `kept` applied."""
     changes: dict[str, Entry | None] = {}
     for path in dict.fromkeys(group.path for group in kept):
         own = [group for group in kept if group.path == path]
@@ -71,7 +71,7 @@ def only(objects: Objects, before: TreeId, kept: Collection[Group]) -> TreeId:
 
 
 def difference(objects: Objects, before: TreeId, after: TreeId, *, context: int = 3) -> bytes:
-    """The diff of two trees as git shows it.
+    """Return git's diff of two trees.
 
     Raises:
         GitError: git cannot compare them.
@@ -93,7 +93,7 @@ def difference(objects: Objects, before: TreeId, after: TreeId, *, context: int 
 
 
 def patched(data: bytes, hunks: Sequence[Hunk]) -> bytes:
-    """A file with some hunks without context applied."""
+    """Apply hunks without context to a file."""
     lines = split(data)
     result: list[bytes] = []
     done = 0
@@ -106,13 +106,13 @@ def patched(data: bytes, hunks: Sequence[Hunk]) -> bytes:
 
 
 def _added(hunk: Hunk) -> list[bytes]:
-    # `\ No newline at end of file` follows the line that it is about.
+    # `\ No newline at end of file` follows the line that it refers to.
     ends = [b"" if after[:1] == b"\\" else b"\n" for after in (*hunk.lines[1:], b"")]
     return [line[1:] + end for line, end in zip(hunk.lines, ends, strict=True) if line[:1] == b"+"]
 
 
 def split(data: bytes) -> list[bytes]:
-    """The lines of a file with their ends; only a line feed ends one."""
+    """Split a file into lines with their line ends; only a line feed ends a line."""
     lines = [line + b"\n" for line in data.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuse what a checkout may not hold: a `.stack` that came with it, and named pipes and devices in place of files."""
+"""Refuse unsafe checkouts: those with a `.stack` folder in git, or with named pipes or devices in place of files."""
 
 import os
 from pathlib import Path
@@ -12,12 +12,12 @@ from stack.store import git
 
 
 def check(root: Path) -> None:
-    """Refuse a stack's folder with a named pipe or a device among its series, or with a `.stack` that is not our own.
+    """Refuse a stack whose series have a named pipe or a device, or whose `.stack` folder was not made by this program.
 
-    Our own is never in git, and holds nothing but files and folders: no link, either.
+    This program's `.stack` is never in git, and has only files and folders, no links.
 
     Raises:
-        StackError: the folder has one of them.
+        StackError: the stack has one of these.
 
     """
     files.check_plain(root / SERIES)
@@ -25,7 +25,7 @@ def check(root: Path) -> None:
     if not os.path.lexists(folder):
         return
     files.check_tree(folder)
-    # A hook of the checkout's own configuration must not run here.
+    # A file system monitor named in the checkout's own configuration must not run here.
     listed = git.run(["-c", "core.fsmonitor=false", "ls-files", "-z", "--", f":(icase){FOLDER}"], cwd=root, accept=(0, 128))
     if listed.returncode == 0 and listed.stdout:
         first = os.fsdecode(listed.stdout.split(b"\0")[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the patches of each upstream stand: the commit of a pin in its store, and the patched chain on it."""
+"""Open the upstreams' stores, and find the pinned commit of each upstream and the commits of its patches."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where trees come from and where they are kept."""
+    """The kind of source that trees come from, and the cache that keeps them."""
 
     cache: Path
     source: Source = "archive"
@@ -31,7 +31,7 @@ class Place:
 
 
 class Stores:
-    """The stores of a stack's upstreams, opened as they are needed. Use it as a context manager."""
+    """The stores of a stack's upstreams, each opened when it is first needed. Use it as a context manager."""
 
     def __init__(self, stack: Stack, place: Place) -> None:
         git.require()
@@ -47,7 +47,7 @@ class Stores:
         self._exit.close()
 
     def objects(self, upstream: str) -> Objects:
-        """The objects of an upstream's store; a vendored upstream lives in the store of the one that holds it."""
+        """Return the objects of an upstream's store; a vendored upstream shares the store of its holder."""
         pin = self.stack.pins.get(upstream)
         name = pin.within.upstream if pin.within is not None else upstream
         if name not in self._open:
@@ -55,10 +55,10 @@ class Stores:
         return self._open[name]
 
     def obtain(self, upstream: str, tag: str | None = None) -> SourceTree:
-        """The source tree of a released upstream at a tag, the pinned one unless given.
+        """Return the source tree of a released upstream at a tag, by default the pinned one.
 
         Raises:
-            StackError: it cannot be had, or is not what the pin says.
+            StackError: it cannot be obtained, or differs from the pin.
 
         """
         return sources.obtain(
@@ -71,42 +71,44 @@ class Stores:
         )
 
     def tags(self, upstream: str) -> list[str]:
-        """The names of an upstream's releases, wherever its trees come from.
+        """Return the names of an upstream's releases, from the registry or the git remote.
 
         Raises:
-            StackError: the registry or the remote cannot be asked.
+            StackError: the registry or the remote cannot be reached.
 
         """
         return sources.known_tags(self.stack.pins.get(upstream), cache=self.place.cache, source=self.place.source)
 
     def newest(self, upstream: str) -> str:
-        """What upstream has newest: the commit of its default branch, or the tag of the last archive, pre-releases among them.
+        """Return upstream's newest revision: the commit of its default branch, or the tag of the newest archive.
+
+        Archives of pre-releases count, too.
 
         Raises:
-            StackError: the registry or the remote cannot be asked, or has nothing.
+            StackError: the registry or the remote cannot be reached, or has no revision.
 
         """
         return sources.newest(self.stack.pins.get(upstream), cache=self.place.cache, source=self.place.source)
 
     def resolve(self, upstream: str, revision: str) -> str:
-        """What a tag, branch or commit stands for, as `obtain` takes it: a branch becomes the commit that it is now.
+        """Resolve a tag, branch or commit for `obtain`: a branch becomes its current commit.
 
         Raises:
-            StackError: the remote cannot be asked, or has no such thing.
+            StackError: the remote cannot be reached, or has no such revision.
 
         """
         return sources.resolve(self.stack.pins.get(upstream), revision, cache=self.place.cache, source=self.place.source)
 
     def tell(self, step: str) -> None:
-        """Say what is being done, where it takes a while."""
+        """Report a long step as progress."""
         if self.place.progress is not None:
             self.place.progress(step, 0, None)
 
     def base(self, upstream: str) -> CommitId:
-        """The commit that the patches of an upstream stand on at the pins.
+        """Return the commit on which the patches of an upstream stand, at the current pins.
 
         Raises:
-            DoesNotApply: of a vendored upstream's holder a patch does not fit.
+            DoesNotApply: the upstream is vendored, and a patch of its holder does not apply.
 
         """
         pin = self.stack.pins.get(upstream)
@@ -115,10 +117,10 @@ class Stores:
         return vendored_base(self.objects(upstream), pin, self.tip(pin.within.upstream))
 
     def tip(self, upstream: str) -> CommitId:
-        """The last commit of the patched chain of an upstream at the pins.
+        """Return the last commit of an upstream's patches, at the current pins.
 
         Raises:
-            DoesNotApply: a patch does not fit.
+            DoesNotApply: a patch does not apply.
 
         """
         base = self.base(upstream)
@@ -126,7 +128,7 @@ class Stores:
 
 
 def vendored_base(objects: Objects, pin: Pin, holder: CommitId) -> CommitId:
-    """The vendored folder of the holder's tree as a commit of its own, under the vendored upstream's own paths.
+    """Write a commit of the vendored folder alone, so that its paths are the vendored upstream's own.
 
     Raises:
         StackError: the holder has no such folder.
@@ -142,12 +144,12 @@ def vendored_base(objects: Objects, pin: Pin, holder: CommitId) -> CommitId:
 
 
 def subtrees(objects: Objects, pin: Pin, tree: TreeId) -> Iterator[tuple[str, TreeId, str | None]]:
-    """(path, pinned id, found id) of the folders that a pin vouches for, below the upstream's own tree."""
+    """Yield (path, pinned id, id in `tree`) of the folders that a pin records; the last is None if the folder is missing."""
     for path, wanted in pin.subtrees.items():
         entry = objects.entry(tree, path)
         yield path, wanted, entry.id if entry is not None else None
 
 
 def changed_subtrees(objects: Objects, pin: Pin, tree: TreeId) -> Mapping[str, str | None]:
-    """The folders that a pin vouches for and that are otherwise in `tree`, with what they are there."""
-    return {path: found for path, wanted, found in subtrees(objects, pin, tree) if found != wanted}
+    """Return the folders that differ from the ids that a pin records, with their ids in `tree`."""
+    return {path: actual for path, pinned, actual in subtrees(objects, pin, tree) if actual != pinned}

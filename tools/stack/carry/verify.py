@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proving the pins against what the sources say themselves."""
+"""Check the pins against the sources that they name."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from stack.store.sources import SourceTree
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One field of one pin: what pins.toml says and what the source says. `found` is None where the source says nothing."""
+    """One field of one pin: its value in pins.toml, and its value in the source, or None if the source does not state it."""
 
     upstream: str
     field: str
@@ -25,7 +25,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether the source says the same; a commit may be pinned, or stated, by a prefix."""
+        """Return whether both values are the same; either commit may be a prefix of the other."""
         if self.found is None:
             return False
         if self.field == "commit":
@@ -34,13 +34,13 @@ class Check:
 
 
 def verify(stack: Stack, place: Place) -> tuple[Check, ...]:
-    """Check every pin: archive hash, tree, the commit that the release names, the folders that a vendored pin vouches for.
+    """Check every pin: the archive's hash, the tree, the commit that the release names, and the folders of a vendored pin.
 
-    Nothing that was recorded at an earlier fetch is believed: the archive's bytes are hashed again, and its tree is worked out
-    again without git. With the git source the tag's commit is checked, and that the files which both have are the same.
+    Records of earlier fetches are not trusted: the archive is hashed again, and its tree is computed again without git. With
+    the git source, the tag's commit is checked, and that archive and git have the same contents in the files that both have.
 
     Raises:
-        StackError: a source cannot be had.
+        StackError: a source cannot be obtained.
 
     """
     with Stores(stack, place) as stores:
@@ -63,7 +63,7 @@ def _released(stores: Stores, pin: Pin) -> Iterator[Check]:
 
 
 def _unvouched(stores: Stores, pin: Pin) -> SourceTree:
-    """The pinned release as the source has it, even where the pin says otherwise."""
+    """Return the pinned release from the source, without checking it against the pin."""
     from stack.store import sources  # noqa: PLC0415  (the registry client behind it is slow to import)
 
     stranger = replace(pin, tag=None, tree=None)
@@ -88,7 +88,7 @@ def _archive(stores: Stores, pin: Pin, found: SourceTree) -> Iterator[Check]:
 
 
 def _same_files(stores: Stores, pin: Pin, found: SourceTree) -> Iterator[Check]:
-    """The files that archive and git both have are the same."""
+    """Check that the files that both archive and git have are the same."""
     place = replace(stores.place, source="archive")
     with Stores(stores.stack, place) as archived:
         other = _unvouched(archived, pin)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolving a rebase's conflicts by hand, one after the other, in a working tree.
+"""Resolve a rebase's conflicts by hand, one after the other, in a working tree.
 
-A resolution is written to the stack when it is made, and stays there whatever becomes of the rebase. Between the calls, the
-working tree keeps the request and the trees that a person has made so far. Going on means working the whole rebase out again
-with those trees in place of the conflicts: pins and patches are switched only when nothing is left.
+Each resolution is written to the stack at once, and stays there even if the rebase is aborted. Between the calls, the working
+tree keeps the request and the trees that a person has made so far. To continue, the whole rebase is planned again with these
+trees in place of the conflicts. Pins and patches are switched only when no conflict is left.
 """
 
 import json
@@ -37,7 +37,7 @@ _MARKERS = re.compile(rb"^(<{7} |\|{7} |>{7} )", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A rebase under way: whose, what was asked, and the patch whose conflict the working tree shows."""
+    """A rebase in progress: its stack, its request and options, and the patch whose conflict the working tree shows."""
 
     root: Path
     request: Request
@@ -49,7 +49,7 @@ class Session:
     patch: str
     rung: str
     not_recorded: tuple[str, ...] = ()
-    """Why the last resolution, or a part of it, is not kept for the next carry."""
+    """Reasons why the last resolution, or a part of it, is not recorded for later carries."""
 
 
 def start(
@@ -62,11 +62,11 @@ def start(
     digest: str,
     clone: Path | None = None,
 ) -> Session:
-    """Make the working tree and stop at the first conflict; it shares what git's rerere records with `clone`.
+    """Make the working tree and stop at the first conflict; it shares git's rerere records with `clone`.
 
     Raises:
-        StackError: the folder is not empty, there is no conflict, or the pins would be refused in the end: then nobody should
-            resolve conflicts first. Or the clone has no rerere.
+        StackError: the folder is not empty, there is no conflict, or `clone` has no rerere. Or the pins do not meet the
+            upstreams' requirements: the rebase would be refused after all conflicts were resolved.
 
     """
     shared = _rerere_of(clone) if clone is not None else None
@@ -81,10 +81,10 @@ def start(
 
 
 def load(folder: Path) -> Session:
-    """The rebase that a working tree belongs to.
+    """Load the rebase that a working tree belongs to.
 
     Raises:
-        StackError: it belongs to none, or the record of it is damaged.
+        StackError: it does not belong to a rebase, or the rebase's record is damaged.
 
     """
     return worktree_state.read(_record_file(folder), _taken, remedy=f"give it up: stack rebase --abort {folder}")
@@ -130,7 +130,7 @@ def _taken_landing(table: Table) -> Landed:
 
 
 def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip: bool = False) -> tuple[Rebase, Session]:
-    """Take the resolution in the working tree and go on; with nothing left to resolve, the rebase has nothing open.
+    """Take the resolution from the working tree and stop at the next conflict; if none is left, the rebase has no open patches.
 
     Raises:
         StackError: the conflict is not resolved yet, or the stack has changed since the rebase began.
@@ -140,7 +140,7 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip
         raise StackError(f"{session.root} has changed since this rebase began", "restore it, or --abort and start again")
     tree = _left_out(folder) if skip else _resolution(folder)
     objects = stores.objects(session.upstream)
-    # The objects of the resolution go into the store, so that the working tree can be thrown away.
+    # Copy the resolution's objects into the store, so that the working tree can be deleted.
     git.run(["fetch", "--quiet", "--no-tags", str(folder.resolve()), "HEAD"], env={"GIT_DIR": str(objects.repository)})
     resolved = {**session.request.resolved, step_name(session.patch, session.rung): tree}
     recorded, failed = ((), ()) if skip else _recorded(folder, objects, session, tree)
@@ -152,7 +152,7 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip
 
 
 def finish(folder: Path) -> None:
-    """Throw the working tree away; what its record says is not needed for that.
+    """Delete the working tree, even if its record is damaged.
 
     Raises:
         StackError: it is not the working tree of a rebase.
@@ -163,14 +163,14 @@ def finish(folder: Path) -> None:
 
 
 def _stop(folder: Path, stores: Stores, work: Rebase, session: Session, shared: Path | None = None) -> Session:
-    """Show the next conflict: the new base with the patches so far, and the patch picked onto it with diff3 markers."""
+    """Show the next conflict: check out the new base with the patches so far, and cherry-pick the patch with diff3 markers."""
     if not work.open:
         raise StackError("no patch needs a person", "run the rebase without --workspace")
     leg, row = work.open[0]
     objects = stores.objects(leg.upstream)
     tip, source = row.tip, row.source
     if row.left is not None:
-        # Of a partly landed patch only the rest is picked: what upstream changed again since is upstream's.
+        # Pick only the remainder of a partly landed patch: the landed lines are upstream's, even if it has changed them since.
         before = CommitId(git.text(["rev-parse", f"{source}^"], env={"GIT_DIR": str(objects.repository)}))
         source = apply.commit(objects, row.left, before, row.patch)
     if not (folder / ".git").exists():
@@ -182,17 +182,17 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session, shared: 
     now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path, rung=row.rung)
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
-    # The same three-way merge that found the conflict; 1: it stopped there.
     _share_rerere(folder, objects.repository, shared)
     settings = [*_IDENTITY, *NO_ATTRIBUTES, *_own_settings(folder)]
+    # The same three-way merge that found the conflict; exit status 1: it stopped there.
     git.run([*settings, "cherry-pick", source], cwd=folder, accept=(0, 1))
     return now
 
 
 def _share_rerere(folder: Path, store: Path, shared: Path | None) -> None:
-    """Where the user has rerere, let it know what it recorded in earlier working trees, and keep what it records in this one.
+    """If the user has enabled rerere, share its records among all such working trees, or with the clone.
 
-    `shared` is the folder of records of the user's own clone.
+    `shared` is the folder with the rerere records of the user's own clone; with it, rerere is turned on.
     """
     place = folder / ".git/rr-cache"
     if shared is not None:
@@ -209,17 +209,17 @@ def _has_rerere(folder: Path) -> bool:
 
 
 def _rerere_of(clone: Path) -> Path:
-    """The folder in which a clone keeps what rerere has recorded.
+    """Return the folder of a clone's rerere records.
 
     Raises:
         StackError: it is not a repository, or rerere is off there.
 
     """
-    asked = ["rev-parse", "--path-format=absolute", "--git-path", "rr-cache"]
-    found = git.run(asked, cwd=clone, accept=(0, 128)) if clone.is_dir() else None
-    if found is None or found.returncode:
+    query = ["rev-parse", "--path-format=absolute", "--git-path", "rr-cache"]
+    done = git.run(query, cwd=clone, accept=(0, 128)) if clone.is_dir() else None
+    if done is None or done.returncode:
         raise StackError(f"{clone} is not a git repository", "name your clone of the upstream")
-    place = Path(found.stdout.decode("utf-8", "surrogateescape").rstrip("\n"))
+    place = Path(done.stdout.decode("utf-8", "surrogateescape").rstrip("\n"))
     if not place.is_dir() and not _has_rerere(clone):
         raise StackError(f"{clone} has no rerere", f"turn it on: git -C {clone} config rerere.enabled true")
     place.mkdir(exist_ok=True)
@@ -227,10 +227,10 @@ def _rerere_of(clone: Path) -> Path:
 
 
 def _own_settings(folder: Path) -> list[str]:
-    """The user's settings about how conflicts are shown and remembered; without one, a conflict is shown with its base."""
-    asked = ["config", "--get-regexp", "^(merge\\.conflictstyle|rerere\\..*)$"]
-    said = git.run(asked, cwd=folder, user_config=True, accept=(0, 1)).stdout.decode("utf-8", "replace")
-    given = dict(line.partition(" ")[::2] for line in said.splitlines())
+    """Return git options with the user's conflict style (diff3 by default) and rerere settings."""
+    query = ["config", "--get-regexp", "^(merge\\.conflictstyle|rerere\\..*)$"]
+    listing = git.run(query, cwd=folder, user_config=True, accept=(0, 1)).stdout.decode("utf-8", "replace")
+    given = dict(line.partition(" ")[::2] for line in listing.splitlines())
     return [word for key, value in ({"merge.conflictstyle": "diff3"} | given).items() for word in ("-c", f"{key}={value}")]
 
 
@@ -242,7 +242,7 @@ def _write_record(folder: Path, session: Session) -> None:
         "with_required": session.request.with_required,
         "through": list(session.request.through),
         "resolved": dict(session.request.resolved),
-        "behaviour": {path: asdict(one) for path, one in session.request.behaviour.items()},
+        "behaviour": {path: asdict(landed) for path, landed in session.request.behaviour.items()},
         "source": session.source,
         "allow_mismatch": session.allow_mismatch,
         "allow_drift": session.allow_drift,
@@ -255,23 +255,23 @@ def _write_record(folder: Path, session: Session) -> None:
 
 
 def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) -> tuple[tuple[Resolution, ...], tuple[str, ...]]:
-    """The resolutions of the hunks that were in conflict, and for the files where they cannot be told apart, why."""
+    """Return the resolutions of the conflict hunks, and the reasons for those files that cannot be recorded."""
     names = (f"{_PATCH}^", _ONTO, _PATCH)
     trees = [TreeId(git.text(["rev-parse", f"{name}^{{tree}}"], cwd=folder)) for name in names]
     merged = merge(objects, {}, trees[0], trees[1], trees[2])
-    found: list[Resolution] = []
+    resolutions: list[Resolution] = []
     failed: list[str] = []
     conflicts = dict.fromkeys(conflict.path for conflict in merged.conflicts)
     for path in conflicts:
-        entries = [objects.entry(one, path) for one in (*trees, tree)]
-        there = [entry for entry in entries if entry is not None and entry.mode in FILES]
-        if len(there) < len(entries):
+        entries = [objects.entry(version, path) for version in (*trees, tree)]
+        files = [entry for entry in entries if entry is not None and entry.mode in FILES]
+        if len(files) < len(entries):
             failed.append(f"{path}: not every version of it is a file")
             continue
-        versions = [objects.read(entry.id) for entry in there]
+        versions = [objects.read(entry.id) for entry in files]
         place = {"upstream": session.upstream, "patch": session.patch, "rung": session.rung}
         try:
-            found += record(path, versions[0], versions[1], versions[2], versions[3], **place)
+            resolutions += record(path, versions[0], versions[1], versions[2], versions[3], **place)
         except NotRecorded as why:
             failed.append(f"{path}: {why.reason}")
     beside: list[Beside] = []
@@ -280,13 +280,13 @@ def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) ->
         if places is None:
             failed.append(f"{path}: it was not in conflict, and what was changed there cannot be told by its lines")
         beside += places or ()
-    if found and beside:
-        found[0] = replace(found[0], beside=tuple(beside))
-    return tuple(found), tuple(failed)
+    if resolutions and beside:
+        resolutions[0] = replace(resolutions[0], beside=tuple(beside))
+    return tuple(resolutions), tuple(failed)
 
 
 def _beside(objects: Objects, path: str, merged: TreeId, resolved: TreeId) -> tuple[Beside, ...] | None:
-    """What a person changed in a file without a conflict; None where it is not text on both sides, or cannot be told."""
+    """Return a person's changes to a file without conflicts; None if it is not text on both sides, or the lines are ambiguous."""
     texts = []
     for tree in (merged, resolved):
         entry = objects.entry(tree, path)
@@ -298,16 +298,16 @@ def _beside(objects: Objects, path: str, merged: TreeId, resolved: TreeId) -> tu
 
 
 def _left_out(folder: Path) -> TreeId:
-    """The tree without the patch."""
+    """Check out the new base without the patch, and return its tree."""
     git.run(["checkout", "--quiet", "--force", "--detach", _ONTO], cwd=folder)
     return TreeId(git.text(["rev-parse", "HEAD^{tree}"], cwd=folder))
 
 
 def _resolution(folder: Path) -> TreeId:
-    """The tree that a person has made: what is in the index or, when it was committed already, in HEAD.
+    """Return the tree that a person has made, from the index; the person may have committed it already.
 
     Raises:
-        StackError: a path is still unmerged, has markers, or is changed and not added; or nothing of the patch is left.
+        StackError: a path is still unmerged, has conflict markers, or is changed and not added; or nothing of the patch is left.
 
     """
     if git.run(["merge-base", "--is-ancestor", _ONTO, "HEAD"], cwd=folder, accept=(0, 1, 128)).returncode:
@@ -322,7 +322,7 @@ def _resolution(folder: Path) -> TreeId:
         raise StackError(
             f"{left[0]} in {folder} is changed but not added", "`git add` it (or restore it), then run --continue again"
         )
-    # Against the new base, not HEAD: the person may have committed already.
+    # Compare with the new base, not with HEAD: the person may have committed already.
     changed = git.text(["diff", "--cached", "--name-only", "-z", "--diff-filter=d", _ONTO], cwd=folder).split("\0")[:-1]
     for path in changed:
         if (folder / path).is_file() and _MARKERS.search((folder / path).read_bytes()):
@@ -332,9 +332,9 @@ def _resolution(folder: Path) -> TreeId:
         raise StackError(
             f"nothing of the patch is left in {folder}", f"resolve it, or leave the patch out: stack rebase --skip {folder}"
         )
-    # The user may not have committed, which is when git would do this.
+    # Record the resolution for rerere: git does so at a commit, but the user may not have committed.
     git.run([*_own_settings(folder), "rerere"], cwd=folder)
-    # A commit for the resolution, so that it can be fetched; its message is never used.
+    # Commit the resolution so that it can be fetched; the message is never used.
     commit = git.text([*_IDENTITY, "commit-tree", "-p", "HEAD", "-m", "resolution", tree], cwd=folder)
     git.run(["checkout", "--quiet", "--force", "--detach", commit], cwd=folder)
     return TreeId(tree)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Out to an ordinary git working tree with one commit a patch, and back.
+"""Check the patches out as commits of an ordinary git working tree, and write the commits back as patches.
 
-The working tree is a repository of its own: it goes on living when the store is deleted. Which series and file a commit
-belongs to stands in two trailers of its message; they are put in on the way out and taken off on the way back.
+The working tree is a repository of its own and outlives the store. Two trailers in each commit's message name the commit's
+series and patch file. `checkout` adds these trailers, and `refresh` removes them.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _IDENTITY = re.compile(r"^(?P<name>.*?) ?<(?P<mail>[^>]*)> (?P<date>\d+ [+-]\d{4
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a working tree changes in the stack: the files to write, and the patches by what became of them."""
+    """The changes from a working tree to the stack: the files to write, and the patches sorted by kind of change."""
 
     files: Mapping[str, bytes | None]
     expected: Mapping[str, bytes | None]
@@ -50,15 +50,15 @@ class Refreshed:
 
     @property
     def patches(self) -> tuple[PatchRef, ...]:
-        """The upstream's patches as the working tree has them."""
+        """Return the upstream's patches that the working tree has."""
         return (*self.kept, *self.changed, *self.added)
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """The patches that a working tree was made from, or written back to: each file by path, as its SHA-256.
+    """The patch files that a working tree was last synchronised with: SHA-256 by path.
 
-    `before`: what they were before the last refresh. They are that again if it was killed before it switched, or taken back.
+    `before`: the same before the last refresh. The stack still has these files if that refresh was killed or undone.
     """
 
     upstream: str
@@ -77,10 +77,10 @@ class _Commit:
 
 
 def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
-    """Make a working tree of the pinned upstream with one commit a patch; returns its tip.
+    """Make a working tree of the pinned upstream with a commit for each patch; return the last commit.
 
     Raises:
-        StackError: the folder is not empty, or a patch does not fit.
+        StackError: the folder is not empty, or a patch does not apply.
 
     """
     _check_free(stores.stack, folder)
@@ -95,7 +95,7 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
     record = _Record(upstream, stores.place.source, base, written)
-    # A folder cannot take a link's place.
+    # A folder cannot be renamed over a link.
     with _aside(folder.resolve() if folder.is_symlink() else folder) as part:
         seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
@@ -105,14 +105,14 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
 
 
 def check_empty(folder: Path) -> None:
-    """Refuse a folder in whose place a working tree cannot be made.
+    """Refuse a path at which a working tree cannot be made.
 
     Raises:
-        StackError: something is in it, or it is none.
+        StackError: it exists and is not an empty folder, or is a dangling link.
 
     """
     if folder.is_symlink() and not folder.exists():
-        raise StackError(f"{folder} is a link to what is not there", "remove it, or name another folder")
+        raise StackError(f"{folder} is a dangling link", "remove it, or name another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
 
@@ -126,7 +126,7 @@ def _check_free(stack: Stack, folder: Path) -> None:
 
 @contextmanager
 def _aside(folder: Path) -> Iterator[Path]:
-    """A folder that takes its place when it is whole: a checkout that is killed leaves nothing in the way of the next one."""
+    """Make a temporary folder that is renamed to `folder` when it is complete, so that a killed checkout can be repeated."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -138,7 +138,7 @@ def _aside(folder: Path) -> Iterator[Path]:
 
 
 def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partial: bool) -> None:
-    """A new repository in `folder` with some commits of a store. A partial store's objects are borrowed, else copied."""
+    """Make a repository in `folder` with some commits of a store; borrow the objects of a partial clone, copy others."""
     git.run(["init", "--quiet", f"--initial-branch={BRANCH}", str(folder)])
     if partial:
         (folder / ".git/objects/info").mkdir(exist_ok=True)
@@ -151,23 +151,23 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
             if value:
                 git.run(["config", key, value], cwd=folder)
     else:
-        # The store lets anyone who can read it read all of it: any commit may be asked for by its id.
+        # Allow fetching any commit by its id: everyone who can read the store can read all of it anyway.
         serve = "git -c uploadpack.allowAnySHA1InWant=true upload-pack"
         git.run(
             ["fetch", "--quiet", "--no-tags", f"--upload-pack={serve}", str(objects.repository), *refs.values()], cwd=folder
         )
     for ref, commit in refs.items():
         git.run(["update-ref", ref, commit], cwd=folder)
-    # Patches hold the bytes of the commits: no user's setting may make other line ends of them on the way.
+    # Patches hold the exact bytes of the commits, so a user's setting must not convert line ends.
     git.run(["config", "core.autocrlf", "false"], cwd=folder)
 
 
 def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
-    """What the commits of a working tree make of the stack's patches; nothing is written.
+    """Compute the new patches from the commits of a working tree; nothing is written.
 
     Raises:
         StackError: something would be lost: uncommitted changes, commits without a series, merges, patches that were changed
-            in the stack since the checkout, or a tree that stands on another pin.
+            in the stack since the checkout; or the working tree stands on another pin.
 
     """
     record = _record(folder, upstream)
@@ -184,7 +184,7 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
         commits = _commits(objects, folder, base)
         refs = _assign(stores.stack, upstream, commits)
         written = _without_marks(objects, base, commits)
-        # In the store, since settings and attributes of the working tree would change the bytes.
+        # Export from the store, since settings and attributes of the working tree could change the bytes.
         raws = export(stores.objects(upstream), base, written, borrowed=objects.repository / "objects")
     exported = dict(zip(refs, raws, strict=True))
     for commit, (ref, raw) in zip(commits, exported.items(), strict=True):
@@ -193,10 +193,10 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
 
 
 def refresh_from_sources(stores: Stores, upstream: str) -> Refreshed:
-    """Make the patches of an upstream anew with the files of the folders that their `from` names; nothing is written.
+    """Compute the new patches of an upstream from the folders that their `from` names; nothing is written.
 
     Raises:
-        StackError: no patch of the upstream has such a folder, or a later patch does not fit the new files.
+        StackError: no patch of the upstream has such a folder, or a later patch does not apply to the new files.
 
     """
     if not any(ref.upstream == upstream for ref in stores.stack.sources):
@@ -210,7 +210,7 @@ def refresh_from_sources(stores: Stores, upstream: str) -> Refreshed:
 
 
 def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> None:
-    """Switch the stack to what `refresh` found, and note in the working tree before that it is what the stack will have.
+    """Write the result of `refresh` to the stack; first record the new patch files in the working tree.
 
     Raises:
         StackError: the stack has changed meanwhile, or cannot be written.
@@ -224,14 +224,14 @@ def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> N
 
 
 def with_trailers(message: str, added: Mapping[str, str]) -> str:
-    """The message with trailers at its end."""
+    """Append trailers to a message."""
     lines = "".join(f"{key}: {value}\n" for key, value in added.items())
     body = message.rstrip("\n")
     return f"{body}\n{lines}" if trailers(message) else f"{body}\n\n{lines}"
 
 
 def without_trailers(message: str, keys: Iterable[str]) -> str:
-    """The message without the trailers of these keys; a squashed commit has some in its middle, too."""
+    """Remove the trailers with these keys from a message, also from its middle, where a squash leaves some."""
     subject, *paragraphs = message.rstrip("\n").split("\n\n")
     kept = [subject]
     for paragraph in paragraphs:
@@ -244,12 +244,15 @@ def without_trailers(message: str, keys: Iterable[str]) -> str:
 
 
 def marks(message: str) -> Mapping[str, str]:
-    """Which series and file a commit names.
+    """Return the series and the patch file that a commit's trailers name.
 
-    The last series: `git commit --amend --trailer` adds one below. The first file: of squashed commits the first one lives on.
+    The last series counts, since `git commit --amend --trailer` appends one. The first file counts, since a squash keeps the
+    first commit.
     """
-    found = [mark for paragraph in message.split("\n\n")[1:] for mark in trailers(f"-\n\n{paragraph}")]
-    return {**dict(one for one in found if one[0] == SERIES), **dict(reversed([one for one in found if one[0] == PATCH]))}
+    pairs = [pair for paragraph in message.split("\n\n")[1:] for pair in trailers(f"-\n\n{paragraph}")]
+    series_pairs = [pair for pair in pairs if pair[0] == SERIES]
+    file_pairs = [pair for pair in pairs if pair[0] == PATCH]
+    return {**dict(series_pairs), **dict(reversed(file_pairs))}
 
 
 def _record(folder: Path, upstream: str) -> _Record:
@@ -316,7 +319,7 @@ def _check_unchanged(stack: Stack, record: _Record) -> None:
 
 
 def _files(stack: Stack, upstream: str) -> dict[str, str]:
-    """Hash the files of an upstream's patches, as a record has them."""
+    """Hash an upstream's patch files, as a record holds them."""
     return {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
 
 
@@ -347,9 +350,9 @@ def _read(objects: Objects, commit: CommitId) -> _Commit:
 
 
 def _assign(stack: Stack, upstream: str, commits: Sequence[_Commit]) -> list[PatchRef]:
-    """Which patch each commit is; the order of the series must be kept."""
-    order = [one.name for one in stack.series]
-    taken: set[PatchRef] = {ref for one in stack.series for ref in one.patches if ref.upstream != upstream}
+    """Assign a patch to each commit; the commits must be in the order of the series."""
+    order = [member.name for member in stack.series]
+    taken: set[PatchRef] = {ref for member in stack.series for ref in member.patches if ref.upstream != upstream}
     refs: list[PatchRef] = []
     for commit in commits:
         marked = marks(commit.message)
@@ -384,7 +387,7 @@ def _file(marked: str | None, upstream: str, subject: str) -> str:
 
 
 def _free(ref: PatchRef, upstream: str, subject: str, taken: set[PatchRef]) -> PatchRef:
-    """A file name that no earlier commit has: a split commit's second half is named after its own subject."""
+    """Return a patch that no earlier commit has: the second half of a split commit is named after its own subject."""
     names = (f"{upstream}/{series.slug(subject)}{'' if number == 1 else f'-{number}'}.patch" for number in range(1, 10_000))
     while ref in taken:
         ref = PatchRef(ref.series, upstream, next(names))
@@ -403,7 +406,7 @@ def _without_marks(objects: Objects, base: CommitId, commits: Sequence[_Commit])
 
 
 def _check_readable(commit: _Commit, ref: PatchRef, raw: bytes) -> None:
-    """The patch file can be loaded again, and says all that the commit says."""
+    """Check that the patch file can be parsed and has the commit's whole message."""
     patch = parse(raw, ref, name=f"commit {commit.id[:12]} ({commit.message.partition(chr(10))[0]})")
     if patch.message.split() != without_trailers(commit.message, (SERIES, PATCH)).split():
         raise StackError(
@@ -413,7 +416,7 @@ def _check_readable(commit: _Commit, ref: PatchRef, raw: bytes) -> None:
 
 
 def _lost(message: str) -> str:
-    """Name the line of a message that a patch file cannot hold."""
+    """Describe the part of a message that a patch file cannot hold."""
     line = next((line for line in message.split("\n") if ends_message(line)), None)
     return f"in a patch file its line {line!r:.60} ends the message" if line else "a patch file cannot hold its first lines"
 
@@ -424,11 +427,12 @@ def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) 
     files |= {f"{FOLDER}/{ref.path}": data for ref, data in exported.items()}
     expected: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": before.get(ref) for ref in before.keys() | exported.keys()}
     files |= patch_sources.mirrored(stack, {ref: exported.get(ref) for ref in before})
-    for one in stack.series:
-        path = f"{FOLDER}/{one.name}/{series.FILE}"
+    for member in stack.series:
+        path = f"{FOLDER}/{member.name}/{series.FILE}"
         text = document.read_text(stack.root / path)
         expected[path] = text.encode()
-        files[path] = series.edited(text, _listed(one, upstream, [ref for ref in exported if ref.series == one.name])).encode()
+        refs = [ref for ref in exported if ref.series == member.name]
+        files[path] = series.edited(text, _listed(member, upstream, refs)).encode()
     return Refreshed(
         files=files,
         expected=expected,
@@ -439,11 +443,11 @@ def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) 
     )
 
 
-def _listed(one: series.Series, upstream: str, new: Sequence[PatchRef]) -> tuple[PatchRef, ...]:
-    """A series' patches with those of one upstream replaced in place; the other upstreams' keep theirs."""
+def _listed(member: series.Series, upstream: str, new: Sequence[PatchRef]) -> tuple[PatchRef, ...]:
+    """Return a series' patches with those of one upstream replaced; the other upstreams' patches keep their places."""
     waiting = list(new)
     listed = []
-    for ref in one.patches:
+    for ref in member.patches:
         if ref.upstream != upstream:
             listed.append(ref)
         elif waiting:

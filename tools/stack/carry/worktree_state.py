@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what stack has noted in the `.git` folder of a working tree that it made."""
+"""Read the records that stack keeps in the `.git` folder of a working tree that it made."""
 
 import json
 from collections.abc import Callable
@@ -15,27 +15,27 @@ _Noted = TypeVar("_Noted")
 
 
 def read(file: Path, taken: Callable[[Table], _Noted], *, remedy: str) -> _Noted:
-    """What `taken` makes of a JSON object. It stands in a folder of the user's, where a full disk or an editor may damage it.
+    """Read a JSON object and convert it with `taken`; a full disk or an editor may have damaged the file.
 
     Raises:
-        StackError: it is anything else than what stack writes there.
+        StackError: it is not valid JSON, or not what stack writes there.
 
     """
     with file.open("rb") as opened:
-        data = opened.read(_LARGEST)  # cut off, it is no JSON
+        data = opened.read(_LARGEST)  # A larger file is truncated, and so not valid JSON.
     try:
         values = json.loads(data.decode("utf-8"))
-        # As a table's only key, since `Table` wants a mapping, which JSON need not be.
+        # Wrapped in a dict, since `Table` needs a mapping, which JSON need not be.
         return taken(Table({"record": values}, file=file).table("record"))
     except (ValueError, RecursionError, StackError) as bad:
         raise StackError(f"{file} is not what stack wrote", remedy) from bad
 
 
 def source(table: Table) -> Source:
-    """Where the sources came from.
+    """Return the kind of source in a record.
 
     Raises:
-        StackError: it is neither of both.
+        StackError: it is neither an archive nor git.
 
     """
     return SOURCES[SOURCES.index(table.text("source", pattern="|".join(SOURCES)))]

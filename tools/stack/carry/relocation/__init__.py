@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hunks in conflict because their code now stands in another file: the place is found by its lines, and the hunk applied there.
+"""Relocate hunks whose code has moved to another file: find the new place by its lines, and apply the hunk there.
 
-Git follows a file that is renamed as a whole. It does not follow a function to another file, nor a file that is split in two.
-Here the lines that such a hunk removes, with the lines around, are searched over the whole new tree. A place counts where they
-stand as they stood, only there, and where they no longer stand at the old one. In any doubt there is no answer, and the conflict
-stays one. A relocation is a proposal: the user sees it.
+Git follows a file that is renamed as a whole. It does not follow a function to another file, or a file that is split in two.
+So the whole new tree is searched for the lines that such a hunk removes, with the lines around them. A place is accepted only
+if it has these lines unchanged, no other place has them, and the old place no longer has them. In doubt, the conflict stays.
+A relocation is a proposal that the user reviews.
 """
 
 from collections.abc import Collection
@@ -20,12 +20,12 @@ __all__ = ["Move", "Relocation", "relocate"]
 
 
 def _origins(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], paths: Collection[str]) -> list[str]:
-    """The old names of the files in conflict.
+    """Return the old names of the files in conflict.
 
-    Of a file that is split and removed, git takes the larger half for its new name, and says that the conflict is there.
+    If a file was split and removed, git takes the larger half for a rename, and reports the conflict under that name.
 
     Raises:
-        Doubt: it cannot be told which of several files went where.
+        Doubt: it is ambiguous which file became which.
 
     """
     before, ours, theirs = trees
@@ -42,14 +42,14 @@ def _origins(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], paths: Coll
 
 
 def relocate(objects: Objects, before: TreeId, ours: TreeId, theirs: TreeId, paths: Collection[str]) -> Relocation | None:
-    """Bring a patch's change of `paths` to where their code is in `ours`; None unless all of it plainly belongs elsewhere.
+    """Apply a patch's change of `paths` where their code is in `ours`; None if the new place of any hunk is in doubt.
 
-    The patch's change is from `before` to `theirs`; `paths` are those in conflict. Hunks of theirs that merge in place stay there.
+    The patch's change is from `before` to `theirs`; `paths` are the files in conflict. Hunks that merge in place stay there.
     """
     try:
         changes = read(objects, before, theirs, _origins(objects, (before, ours, theirs), paths))
         left = leave(objects, before, ours, changes)
-        found = find(objects, before, ours, left)
-        return build(objects, (before, ours, theirs), left, found)
+        places = find(objects, before, ours, left)
+        return build(objects, (before, ours, theirs), left, places)
     except Doubt:
         return None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is searched: the lines that a hunk changes, with the lines around them; and how well a place is like it.
+"""Compare places with the lines that a hunk changes (its core) and the lines around them (together: its image).
 
-Two measures, both in telling lines. `strict` counts those that stand in one run with the core, at the place as in the image: what
-speaks for a place. `loose` counts those of the image that stand anywhere near the place: what speaks for a rival, so that code
-which is like the hunk's but was edited since still is one.
+There are two scores, both in distinctive lines. `strict` counts the lines of the image that are at the place in one run with
+the core; it is the score of a candidate. `loose` counts the lines of the image anywhere near the place; it is the score of a
+rival, so that similar code that was edited since still counts as a rival.
 """
 
 import re
@@ -13,28 +13,28 @@ from dataclasses import dataclass
 from functools import cached_property
 
 WINDOW = 20
-"""Lines on each side of the core that count: as much as a function; with more, a place is like another because of what else is moved."""
+"""Lines on each side of the core that count, about a function. With more, neighbouring moved code causes false matches."""
 STRONG = 6
-"""Telling lines that a place needs in one run."""
+"""Distinctive lines that a place needs in one run."""
 BESIDE = 2
-"""Telling lines that it needs on each side where the core has none itself: a hunk that only inserts."""
+"""Distinctive lines that a place needs on each side if the core has none (a hunk that only inserts)."""
 
 _WORD = re.compile(rb"\w")
-# Comments, imports, licences: the same ones stand in files that have nothing to do with each other.
+# Comments, imports, licences: unrelated files have the same ones.
 _SILENT = re.compile(rb"\s*(#(?!\s*define\b)|//|/?\*|import\b|from\b|using\b|export\b|\"\"\")")
 
 Shift = tuple[bytes, bytes]
-"""Blanks that a re-indented line loses and gets at its start."""
+"""The whitespace that a re-indented line loses at its start, and the whitespace that it gets there."""
 
 
 def tells(line: bytes) -> bool:
-    """Whether a line says something of the place where it stands."""
+    """Return whether a line is distinctive: it has at least three word characters, and is not a comment or an import."""
     return len(_WORD.findall(line)) >= 3 and not _SILENT.match(line)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a core stands, as line numbers from 0. `run` are the image's lines that stand there in one run with it."""
+    """A place that has a core's lines; `first` is its line (from 0). `run`: the image's lines that are there in one run with it."""
 
     path: str
     first: int
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Image:
-    """A core (`first` to `end` in `lines`) with its window; `offset` is the window's first line in its file."""
+    """A core (`first` to `end` in `lines`) with the lines around it; `offset` is the place of `lines` in the file."""
 
     lines: tuple[bytes, ...]
     first: int
@@ -58,23 +58,23 @@ class Image:
 
     @classmethod
     def of(cls, lines: tuple[bytes, ...], span: tuple[int, int]) -> "Image":
-        """The image of some lines of a file."""
+        """Make the image of a span of lines of a file."""
         low, high = max(0, span[0] - WINDOW), min(len(lines), span[1] + WINDOW)
         return cls(lines[low:high], span[0] - low, span[1] - low, low, low == span[0], high == span[1])
 
     @cached_property
     def telling(self) -> tuple[bool, ...]:
-        """Of each line."""
+        """Return for each line whether it is distinctive."""
         return tuple(tells(line) for line in self.lines)
 
     @cached_property
     def own(self) -> int:
-        """How many lines of the core are telling."""
+        """Count the distinctive lines of the core."""
         return sum(self.telling[self.first : self.end])
 
     @cached_property
     def anchors(self) -> tuple[int, ...]:
-        """Lines of which one stands at every place that counts: the core's longest, or the next ones on both sides."""
+        """Return the lines to search for: the longest distinctive line of the core, or else the nearest on each side."""
         core = [number for number in range(self.first, self.end) if self.telling[number]]
         if core:
             return (max(core, key=lambda number: len(self.lines[number].strip())),)
@@ -87,7 +87,7 @@ class Image:
         return Counter(line.strip() for line, telling in zip(self.lines, self.telling, strict=True) if telling)
 
     def place(self, path: str, there: Sequence[bytes], anchor: int, at: int) -> Place | None:
-        """The place in a file where an anchor of the image stands at line `at`; None where the core does not stand there."""
+        """Return the place in a file whose line `at` is the image's line `anchor`; None if the core's lines are not there."""
         shift = _shift(self.lines[anchor], there[at])
         first = at - anchor + self.first
         size = self.end - self.first
@@ -107,7 +107,10 @@ class Image:
         return Place(path, first, shift, range(low, high), self._fits(low, high, start == 0, stop == len(there)), strict, loose)
 
     def _fits(self, low: int, high: int, begins: bool, ends: bool) -> bool:
-        """Whether a run is strong enough. Beside the core the next line must be the same, as for git's merge, or the file's end."""
+        """Return whether a run has enough distinctive lines, and joins the core on both sides.
+
+        Like for git's merge, the line next to the core must be the same on each side, or be the file's begin or end.
+        """
         above, below = sum(self.telling[low : self.first]), sum(self.telling[self.end : high])
         if above + self.own + below < STRONG:
             return False
@@ -126,7 +129,7 @@ def _shift(line: bytes, there: bytes) -> Shift | None:
 
 
 def shifted(line: bytes, shift: Shift) -> bytes | None:
-    """A line indented otherwise; None where it has not the blanks that it should lose."""
+    """Re-indent a line; None if it does not begin with the whitespace that it should lose."""
     if not line.strip():
         return line
     return shift[1] + line[len(shift[0]) :] if line.startswith(shift[0]) else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How every part says no."""
+"""The exception of an uncertain relocation."""
 
 
 class Doubt(Exception):
-    """The hunk does not plainly belong elsewhere: the conflict stays."""
+    """Raised when it is uncertain where a hunk belongs: the conflict stays."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hunks of the files in conflict: which of them merge in place, and which have lost their place."""
+"""Split the hunks of files in conflict into those that merge in place, and those that have lost their place."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DIFF_TREE = (
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What a hunk changes, without the context: lines before and after (from 0; the end is not in it)."""
+    """The lines that a hunk changes, without context: spans in the old and the new file (from 0, end exclusive)."""
 
     old: tuple[int, int]
     new: tuple[int, int]
@@ -28,7 +28,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One file's change in the patch."""
+    """The patch's change to one file."""
 
     path: str
     old: Entry
@@ -37,7 +37,7 @@ class Change:
     cores: tuple[Core, ...]
 
     def only(self, cores: Iterable[Core]) -> bytes:
-        """The file before the patch, with some of its hunks."""
+        """Return the old file with only some of its hunks applied."""
         lines = list(self.before)
         for core in sorted(cores, key=lambda each: each.old, reverse=True):
             lines[slice(*core.old)] = self.after[slice(*core.new)]
@@ -46,9 +46,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A file's change on the new base: what stands at its path with the hunks that merge there, and those that do not.
+    """A file's change on the new base: the file with the hunks that merge in place, and the cores of the other hunks.
 
-    `entry` is None where the file is gone. `kept` are the old file's lines that still stand there.
+    `entry` is None if the file is gone. `kept` are the places of the old file's lines that the new base's file still has.
     """
 
     change: Change
@@ -58,10 +58,10 @@ class Left:
 
 
 def read(objects: Objects, before: TreeId, theirs: TreeId, paths: Collection[str]) -> list[Change]:
-    """The hunks of some files.
+    """Read the patch's hunks of some files.
 
     Raises:
-        Doubt: a file comes, goes, changes its mode, or is no text.
+        Doubt: the patch adds or removes a file or changes its mode, or a file is not text.
 
     """
     files = {file.path: file for file in _diff(objects, before, theirs, paths, "-U3")}
@@ -88,7 +88,7 @@ def _change(objects: Objects, file: FileDiff, entries: tuple[Entry | None, Entry
 
 def _core(hunk: Hunk) -> Core:
     kinds = [line[:1] for line in hunk.lines]
-    if b"\\" in kinds:  # a last line without its end is not like one within a file
+    if b"\\" in kinds:  # A last line without a line end differs from the same line inside a file.
         raise Doubt
     lead = next(number for number, kind in enumerate(kinds) if kind != b" ")
     trail = next(number for number, kind in enumerate(reversed(kinds)) if kind != b" ")
@@ -104,10 +104,10 @@ def _sides(hunk: Hunk) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def leave(objects: Objects, before: TreeId, ours: TreeId, changes: Sequence[Change]) -> list[Left]:
-    """Merge in place the hunks that can be, each tried alone as git's merge takes it.
+    """Merge those hunks in place that can be; try each alone with git's merge.
 
     Raises:
-        Doubt: all hunks of a file fit in place (a binary has none), or no plain file stands there.
+        Doubt: all hunks of a file merge in place (a binary file has none), or the path is not a regular file.
 
     """
     here = {change.path: objects.entry(ours, change.path) for change in changes}
@@ -140,7 +140,7 @@ def _staying(objects: Objects, changes: Sequence[Change], here: dict[str, Entry 
 
 
 Triple = tuple[Entry, Entry, Entry]
-"""One file before, on our side, and on the other."""
+"""One file before the change, on our side, and on the other side."""
 
 
 def _triple(objects: Objects, change: Change, entry: Entry, cores: Sequence[Core]) -> Triple:
@@ -148,10 +148,10 @@ def _triple(objects: Objects, change: Change, entry: Entry, cores: Sequence[Core
 
 
 def merged(objects: Objects, triples: Sequence[Triple]) -> list[Entry | None]:
-    """Merge files three-way in one call; None for each that is in conflict."""
+    """Merge files three-way in one call; None for each file in conflict."""
     if not triples:
         return []
-    # Flat trees, each file under a number of its own: git never looks for renames in them.
+    # In flat trees with numbers as file names, git finds no renames.
     base, ours, theirs = (
         objects.replaced(EMPTY_TREE, {f"{number:05}": triple[side] for number, triple in enumerate(triples)})
         for side in range(3)
@@ -163,7 +163,7 @@ def merged(objects: Objects, triples: Sequence[Triple]) -> list[Entry | None]:
 
 
 def _kept(objects: Objects, before: TreeId, ours: TreeId, changes: Sequence[Change]) -> dict[str, frozenset[int]]:
-    """The lines of each old file that its file in `ours` still has, as git's patience sees them."""
+    """Return the lines (from 0) of each old file that its file in `ours` still has, by git's patience diff."""
     every = {change.path: frozenset(range(len(change.before))) for change in changes}
     files = _diff(objects, before, ours, every.keys(), "-U0", "--patience") if every else ()
     gone = {file.path: frozenset(line for hunk in file.hunks for line in _removed(hunk)) for file in files}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files after the relocation."""
+"""Build the files after a relocation."""
 
 import ast
 import warnings
@@ -16,13 +16,13 @@ from stack.model.ids import TreeId
 from stack.store.objects import Entry, Objects
 
 _PYTHON = (".py", ".pyi")
-# Where indentation is syntax that we cannot read again, or text, a line with other blanks is another line.
+# In other files, indentation may be text, or syntax that cannot be checked here: a re-indented line is another line there.
 _INDENTED_FREELY = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl", *_PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One hunk that found another place: the first line that it changes (from 1), in the old base and in the new one."""
+    """A relocated hunk: the first line that it changes (from 1), in the old base and in the new base."""
 
     old_path: str
     old_line: int
@@ -32,10 +32,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """What to put in place of the new base's files, and which hunks found another place.
+    """The files to replace on the new base, and the relocated hunks.
 
-    `changes` names all paths in conflict (None: gone on the new base, and stays so) and the files that hunks moved to. One of
-    those that the patch changes by itself, too, has both.
+    `changes` has all paths in conflict (None: the file is gone on the new base, and stays so) and the files that hunks moved to.
+    If the patch also changes such a file itself, the entry has both changes.
     """
 
     changes: Mapping[str, Entry | None]
@@ -43,10 +43,10 @@ class Relocation:
 
 
 def build(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], left: Sequence[Left], found: Sequence[Found]) -> Relocation:
-    """Apply the hunks at their places; `trees` are the old base, the new one, and the old one with the patch.
+    """Apply the hunks at their new places; `trees` are the old base, the new base, and the old base with the patch.
 
     Raises:
-        Doubt: hunks overlap, the result cannot be read, or clashes with what else the patch changes there.
+        Doubt: hunks overlap, the result cannot be parsed, or conflicts with another change of the patch.
 
     """
     changes: dict[str, Entry | None] = {file.change.path: file.entry for file in left}
@@ -63,7 +63,7 @@ def build(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], left: Sequence
 
 
 def _own(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], path: str, entry: Entry) -> Entry:
-    """The target as the patch's own change of it leaves it."""
+    """Return the target file with the patch's own change to it."""
     old, new = objects.entry(trees[0], path), objects.entry(trees[2], path)
     if old == new:
         return entry
@@ -80,10 +80,10 @@ def _one(objects: Objects, triple: Triple) -> Entry:
 
 
 def _applied(data: bytes, path: str, hunks: Sequence[Found]) -> bytes:
-    """A file with hunks at their places."""
+    """Apply hunks to a file, from the last to the first, so that earlier line numbers stay valid."""
     lines = data.split(b"\n")
     below = len(lines) + 1
-    for each in sorted(hunks, key=lambda one: one.place.first, reverse=True):
+    for each in sorted(hunks, key=lambda hunk: hunk.place.first, reverse=True):
         first = each.place.first
         end = first + each.core.old[1] - each.core.old[0]
         if end >= below:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search of the new tree, and of the old one, for the places that are like a hunk's."""
+"""Search the new and the old tree for places that are similar to a hunk's."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,25 +14,27 @@ from stack.model.ids import TreeId
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Objects
 
 LARGEST = 2 << 20
-"""Bytes; what is larger is data."""
+"""In bytes; larger files are data and are not searched."""
 MOST_FILES = 40_000
-"""Files that are read for one answer; vLLM has 8,500. One at a time is held."""
+"""Upper bound of the files that are read for one search; vLLM has 8,500. Only one is in memory at a time."""
 MOST_PLACES = 500
-"""A line that stands in more places tells nothing."""
+"""A hunk with more candidate places than this is not relocated."""
 RIVAL = 0.5
-"""A place whose rival has more than this share of its strength is not the only one.
+"""A place is ambiguous if a rival has more than this share of its score.
 
-Synthetic edits of lines in FlashInfer that moved to another file between five pairs of releases (v0.2.0 to v0.6.17), which git
-alone left in conflict: 275 of 500 right, 225 without an answer, none wrong. Edits of lines that are gone: 0 of 500 placed; of lines
-that stay beside a change: 0 of 500. With all bounds lax (rivals up to 1, strength 3, one line beside, copies allowed) 199 of 300
-instead of 172 were right, and of lines that stand in more than one place 137 of 300 instead of 68, none wrong either. The bounds
-stay, since a wrong place costs more than a conflict.
+Measured with synthetic edits of FlashInfer lines between five pairs of releases (v0.2.0 to v0.6.17), which git alone left in
+conflict. Edits of lines that moved to another file: 275 of 500 right, 225 without an answer, none wrong. Edits of lines that are
+gone: 0 of 500 placed. Edits of lines that stay next to a change: 0 of 500 placed.
+
+With all bounds lax (rivals up to 1, score 3, one line on each side, copies allowed), 199 of 300 were right instead of 172. Of
+lines that occur in several places, 137 of 300 were right instead of 68. None was wrong either. The strict bounds stay, since a
+wrong place costs more than a conflict.
 """
 KEPT = 1 / 3
-"""Where more than this share of a place's lines still stand at the old place, they were copied, or changed, and did not move.
+"""If the old place still has more than this share of a place's lines, they were copied or changed, and did not move.
 
-Not even one of the lines that the hunk changes, or of those next to them, may: FlashInfer's sparse_mainloop.cuh was rewritten in
-place but for that line, and a copy made, which the share alone took for the code.
+The old place must have none of the lines that the hunk changes, nor of the lines next to them. The share alone is not enough:
+FlashInfer's sparse_mainloop.cuh was rewritten in place except for that line, and a copy of the old code looked like its new place.
 """
 
 _FAMILIES = (
@@ -45,7 +47,7 @@ File = tuple[str, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A hunk and where it belongs."""
+    """A hunk and its new place."""
 
     change: Change
     core: Core
@@ -54,7 +56,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A hunk, what it looks for, and what would stand where it has been done."""
+    """A hunk, the image of its old lines (to find its place), and of its new lines (to find where it is already applied)."""
 
     left: Left
     core: Core
@@ -63,23 +65,23 @@ class _Wanted:
 
 
 class _Spot(NamedTuple):
-    """A file's line."""
+    """A line (from 0) of a file."""
 
     path: str
     first: int
 
 
 def family(path: str) -> frozenset[str]:
-    """The suffixes of files that code of this one may move to."""
+    """Return the suffixes of files to which this file's code may move."""
     suffix = PurePosixPath(path).suffix.lower()
     return next((each for each in _FAMILIES if suffix in each), frozenset((suffix,)))
 
 
 def find(objects: Objects, before: TreeId, ours: TreeId, left: Sequence[Left]) -> list[Found]:
-    """The place of each hunk that has lost its own.
+    """Find the new place of each hunk that has lost its own.
 
     Raises:
-        Doubt: one has no place, or more than one.
+        Doubt: a hunk has no place, or several.
 
     """
     wanted = [
@@ -102,12 +104,12 @@ def _find(objects: Objects, before: TreeId, ours: TreeId, wanted: Sequence[_Want
     differences = [each for each in objects.difference(before, ours) if PurePosixPath(each[0]).suffix.lower() in suffixes]
     was = [(path, old) for path, old, _ in differences if old is not None]
     now = [(path, new) for path, _, new in differences if new is not None]
-    # What moved came into a file that changed: most conflicts are none of these, and end here.
+    # Moved code is in a file that changed, so search these first: most conflicts have no place there, and the search ends here.
     both = [*(each.image for each in wanted), *(each.done for each in wanted)]
     there = _scan(objects, now, both)
     best = [_best(each, places) for each, places in zip(wanted, there, strict=False)]
     stood = _scan(objects, was, both)
-    # A place in a file that is the same in both trees is a rival all the same: who can tell which of the two was moved?
+    # A similar place in an unchanged file is a rival, too: either of the two could be the code's place.
     others = _scan(objects, _unchanged(objects, ours, {path for path, *_ in differences}, suffixes), both[: len(wanted)])
     for number, (each, place) in enumerate(zip(wanted, best, strict=True)):
         here, own = _Spot(place.path, place.first), _Spot(each.left.change.path, each.core.old[0])
@@ -120,10 +122,10 @@ def _find(objects: Objects, before: TreeId, ours: TreeId, wanted: Sequence[_Want
 
 
 def _best(wanted: _Wanted, places: Sequence[Place]) -> Place:
-    """The strongest place, if its lines have left the old one.
+    """Return the place with the highest score, if its lines have left the old place.
 
-    Not in the same file: what git does not merge there has its like there (each of three cases in FlashInfer's history had), and
-    the conflict shows both.
+    A place in the same file is refused. If git does not merge there, the file has similar code (as in all three cases in
+    FlashInfer's history), and the conflict shows both.
     """
     fitting = [place for place in places if place.fits]
     if not fitting:
@@ -141,36 +143,36 @@ def _best(wanted: _Wanted, places: Sequence[Place]) -> Place:
 
 
 def _next(lines: Iterable[int], start: int, step: int) -> list[int]:
-    """The first of some lines from `start` on, upwards or downwards."""
+    """Return the first of the lines from `start` on, going up or down; empty if there is none."""
     return [line for line in lines if (line - start) * step >= 0][:1]
 
 
 def _refuse_rivals(best: Place, own: _Spot, places: Iterable[Place]) -> None:
-    """Refuse a place where another one of the same tree is nearly as strong; `own` is the one that is no rival in that tree."""
+    """Refuse a place if another place of the same tree scores nearly as high; `own` is the hunk's place in that tree."""
     for place in places:
         if (place.path, place.first) != own and _strength(place, own) > RIVAL * best.strict:
             raise Doubt
 
 
 def _strength(place: Place, own: _Spot) -> int:
-    """Of a rival. The windows of two places near each other are nearly the same: there only the run tells them apart."""
+    """Return a rival's score. Two places near each other share most lines around them, so only the run distinguishes them."""
     is_near = place.path == own.path and abs(place.first - own.first) <= WINDOW
     return place.strict if is_near else place.loose
 
 
 def _done(best: Place, own: _Spot, places: Iterable[Place]) -> Counter[str]:
-    """How many places of each file look as if the hunk had been applied there."""
+    """Count the places of each file that look as if the hunk had been applied there."""
     return Counter(place.path for place in places if place.fits and _strength(place, own) > RIVAL * best.strict)
 
 
 def _refuse_done(has: Counter[str], had: Counter[str]) -> None:
-    """Refuse a hunk that some file has by now and had not before: it has landed, or a part of it."""
+    """Refuse a hunk that a file has now and did not have before: it has landed, wholly or partly."""
     if has - had:
         raise Doubt
 
 
 def _refuse_added(objects: Objects, ours: TreeId, wanted: Sequence[_Wanted], best: Sequence[Place]) -> None:
-    """Refuse a hunk whose added lines stand near its place by now, and did not before."""
+    """Refuse a hunk whose added lines are near its place now, and were not before."""
     for each, place in zip(wanted, best, strict=True):
         change = each.left.change
         added = Counter(line.strip() for line in change.after[slice(*each.core.new)] if tells(line))
@@ -191,7 +193,7 @@ def _unchanged(objects: Objects, tree: TreeId, changed: set[str], suffixes: froz
 
 
 def _scan(objects: Objects, files: Iterable[File], images: Sequence[Image]) -> list[list[Place]]:
-    """The places of each image in some files."""
+    """Return the places of each image in the files."""
     anchors: dict[bytes, list[tuple[int, int]]] = defaultdict(list)
     for number, image in enumerate(images):
         for anchor in image.anchors:
@@ -204,7 +206,7 @@ def _scan(objects: Objects, files: Iterable[File], images: Sequence[Image]) -> l
         for at, line in enumerate(stripped):
             for number, anchor in anchors.get(line, ()):
                 place = images[number].place(path, lines, anchor, at)
-                if place is not None and place.loose > RIVAL * STRONG:  # less is nobody's rival
+                if place is not None and place.loose > RIVAL * STRONG:  # A lower score can never be a rival.
                     places[number][path, place.first] = place
         if any(len(each) > MOST_PLACES for each in places):
             raise Doubt

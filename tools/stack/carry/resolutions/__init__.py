@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conflicts that a person resolved once, kept below `stacks/resolutions/` and reused by the next carry, whoever runs it.
+"""Record how a person resolved conflicts, below `stacks/resolutions/`, and reuse this in later carries by anyone.
 
-A resolution belongs to one conflicting hunk: to what base, upstream and patch have there, and to the lines around it. In a
-file where all hunks are known, with the same lines around them, the resolutions are applied. A hunk that is known with other
-lines around it is offered: it may mean something else there, and a person has to say. Where code has gone to another file, a
-person resolves its conflict there: what was changed beside the conflicts belongs to the resolution, too.
+A resolution belongs to one conflicting hunk: to the lines of base, upstream and patch, and to the lines around it. If all
+hunks of a file are known, with the same lines around them, the resolutions are applied. A resolution of the same hunk with
+other lines around it is only offered: it may be wrong there, and a person decides. If code has moved to another file, a person
+resolves its conflict there. So the resolution also has the person's changes to files without conflicts.
 """
 
 from stack.carry.resolutions.companion_changes import Beside, applied, changes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person changed beside a conflict: where code has gone to another file, its conflict is resolved there."""
+"""Changes to files without conflicts that belong to a resolution, such as in the file to which conflicting code has moved."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from stack.carry.resolutions.hunks import AROUND, lines
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Lines of a file without a conflict and what replaces them; with those around them they stand there once."""
+    """A change to a file without conflicts: `old` is replaced by `new`; with the lines around it, `old` is unique in the file."""
 
     path: str
     before: str
@@ -20,21 +20,21 @@ class Beside:
 
 
 def changes(path: str, merged: str, resolved: str) -> tuple[Beside, ...] | None:
-    """How a file that merged by itself became what a person made of it; None where the places cannot be told by their lines."""
+    """Return a person's changes to a file that merged cleanly; None if the lines around a change are not unique."""
     was, now = lines(merged), lines(resolved)
-    found = tuple(_grouped(path, was, now))
-    return found if applied(merged, found) == resolved else None
+    grouped = tuple(_grouped(path, was, now))
+    return grouped if applied(merged, grouped) == resolved else None
 
 
 def applied(text: str, found: Iterable[Beside]) -> str | None:
-    """A file's text with these changes; None where one has no place there, or several."""
-    for one in found:
-        whole, joined = lines(text), lines(one.before + one.old + one.after)
+    """Apply changes to a file's text; None if the lines of one do not occur there, or occur several times."""
+    for change in found:
+        whole, joined = lines(text), lines(change.before + change.old + change.after)
         places = [at for at in range(len(whole) - len(joined) + 1) if whole[at : at + len(joined)] == joined] if joined else []
         if len(places) != 1:
             return None
-        begin = places[0] + len(lines(one.before))
-        text = "".join([*whole[:begin], one.new, *whole[begin + len(lines(one.old)) :]])
+        begin = places[0] + len(lines(change.before))
+        text = "".join([*whole[:begin], change.new, *whole[begin + len(lines(change.old)) :]])
     return text
 
 

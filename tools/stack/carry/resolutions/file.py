@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resolution, and the TOML file that holds it: to be read in a review, and to give back every byte."""
+"""A resolution and its TOML file, which is readable in a review and keeps every byte."""
 
 import re
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from stack.model.document import Table
 from stack.model.ids import UPSTREAM
 
 NAME = r"([0-9a-f]{16})(-[2-9]|-[1-9][0-9]+)?"
-"""A file's name without ending: the key, and a number where other surroundings have taken it."""
+"""A file's name without suffix: the key, and a number if the key alone is taken by the same conflict with other lines around."""
 
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
 # A conflict that a person resolved; `stack resolutions show` shows it as one.
 """
-# Editors and mail take blanks at the ends of lines away.
+# Editors and mail programs remove whitespace at the ends of lines.
 _UNSEEN = re.compile(r"[ \t]$", re.MULTILINE)
 _QUOTES = re.compile(r'"{3,}')
 _ANY = r"(?s).*"
@@ -33,7 +33,7 @@ _PATCH = r"[a-z0-9][a-z0-9-]*/[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
 class Resolution:
     """One conflicting hunk, and the text that a person put in its place; `ours` is the new base's, `theirs` the patch's.
 
-    `beside`: what the person changed in files that were not in conflict; the patch's first hunk at that stop has it all.
+    `beside`: the person's changes to files without conflicts. They belong to the whole stop; its first resolution has them all.
     """
 
     key: str
@@ -53,17 +53,17 @@ class Resolution:
 
     @property
     def hunk(self) -> Hunk:
-        """What it resolves."""
+        """Return the hunk that it resolves."""
         return Hunk(self.before, self.base, self.ours, self.theirs, self.after)
 
     @property
     def lines(self) -> int:
-        """How many lines replace the conflict."""
+        """Return how many lines replace the conflict."""
         return len(lines(self.resolved))
 
 
 def dump(resolution: Resolution) -> str:
-    """The file's text. The key is not in it: it follows from the rest, and is the file's name."""
+    """Return the file's text, without the key: it is computed from the rest, and is the file's name."""
     toml = tomlkit.document()
     for name in ("upstream", "patch", "path", "rung"):
         toml.add(name, tomlkit.item(getattr(resolution, name)))
@@ -72,19 +72,19 @@ def dump(resolution: Resolution) -> str:
     return _HEAD + tomlkit.dumps(toml) + "".join(map(_dumped, resolution.beside))
 
 
-def _dumped(one: Beside) -> str:
+def _dumped(change: Beside) -> str:
     toml = tomlkit.document()
-    toml.add("path", tomlkit.item(one.path))
+    toml.add("path", tomlkit.item(change.path))
     for name in _BESIDE:
-        toml.add(name, _string(getattr(one, name)))
+        toml.add(name, _string(getattr(change, name)))
     return f"\n[[beside]]\n{tomlkit.dumps(toml)}"
 
 
 def parse(table: Table) -> Resolution:
-    """Read what `dump` wrote, or a person.
+    """Parse a file that `dump` or a person wrote.
 
     Raises:
-        StackError: anything unknown, missing or of the wrong form, with file and key.
+        StackError: a key is unknown, missing or not valid; the message names file and key.
 
     """
     texts = {name: table.text(name, pattern=_ANY) for name in ("before", "base", "ours", "theirs", "after", "resolved")}
@@ -110,12 +110,12 @@ def parse(table: Table) -> Resolution:
 
 
 def _beside(table: Table) -> Beside:
-    one = Beside(table.text("path"), **{name: table.text(name, pattern=_ANY) for name in _BESIDE})
+    change = Beside(table.text("path"), **{name: table.text(name, pattern=_ANY) for name in _BESIDE})
     table.finish()
-    _check_path(table, one.path)
-    if not one.before + one.old + one.after:
+    _check_path(table, change.path)
+    if not change.before + change.old + change.after:
         raise table.error("before", "is empty, and so are old and after", "some lines have to say where the change belongs")
-    return one
+    return change
 
 
 def _check_path(table: Table, path: str) -> None:
@@ -125,12 +125,12 @@ def _check_path(table: Table, path: str) -> None:
 
 
 def shown(text: str) -> tuple[str, ...]:
-    """The lines of a text without their ends, for a terminal: what nobody would see, or what would command it, is escaped."""
+    """Split a text into lines for a terminal; escape invisible and control characters."""
     return tuple(_spelled(line.removesuffix("\n")) for line in lines(text))
 
 
 def _string(text: str) -> String:
-    """A string over several lines: as it stands, or escaped where something would be lost, or not be seen in a review."""
+    """Return a multi-line TOML string: literal, or escaped if a character would be lost or invisible in a review."""
     if not text:
         return tomlkit.string("")
     if "'''" not in text and not _UNSEEN.search(text) and all(map(_is_seen, text)):

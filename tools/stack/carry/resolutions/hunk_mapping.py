@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which lines of a file that a person resolved stand for which conflicting hunk."""
+"""Map the lines of a resolved file to the conflicting hunks that they resolve."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -11,27 +11,27 @@ Lines = Sequence[str]
 
 
 class Unclear(Exception):
-    """There is no way to cut the file, or there are several that are as good; the message says which."""
+    """Raised when the file cannot be split among the hunks, or in several equally good ways; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """One way to cut the file up to some line: where each hunk's lines begin and end, and how many of them are its own."""
+    """One way to split the file up to some line. `spans`: each hunk's lines; `own`: how many of these its versions have."""
 
     own: int
     spans: tuple[tuple[int, int], ...] = ()
     alone: bool = True
-    """Whether no other way is as good."""
+    """Whether all other ways are worse."""
 
 
 def cut(merge: Merge, resolved: Lines) -> list[Lines]:
-    """The lines for each hunk: those between the lines that merge by themselves, which all have to be there.
+    """Return the lines of each hunk: those between the cleanly merged lines, which must all be there.
 
-    Such lines can be few and stand in a resolution, too (a blank line, a bracket). Then the way counts in which most lines
-    resolve a hunk whose own versions have them.
+    The cleanly merged lines can be few and also occur in a resolution (a blank line, a bracket). Then choose the split in which
+    most lines go to a hunk whose own versions have them.
 
     Raises:
-        Unclear: lines outside the hunks are other ones, or two ways are as good.
+        Unclear: lines outside the hunks were changed, or two splits are equally good.
 
     """
     head, *middle, tail = merge.shared
@@ -59,9 +59,10 @@ def _places(part: Lines, body: Lines) -> Iterator[int]:
 
 
 def _ways(begins: dict[int, _Way], ends: Sequence[int], hunk: Hunk, body: Lines) -> Iterator[tuple[int, _Way]]:
-    """For each line where the hunk can end, the best way to come there."""
-    its = {line for version in (hunk.base, hunk.ours, hunk.theirs) for line in lines(version)}
-    own = [0, *itertools.accumulate(line in its for line in body)]
+    """Yield, for each line where the hunk can end, the best split up to there."""
+    versions = {line for version in (hunk.base, hunk.ours, hunk.theirs) for line in lines(version)}
+    # own[n]: how many of the first n lines the hunk's versions have.
+    own = [0, *itertools.accumulate(line in versions for line in body)]
     waiting = sorted(begins.items())
     best: tuple[int, int, _Way] | None = None
     for stop in ends:

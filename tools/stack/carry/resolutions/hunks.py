@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file's three-way merge as text: what merges by itself, and the conflicting hunks in between."""
+"""Merge one file three-way as text, into cleanly merged lines and the conflicting hunks between them."""
 
 import hashlib
 import itertools
@@ -17,23 +17,23 @@ AROUND = 3
 """Lines before and after a hunk that belong to it."""
 
 _LARGEST = 1 << 19
-"""Bytes; what is larger is data that nobody resolves line by line."""
+"""In bytes; a larger file is data, not text that a person resolves line by line."""
 _NAME = "file"
 _MARKER = 200
 _MARKS = [sign * _MARKER for sign in (b"<", b"|", b"=", b">")]
-# Git writes a last line without an end as if it had one. Here such a line is told apart, as git's own comparison does.
+# In a conflict, git adds a line end to a last line that has none. This mark distinguishes such a line, as git's own diff does.
 _NO_END = b"\x01no end of line\x01"
 
 
 _KEPT = {0xDC00 + byte: 0x10FE00 + byte for byte in range(128, 256)}
-"""Python's signs for bytes that are not UTF-8, as characters of the last private plane."""
+"""Maps Python's surrogates for bytes that are not UTF-8 to characters of the last private-use plane."""
 _AS_BYTES = {character: sign for sign, character in _KEPT.items()}
 _STRANGE = re.compile("[\U0010fe80-\U0010feff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """A conflicting hunk: its three versions, and up to three merged lines around it, up to the next hunk."""
+    """A conflicting hunk: its three versions, and up to three merged lines before and after it."""
 
     before: str
     base: str
@@ -43,7 +43,7 @@ class Hunk:
 
     @property
     def key(self) -> str:
-        """The first 16 hexadecimal digits of a hash over the three versions."""
+        """Return the first 16 hexadecimal digits of a hash over the three versions."""
         seen = hashlib.sha256()
         for text in (self.base, self.ours, self.theirs):
             data = text.encode()
@@ -53,21 +53,21 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merged file: each of `hunks` stands between two of `shared`, the lines that merge by themselves."""
+    """A merged file: each of `hunks` is between two blocks of `shared`, the cleanly merged lines."""
 
     shared: tuple[tuple[str, ...], ...]
     hunks: tuple[Hunk, ...]
 
     def joined(self, resolved: Sequence[str]) -> str:
-        """The file with these texts in the places of the hunks."""
+        """Return the file with these texts in place of the hunks."""
         texts = ["".join(lines) for lines in self.shared]
         return "".join(itertools.chain.from_iterable(zip(texts, (*resolved, ""), strict=True)))
 
 
 def merges(base: bytes, ours: bytes, theirs: bytes) -> Iterator[Merge]:
-    """Merge a file in git's two ways, whose hunks can have other bounds; none for what cannot be merged as text.
+    """Merge a file with both of git's diff algorithms, whose hunks can differ; yield nothing if it cannot be merged as text.
 
-    A working tree shows those of the first, which compares by histogram; the second, `git merge-file`, compares by Myers' algorithm.
+    A working tree shows the hunks of the first, histogram; `git merge-file` uses the second, Myers.
     """
     shown = merge_as_trees(base, ours, theirs)
     if shown is not None:
@@ -78,7 +78,7 @@ def merges(base: bytes, ours: bytes, theirs: bytes) -> Iterator[Merge]:
 
 
 def _is_mergeable(*versions: bytes) -> bool:
-    """Whether all versions are text, none too large, and nothing in them looks like a marker."""
+    """Return whether all versions are text, small enough, and without anything that looks like a conflict marker."""
     return not any(text(data) is None or _NO_END in data or any(mark in data for mark in _MARKS) for data in versions)
 
 
@@ -87,7 +87,7 @@ def _ended(data: bytes) -> bytes:
 
 
 def merge_as_trees(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
-    """Merge as `git merge-tree` and `git cherry-pick` do; None for what is binary, too large, or looks like markers."""
+    """Merge like `git merge-tree` and `git cherry-pick`; None if a version is binary, too large, or has lines like markers."""
     if not _is_mergeable(base, ours, theirs):
         return None
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
@@ -104,7 +104,7 @@ def merge_as_trees(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
-    """Merge with `git merge-file`; None for what is binary, too large, or looks like markers."""
+    """Merge with `git merge-file`; None if a version is binary, too large, or has lines like markers."""
     three = (ours, base, theirs)
     if not _is_mergeable(*three):
         return None
@@ -112,8 +112,8 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
         names = ("ours", "base", "theirs")
         for name, data in zip(names, three, strict=True):
             Path(folder, name).write_bytes(_ended(data))
-        # With --diff3, git leaves a conflict as it met it; without, it moves what both sides begin and end with out of it, and
-        # the hunk's base no longer belongs to it.
+        # With --diff3, git keeps the whole conflict. Without it, git moves lines with which both sides begin or end out of the
+        # conflict, and the hunk's base no longer belongs to it.
         command = ["merge-file", "-p", "--quiet", "--diff3", f"--marker-size={_MARKER}"]
         done = git.run([*command, "-L", "o", "-L", "b", "-L", "t", *names], cwd=Path(folder), accept=range(128))
     return _read(done.stdout)
@@ -122,22 +122,22 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> Merge | None:
 def text(data: bytes) -> str | None:
     """Read a file's text; None if it is binary or too large.
 
-    A byte that is not UTF-8 becomes a private character, so that `encoded` gives the same bytes and TOML can hold the text. None,
-    too, if the file has such characters itself.
+    A byte that is not UTF-8 becomes a private-use character: so TOML can hold the text, and `encoded` restores the byte. Also
+    return None if the file itself has such characters.
     """
     if len(data) > _LARGEST or b"\0" in data:
         return None
-    found = data.decode("utf-8", "surrogateescape")
-    return found.translate(_KEPT) if _STRANGE.search(found) is None else None
+    decoded = data.decode("utf-8", "surrogateescape")
+    return decoded.translate(_KEPT) if _STRANGE.search(decoded) is None else None
 
 
 def encoded(text: str) -> bytes:
-    """Turn text that `text` read into the bytes of the file."""
+    """Encode text that `text` decoded into the bytes of the file."""
     return text.translate(_AS_BYTES).encode("utf-8", "surrogateescape")
 
 
 def lines(data: str) -> tuple[str, ...]:
-    """The lines with their ends, the last one perhaps without; a carriage return or form feed ends none."""
+    """Split text into lines with their line ends; only a line feed ends a line, and the last line may have none."""
     *whole, rest = data.split("\n")
     return (*(f"{line}\n" for line in whole), *([rest] if rest else []))
 

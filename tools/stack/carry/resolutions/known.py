@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The resolutions of a stack, and what they say of a file in conflict."""
+"""Load a stack's resolutions, and apply them to files in conflict."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,15 @@ from stack.model import document
 
 SUFFIX = ".toml"
 _SHORTEST = 4
-"""Digits of a key that a person has to name at least."""
+"""Least number of a key's digits that a person has to give."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What is known of a file in conflict.
+    """The resolutions that match a file in conflict.
 
-    `data` is the merged file, None where a hunk is unknown or known with other surroundings only. `used` are known with the
-    very surroundings, `offered` with others: those that were made in a file of this path come first.
+    `data` is the merged file; None if a hunk is unknown, or known only with other lines around it. `used`: resolutions with the
+    same lines around them. `offered`: those with other lines around them; those made in a file of this path come first.
     """
 
     data: bytes | None
@@ -30,21 +30,21 @@ class Applied:
 
 
 class Resolutions:
-    """All resolutions of a folder; `named` has them by their files' names without ending."""
+    """All resolutions of a folder; `named` has them by their file names without suffix."""
 
     def __init__(self, named: Mapping[str, Resolution]) -> None:
         self.named = dict(sorted(named.items()))
-        self._by_hunk: dict[Hunk, Resolution] = {one.hunk: one for one in self.named.values()}
+        self._by_hunk: dict[Hunk, Resolution] = {resolution.hunk: resolution for resolution in self.named.values()}
         self._by_key: dict[str, list[Resolution]] = {}
-        for one in self:
-            self._by_key.setdefault(one.key, []).append(one)
+        for resolution in self:
+            self._by_key.setdefault(resolution.key, []).append(resolution)
 
     @classmethod
     def load(cls, folder: Path) -> "Resolutions":
-        """Read the TOML files of a folder; a folder that is missing has none.
+        """Read the TOML files of a folder; a missing folder has none.
 
         Raises:
-            StackError: whatever is wrong with one of them, with file and key.
+            StackError: a file is not valid; the message names file and key.
 
         """
         if folder.is_symlink():
@@ -52,8 +52,8 @@ class Resolutions:
         named: dict[str, Resolution] = {}
         files: dict[Hunk, Path] = {}
         for file in sorted(folder.glob(f"*{SUFFIX}")):
-            one = named[file.stem] = _load(file)
-            first = files.setdefault(one.hunk, file)
+            resolution = named[file.stem] = _load(file)
+            first = files.setdefault(resolution.hunk, file)
             if first is not file:
                 raise StackError(f"{file} resolves the same conflict as {first.name}", "remove one of them")
         return cls(named)
@@ -62,42 +62,42 @@ class Resolutions:
         return iter(self.named.values())
 
     def get(self, key: str) -> tuple[Resolution, ...]:
-        """All of one key: one conflict in different surroundings."""
+        """Return all resolutions with a key: of one conflict with different lines around it."""
         return tuple(self._by_key.get(key, ()))
 
     def find(self, beginning: str) -> str:
-        """The one name that begins so; a whole name is enough, also where others begin with it.
+        """Return the name that begins with `beginning`; an exact match wins over longer names.
 
         Raises:
-            StackError: there is none, or several.
+            StackError: no name matches, or several do.
 
         """
         if not re.fullmatch(rf"[0-9a-f]{{{_SHORTEST},15}}|{NAME}", beginning):
             raise StackError(f"{beginning!r} is no key", f"name at least {_SHORTEST} of its hexadecimal digits")
-        found = [name for name in self.named if name.startswith(beginning)]
-        if beginning in found or len(found) == 1:
-            return beginning if beginning in found else found[0]
-        if found:
-            raise StackError(f"several keys begin with {beginning}", f"name one of {', '.join(found)}")
+        matches = [name for name in self.named if name.startswith(beginning)]
+        if beginning in matches or len(matches) == 1:
+            return beginning if beginning in matches else matches[0]
+        if matches:
+            raise StackError(f"several keys begin with {beginning}", f"name one of {', '.join(matches)}")
         raise StackError(f"no resolution {beginning}", "`stack resolutions list` shows all")
 
     def apply(self, path: str, base: bytes, ours: bytes, theirs: bytes) -> Applied | None:
-        """Merge a file in conflict with the resolutions of its hunks; None where nothing is known about any of them."""
-        found = [self._of(path, merged) for merged in merges(base, ours, theirs)] if self.named else []
-        known = [one for one in found if one is not None]
-        return next((one for one in known if one.data is not None), known[0] if known else None)
+        """Merge a file in conflict with the resolutions of its hunks; None if no hunk is known."""
+        results = [self._of(path, merged) for merged in merges(base, ours, theirs)] if self.named else []
+        known = [result for result in results if result is not None]
+        return next((result for result in known if result.data is not None), known[0] if known else None)
 
     def _of(self, path: str, merged: Merge) -> Applied | None:
-        """The resolutions of one merge's hunks."""
+        """Look up the resolutions of one merge's hunks."""
         if not any(hunk.key in self._by_key for hunk in merged.hunks):
             return None
         used = [self._by_hunk[hunk] for hunk in merged.hunks if hunk in self._by_hunk]
-        offered = [one for hunk in merged.hunks if hunk not in self._by_hunk for one in self.get(hunk.key)]
+        offered = [resolution for hunk in merged.hunks if hunk not in self._by_hunk for resolution in self.get(hunk.key)]
         whole = len(used) == len(merged.hunks)
         return Applied(
-            encoded(merged.joined([one.resolved for one in used])) if whole else None,
+            encoded(merged.joined([resolution.resolved for resolution in used])) if whole else None,
             tuple(dict.fromkeys(used)),
-            tuple(dict.fromkeys(sorted(offered, key=lambda one: one.path != path))),
+            tuple(dict.fromkeys(sorted(offered, key=lambda resolution: resolution.path != path))),
         )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a file that a person resolved to the resolutions of its hunks."""
+"""Make the resolutions of a file's hunks from the file that a person resolved."""
 
 import tomllib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _MARKERS = ("<<<<<<< ", "||||||| ", ">>>>>>> ")
 
 
 class NotRecorded(Exception):
-    """The file as it was resolved cannot be had again from its hunks; `reason` says why, in a few words."""
+    """Raised when the resolved file cannot be rebuilt from resolutions of its hunks; `reason` says why, in a few words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -28,10 +28,10 @@ class NotRecorded(Exception):
 def record(
     path: str, base: bytes, ours: bytes, theirs: bytes, resolved: bytes, *, upstream: str, patch: str, rung: str
 ) -> tuple[Resolution, ...]:
-    """The resolution of every conflicting hunk of a file, in their order. Applied, they give `resolved`: it is tried here.
+    """Return the resolution of every conflicting hunk of a file, in order; check that applying them gives `resolved`.
 
     Raises:
-        NotRecorded: they would not, or it cannot be told which lines resolve which hunk.
+        NotRecorded: applying them gives another file, or it is ambiguous which lines resolve which hunk.
 
     """
     text = hunks.text(resolved)
@@ -43,9 +43,8 @@ def record(
     for merge in ways:
         try:
             new = _of(merge, text, place)
-            applied = Resolutions({str(number): _read_back(one) for number, one in enumerate(new)}).apply(
-                path, base, ours, theirs
-            )
+            known = Resolutions({str(number): _read_back(resolution) for number, resolution in enumerate(new)})
+            applied = known.apply(path, base, ours, theirs)
             if applied is None or applied.data != resolved:
                 raise NotRecorded("its hunks, resolved so, give another file")
         except NotRecorded as why:
@@ -57,7 +56,7 @@ def record(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The file, and the patch at the rung where it was resolved."""
+    """The file, and the patch and the rung for which it was resolved."""
 
     path: str
     upstream: str
@@ -66,10 +65,10 @@ class _Place:
 
 
 def _of(merge: Merge, text: str, place: _Place) -> tuple[Resolution, ...]:
-    """The resolution of each hunk of one merge.
+    """Return the resolution of each hunk of one merge.
 
     Raises:
-        NotRecorded: it cannot be told which lines resolve which hunk.
+        NotRecorded: it is ambiguous which lines resolve which hunk.
 
     """
     if not merge.hunks:
@@ -78,10 +77,10 @@ def _of(merge: Merge, text: str, place: _Place) -> tuple[Resolution, ...]:
         parts = cut(merge, hunks.lines(text))
     except Unclear as unclear:
         raise NotRecorded(str(unclear)) from unclear
-    found: list[Resolution] = []
+    resolutions: list[Resolution] = []
     for hunk, part in zip(merge.hunks, parts, strict=True):
         _check_markers(hunk, part)
-        found.append(
+        resolutions.append(
             Resolution(
                 key=hunk.key,
                 path=place.path,
@@ -96,8 +95,8 @@ def _of(merge: Merge, text: str, place: _Place) -> tuple[Resolution, ...]:
                 resolved="".join(part),
             )
         )
-    new = tuple(dict.fromkeys(found))
-    if len({one.hunk for one in new}) < len(new):
+    new = tuple(dict.fromkeys(resolutions))
+    if len({resolution.hunk for resolution in new}) < len(new):
         raise NotRecorded("the same conflict is resolved in different ways")
     return new
 

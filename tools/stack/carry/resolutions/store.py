@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder `stacks/resolutions/`: which files come in, and taking some away."""
+"""Read and write the folder `stacks/resolutions/`."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from stack.model.stack import FOLDER, RESOLUTIONS
 
 
 def standing(root: Path) -> Resolutions:
-    """The resolutions of the stack in `root`, after finishing a switch that was interrupted there.
+    """Load the resolutions of the stack in `root`; first finish a switch that was interrupted there.
 
     Raises:
-        StackError: whatever is wrong with one of them.
+        StackError: a resolution is not valid.
 
     """
     with switch.reading(root):
@@ -23,29 +23,29 @@ def standing(root: Path) -> Resolutions:
 
 
 def files(known: Resolutions, new: Sequence[Resolution]) -> dict[str, bytes]:
-    """The files, by name, that make `known` know `new`, too.
+    """Return the files, by name, that add the resolutions `new` to `known`.
 
-    What resolves a conflict in the same way is not written again, from whatever file or rung it comes; what resolves it in
-    another way takes the old one's place.
+    A resolution that is already known is not written again, even if it was made in another file or on another rung. A
+    different resolution of the same conflict replaces the old one.
     """
-    names = {one.hunk: name for name, one in known.named.items()}
+    names = {resolution.hunk: name for name, resolution in known.named.items()}
     taken = set(known.named)
-    stand = {name: (one.resolved, one.beside) for name, one in known.named.items()}
+    current = {name: (resolution.resolved, resolution.beside) for name, resolution in known.named.items()}
     changed: dict[str, bytes] = {}
-    for one in new:
-        name = names.setdefault(one.hunk, _free(one.key, taken))
+    for resolution in new:
+        name = names.setdefault(resolution.hunk, _free(resolution.key, taken))
         taken.add(name)
-        if stand.get(name) != (one.resolved, one.beside):
-            stand[name] = one.resolved, one.beside
-            changed[f"{name}{SUFFIX}"] = dump(one).encode()
+        if current.get(name) != (resolution.resolved, resolution.beside):
+            current[name] = resolution.resolved, resolution.beside
+            changed[f"{name}{SUFFIX}"] = dump(resolution).encode()
     return changed
 
 
 def keep(root: Path, new: Sequence[Resolution]) -> tuple[str, ...]:
-    """Write resolutions as soon as a person has made them; returns the paths. Only `drop` removes one.
+    """Write resolutions and return their paths; unlike other changes, `stack undo` does not remove them, only `drop` does.
 
     Raises:
-        StackError: what is there cannot be read, or the folder cannot be written.
+        StackError: the existing resolutions cannot be read, or the folder cannot be written.
 
     """
     with switch.reading(root):
@@ -56,10 +56,10 @@ def keep(root: Path, new: Sequence[Resolution]) -> tuple[str, ...]:
 
 
 def drop(root: Path, keys: Sequence[str]) -> tuple[str, ...]:
-    """Take resolutions away in one switch, each named by its key or the key's beginning; returns their names.
+    """Remove resolutions in one switch, each given by its key or a prefix of it; return their names.
 
     Raises:
-        StackError: one is not there, or a beginning fits several; nothing was changed then.
+        StackError: there is no such resolution, or a prefix matches several; then nothing is changed.
 
     """
     with switch.reading(root):
@@ -72,6 +72,6 @@ def drop(root: Path, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _free(key: str, taken: set[str]) -> str:
-    """The first name that no other surroundings of the same conflict have taken."""
+    """Return the first free name for a key; the same conflict with other lines around it may have taken some."""
     names = itertools.chain([key], (f"{key}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in taken)
