@@ -171,7 +171,7 @@ def _skip_binary(lines: list[bytes], place: int) -> int:
 def _hunk(lines: list[bytes], place: int) -> tuple[Hunk, int]:
     head = _HUNK.match(lines[place])
     if head is None:
-        raise DiffError(f"line {place + 1} of the diff: {lines[place][:60].decode('utf-8', 'replace')!r} is no hunk header")
+        raise DiffError(f"line {place + 1} of the diff: {lines[place][:60].decode('utf-8', 'replace')!r} is not a hunk header")
     old_start, new_start = int(head[1]), int(head[3])
     old_count, new_count = (int(count) if count is not None else 1 for count in (head[2], head[4]))
     old_left, new_left = old_count, new_count
@@ -216,7 +216,7 @@ def _mode(text: bytes) -> int:
     try:
         return int(text, 8)
     except ValueError as bad:
-        raise DiffError(f"{text.decode('utf-8', 'replace')!r} is no file mode") from bad
+        raise DiffError(f"{text.decode('utf-8', 'replace')!r} is not a file mode") from bad
 
 
 def _names(start: re.Match[bytes], header: dict[bytes, bytes]) -> tuple[str, str]:

@@ -55,7 +55,9 @@ def link_fault(path: bytes, target: bytes) -> str:
         "is a file that git reads and may not be a link": _folded(name) in _NEVER_LINKS,
         "points nowhere": not target,
         "points at an absolute path": target.startswith(b"/") or _DRIVE.match(target),
-        "points at a path that is no plain relative path": _CONTROL.search(target) or b"\\" in target or len(target) > MAX_PATH,
+        "points at something other than a plain relative path": _CONTROL.search(target)
+        or b"\\" in target
+        or len(target) > MAX_PATH,
         "points out of the archive": climbs > (folders.count(b"/") + 1 if folders else 0),
         "points through a name and back with '..'": b".." in components[climbs:],
         "points into '.git'": any(map(is_dot_git, components)),

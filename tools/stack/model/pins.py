@@ -221,7 +221,7 @@ def _put_inline(table: tomlkit.items.AbstractTable, name: str, fields: Mapping[s
 
 def _pin(name: str, table: Table, path: Path) -> Pin:
     if not re.fullmatch(UPSTREAM, name):
-        raise StackError(f"{path}: {name!r} is no name of an upstream", "lower-case letters, digits and dashes")
+        raise StackError(f"{path}: {name!r} is not a valid name of an upstream", "lower-case letters, digits and dashes")
     archive, within, subtrees = (
         table.optional_table("archive"),
         table.optional_table("within"),
@@ -271,7 +271,7 @@ def _subtrees(table: Table | None) -> Iterator[tuple[str, str]]:
         return
     for key in table:
         if not re.fullmatch(_PATH, key):
-            raise table.error(key, "is no path in the upstream's tree", "no .., no / at its ends")
+            raise table.error(key, "is not a path in the upstream's tree", "no .., no / at its ends")
         yield key, table.text(key, pattern=OBJECT, meaning="a git tree id, 40 hexadecimal digits")
 
 
@@ -296,7 +296,7 @@ def _check_vendoring(pins: Pins, path: Path) -> None:
             )
     cycle = find_cycle({pin.upstream: (pin.within.upstream,) for pin in pins if pin.within is not None})
     if cycle:
-        raise StackError(f"{path}: `within` goes round in a circle: {' -> '.join(cycle)}", "break it")
+        raise StackError(f"{path}: `within` is a cycle: {' -> '.join(cycle)}", "break it")
     nested = [pin.upstream for pin in pins if pin.within and pins.get(pin.within.upstream).within]
     if nested:
         raise StackError(

@@ -81,7 +81,9 @@ def load(root: Path) -> Stack:
 def _load(root: Path) -> Stack:
     for name in (pins.FILE, FOLDER):
         if (root / name).is_symlink():
-            raise StackError(f"{root / name} is a link", "put the file or folder itself there: a switch would write beside it")
+            raise StackError(
+                f"{root / name} is a link", "put the file or folder itself there: a switch cannot write through a link"
+            )
     files.check_plain(root / FOLDER)
     its_pins = pins.load(root / pins.FILE)
     order, label = _order(root)
@@ -105,7 +107,9 @@ def _order(root: Path) -> tuple[tuple[str, ...], str]:
         if not re.fullmatch(series.NAME, name):
             raise table.error("series", f"names {name!r}", "a series is named with lower-case letters, digits and dashes")
         if name == RESOLUTIONS:
-            raise table.error("series", f"names {name!r}", "that folder holds conflict resolutions: name the series otherwise")
+            raise table.error(
+                "series", f"names {name!r}", "that folder holds conflict resolutions: give the series another name"
+            )
         if not (root / FOLDER / name / series.FILE).is_file():
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
@@ -119,12 +123,12 @@ def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:
         for needed in one.needs:
             if needed not in names:
                 raise StackError(
-                    f"{folder / one.name / series.FILE}: needs names {needed!r}, which is no series",
+                    f"{folder / one.name / series.FILE}: needs names {needed!r}, which is not a series",
                     f"known: {', '.join(names)}",
                 )
     cycle = find_cycle({one.name: one.needs for one in all_series})
     if cycle:
-        raise StackError(f"{folder / cycle[0] / series.FILE}: needs goes round in a circle: {' -> '.join(cycle)}", "break it")
+        raise StackError(f"{folder / cycle[0] / series.FILE}: needs is a cycle: {' -> '.join(cycle)}", "break it")
     for place, one in enumerate(all_series):
         late = [needed for needed in one.needs if needed not in names[:place]]
         if late:

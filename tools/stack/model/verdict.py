@@ -202,7 +202,7 @@ def read(data: bytes, where: str) -> Verdict:
     if schema != SCHEMA:
         raise table.error("schema", f"is {schema}, this stack reads {SCHEMA}", "validate again with this stack")
     if table.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits") != _digest(content):
-        raise StackError(f"{where} is not as it was written: its digest is another", "validate again; verdicts are not edited")
+        raise StackError(f"{where} was altered: its digest does not match", "validate again; verdicts are not edited")
     stack = table.table("stack")
     verdict = Verdict(
         stack=Sha256(stack.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits")),
@@ -233,14 +233,14 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
 
     """
     if len(data) > LIMIT:
-        raise StackError(f"{where} is larger than {LIMIT // 2**20} MiB", "no verdict is")
+        raise StackError(f"{where} is larger than {LIMIT // 2**20} MiB", "name the file of a verdict")
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as bad:
         reason = str(bad) if not isinstance(bad, RecursionError) else "nested too deeply"
         raise StackError(f"{where} is not whole, strict JSON ({reason})", "fetch or make it again") from bad
     if not isinstance(value, dict):
-        raise StackError(f"{where} is no JSON object", "fetch or make it again")
+        raise StackError(f"{where} is not a JSON object", "fetch or make it again")
     return value
 
 
@@ -267,9 +267,11 @@ def case(table: Table) -> Case:
     if any(not re.fullmatch(_NEEDS, need) for need in read_case.needs):
         raise table.error("needs", f"is {list(read_case.needs)}", "name what a machine has to have: cpu, sm90, sm121")
     if bool(read_case.why.strip()) == (read_case.outcome is Outcome.PASSED):
-        raise table.error("why", f"goes ill with {read_case.outcome}", "it says what failed or was not run, and nothing else")
+        raise table.error(
+            "why", f"contradicts the outcome {read_case.outcome}", "it says what failed or was not run, and nothing else"
+        )
     if read_case.seconds < 0:
-        raise table.error("seconds", f"is {read_case.seconds}", "no case takes less than no time")
+        raise table.error("seconds", f"is {read_case.seconds}", "it has to be 0 or more")
     return read_case
 
 
@@ -304,7 +306,7 @@ def _content(verdict: Verdict) -> dict[str, Any]:
     # Left out if empty: an older stack that does not know these keys can then read the verdict.
     image: dict[str, Any] = {"image": verdict.image} if verdict.image is not None else {}
     gates: dict[str, Any] = {"gates": dict(verdict.gates)} if verdict.gates else {}
-    inputs: dict[str, Any] = {"inputs": {name: _input_json(input_) for name, input_ in verdict.inputs.items()}}
+    inputs: dict[str, Any] = {"inputs": {name: _input_json(each) for name, each in verdict.inputs.items()}}
     return {
         "schema": SCHEMA,
         "stack": {
@@ -404,14 +406,14 @@ def _gates(table: Table | None) -> Mapping[str, Sha256]:
         return MappingProxyType({})
     odd = [name for name in table if not re.fullmatch(_GATE, name)]
     if odd:
-        raise table.error(repr(odd[0]), "is an odd name", "a gate's name has letters, digits, '-' and '_'")
+        raise table.error(repr(odd[0]), "is not a valid name", "a gate's name has letters, digits, '-' and '_'")
     return MappingProxyType(
         {name: Sha256(table.text(name, pattern=_SHA256, meaning="64 hexadecimal digits")) for name in table}
     )
 
 
-def _input_json(input_: Input) -> dict[str, Any]:
-    return {"of": input_.of, "files": None if input_.files is None else list(input_.files), "content": dict(input_.content)}
+def _input_json(each: Input) -> dict[str, Any]:
+    return {"of": each.of, "files": None if each.files is None else list(each.files), "content": dict(each.content)}
 
 
 def _inputs(table: Table | None) -> Mapping[Sha256, Input]:
@@ -444,13 +446,13 @@ def _case_inputs(table: Table | None) -> Mapping[str, Sha256]:
 
 def _kind(table: Table, name: str) -> str:
     if name != CODE and not re.fullmatch(UPSTREAM, name):
-        raise table.error(f"{name!r:.60}", "is no kind of input", f"name an upstream, or {CODE}")
+        raise table.error(f"{name!r:.60}", "is not a kind of input", f"name an upstream, or {CODE}")
     return name
 
 
 def _path(table: Table, name: str) -> str:
     if not re.fullmatch(_LINE, name):
-        raise table.error(f"{name!r:.60}", "is no path", "a path is one line")
+        raise table.error(f"{name!r:.60}", "is not a path", "a path is one line")
     return name
 
 
@@ -487,7 +489,7 @@ def _measured(table: Table) -> Mapping[str, float | str]:
 
 def _label(table: Table, key: str) -> str:
     if not re.fullmatch(_LABEL, key):
-        raise table.error(f"{key!r:.60}", "is an odd name", "use letters, digits and blanks")
+        raise table.error(f"{key!r:.60}", "is not a valid name", "use letters, digits and blanks")
     return key
 
 
@@ -507,4 +509,4 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

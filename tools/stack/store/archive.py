@@ -148,7 +148,7 @@ def _files(source: GzipReader) -> Iterator[_File]:
         head, _, path = name.partition(b"/")
         top = top or head
         if head != top or not (path or member.kind == "folder"):
-            raise ArchiveError(f"{shown(member.name)} lies outside of the archive's folder {shown(top)}")
+            raise ArchiveError(f"{shown(member.name)} is outside of the archive's folder {shown(top)}")
         _claim(path, member.kind == "folder", files, folders)
         if member.kind == "folder":
             continue
@@ -161,7 +161,7 @@ def _files(source: GzipReader) -> Iterator[_File]:
             head, _, same_as = _plain(member.target, b"hard link target").partition(b"/")
             if head != top or same_as not in files:
                 raise ArchiveError(
-                    f"the hard link {shown(member.name)} repeats {shown(member.target)}, which no file before it is"
+                    f"the hard link {shown(member.name)} repeats {shown(member.target)}, which is not an earlier file"
                 )
             mode, size = files[same_as]
         files[path] = mode, size

@@ -140,7 +140,7 @@ def appearing(target: Path, rights: int = 0o644) -> Iterator[IO[bytes]]:
     """
     # Without this check root could replace even /dev/null.
     if target.exists() and not target.is_file():
-        raise FileExistsError(errno.EEXIST, "is no file, but something else", str(target))
+        raise FileExistsError(errno.EEXIST, "exists, but is not a file", str(target))
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
     part = Path(name)
     try:

@@ -138,14 +138,14 @@ def run(
 
     """
     # Files instead of pipes for stdin and stderr: Python then needs no polling, which halves the cost of a small call.
-    with _scratch() as input_, _scratch() as errors:
-        input_.write(stdin or b"")
-        input_.seek(0)
+    with _scratch() as given, _scratch() as errors:
+        given.write(stdin or b"")
+        given.seek(0)
         try:
             done = subprocess.run(
                 ["git", *args],
                 cwd=cwd,
-                stdin=input_,
+                stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=environment(user_config=user_config, extra=env),

@@ -77,7 +77,7 @@ def failure(url: str, error: Exception) -> StackError:
     if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError) or isinstance(_reason(error), ReadTimeoutError):
         return StackError(f"{where} did not answer in time", _OFFLINE)
     if isinstance(error, (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL)):
-        return StackError(f"{where} is no address that can be fetched", "check the configured index")
+        return StackError(f"{where} is not an address that can be fetched", "check the configured index")
     return StackError(f"{where} cannot be reached", _OFFLINE)
 
 

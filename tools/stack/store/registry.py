@@ -274,7 +274,7 @@ def _version(text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion as error:
-        raise StackError(f"{text!r} is no version", "name a release such as 0.7.2.post1") from error
+        raise StackError(f"{text!r} is not a version", "name a release such as 0.7.2.post1") from error
 
 
 def _parsed(offer: DistributionPackage) -> Version | None:

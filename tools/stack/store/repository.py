@@ -74,7 +74,7 @@ def check(store: Path) -> None:
 
     """
     if not ((store / "HEAD").is_file() and (store / "objects").is_dir() and (store / "refs").is_dir()):
-        raise damaged(store, "it is no bare git repository")
+        raise damaged(store, "it is not a bare git repository")
     try:
         # Reading a ref's tree needs its commit: that fails if the commit's pack is missing, truncated or corrupt.
         errors = git.run(["for-each-ref", "--format=%(tree)%(*tree)"], cwd=store, env={"GIT_DIR": str(store)}).stderr

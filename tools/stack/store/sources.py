@@ -304,7 +304,7 @@ def _ref(kind: Literal["archive", "git", "grafted"], tag: str) -> str:
         or ".." in tag
         or tag.endswith((".", ".lock"))
     ):
-        raise StackError(f"{tag!r} is no release tag", "name a tag such as v0.32.0")
+        raise StackError(f"{tag!r} is not a release tag", "name a tag such as v0.32.0")
     return f"refs/stack/{kind}/{tag}"
 
 

@@ -115,7 +115,7 @@ class GzipReader:
             try:
                 self._held = self._inflate.decompress(self._input, _CHUNK)
             except zlib.error as error:
-                raise ArchiveError(f"the archive is no sound gzip file ({error})") from error
+                raise ArchiveError(f"the archive is not a valid gzip file ({error})") from error
             self._input = self._inflate.unconsumed_tail if not self._inflate.eof else self._inflate.unused_data
             self._position = 0
             if self._held:
@@ -216,7 +216,7 @@ def _member(header: bytes, overrides: dict[bytes, bytes]) -> Member:
     if size < 0:
         raise ArchiveError(f"{shown(name)} has a header with a damaged number")
     if size and kind != "file":
-        raise ArchiveError(f"{shown(name)} is no file and yet has content")
+        raise ArchiveError(f"{shown(name)} has content, but is not a file")
     return Member(
         name=name,
         kind=kind,
