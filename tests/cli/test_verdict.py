@@ -75,7 +75,7 @@ def test_require(stack: Stack, good: Path) -> None:
         "verdicts are not edited"
     )
     assert stack("verdict", "require", "--gate", "gpu", good).refused().startswith("unknown gate 'gpu'")
-    assert "not as it was written" in stack("verdict", "show", good).refused()
+    assert "was altered" in stack("verdict", "show", good).refused()
 
 
 def test_require_asks_the_sources(stack: Stack, good: Path, world: World) -> None:
