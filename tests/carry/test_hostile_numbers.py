@@ -19,7 +19,7 @@ DIGITS = b"9" * 5000
 )
 def test_numbers_of_thousands_of_digits(numbers: bytes) -> None:
     diff = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ " + numbers + b" @@\n-b\n+c\n"
-    with pytest.raises(DiffError, match="is no hunk header"):
+    with pytest.raises(DiffError, match="is not a hunk header"):
         parse(diff)
     places(diff)
 

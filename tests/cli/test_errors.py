@@ -36,8 +36,8 @@ REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
         (("rebase", "gamma", "--onto", "v2.7"), "no source archive of gamma-pkg 2.7; newest: 2.2, 2.1, 2.0: name one of these"),
         (("fetch", "gamma", "v2.7", "--source", "git"), "gamma-remote has no tag v2.7: nearest: "),
         (("rebase", "gamma", "--onto", "main"), "the tag 'main' names no version: name a release tag such as"),
-        (("rebase", "gamma", "--onto", "--upload-pack=x"), "'--upload-pack=x' is no release tag"),
-        (("rebase", "gamma", "--onto", "../x", "--source", "git"), "'../x' is no release tag"),
+        (("rebase", "gamma", "--onto", "--upload-pack=x"), "'--upload-pack=x' is not a release tag"),
+        (("rebase", "gamma", "--onto", "../x", "--source", "git"), "'../x' is not a release tag"),
         (("rebase", "gamma"), "name an upstream and --onto TAG: see `stack rebase --help`"),
         (("rebase", "--onto", "v1"), "name an upstream and --onto TAG: see `stack rebase --help`"),
         (("rebase", "gamma", "--on", "v1"), "No such option '--on'"),
@@ -103,7 +103,7 @@ BROKEN: dict[str, tuple[Callable[[World], None], str]] = {
     "empty index": (_empty_index, "no source archive of gamma-pkg: check the package's name and the configured index"),
     "store without HEAD": (
         _store(lambda store: (store / "HEAD").unlink()),
-        "gamma.git is damaged (it is no bare git repository): it is only a cache",
+        "gamma.git is damaged (it is not a bare git repository): it is only a cache",
     ),
     "store without packs": (
         _store(lambda store: shutil.rmtree(store / "objects/pack")),

@@ -58,7 +58,7 @@ def test_a_verdict_without_an_image_counts_for_nothing(offline: World) -> None:
 def test_an_edited_verdict_is_found(offline: World) -> None:
     path = offline.verdict(offline.image())
     path.write_bytes(path.read_bytes().replace(TWO.encode(), TWO.replace("e2m1", "e5m2").encode()))
-    assert "not as it was written" in refusal(offline, path)[0]
+    assert "was altered" in refusal(offline, path)[0]
     # Its digest made anew, the signature is of another file.
     content = json.loads(path.read_bytes())
     rest = {key: value for key, value in content.items() if key != "digest"}

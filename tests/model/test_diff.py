@@ -34,9 +34,9 @@ HEAD = "diff --git a/x b/x\nindex 1111111..2222222 100644\n--- a/x\n+++ b/x\n"
         (f"{HEAD}@@ -1,2 +1 @@\n-a\n+b\n", "the hunk at line 5 of the diff is cut short or too long"),
         (f"{HEAD}@@ -1,2 +1 @@\n-a\n+b\n{HEAD}", "the hunk at line 5 of the diff is cut short or too long"),
         (f"{HEAD}@@ -1 +1 @@\n-a\n a\n", "the hunk at line 5 of the diff is cut short or too long"),
-        (f"{HEAD}@@ -1 +1 @\n-a\n+b\n", "line 5 of the diff: '@@ -1 +1 @' is no hunk header"),
+        (f"{HEAD}@@ -1 +1 @\n-a\n+b\n", "line 5 of the diff: '@@ -1 +1 @' is not a hunk header"),
         (HEAD.replace("--- a/x", "--- x"), "'x' lacks its a/ or b/"),
-        ("diff --git a/x b/x\nold mode abc\nnew mode 100755\n", "'abc' is no file mode"),
+        ("diff --git a/x b/x\nold mode abc\nnew mode 100755\n", "'abc' is not a file mode"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, line: str) -> None:

@@ -67,7 +67,7 @@ within = {{ upstream = "cutlass", path = "inner" }}
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("[vllm]", "[Vllm]", "'Vllm' is no name of an upstream: lower-case letters, digits and dashes"),
+        ("[vllm]", "[Vllm]", "'Vllm' is not a valid name of an upstream: lower-case letters, digits and dashes"),
         ("[vllm]", "other = 1\n[vllm]", "other is 1: it has to be a table"),
         ("[base]", "[bases]", "bases.git is missing: add it"),
         ('git     = "https://example.org/vllm"', "", "vllm.git is missing: add it"),
@@ -115,13 +115,13 @@ within = {{ upstream = "cutlass", path = "inner" }}
             )
             for path in ("../x", "a/../b", "..", "a/..", "./a", ".", "/etc", "a/", "a//b", "", "a\\b")
         ),
-        ("{ include = ", '{ "../x" = ', "cutlass.subtrees.../x is no path in the upstream's tree: no .., no / at its ends"),
+        ("{ include = ", '{ "../x" = ', "cutlass.subtrees.../x is not a path in the upstream's tree: no .., no / at its ends"),
         (f'include = "{TREE}"', 'include = "x"', f"cutlass.subtrees.include is 'x': it has to be {ID}"),
         (f'digest = "sha256:{SHA256}"', 'digest = ""', "base.digest is '': it has to be sha256: and 64 hexadecimal digits"),
         ('image  = "example.org/cuda"', "", "base.image is missing: add it"),
         ('tag    = "13.0"', 'tag = "a b"', "base.tag is 'a b': it has to be a tag"),
         ('tag    = "13.0"', 'tag = "1"\ntags = "2"', "base.tags is an unknown key: did you mean 'tag'?"),
-        (PINS, CIRCLE, "`within` goes round in a circle: a -> b -> a: break it"),
+        (PINS, CIRCLE, "`within` is a cycle: a -> b -> a: break it"),
         (PINS, NESTED, "inner is vendored in an upstream that is vendored itself: give its path in the outer one"),
     ],
 )

@@ -68,7 +68,7 @@ def test_order_is_that_of_the_series(root: Path) -> None:
         ),
         (
             {"stacks/stack.toml": 'series = ["gating", "resolutions"]', "stacks/resolutions/series.toml": GATING},
-            "stacks/stack.toml: series names 'resolutions': that folder holds conflict resolutions: name the series otherwise",
+            "stacks/stack.toml: series names 'resolutions': that folder holds conflict resolutions: give the series another name",
         ),
         (
             {"stacks/stack.toml": 'series = ["gating"]'},
@@ -117,15 +117,15 @@ def test_order_is_that_of_the_series(root: Path) -> None:
         ),
         (
             {"stacks/gating/series.toml": GATING.replace("state", 'needs = ["fp8"]\nstate')},
-            "stacks/gating/series.toml: needs names 'fp8', which is no series: known: gating, cache",
+            "stacks/gating/series.toml: needs names 'fp8', which is not a series: known: gating, cache",
         ),
         (
             {"stacks/gating/series.toml": GATING.replace("state", 'needs = ["cache"]\nstate')},
-            "stacks/gating/series.toml: needs goes round in a circle: gating -> cache -> gating: break it",
+            "stacks/gating/series.toml: needs is a cycle: gating -> cache -> gating: break it",
         ),
         (
             {"stacks/gating/series.toml": GATING.replace("state", 'needs = ["gating"]\nstate')},
-            "stacks/gating/series.toml: needs goes round in a circle: gating -> gating: break it",
+            "stacks/gating/series.toml: needs is a cycle: gating -> gating: break it",
         ),
         (
             {"stacks/stack.toml": 'series = ["cache", "gating"]'},

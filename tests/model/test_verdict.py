@@ -83,7 +83,7 @@ def test_what_was_edited_by_hand_is_refused(name: str, tmp_path: Path) -> None:
     read(forged(EDITS[name]), "v.json")  # with a digest that fits it is a verdict, another one
     (tmp_path / "v.json").write_bytes(forged(EDITS[name], digest=False))
     line = refusal(tmp_path, load, tmp_path / "v.json")
-    assert line == "v.json is not as it was written: its digest is another: validate again; verdicts are not edited"
+    assert line == "v.json was altered: its digest does not match: validate again; verdicts are not edited"
 
 
 FORMS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -106,9 +106,9 @@ FORMS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "no table": (lambda content: content.update(machine=[]), "machine is []: it has to be a table"),
     "odd outcome": (lambda content: content["cases"][0].update(outcome="skipped"), "cases[0].outcome is 'skipped'"),
-    "why of a pass": (lambda content: content["cases"][0].update(why="but"), "cases[0].why goes ill with passed"),
-    "failure without why": (lambda content: content["cases"][1].update(why=" "), "cases[1].why goes ill with failed"),
-    "not run without why": (lambda content: content["cases"][2].update(why=""), "cases[2].why goes ill with not-run"),
+    "why of a pass": (lambda content: content["cases"][0].update(why="but"), "cases[0].why contradicts the outcome passed"),
+    "failure without why": (lambda content: content["cases"][1].update(why=" "), "cases[1].why contradicts the outcome failed"),
+    "not run without why": (lambda content: content["cases"][2].update(why=""), "cases[2].why contradicts the outcome not-run"),
     "case twice": (
         lambda content: content["cases"].append(content["cases"][0]),
         "has the case kernels/moe/mxfp4-cpu/m=33 twice",
@@ -135,10 +135,10 @@ FORMS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "steering flag": (lambda content: content["machine"].update(flags=["\x1b[2J"]), "machine.flags has '\\x1b[2J'"),
     "steering pin": (
         lambda content: content["stack"]["pins"].update({"\x1b": content["stack"]["pins"]["vllm"]}),
-        "stack.pins.'\\x1b' is an odd name",
+        "stack.pins.'\\x1b' is not a valid name",
     ),
     "time in other digits": (lambda content: content.update(made="\u0662026-11-21T21:40:00Z"), "made is "),
-    "odd label": (lambda content: content["versions"].update({"\x1b": "1"}), "is an odd name"),
+    "odd label": (lambda content: content["versions"].update({"\x1b": "1"}), "is not a valid name"),
     "time": (lambda content: content.update(made="yesterday"), "made is 'yesterday'"),
     "weights": (lambda content: content.update(weights="heavy"), "weights is 'heavy'"),
     "capability": (lambda content: content["machine"]["gpus"][0].update(capability="sm_121"), "capability is 'sm_121'"),
@@ -158,9 +158,9 @@ def test_another_form_is_refused_with_its_place(name: str, tmp_path: Path) -> No
     ("data", "said"),
     [
         (b"", "is not whole, strict JSON"),
-        (b"[]", "is no JSON object"),
+        (b"[]", "is not a JSON object"),
         (b'{"a": 1, "a": 2}', "an object has a key twice"),
-        (b'{"a": NaN}', "NaN is no number"),
+        (b'{"a": NaN}', "NaN is not a number"),
         (b"\xff", "is not whole, strict JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 5000 + b"}", "is not whole, strict JSON"),
@@ -240,7 +240,7 @@ def test_a_verdict_of_an_image_names_it_and_the_gates_of_its_time() -> None:
     inside = replace(VERDICT, image=image, gates=gates)
     assert read(write(inside), "v.json") == inside
     edited = write(inside).replace(b"b" * 64, b"d" * 64)
-    with pytest.raises(StackError, match="not as it was written"):
+    with pytest.raises(StackError, match="was altered"):
         read(edited, "v.json")
     # One without an image is what it was before there were any: stacks of that time read it.
     assert not {"image", "gates"} & as_json(VERDICT).keys()
@@ -292,10 +292,10 @@ def test_an_inputs_digest_covers_all_of_it() -> None:
         (lambda one: one["inputs"][BY_PATH.digest]["content"].update({"vllm/a file.py": "removed"}), "is not the digest of this input"),
         (lambda one: one["inputs"].pop(BY_PATH.digest), "names an input of vllm that is not listed"),
         (lambda one: one["cases"][0]["inputs"].update(vllm=BY_CODE.digest), "names an input of vllm that is not listed"),
-        (lambda one: one["cases"][0]["inputs"].update({"a b": BY_CODE.digest}), "is no kind of input"),
+        (lambda one: one["cases"][0]["inputs"].update({"a b": BY_CODE.digest}), "is not a kind of input"),
         (lambda one: one["cases"][0]["inputs"].update(vllm="x"), "64 hexadecimal digits"),
         (lambda one: one["inputs"][BY_PATH.digest].update(more=1), "unknown key"),
-        (lambda one: one["inputs"][BY_PATH.digest]["content"].update({"a\x1b": "removed"}), "is no path"),
+        (lambda one: one["inputs"][BY_PATH.digest]["content"].update({"a\x1b": "removed"}), "is not a path"),
     ],
 )  # fmt: skip
 def test_odd_inputs_are_refused(tmp_path: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:

@@ -293,7 +293,7 @@ def test_what_was_left_out_by_hand_is_not_taken_for_landed(root: Path, tmp_path:
     assert ended.exit_code == 0, ended.output
     assert "sums carries no patch any more" in ended.output
     assert [one.ref for one in load(root).get("sums").landed] == [SUM]
-    with pytest.raises(StackError, match=r"proves 'up/halve-it\.patch', which is no patch of sums"):
+    with pytest.raises(StackError, match=r"proves 'up/halve-it\.patch', which is not a patch of sums"):
         proof_module.load(root / "proofs/test_up_proof.py", load(root))
 
 

@@ -107,7 +107,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) 
 
 def test_a_file_does_not_take_the_place_of_something_else(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(FileExistsError, match="is no file, but something else"):
+    with pytest.raises(FileExistsError, match="exists, but is not a file"):
         cache.put(tmp_path / "fifo", b"new")
     assert (tmp_path / "fifo").is_fifo()
     assert [one.name for one in tmp_path.iterdir()] == ["fifo"]

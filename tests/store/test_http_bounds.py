@@ -155,5 +155,5 @@ def test_an_index_in_a_folder_has_an_end(tmp_path: Path, kind: str, monkeypatch:
         monkeypatch.setattr(bounded, "LARGEST", 1000)
         page.write_bytes(b" " * 2000)
     using = Settings(indexes=(parse((tmp_path / "simple").as_uri()),))
-    with pytest.raises(StackError, match=r"answers without end|is no address that can be fetched"):
+    with pytest.raises(StackError, match=r"answers without end|is not an address that can be fetched"):
         registry.find("pkg", "1.0", using=using)

@@ -112,7 +112,7 @@ def test_the_newest_and_the_nearest_versions_are_named(tmp_path: Path, server: S
         find("pkg", "9.9", using=using)
     with pytest.raises(StackError, match=re.escape("nearest: 0.2, 0.3, 0.10, 0.11")):
         find("pkg", "0.4", using=using)
-    with pytest.raises(StackError, match="is no version"):
+    with pytest.raises(StackError, match="is not a version"):
         find("pkg", "newest", using=using)
     with pytest.raises(StackError, match="no source archive of other"):
         find("other", "1.0", using=using)

@@ -64,7 +64,7 @@ def test_cases_arrive_as_they_end(tmp_path: Path) -> None:
         ("[]", "no JSON object"),
         (GOOD | {"seconds": float("nan")}, "not whole, strict JSON"),
         (GOOD | {"outcome": "fine"}, "outcome is 'fine'"),
-        (GOOD | {"outcome": "failed"}, "why goes ill with failed"),
+        (GOOD | {"outcome": "failed"}, "why contradicts the outcome failed"),
         (GOOD | {"margins": {"good": "ten"}}, "margins.good is 'ten'"),
         (GOOD | {"more": 1}, "more"),
         ({key: value for key, value in GOOD.items() if key != "needs"} | {"needs": "cpu"}, "needs"),

@@ -62,7 +62,7 @@ def test_a_compiler_that_another_program_starts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CXX", "env g++")
     assert plain is not None and machine.gxx() == plain
     monkeypatch.setenv("CXX", "'g++")
-    with pytest.raises(StackError, match=r"CXX is no command: 'g\+\+"):
+    with pytest.raises(StackError, match=r"CXX is not a valid command: 'g\+\+"):
         machine.gxx()
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What knows nothing of forks: errors, files that appear whole, bounded HTTP, child processes, text."""
+"""Code without any knowledge of forks: errors, safe files, bounded HTTP, child processes, text."""

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 def redacted(url: str) -> str:
-    """The address as it may be shown: no credentials, no query (signed addresses carry theirs there)."""
+    """Return the address without credentials and query, so that it may be shown; signed addresses carry a secret in the query."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP answers that have an end, in time and in size, from servers that nobody vouches for.
+"""Bounded HTTP for untrusted servers: limits on the time and the size of each answer.
 
-requests and urllib3 bound each wait for bytes. A server that drips, or sends without end, never lets one run out. Here the whole answer
-has a budget of seconds, head and redirects included, which every received byte extends by the time that a slow line would take for it.
+requests and urllib3 limit each wait for bytes only, so a server that drips or never ends can hold a client for ever. Here the
+whole answer has a time budget, header and redirects included. Each received byte extends it by what a slow line would need.
 """
 
 import functools
@@ -20,37 +20,37 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Retry
 
 LARGEST = 64 * 2**20
-"""Bytes of the largest answer that is read as a whole; the index page of a large project has ten million."""
+"""Bytes of the largest answer that is read into memory; the index page of a large project has ten million."""
 SECONDS = 120.0
 SLOWEST = 20_000.0
-"""Bytes a second of the slowest line that a download is waited for."""
+"""Bytes per second of the slowest line that a download tolerates."""
 _AT_ONCE = 2**16
 
 
 class EndlessError(requests.RequestException):
-    """An answer is larger than is read."""
+    """Raised when an answer is larger than the limit."""
 
 
 class Budget:
-    """The seconds that are left for an answer; `rate` is how many received bytes extend them by one."""
+    """The seconds left for an answer; every `rate` received bytes add one second."""
 
     def __init__(self, seconds: float, rate: float) -> None:
         self._seconds, self._rate = seconds, rate
         self.begin()
 
     def begin(self) -> None:
-        """Start anew, for another answer."""
+        """Restart the budget for the next answer."""
         self._ends = time.monotonic() + self._seconds
 
     def received(self, size: int) -> None:
-        """Extend the time for bytes that came."""
+        """Extend the time after receiving `size` bytes."""
         self._ends += size / self._rate
 
     def left(self) -> float:
         """Return the seconds that are left.
 
         Raises:
-            TimeoutError: none are.
+            TimeoutError: The time is used up.
 
         """
         left = self._ends - time.monotonic()
@@ -60,7 +60,7 @@ class Budget:
 
 
 class Bounded(HTTPAdapter):
-    """Connections whose answers are bounded: each by a budget of time, and by `largest` bytes where it is not a stream."""
+    """A requests adapter that limits each answer: in time, and to `largest` bytes unless it is streamed."""
 
     def __init__(
         self, *, seconds: float = SECONDS, rate: float = SLOWEST, largest: int = LARGEST, max_retries: Retry | int = 0
@@ -69,18 +69,18 @@ class Bounded(HTTPAdapter):
         super().__init__(max_retries=max_retries)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make the pool of connections."""
+        """Create the connection pools."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = _pools(self._budget)
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the pool of connections to a proxy."""
+        """Create the connection pools of a proxy."""
         manager = super().proxy_manager_for(*args, **kwargs)
         manager.pool_classes_by_scheme = _pools(self._budget)
         return manager
 
     def send(self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request, and read its answer unless it is a stream."""
+        """Send a request; read the whole answer unless `stream` is set."""
         self._budget.begin()
         response = super().send(request, True, *args, **kwargs)
         if not stream:
@@ -89,10 +89,10 @@ class Bounded(HTTPAdapter):
 
 
 def whole(response: requests.Response, largest: int = LARGEST) -> None:
-    """Read the body of an answer, at most `largest` bytes of it as it is unpacked.
+    """Read the body of an answer: at most `largest` bytes, counted after decompression.
 
     Raises:
-        RequestException: it breaks off, takes too long, or is larger.
+        RequestException: The answer breaks off, takes too long, or is too large.
 
     """
     body = io.BytesIO()
@@ -114,7 +114,7 @@ def whole(response: requests.Response, largest: int = LARGEST) -> None:
 
 
 class _Timed(io.RawIOBase):
-    """The bytes that a socket receives, as long as the budget lasts."""
+    """Raw reader of a socket that stops when the budget is used up."""
 
     def __init__(self, connection: socket.socket, budget: Budget) -> None:
         self._connection, self._budget = connection, budget
@@ -138,7 +138,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that is read from a timed socket."""
+    """An HTTP response that reads through `_Timed`."""
 
     def __init__(self, connection: socket.socket, *args: Any, budget: Budget, **kwargs: Any) -> None:
         super().__init__(connection, *args, **kwargs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP with a server that nobody vouches for: an answer has an end, in time and in size, and comes from whom was asked."""
+"""HTTP client for untrusted servers: limits on time and size, no redirects, no credentials from elsewhere."""
 
 import json
 import math
@@ -22,15 +22,15 @@ LARGEST = 256 * 1024 * 1024
 _AT_ONCE = 2**16
 
 BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
-"""What is raised where no answer comes, or not all of it."""
+"""The exceptions raised when an answer is missing or incomplete."""
 
 
 class EndlessError(OSError):
-    """An answer that goes on for too long, or is beyond all measure."""
+    """Raised when an answer takes too long or is too large."""
 
 
 def is_here(address: str) -> bool:
-    """Whether an address is of this machine, so that this machine's hardware is what a server there runs on."""
+    """Tell whether an address belongs to this machine, so that a server there runs on this machine's hardware."""
     host = urlsplit(address).hostname or ""
     try:
         ip = ip_address(host)
@@ -40,17 +40,17 @@ def is_here(address: str) -> bool:
 
 
 def _own(ip: IPv4Address | IPv6Address) -> bool:
-    """Whether an interface of this machine has the address: no other can be listened at."""
+    """Tell whether an interface of this machine has the address: binding to any other address fails."""
     try:
-        with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as one:
-            one.bind((str(ip), 0))
+        with socket.socket(socket.AF_INET if ip.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(ip), 0))
     except OSError:
         return False
     return True
 
 
 def why(failed: Exception) -> str:
-    """What went wrong, in few words: what the library says of it takes lines."""
+    """Describe a failure in a few words; the library's own message takes several lines."""
     return str(failed) if isinstance(failed, EndlessError) else type(failed).__name__
 
 
@@ -58,14 +58,14 @@ def why(failed: Exception) -> str:
 def asked(
     address: str, content: Mapping[str, Any] | None, seconds: float, key: str | None = None
 ) -> "Iterator[requests.Response]":
-    """The answer to a GET, or to a POST of `content` as JSON: its head; its body is read by `pieces` or `whole`.
+    """Send a GET, or a POST of `content` as JSON, and yield the response; read its body with `pieces` or `whole`.
 
-    `key`: of the API, where the server wants one; what ~/.netrc or the address has for it is not sent in its place. All of it, from
-    the request to the last byte of the body, takes `seconds` at most, however slowly it drips. A redirect is not followed: what is
-    said would be of another server.
+    `key` is the API key, if the server needs one; credentials from ~/.netrc or the address never replace it. The whole exchange,
+    up to the last byte of the body, takes at most `seconds`, even if the server drips. Redirects are not followed: the answer
+    would be another server's.
 
     Raises:
-        one of BROKEN: no answer comes.
+        one of BROKEN: No answer arrives.
 
     """
     with requests.Session() as session:
@@ -80,7 +80,7 @@ def asked(
 
 
 class _Bearer(AuthBase):
-    """Shows a server a key. As a mere header it would be replaced by what ~/.netrc has for that server."""
+    """Authentication with a bearer token. requests would replace a plain header by the entry of ~/.netrc."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -91,10 +91,10 @@ class _Bearer(AuthBase):
 
 
 def pieces(answer: requests.Response, seconds: float) -> Iterator[bytes]:
-    """The body of an answer as it comes, for `seconds` and up to `LARGEST` bytes.
+    """Yield the body of an answer in pieces, for at most `seconds` and up to `LARGEST` bytes.
 
     Raises:
-        one of BROKEN: it breaks off, or has no end.
+        one of BROKEN: The body breaks off, takes too long, or is too large.
 
     """
     ends, size = time.monotonic() + seconds, 0
@@ -115,12 +115,12 @@ def _next(answer: requests.Response, seconds: float) -> bytes:
 
 
 def whole(answer: requests.Response, seconds: float) -> bytes:
-    """The whole body of an answer; see `pieces`."""
+    """Return the whole body of an answer; limits and errors as in `pieces`."""
     return b"".join(pieces(answer, seconds))
 
 
 def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
-    """The lines of an answer's body as they come, without their ends; see `pieces`."""
+    """Yield the lines of an answer's body as they arrive, without line ends; limits and errors as in `pieces`."""
     begun = b""
     for piece in pieces(answer, seconds):
         *ended, rest = piece.split(b"\n")
@@ -133,10 +133,10 @@ def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
 
 
 def parsed(data: bytes) -> Any:
-    """The value of some JSON.
+    """Parse JSON.
 
     Raises:
-        ValueError: it is none, or nested too deeply.
+        ValueError: The data is not valid JSON, or is nested too deeply.
 
     """
     try:

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that ends, with all that it has started, when what started it does: `python attached.py PARENT PROGRAM [ARGUMENT]...`.
+"""Run a program and kill it with all its descendants when the starting process ends.
 
-PARENT is the id of the process that starts it; `-` where that is not known yet: whoever started it.
+usage: `python die_with_parent.py PARENT PROGRAM [ARGUMENT]...`
 
-pip, CMake and ninja each start others, ninja in process groups of their own, and none of them ends when its parent is killed. This
-process takes in what loses its parent (prctl(2), PR_SET_CHILD_SUBREAPER), so it finds them all. It runs by itself, without `stack`.
+PARENT is the id of the starting process, or `-` for whichever process that is.
+
+pip, CMake and ninja start children, ninja in process groups of their own, and none of them ends when its parent is killed.
+This process is a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER): orphaned descendants become its children, so it finds them all.
+It runs without importing `stack`.
 """
 
 import contextlib
@@ -19,18 +22,18 @@ from types import FrameType
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PATIENCE = 5.0
-"""Seconds for what a program leaves to end: podman's containers are cleaned up behind it."""
+"""Seconds that leftover processes get to end; podman cleans its containers up in one."""
 
 
 def main() -> int:
-    """Run the program; its exit status, as a shell would state it."""
+    """Run the program; return its exit status in the form that a shell uses."""
     parent, command = sys.argv[1], sys.argv[2:]
     signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, lambda *_: None)  # from a terminal it reaches the program, too, which ends by itself
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches the program, too, which then ends by itself
     system = ctypes.CDLL(None)
     system.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     system.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if parent not in ("-", str(os.getppid())):  # it ended before it was asked for
+    if parent not in ("-", str(os.getppid())):  # the parent ended before prctl could watch it
         return 128 + signal.SIGTERM
     try:
         code = subprocess.Popen(command).wait()
@@ -47,7 +50,7 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _outlive(patience: float) -> None:
-    """Wait for what the program has left, and kill it then: a program that is killed leaves all that it has started."""
+    """Wait up to `patience` seconds for leftover processes, then kill them; a killed program leaves its own children behind."""
     until = time.monotonic() + patience
     while _children() and time.monotonic() < until:
         with contextlib.suppress(ChildProcessError):
@@ -58,24 +61,24 @@ def _outlive(patience: float) -> None:
 
 
 def _kill() -> None:
-    """Kill all that is below this process; what loses its parent by that comes here, and is next."""
+    """Kill all descendants. Killing one makes its children ours, so repeat until there are none."""
     while below := _children():
-        for one in below:
+        for process in below:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGKILL)
-        for one in below:
+                os.kill(process, signal.SIGKILL)
+        for process in below:
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(one, 0)
+                os.waitpid(process, 0)
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
-            # The name before the last parenthesis may hold anything; behind it: state, parent.
+            # /proc/PID/stat: the name before the last parenthesis may hold anything; after it stand the state and the parent.
             if int(file.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(file.parent.name))
-    return found
+                children.append(int(file.parent.name))
+    return children
 
 
 if __name__ == "__main__":

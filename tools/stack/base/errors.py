@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one error that a user meets: a line that says what is wrong and what to do."""
+"""The exception for errors that a user sees: one line that says what is wrong and what to do."""
 
 
 class StackError(Exception):
-    """Wrong usage, bad input or a broken environment; the command line prints it in one line and exits 2.
+    """Raised for wrong usage, bad input or a broken environment; the command line prints it in one line and exits with 2.
 
     Args:
-        problem: what is wrong, with the place (file, key, path, field); no full stop.
-        remedy: what to do about it; no full stop. May be empty where the problem says it already.
+        problem: What is wrong, with its place (file, key, path, field); without a full stop.
+        remedy: What to do about it; without a full stop. Empty if the problem already says it.
 
     """
 

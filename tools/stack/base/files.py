@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read and write files of a folder that somebody else may have filled: never through a link, a named pipe or a device."""
+"""Read and write files in an untrusted folder: never through a link, a named pipe or a device."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class NotPlain(StackError):
-    """A link, a named pipe, a socket or a device where a file or a folder is expected."""
+    """Raised for a link, a named pipe, a socket or a device where a file or a folder is expected."""
 
     def __init__(self, path: Path, kind: str) -> None:
         super().__init__(f"{path} is {kind}", "put the file or folder itself there")
@@ -24,7 +24,7 @@ class NotPlain(StackError):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """An open folder. Names are looked up below its descriptor, so that no link on the way can lead elsewhere."""
+    """An open folder. Names are resolved relative to its descriptor, so no link in the path can redirect them."""
 
     path: Path
     descriptor: int
@@ -34,8 +34,8 @@ class Folder:
         """Open a folder below this one.
 
         Raises:
-            NotPlain: one of the names is a link.
-            OSError: one of them is missing or not a folder.
+            NotPlain: One of the names is a link.
+            OSError: One of the names is missing or not a folder.
 
         """
         here, opened = self, []
@@ -59,11 +59,11 @@ class Folder:
             raise
 
     def open(self, name: str, flags: int) -> int:
-        """Open a regular file; returns its descriptor.
+        """Open a regular file; return its descriptor.
 
         Raises:
-            NotPlain: it is anything else.
-            OSError: it is missing, or cannot be opened.
+            NotPlain: The name is anything but a regular file.
+            OSError: The file is missing or cannot be opened.
 
         """
         try:
@@ -81,7 +81,7 @@ class Folder:
         return descriptor
 
     def read(self, name: str) -> bytes | None:
-        """Read a regular file; None where there is none."""
+        """Read a regular file; return None if it is missing."""
         try:
             with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
                 return file.read()
@@ -89,7 +89,7 @@ class Folder:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a new file, in place of one of that name, and wait until the disk has it."""
+        """Write a file, replacing any of that name, and flush it to disk."""
         self.remove(name)
         with os.fdopen(self.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(data)
@@ -97,20 +97,20 @@ class Folder:
             os.fsync(file.fileno())
 
     def exists(self, name: str) -> bool:
-        """Tell whether something has that name, be it a link that leads nowhere."""
+        """Tell whether an entry has that name; a dangling link counts."""
         return self._mode(name) is not None
 
     def names(self) -> list[str]:
-        """List what is in the folder, in order."""
+        """List the folder's entries, sorted."""
         with os.scandir(self.descriptor) as entries:
             return sorted(entry.name for entry in entries)
 
     def move(self, name: str, target: "Folder", new: str) -> None:
-        """Rename a file or folder, which replaces a file of the new name."""
+        """Rename a file or folder; a file of the new name is replaced."""
         os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=target.descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if there is one; a link is removed itself."""
+        """Remove a file if it exists; for a link, the link itself."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.descriptor)
 
@@ -119,13 +119,13 @@ class Folder:
         os.rmdir(name, dir_fd=self.descriptor)
 
     def remove_tree(self, name: str) -> None:
-        """Remove a folder with all that is in it, if there is one; links are not followed."""
+        """Remove a folder and its contents if it exists; links are not followed."""
         if self.exists(name):
             self._check_no_link(name)
             shutil.rmtree(name, dir_fd=self.descriptor)
 
     def sync(self) -> None:
-        """Wait until the disk has the folder's entries."""
+        """Flush the folder's entries to disk."""
         os.fsync(self.descriptor)
 
     def _mode(self, name: str) -> int | None:
@@ -141,7 +141,7 @@ class Folder:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Folder]:
-    """Open a folder that the user has named, links in its own path included."""
+    """Open a folder that the user named; links in its path are followed."""
     descriptor = os.open(path, _FOLDER)
     try:
         yield Folder(path, descriptor)
@@ -150,10 +150,10 @@ def opened(path: Path) -> Iterator[Folder]:
 
 
 def check_regular(descriptor: int, path: Path) -> None:
-    """Refuse an open file that is not a regular one.
+    """Refuse a descriptor that is not of a regular file.
 
     Raises:
-        NotPlain: it is a folder, a named pipe, a socket or a device.
+        NotPlain: It is a folder, a named pipe, a socket or a device.
 
     """
     mode = os.fstat(descriptor).st_mode
@@ -164,10 +164,10 @@ def check_regular(descriptor: int, path: Path) -> None:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse a folder that holds a named pipe, a socket or a device, at any depth; links are not followed.
+    """Refuse a folder that holds a named pipe, a socket or a device at any depth; links are not followed.
 
     Raises:
-        NotPlain: it does.
+        NotPlain: The folder holds such an entry.
 
     """
     for place, _, names in os.walk(folder):
@@ -178,10 +178,10 @@ def check_plain(folder: Path) -> None:
 
 
 def check_tree(folder: Path) -> None:
-    """Refuse a folder that holds anything but files and folders, at any depth; a missing one is fine.
+    """Refuse a folder that holds anything but files and folders at any depth; a missing folder is fine.
 
     Raises:
-        NotPlain: the folder is a link, or something in it is a link, a named pipe, a socket or a device.
+        NotPlain: The folder is a link, or holds a link, a named pipe, a socket or a device.
 
     """
     inside = (Path(place, name) for place, folders, names in os.walk(folder) for name in (*folders, *names))
@@ -192,10 +192,10 @@ def check_tree(folder: Path) -> None:
 
 
 def lock_if_free(descriptor: int, place: Path) -> bool:
-    """Lock a file unless another process has; whether it is locked. The system frees it when all that have it open end.
+    """Lock a file without waiting; return whether that worked. The system frees the lock when its last holder ends.
 
     Raises:
-        StackError: the file system of `place` knows no locks.
+        StackError: The file system of `place` does not support locks.
 
     """
     try:

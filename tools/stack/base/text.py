@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts from elsewhere, as they may be shown."""
+"""Make foreign text safe and short enough to show."""
 
 
 def printable(text: str, instead: str = "?", kept: str = "") -> str:
-    """A text in which nothing moves the cursor or changes the colour: `instead` stands for each such letter that is not `kept`."""
+    """Replace every unprintable character, such as a terminal's control codes, by `instead`; keep those in `kept`."""
     return "".join(letter if letter.isprintable() or letter in kept else instead for letter in text)
 
 
 def shortened(text: str, most: int) -> str:
-    """A text of at most so many letters, from 5 on: of a longer one its beginning and as much of its end, where errors have causes."""
+    """Shorten text to at most `most` (5 or more) characters, keeping both ends: errors often name their cause at the end."""
     if len(text) <= most:
         return text
     first = (most - 3) // 2

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: one module a verb, each reads arguments, calls the library, prints.
+"""The command line: each verb's module reads arguments, calls the library and prints.
 
-A verb's module is imported when the verb runs: `stack --help` answers at once.
+A verb's module is imported only when the verb runs, so that `stack --help` answers at once.
 """
 
 import os
@@ -71,20 +71,20 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; every error that a user can cause is one line and exit 2."""
+    """Run the command line; every error that a user can cause becomes one line and exit code 2."""
     outlive_readers()
     with interrupting() as interrupts:
         try:
             code = _run()
         except (click.Abort, KeyboardInterrupt):
-            # A switch that was announced is finished by the next verb that writes: the stack is the old one or the new one.
+            # The next writing verb finishes an announced switch, so the stack is in the old or the new state.
             code = _fail("interrupted: the stack is whole, run the command again", interrupts.exit_code)
         sys.exit(code)
 
 
 def _run() -> int:
     try:
-        # Without standalone mode, click returns the code that a verb exits with.
+        # Without standalone mode, click returns the exit code of a verb.
         return cli(standalone_mode=False, prog_name="stack") or 0
     except StackError as error:
         return _fail(str(error))
@@ -103,11 +103,11 @@ def _run() -> int:
     except Exception as error:
         if os.environ.get("STACK_DEBUG"):
             raise
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        return _fail(f"this is a defect, please report it ({said}): STACK_DEBUG=1 shows where")
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        return _fail(f"this is a defect, please report it ({reason}): STACK_DEBUG=1 shows where")
 
 
 def _fail(line: str, code: int = 2) -> int:
-    # It may name what others wrote: files, or the words of servers.
+    # The line may contain foreign text: names of files, or messages of servers.
     click.echo(f"stack: {one_line(line)}", err=True)
     return code

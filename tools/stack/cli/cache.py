@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack cache`: what it holds, and room where it is needed."""
+"""`stack cache`: show the cache's contents and free disk space."""
 
 import time
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ HOLDS = {
 
 @click.group("cache")
 def command() -> None:
-    """Show what the cache holds, and take out what has not been used for long.
+    """Show what the cache holds, and remove what was not used for long.
 
-    All of it can be fetched or made again. The stores stay: undo and open working trees stand on them.
+    All of it can be downloaded or made again. The stores stay, since undo and open working trees need them.
     """
 
 
@@ -40,7 +40,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def show(options: Options, as_json: bool) -> None:
-    """Show what takes how much room, and when it was last used."""
+    """Show the size of each part of the cache, and when it was last used."""
 
     place = cache.root(options.cache)
     with progress() as tell:
@@ -60,20 +60,24 @@ def show(options: Options, as_json: bool) -> None:
     default=30,
     show_default=True,
     metavar="DAYS",
-    help="Take out what was not used in so many days.",
+    help="Remove what was not used in this many days.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @json_option
 @click.pass_context
 def prune(context: click.Context, days: int, dry_run: bool, as_json: bool) -> None:
-    """Take out what has not been used for long; what is in use stays. Exit code 1: something cannot be removed."""
+    """Remove what was not used for long; what is in use stays. Exit code 1: something cannot be removed."""
 
     options: Options = context.obj
     before = time.time() - days * DAY
     with progress() as tell:
         held = upkeep.entries(cache.root(options.cache), tell or (lambda *_: None))
     stuck: list[OSError] = []
-    gone = tuple(one for one in held if upkeep.removable(one, before)) if dry_run else upkeep.prune(held, before, stuck.append)
+    gone = (
+        tuple(entry for entry in held if upkeep.removable(entry, before))
+        if dry_run
+        else upkeep.prune(held, before, stuck.append)
+    )
     if as_json:
         failures = [{"path": str(error.filename), "why": error.strerror} for error in stuck]
         print_json({"dry_run": dry_run, "removed": [_as_json(entry) for entry in gone], "stuck": failures})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack check`: is everything that the stack relies on there?"""
+"""`stack check`: find missing code that the stack relies on."""
 
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from stack.cli.common import Options, json_option, print_json, print_table, sour
 @source_option
 @click.pass_context
 def command(context: click.Context, files: tuple[Path, ...], as_json: bool, source: str) -> None:
-    """Check what patches, recipes and compose files rely on against the trees at the pins.
+    """Check that what patches, recipes and compose files rely on exists in the trees at the pins.
 
-    Imports, attributes of imported modules, includes, calls, environment variables and flags of `vllm serve`, read from the
-    sources without importing or building anything. The stack's own recipes and compose files are looked at (validation/recipes,
-    docker); name others as FILE. Exit code 1 when something is missing.
+    This covers imports, attributes of imported modules, includes, calls, environment variables and flags of `vllm serve`. They are
+    read from the sources; nothing is imported or built. The stack's own recipes and compose files are checked (validation/recipes,
+    docker); name others as FILE. Exit code 1 if something is missing.
     """
 
     options: Options = context.obj
@@ -29,9 +29,11 @@ def command(context: click.Context, files: tuple[Path, ...], as_json: bool, sour
         patches = len(stores.stack.patches)
     if as_json:
         fields = ("source", "upstream", "path", "line", "problem")
-        print_json({"clean": not findings, "findings": [{name: getattr(one, name) for name in fields} for one in findings]})
+        print_json(
+            {"clean": not findings, "findings": [{name: getattr(finding, name) for name in fields} for finding in findings]}
+        )
     elif findings:
-        print_table(("from", "place", "problem"), [(one.source, one.place, one.problem) for one in findings])
+        print_table(("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings])
     else:
         click.echo(f"in order: what {patches} patches rely on is there")
     context.exit(1 if findings else 0)

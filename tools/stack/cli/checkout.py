@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack checkout`: the patches as commits of an ordinary git working tree."""
+"""`stack checkout`: write the patches as commits of an ordinary git working tree."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from stack.cli.common import Options, json_option, print_json, source_option
 @source_option
 @click.pass_obj
 def command(options: Options, upstream: str, directory: Path, as_json: bool, source: str) -> None:
-    """Make DIRECTORY a git working tree of UPSTREAM with one commit a patch.
+    """Make DIRECTORY a git working tree of UPSTREAM with one commit per patch.
 
-    The trailers Stack-Series and Stack-Patch say which patch a commit is. Edit, amend, reorder, drop (`git rebase -i
-    stack-base`), add commits with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`.
+    The trailers Stack-Series and Stack-Patch name the patch of a commit. Edit, amend, reorder or drop commits (`git rebase -i
+    stack-base`), add some with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`.
     """
 
     with options.place(source) as place, Stores(options.load(), place) as stores:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs share: options, the loaded stack, progress, tables and JSON."""
+"""Code that the verbs share: options, the loaded stack, progress, tables and JSON."""
 
 import contextlib
 import json
@@ -31,9 +31,9 @@ COLOURS = {
     "drifted": "bold red",
     "conflict": "bold red",
 }
-"""Outcomes in colour."""
+"""The colours of outcomes."""
 _RULE = 180
-"""Characters of a table's longest rule."""
+"""Characters of a table's longest horizontal line in a pipe."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
 packages_option = click.option(
@@ -53,10 +53,10 @@ source_option = click.option(
 
 
 def interpreter(_context: click.Context, _option: click.Parameter, named: Path | None) -> Path | None:
-    """What `--python` names: a file that can be run, by an absolute path.
+    """Return the absolute path of the interpreter named by `--python`.
 
     Raises:
-        StackError: it is none.
+        StackError: It is not an executable file.
 
     """
     from stack.proof.interpreters import found  # noqa: PLC0415
@@ -72,10 +72,10 @@ class Options:
     cache: Path | None
 
     def find_root(self, *, writes: bool = False) -> Path:
-        """Find the stack's folder: --root, else here or above. A verb that `writes` first finishes what was interrupted there.
+        """Find the stack's folder: --root, else here or above. For a verb that `writes`, finish an interrupted switch first.
 
         Raises:
-            StackError: there is none, or its `.stack` came with the checkout.
+            StackError: No stack is found, or its `.stack` came with the checkout.
 
         """
         from stack.carry import untrusted  # noqa: PLC0415
@@ -90,31 +90,31 @@ class Options:
         return root
 
     def require_root(self, root: Path) -> None:
-        """Refuse a --root that is another stack than the one at hand.
+        """Refuse a --root that differs from the stack at hand.
 
         Raises:
-            StackError: it is another one.
+            StackError: It differs.
 
         """
         if self.root is not None and self.root.resolve() != root.resolve():
             raise StackError(f"that working tree belongs to the stack in {root}", "leave --root out")
 
     def load(self, *, writes: bool = False) -> "Stack":
-        """Load the stack; a verb that `writes` first finishes a switch that was interrupted."""
+        """Load the stack; for a verb that `writes`, finish an interrupted switch first."""
         from stack.model.stack import load  # noqa: PLC0415
 
         return load(self.find_root(writes=writes))
 
     @contextlib.contextmanager
     def place(self, source: str = "archive", *, kept: bool = False) -> "Iterator[Place]":
-        """Where trees come from and go; shows progress on a terminal as long as it is open.
+        """Yield where trees come from and are stored; shows progress on a terminal meanwhile.
 
         Args:
             source: `archive` or `git`.
-            kept: another command needs what this one writes into the cache.
+            kept: Another command needs what this one writes into the cache.
 
         Raises:
-            StackError: it has to be kept, and the cache cannot be written.
+            StackError: `kept` is set and the cache cannot be written.
 
         """
         from stack.carry.upstream_stores import Place  # noqa: PLC0415
@@ -124,10 +124,10 @@ class Options:
 
     @contextlib.contextmanager
     def usable_cache(self, *, kept: bool = False) -> Iterator[Path]:
-        """Give the cache folder, or, unless it has to be kept, a temporary one that borrows from it where it cannot be written.
+        """Yield the cache folder. If it cannot be written, yield a temporary one that borrows from it, unless `kept` is set.
 
         Raises:
-            StackError: it has to be kept, and the cache cannot be written.
+            StackError: `kept` is set and the cache cannot be written.
 
         """
         from stack.store import borrowed, cache  # noqa: PLC0415
@@ -143,7 +143,7 @@ class Options:
 
 @contextlib.contextmanager
 def progress() -> "Iterator[Progress | None]":
-    """A bar on a terminal's stderr for long steps, nothing in a pipe."""
+    """Show a progress bar for long steps if stderr is a terminal; otherwise yield None."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -165,7 +165,7 @@ def progress() -> "Iterator[Progress | None]":
 
 
 _bars: "list[Any]" = []
-"""The bar that is on the terminal."""
+"""The progress bar on the terminal, if there is one."""
 
 
 @contextlib.contextmanager
@@ -179,7 +179,7 @@ def _shown(bar: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Take the bar off the terminal as long as that is somebody else's: a question's, an editor's."""
+    """Remove the progress bar while a question or an editor uses the terminal."""
     for bar in _bars:
         bar.stop()
     try:
@@ -192,7 +192,7 @@ def paused() -> Iterator[None]:
 
 
 def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:
-    """A patch's lines in a table: its outcome, and one more for each conflict, each drift and each commit behind them."""
+    """Return a patch's table rows: its outcome, then one row per conflict, drift and commit that caused them."""
     rows = [(name, row.outcome.value, "; ".join(row.evidence))]
     for conflict in row.conflicts:
         lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
@@ -206,18 +206,18 @@ def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:
 
 def _upstream_rows(upstream: "Sequence[Upstream]") -> list[tuple[str, str, str]]:
     return [
-        ("", "", f"  since {cause_words(one)}" if not place else f"  and   {cause_words(one)}")
-        for place, one in enumerate(upstream)
+        ("", "", f"  since {cause_words(commit)}" if not place else f"  and   {cause_words(commit)}")
+        for place, commit in enumerate(upstream)
     ]
 
 
-def cause_words(one: "Upstream") -> str:
-    """A commit with its subject; a release, which has no commit to look up, by its name alone."""
-    return one.subject if one.release else f"{one.commit[:12]} {one.subject}"
+def cause_words(commit: "Upstream") -> str:
+    """Return a commit's id and subject; for a release without a known commit, only its name."""
+    return commit.subject if commit.release else f"{commit.commit[:12]} {commit.subject}"
 
 
 def outcome_json(row: "Carried") -> dict[str, object]:
-    """What the JSON of every verb says of a patch's outcome."""
+    """Return a patch's outcome as all verbs print it in JSON."""
     return {
         "outcome": row.outcome.value,
         "tree": row.tree,
@@ -254,7 +254,7 @@ def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
 
 
 def print_legs(work: "Rebase") -> None:
-    """Print a rebase: a table for each upstream."""
+    """Print a rebase: one table per upstream."""
     for leg in work.legs:
         if leg.moves:
             was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
@@ -268,7 +268,7 @@ def print_legs(work: "Rebase") -> None:
 
 
 def leg_json(leg: "Leg") -> dict[str, object]:
-    """One upstream's part of a rebase."""
+    """Return one upstream's part of a rebase as JSON."""
     return {
         "upstream": leg.upstream,
         "from": {"tag": leg.old.tag, "commit": leg.old.commit},
@@ -281,43 +281,44 @@ def leg_json(leg: "Leg") -> dict[str, object]:
 
 
 def through_names(given: str | None) -> tuple[str, ...]:
-    """The rungs that `--through` names."""
+    """Split the value of `--through` into the names of rungs."""
     return tuple(name.strip() for name in given.split(",") if name.strip()) if given else ()
 
 
 def packages_from(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """What `--from` names, by upstream; the upstream may be left out where only one is built.
+    """Parse `--from` into (upstream, package) pairs; the upstream may be omitted if only one is built.
 
     Raises:
-        StackError: it may not.
+        StackError: The upstream is omitted although there are several.
 
     """
-    found = []
-    for one in given:
-        name, _, package = one.rpartition("=")
+    packages = []
+    for given_name in given:
+        name, _, package = given_name.rpartition("=")
         if not name and len(upstreams) != 1:
             raise StackError(
-                f"--from {one} does not say of which upstream", f"write --from UPSTREAM={one}, or name one upstream"
+                f"--from {given_name} does not say of which upstream",
+                f"write --from UPSTREAM={given_name}, or name one upstream",
             )
-        found.append((name or upstreams[0], package))
-    return tuple(found)
+        packages.append((name or upstreams[0], package))
+    return tuple(packages)
 
 
 def print_json(data: object) -> None:
     """Print a value as JSON."""
-    # JSON spells half a surrogate pair, as a file's name may hold, as Python does.
+    # A file's name may hold half a surrogate pair: write it as JSON's escape.
     click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
 
 
 def one_line(text: str) -> str:
-    """A text from elsewhere, in which nothing starts a line, moves the cursor or changes the colour."""
+    """Escape line breaks, control characters and other unprintable characters in foreign text."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
 ) -> None:
-    """Print a table: as wide as the terminal, but never cut in a pipe. `colour` names a style for a cell's text."""
+    """Print a table: as wide as the terminal, but never cut in a pipe. `colour` returns a style for a cell's text."""
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -339,6 +340,6 @@ def _lines(cell: str) -> str:
 
 
 def _trimmed(line: str) -> str:
-    """A line of a table: in a pipe nobody wants the blanks that fill a column, nor a rule as long as the longest of all texts."""
+    """Strip the padding of a table's line; shorten a horizontal rule that is as long as the longest text."""
     plain = line.rstrip()
     return plain[:_RULE] if set(plain) == {"─"} else plain

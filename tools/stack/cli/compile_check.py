@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack compile-check`: does what a series touches compile for SM121, and are the instructions there that it is about?"""
+"""`stack compile-check`: compile what a series touches for SM121, and look for required instructions."""
 
 import re
 from collections.abc import Iterator
@@ -16,29 +16,31 @@ from stack.proof.compiling.check import Report, Result
 
 _COLOURS = {"compiles": "green"}
 _KERNELS = 16
-"""Kernels of a unit that are listed."""
+"""Up to this many kernels of a unit are listed."""
 
 
 @click.command("compile-check")
 @click.argument("series", nargs=-1, metavar="[SERIES]...")
 @click.option(
-    "--all", "everything", is_flag=True, help="Compile every unit that the patches touch, whole: this can take hours."
+    "--all", "everything", is_flag=True, help="Compile every unit that the patches touch, whole. This can take hours."
 )
-@click.option("--pristine", is_flag=True, help="Compile them in upstream's own tree, without any patch, to compare.")
-@click.option("--unit", metavar="MODULE/SOURCE", help="Compile this unit (with * for any text) in place of what SERIES touch.")
+@click.option("--pristine", is_flag=True, help="Compile upstream's own tree without any patch, for comparison.")
+@click.option("--unit", metavar="MODULE/SOURCE", help="Compile this unit (* for any text) instead of those that SERIES touch.")
 @click.option("--instantiation", metavar="WORDS", help="With --unit: the template instantiation with these words.")
+@click.option("--sass", metavar="NAME", multiple=True, help="With --unit: a required instruction, such as QMMA.SF.")
 @click.option(
-    "--sass", metavar="NAME", multiple=True, help="With --unit: an instruction that has to be there, such as QMMA.SF."
+    "--arch",
+    default="sm_121a",
+    metavar="NAME",
+    show_default=True,
+    help="Compile for another GPU that the unit supports: sm_90a.",
 )
-@click.option(
-    "--arch", default="sm_121a", metavar="NAME", show_default=True, help="For another GPU of those that a unit is for: sm_90a."
-)
-@click.option("--jobs", type=click.IntRange(min=1), help="Compilers beside each other. Default: as many as fit into memory.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of parallel compilers. Default: as many as fit into memory.")
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="Ask upstream's JIT with this interpreter; none is set up.",
+    help="Query upstream's JIT with this interpreter; no environment is made.",
 )
 @json_option
 @source_option
@@ -57,12 +59,12 @@ def command(
     as_json: bool,
     source: str,
 ) -> None:
-    """Compile what the patches of SERIES (all series, unless named) touch for SM121, on any machine; no GPU is needed.
+    """Compile what the patches of SERIES (default: all) touch for SM121, on any machine; no GPU is needed.
 
-    The units are those of FlashInfer's JIT in the carried tree. Compiled is one instantiation of each that a patch names in
-    its series.toml (`compiles`), else of the first that it touches. Their machine code has to have the instructions that the
-    patch names. nvcc and cuobjdump are those on PATH, else the registry's, kept in the cache. Exit code 1 when a unit does not
-    compile, lacks an instruction, or is not what a patch touches.
+    The units are those of FlashInfer's JIT in the carried tree. For each unit that a patch names in its series.toml (`compiles`),
+    one instantiation is compiled; for other patches, one of the first unit that they touch. The machine code must contain the
+    instructions that the patch names. nvcc and cuobjdump are those on PATH, else the registry's, kept in the cache. Exit code 1 if
+    a unit does not compile, lacks an instruction, or is not touched by its patch.
     """
 
     if unit is None and (instantiation or sass):
@@ -92,10 +94,10 @@ def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> Comp
 
 def _print(report: Report) -> None:
     click.echo(report.compiler)
-    for one in report.results:
-        measured = f"  {one.seconds:.0f} s, {one.peak / 1e9:.1f} GB" if one.seconds else ""
-        click.echo(f"{click.style(one.state.value, fg=_COLOURS.get(one.state.value, 'red'))}  {one.unit}{measured}")
-        for line in _lines(one):
+    for result in report.results:
+        measured = f"  {result.seconds:.0f} s, {result.peak / 1e9:.1f} GB" if result.seconds else ""
+        click.echo(f"{click.style(result.state.value, fg=_COLOURS.get(result.state.value, 'red'))}  {result.unit}{measured}")
+        for line in _lines(result):
             click.echo(f"    {line}")
     for ref, path in report.uncovered:
         remedy = f"`stack build wheels {ref.upstream} --plan` says how to compile it"
@@ -106,18 +108,18 @@ def _print(report: Report) -> None:
         click.echo(f"not looked at, since upstream's JIT does not list them here: {', '.join(sorted(report.unlisted))}")
 
 
-def _lines(one: Result) -> Iterator[str]:
-    if one.problem:
-        yield one.problem
-    if one.instantiation:
-        yield one.instantiation
-    if one.named:
-        yield ", ".join(f"{times} {name}" for name, times in one.named.items())
-    if len(one.kernels) <= _KERNELS:
-        yield from map(str, one.kernels)
+def _lines(result: Result) -> Iterator[str]:
+    if result.problem:
+        yield result.problem
+    if result.instantiation:
+        yield result.instantiation
+    if result.named:
+        yield ", ".join(f"{times} {name}" for name, times in result.named.items())
+    if len(result.kernels) <= _KERNELS:
+        yield from map(str, result.kernels)
     else:
-        yield f"{len(one.kernels)} kernels: --json says what each takes"
-    yield from (ref.path for ref in one.patches)
+        yield f"{len(result.kernels)} kernels: --json says what each takes"
+    yield from (ref.path for ref in result.patches)
 
 
 def _as_json(report: Report) -> dict[str, object]:
@@ -126,18 +128,18 @@ def _as_json(report: Report) -> dict[str, object]:
         "compiler": report.compiler,
         "units": [
             {
-                "unit": one.unit,
-                "instantiation": one.instantiation,
-                "patches": [ref.path for ref in one.patches],
-                "state": one.state.value,
-                "problem": one.problem,
-                "seconds": round(one.seconds, 1),
-                "peak": one.peak,
-                "sass": dict(one.named),
-                "instructions": dict(sorted(one.instructions.items())),
-                "kernels": [asdict(kernel) for kernel in one.kernels],
+                "unit": result.unit,
+                "instantiation": result.instantiation,
+                "patches": [ref.path for ref in result.patches],
+                "state": result.state.value,
+                "problem": result.problem,
+                "seconds": round(result.seconds, 1),
+                "peak": result.peak,
+                "sass": dict(result.named),
+                "instructions": dict(sorted(result.instructions.items())),
+                "kernels": [asdict(kernel) for kernel in result.kernels],
             }
-            for one in report.results
+            for result in report.results
         ],
         "idle": [ref.path for ref in report.idle],
         "uncovered": [{"patch": ref.path, "path": path} for ref, path in report.uncovered],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack doctor`: what is wrong with a machine, scripts, logs and a running server, and what to do about it."""
+"""`stack doctor`: find problems of a machine, scripts, logs and a running server, and say how to fix them."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -28,34 +28,34 @@ from stack.validation import endpoint, machine
 _COLOURS = {"wrong": "red", "worth knowing": "yellow", "fine": "green", "could not tell": "magenta"}
 _SIGNS = {"wrong": "✗", "worth knowing": "!", "fine": "✓", "could not tell": "?"}
 _SPEED_AT = 128
-"""Tokens before those whose speed is measured, about: a limit is of a context."""
+"""Approximate context length at which speed is measured: a limit holds for one context length."""
 
 
 @click.command("doctor")
 @click.option(
-    "--machine", is_flag=True, help="Look at this machine, too; without --log, --script and --url that is what is done."
+    "--machine", is_flag=True, help="Check this machine, too; without --log, --script and --url only the machine is checked."
 )
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="The interpreter that serves. Default: that of the `vllm` on PATH.",
+    help="The interpreter that runs the server. Default: that of the `vllm` on PATH.",
 )
 @click.option(
     "--script",
     "scripts",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A serve script, compose file, Dockerfile or .env file. Again for more.",
+    help="A serve script, compose file, Dockerfile or .env file; repeatable.",
 )
+@click.option("--log", "logs", multiple=True, type=click.Path(path_type=Path), help="A server's log; repeatable.")
+@click.option("--url", help="A running server, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
+@click.option("--model", help="The server's model to check. Default: the only one.")
+@click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.")
 @click.option(
-    "--log", "logs", multiple=True, type=click.Path(path_type=Path), help="What a server has printed. Again for more."
+    "--timeout", type=Seconds(), default=180, show_default=True, help="Seconds for all of the server's answers together."
 )
-@click.option("--url", help="A running server, such as http://127.0.0.1:8000; VLLM_API_KEY is shown to it where it is set.")
-@click.option("--model", help="Which of the server's models. Default: the only one.")
-@click.option("--recipe", "name", help="What should run, and where: `stack recipe list`.")
-@click.option("--timeout", type=Seconds(), default=180, show_default=True, help="Seconds for all answers of the server.")
-@click.option("--verbose", "-v", is_flag=True, help="Show what is fine, too.")
+@click.option("--verbose", "-v", is_flag=True, help="Show checks without problems, too.")
 @json_option
 @click.pass_context
 def command(
@@ -71,28 +71,28 @@ def command(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Find what is wrong with a machine, with scripts, with a server's log or with a running server.
+    """Find problems of a machine, scripts, a server's log or a running server.
 
-    Each finding has its place, down to the line, and the fix. Nothing is changed. Exit code 1 when something is wrong; what is worth
-    knowing, or could not be told, does not count.
+    Each finding has its place, down to the line, and the fix. Nothing is changed. Exit code 1 if something is wrong; findings that
+    are only worth knowing, and failed checks, do not count.
     """
 
     options: Options = context.obj
     recipe = recipes.load(name) if name is not None else None
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if machine or not (scripts or logs or url):
-        found += _machine(options, python, recipe)
+        findings += _machine(options, python, recipe)
     if scripts:
-        found += _scripts(options, scripts, recipe)
+        findings += _scripts(options, scripts, recipe)
     if logs:
-        found += _logs(options, logs, recipe)
+        findings += _logs(options, logs, recipe)
     if url is not None:
-        found += _server(url, model, recipe, timeout)
+        findings += _server(url, model, recipe, timeout)
     if as_json:
-        print_json(_json(found))
+        print_json(_json(findings))
     else:
-        _print(found, verbose)
-    context.exit(1 if any(one.severity == "wrong" for one in found) else 0)
+        _print(findings, verbose)
+    context.exit(1 if any(finding.severity == "wrong" for finding in findings) else 0)
 
 
 def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ def _machine(options: Options, python: Path | None, recipe: Recipe | None) -> It
 
 
 def _utilization(recipe: Recipe | None) -> float | None:
-    """The share of the GPU's memory that a recipe takes."""
+    """Return the share of the GPU's memory that a recipe takes."""
 
     if recipe is None or recipe.hardware is None:
         return None
@@ -118,32 +118,34 @@ def _scripts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> 
     archive = pinned.get("flashinfer")
     flashinfer = archive.version if archive is not None else None
     unknown, target = _unknown(options, read), _target(recipe)
-    for one in read:
-        yield from scripts.look(scripts.ScriptSubject(one, unknown, target, flashinfer, frozenset(pinned)))
+    for script_file in read:
+        yield from scripts.look(scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned)))
 
 
 def _unknown(options: Options, read: Sequence[Script]) -> dict[str, Unknown] | None:
-    """What scripts name and the patched trees at the pins do not know; None where these cannot be had."""
+    """Return the settings in scripts that the patched trees at the pins do not know; None if the trees are not available."""
 
     stack: Stack = options.load()
-    variables = {name for one in read for name in scripts.names(one)[0]}
-    flags = {name for one in read for name in scripts.names(one)[1]}
+    variables = {name for script_file in read for name in scripts.names(script_file)[0]}
+    flags = {name for script_file in read for name in scripts.names(script_file)[1]}
     if not variables and not flags:
         return {}
-    found: dict[str, Unknown] = {}
+    unknown: dict[str, Unknown] = {}
     try:
         with options.place() as place, Stores(stack, place) as stores:
             for pin in stack.pins:
                 if pin.within is None:
                     objects, tip = stores.objects(pin.upstream), stores.tip(pin.upstream)
-                    found |= {one.name: one for one in check_settings(objects, objects.tree_of(tip), variables, flags)}
+                    unknown |= {
+                        setting.name: setting for setting in check_settings(objects, objects.tree_of(tip), variables, flags)
+                    }
     except StackError:
         return None
-    return found
+    return unknown
 
 
 def _target(recipe: Recipe | None) -> Target | None:
-    """The machine that scripts are for: the recipe's, else this one if it has a GPU."""
+    """Return the machine that scripts are for: the recipe's, else this one if it has a GPU."""
 
     if recipe is not None and recipe.hardware is not None:
         profile = hardware.load(recipe.hardware.name)
@@ -169,7 +171,7 @@ def _server(url: str, model: str | None, recipe: Recipe | None, longest: float) 
 
 
 def _limit(recipe: Recipe | None) -> float | None:
-    """The tokens a second that the memory of the recipe's hardware allows; None where that is not counted."""
+    """Return the most tokens per second that the memory of the recipe's hardware allows; None if that is not modelled."""
 
     if recipe is None or recipe.hardware is None:
         return None
@@ -179,45 +181,45 @@ def _limit(recipe: Recipe | None) -> float | None:
         return None
 
 
-def _print(found: Sequence[Finding], verbose: bool) -> None:
-    """Print findings by place, the worst first, each with its fix below it; what is fine is counted, unless all is wanted."""
+def _print(findings: Sequence[Finding], verbose: bool) -> None:
+    """Print findings by place, worst first, each with its fix; without `verbose`, passed checks are only counted."""
     order = [*_SIGNS]
-    for where in dict.fromkeys(one.where for one in found):
-        here = [one for one in found if one.where == where]
+    for where in dict.fromkeys(finding.where for finding in findings):
+        here = [finding for finding in findings if finding.where == where]
         shown = sorted(
-            (one for one in here if verbose or one.severity != "fine"),
-            key=lambda one: (order.index(one.severity), one.found.line or 0),
+            (finding for finding in here if verbose or finding.severity != "fine"),
+            key=lambda finding: (order.index(finding.severity), finding.found.line or 0),
         )
         click.secho(one_line(where), bold=True)
-        for one in shown:
-            sign = click.style(_SIGNS[one.severity], fg=_COLOURS[one.severity], bold=True)
-            line = f"{one.place}: " if one.found.line else ""
-            click.echo(f"  {sign} {one_line(line + one.found.what)} {click.style(f'[{one.check}]', dim=True)}")
-            if one.found.fix:
-                click.echo(f"    {click.style('fix:', bold=True)} {one_line(one.found.fix)}")
+        for finding in shown:
+            sign = click.style(_SIGNS[finding.severity], fg=_COLOURS[finding.severity], bold=True)
+            line = f"{finding.place}: " if finding.found.line else ""
+            click.echo(f"  {sign} {one_line(line + finding.found.what)} {click.style(f'[{finding.check}]', dim=True)}")
+            if finding.found.fix:
+                click.echo(f"    {click.style('fix:', bold=True)} {one_line(finding.found.fix)}")
         folded = len(here) - len(shown)
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")
         click.echo()
-    counts = [(name, sum(one.severity == name for one in found)) for name in _SIGNS]
+    counts = [(name, sum(finding.severity == name for finding in findings)) for name in _SIGNS]
     click.echo(
         ", ".join(click.style(f"{count} {name}", fg=_COLOURS[name], bold=bool(count)) for name, count in counts if count)
     )
 
 
-def _json(found: Sequence[Finding]) -> dict[str, object]:
+def _json(findings: Sequence[Finding]) -> dict[str, object]:
     return {
-        "healthy": not any(one.severity == "wrong" for one in found),
-        "counts": {name: sum(one.severity == name for one in found) for name in _SIGNS},
+        "healthy": not any(finding.severity == "wrong" for finding in findings),
+        "counts": {name: sum(finding.severity == name for finding in findings) for name in _SIGNS},
         "findings": [
             {
-                "check": one.check,
-                "severity": str(one.severity),
-                "where": one.where,
-                "line": one.found.line,
-                "what": one.found.what,
-                "fix": one.found.fix or None,
+                "check": finding.check,
+                "severity": str(finding.severity),
+                "where": finding.where,
+                "line": finding.found.line,
+                "what": finding.found.what,
+                "fix": finding.found.fix or None,
             }
-            for one in found
+            for finding in findings
         ],
     }

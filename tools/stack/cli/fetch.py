@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack fetch`: bring upstream trees into the store."""
+"""`stack fetch`: download upstream trees into the store."""
 
 import click
 
@@ -14,10 +14,10 @@ from stack.cli.common import Options, json_option, print_json, print_table, sour
 @source_option
 @click.pass_obj
 def command(options: Options, upstream: str | None, tags: tuple[str, ...], as_json: bool, source: str) -> None:
-    """Bring source trees into the store.
+    """Download source trees into the store.
 
-    Without arguments: every pinned upstream. With UPSTREAM: its pinned tag, or the given ones. What is there already is not
-    fetched again.
+    Without arguments: every pinned upstream. With UPSTREAM: its pinned tag, or the given ones. Trees that are already there are not
+    downloaded again.
     """
 
     stack = options.load()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack image`: images of a stack. Its commands are modules of `imaging/`."""
+"""`stack image`: the group of image commands, which are modules of `imaging/`."""
 
 import click
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A group of commands that imports a command's module when that command runs.
 
-`stack --help` lists every command without importing any of them; a command's own module imports at its top what it needs.
+`stack --help` lists every command without importing any. A command's own module may therefore import everything at its top.
 """
 
 import importlib
@@ -14,18 +14,18 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to import: its module, which has it as `command`, and one line of help for the group's list."""
+    """A command to import: its module, which defines it as `command`, and its line in the group's help."""
 
     module: str
     help: str
 
 
 class LazyGroup(click.Group):
-    """A click group over modules, by the name of the command.
+    """A click group whose commands are modules.
 
     Args:
-        lazy: the commands, by name.
-        aliases: other names for commands; they work, and no list shows them.
+        lazy: The commands, by name.
+        aliases: Other names of commands; they work, but are not listed.
 
     """
 
@@ -37,11 +37,11 @@ class LazyGroup(click.Group):
         self.aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Name the commands, in alphabetical order."""
+        """List the names of the commands in alphabetical order."""
         return sorted({*self.lazy, *super().list_commands(ctx)})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none of that name."""
+        """Import a command; return None if there is none of that name."""
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.lazy:
             return super().get_command(ctx, name)

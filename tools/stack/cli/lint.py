@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack lint`: is the stack in order?"""
+"""`stack lint`: check pins, series and patches for mistakes."""
 
 import click
 
@@ -15,8 +15,8 @@ from stack.cli.common import Options, json_option, print_json, source_option
 def command(context: click.Context, as_json: bool, source: str) -> None:
     """Check pins, series and patches.
 
-    Every patch has to apply to its pin at the very lines that it names, and to be byte-stable: what git exports from it is the
-    same file. The pins have to be the combination that upstream names.
+    Every patch has to apply to its pin at exactly the lines that it names, and to be byte-stable: git exports the same file from
+    it. The pins have to be a combination that upstream names.
     """
 
     options: Options = context.obj
@@ -24,9 +24,11 @@ def command(context: click.Context, as_json: bool, source: str) -> None:
         findings = lint.lint(stores)
         patches = len(stores.stack.patches)
     if as_json:
-        print_json({"clean": not findings, "findings": [{"place": one.place, "problem": one.problem} for one in findings]})
+        print_json(
+            {"clean": not findings, "findings": [{"place": finding.place, "problem": finding.problem} for finding in findings]}
+        )
     else:
-        for one in findings:
-            click.echo(f"{one.place}: {one.problem}")
+        for finding in findings:
+            click.echo(f"{finding.place}: {finding.problem}")
         click.echo(f"{len(findings)} finding(s)" if findings else f"in order: {patches} patches apply and are byte-stable")
     context.exit(1 if findings else 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard streams that outlive whoever reads them: what a verb has done, and how it ended, does not depend on who looks on."""
+"""Standard streams that survive their reader: a verb's work and exit code do not depend on anybody reading its output."""
 
 import errno
 import io
@@ -10,10 +10,10 @@ from typing import TextIO
 
 
 class _Outliving(io.TextIOWrapper):
-    """A stream that goes nowhere from the moment on that nobody reads it any more."""
+    """A stream that discards everything once its reader has gone."""
 
     def write(self, text: str, /) -> int:
-        """Write the text, read or not."""
+        """Write the text; discard it if the reader has gone."""
         try:
             return super().write(text)
         except OSError as gone:
@@ -21,14 +21,14 @@ class _Outliving(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Hand over what was written, if anybody reads it."""
+        """Flush the buffer; discard it if the reader has gone."""
         try:
             super().flush()
         except OSError as gone:
             self._go_nowhere(gone)
 
     def _go_nowhere(self, gone: OSError) -> None:
-        # A pipe without a reader, or a terminal that was hung up.
+        # EPIPE: a pipe without a reader. EIO: a terminal that was closed.
         if gone.errno not in (errno.EPIPE, errno.EIO):
             raise gone
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -37,9 +37,10 @@ class _Outliving(io.TextIOWrapper):
 
 
 def outlive_readers() -> None:
-    """From now on a pipe whose reader has gone, and a stream that was closed before, take what is written.
+    """Make the standard streams survive a closed pipe, and replace closed streams.
 
-    click would end a verb with 1 in the first case, which says that a person is needed, and the second one is a stream of None.
+    On a closed pipe click would exit with 1, which means that a person is needed. Python sets a stream that was closed before the
+    start to None.
     """
     if sys.stdin is None:
         sys.stdin = Path(os.devnull).open()  # noqa: SIM115 - for as long as the process lives
@@ -50,7 +51,7 @@ def outlive_readers() -> None:
 def _outliving(stream: TextIO | None) -> TextIO:
     if stream is None:
         return Path(os.devnull).open("w")
-    # Exactly: what somebody has put in its place, who runs this in their own process, is theirs.
+    # Only the exact type: a caller in the same process may have replaced the stream.
     if type(stream) is io.TextIOWrapper:
         return _Outliving(stream.buffer, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
     return stream

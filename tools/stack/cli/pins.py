@@ -20,7 +20,7 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def show(options: Options, as_json: bool) -> None:
-    """Show what pins.toml says."""
+    """Show the pins."""
     stack_pins = options.load().pins
     if as_json:
         print_json({"upstreams": [_as_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
@@ -40,10 +40,10 @@ def show(options: Options, as_json: bool) -> None:
 @source_option
 @click.pass_context
 def verify(context: click.Context, as_json: bool, source: str) -> None:
-    """Prove each pin against what its source says.
+    """Check each pin against its source.
 
-    With archives: the archive's SHA-256, the tree worked out from its bytes again, and the commit that its own metadata
-    names. With --source git: the tag's commit, and that the files which archive and git both have are the same.
+    With archives: the archive's SHA-256, the tree computed from its bytes, and the commit that its own metadata names. With --source
+    git: the tag's commit, and that files which both archive and git have are equal.
     """
 
     options: Options = context.obj
@@ -57,23 +57,23 @@ def verify(context: click.Context, as_json: bool, source: str) -> None:
         rows = [(check.upstream, check.field, "ok" if check.holds else "WRONG", check.expected) for check in checks]
         print_table(("upstream", "field", "", "pinned"), rows, colour={"ok": "green", "WRONG": "bold red"}.get)
         for check in failed:
-            found = check.found if check.found is not None else "nothing"
-            click.echo(f"{check.upstream} {check.field}: expected {check.expected}, found {found}")
+            actual = check.found if check.found is not None else "nothing"
+            click.echo(f"{check.upstream} {check.field}: expected {check.expected}, found {actual}")
     context.exit(1 if failed else 0)
 
 
 @command.command("set")
 @click.argument("upstream", metavar="UPSTREAM|base")
 @click.argument("tag", metavar="TAG|IMAGE:TAG")
-@click.option("--allow-mismatch", is_flag=True, help="Set it even where upstream names another combination of pins.")
+@click.option("--allow-mismatch", is_flag=True, help="Set the pin even if upstream names another combination of pins.")
 @json_option
 @source_option
 @click.pass_context
 def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, as_json: bool, source: str) -> None:
-    """Set the pin of UPSTREAM to TAG, without carrying the patches; or that of the base image.
+    """Set the pin of UPSTREAM to TAG, or that of the base image; patches are not carried.
 
-    `stack rebase` moves pin and patches together; this is for a stack without patches on that upstream, or for repairs.
-    `base IMAGE:TAG` asks the image's registry for the digest that the tag has now (of the index, where it has several platforms).
+    `stack rebase` moves pin and patches together. Use this command for an upstream without patches, or for repairs.
+    `base IMAGE:TAG` asks the image's registry for the tag's current digest (of the index, if there are several platforms).
     """
 
     options: Options = context.obj
@@ -102,7 +102,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
 
 
 def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
-    """Pin the base image to what its tag is now."""
+    """Pin the base image to the current digest of its tag."""
 
     stack = options.load(writes=True)
     base = bases.resolved(tag)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack prove`: does each patch do what it says, and does a release do it by itself?"""
+"""`stack prove`: run the proofs of patches, and find releases that no longer need them."""
 
 from pathlib import Path
 
@@ -20,21 +20,21 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
     "--onto",
     multiple=True,
     metavar="[UPSTREAM=]TAG",
-    help="Try the proofs on that release, without the patches: what passes has landed. Once an upstream; TAG alone: the first.",
+    help="Run the proofs on that release without the patches: a patch whose proof passes has landed. One per upstream; TAG alone: the first.",
 )
 @click.option(
-    "--through", is_flag=True, help="With --onto: find the first release that passes, by bisection over those between."
+    "--through", is_flag=True, help="With --onto: find the first release that passes, by bisecting the releases between."
 )
 @click.option(
-    "--ablate", is_flag=True, help="Leave out one patch at a time, and list those without which everything still passes."
+    "--ablate", is_flag=True, help="Leave out one patch at a time, and list the patches without which everything still passes."
 )
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="Run them with this interpreter; no environment is made.",
+    help="Run the proofs with this interpreter; no environment is made.",
 )
-@click.option("--again", is_flag=True, help="Run everything anew, whatever earlier runs have shown.")
+@click.option("--again", is_flag=True, help="Run everything anew; ignore kept results.")
 @json_option
 @source_option
 @click.pass_context
@@ -49,11 +49,11 @@ def command(
     as_json: bool,
     source: str,
 ) -> None:
-    """Run the tests that SERIES name in `proves` (all series, unless named) on the real upstream trees.
+    """Run the tests that SERIES (default: all) name in `proves` on the real upstream trees.
 
-    With all patches they have to pass, and without a patch one of its tests has to fail: a proof that cannot fail is an error.
-    What upstream has merged is seen after, too: its tests pass, and fail on an earlier release. The first run makes an
-    environment with the torch that upstream names, in the cache. Exit code 1 when a proof does not hold.
+    With all patches they must pass, and without a patch one of its tests must fail: a proof that cannot fail is an error. Merged
+    changes are checked, too: their tests pass, and fail on an earlier release. The first run makes an environment with upstream's
+    torch in the cache. Exit code 1 if a proof does not hold.
 
     Results are kept in the cache under the hash of the tree, the proof and what it imports, the environment, the machine and the
     tests. A run with the same inputs is not repeated.
@@ -74,9 +74,9 @@ def command(
             context.exit(1 if idle else 0)
         verdicts = list(series_proofs.verdicts(runner, asked, stores.tell))
         kept = list(series_proofs.kept(runner, asked, stores.tell))
-    sound = all(one.sound for one in verdicts) and all(one.sound for one in kept)
+    sound = all(each.sound for each in verdicts) and all(each.sound for each in kept)
     if as_json:
-        patches, merged = [_as_json(one) for one in verdicts], [_kept_json(one) for one in kept]
+        patches, merged = [_as_json(each) for each in verdicts], [_kept_json(each) for each in kept]
         print_json({"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached})
     else:
         if verdicts:
@@ -95,68 +95,76 @@ def _count(runs: int) -> str:
 
 def _print(verdicts: list[Verdict], onto: str) -> None:
     rows = []
-    for one in verdicts:
-        tried = [one.onto.state.value if one.onto else "-"] if onto else []
+    for verdict in verdicts:
+        tried = [verdict.onto.state.value if verdict.onto else "-"] if onto else []
         rows.append(
-            (one.ref.path.removesuffix(".patch"), one.with_patch.state.value, one.without.state.value, *tried, _says(one))
+            (
+                verdict.ref.path.removesuffix(".patch"),
+                verdict.with_patch.state.value,
+                verdict.without.state.value,
+                *tried,
+                _says(verdict),
+            )
         )
     columns = ("patch", "with it", "without it", *([f"on {onto}"] if onto else []), "")
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says(one: Verdict) -> str:
-    if one.with_patch.state.value != "passes":
-        return f"does not hold: {one.with_patch.reason}"
-    if one.without.state.value != "fails":
-        return "proves nothing: it passes without the patch" if one.without.state.value == "passes" else one.without.reason
-    if one.landed:
-        return f"landed by behaviour in {one.landed}"
-    return one.onto.reason if one.onto is not None else one.without.reason
+def _says(verdict: Verdict) -> str:
+    if verdict.with_patch.state.value != "passes":
+        return f"does not hold: {verdict.with_patch.reason}"
+    if verdict.without.state.value != "fails":
+        return (
+            "proves nothing: it passes without the patch" if verdict.without.state.value == "passes" else verdict.without.reason
+        )
+    if verdict.landed:
+        return f"landed by behaviour in {verdict.landed}"
+    return verdict.onto.reason if verdict.onto is not None else verdict.without.reason
 
 
 def _print_kept(kept: list[Kept], onto: str) -> None:
     rows = []
-    for one in kept:
-        tried = [one.onto.state.value if one.onto else "-"] if onto else []
-        before = f"{one.before.state.value} on {one.release}"
-        rows.append((one.series, one.address, one.here.state.value, before, *tried, _says_of_kept(one)))
+    for change in kept:
+        tried = [change.onto.state.value if change.onto else "-"] if onto else []
+        before = f"{change.before.state.value} on {change.release}"
+        rows.append((change.series, change.address, change.here.state.value, before, *tried, _says_of_kept(change)))
     columns = ("series", "merged upstream", "at the pins", "before", *([f"on {onto}"] if onto else []), "")
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says_of_kept(one: Kept) -> str:
-    if one.here.state.value != "passes":
-        return f"lost: {one.here.reason}"
-    if one.before.state.value != "fails":
-        return f"proves nothing: {one.before.reason or f'it passes on {one.release}, too'}"
-    return one.onto.reason if one.onto is not None else one.before.reason
+def _says_of_kept(change: Kept) -> str:
+    if change.here.state.value != "passes":
+        return f"lost: {change.here.reason}"
+    if change.before.state.value != "fails":
+        return f"proves nothing: {change.before.reason or f'it passes on {change.release}, too'}"
+    return change.onto.reason if change.onto is not None else change.before.reason
 
 
-def _as_json(one: Verdict) -> dict[str, object]:
+def _as_json(verdict: Verdict) -> dict[str, object]:
     return {
-        "series": one.ref.series,
-        "file": one.ref.file,
-        "proof": one.proof,
-        "tests": list(one.tests),
-        "sound": one.sound,
-        "with": _result_json(one.with_patch),
-        "without": _result_json(one.without),
-        "onto": _result_json(one.onto) if one.onto is not None else None,
-        "landed": one.landed,
+        "series": verdict.ref.series,
+        "file": verdict.ref.file,
+        "proof": verdict.proof,
+        "tests": list(verdict.tests),
+        "sound": verdict.sound,
+        "with": _result_json(verdict.with_patch),
+        "without": _result_json(verdict.without),
+        "onto": _result_json(verdict.onto) if verdict.onto is not None else None,
+        "landed": verdict.landed,
     }
 
 
-def _kept_json(one: Kept) -> dict[str, object]:
+def _kept_json(change: Kept) -> dict[str, object]:
     return {
-        "series": one.series,
-        "address": one.address,
-        "proof": one.proof,
-        "tests": list(one.tests),
-        "sound": one.sound,
-        "here": _result_json(one.here),
-        "release": one.release,
-        "before": _result_json(one.before),
-        "onto": _result_json(one.onto) if one.onto is not None else None,
+        "series": change.series,
+        "address": change.address,
+        "proof": change.proof,
+        "tests": list(change.tests),
+        "sound": change.sound,
+        "here": _result_json(change.here),
+        "release": change.release,
+        "before": _result_json(change.before),
+        "onto": _result_json(change.onto) if change.onto is not None else None,
     }
 
 

@@ -32,33 +32,33 @@ from stack.proof.runner import Runner
 @click.command("rebase")
 @click.argument("upstream", required=False)
 @click.option("--onto", "tag", metavar="TAG", help="The release to move to.")
-@click.option("--with-required", is_flag=True, help="Move the other pins that this release names, too, in one transaction.")
-@click.option("--allow-mismatch", is_flag=True, help="Switch even where upstream names another combination of pins.")
-@click.option("--allow-drift", is_flag=True, help="Switch even where a patch relies on what has changed.")
+@click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
+@click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
+@click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch relies on has changed.")
 @click.option(
     "--through",
     metavar="auto|TAG,...",
-    help="Climb over these releases, in order; auto: all between. What breaks is met at the release that broke it.",
+    help="Carry over these releases one by one; auto: all between. A conflict then appears at the release that caused it.",
 )
 @click.option(
     "--prove",
     is_flag=True,
-    help="Run the series' proofs on the new release, too: a patch whose tests pass without it has landed by behaviour.",
+    help="Also run the series' proofs on the new release: a patch whose tests pass without it has landed by behaviour.",
 )
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="With --prove: run them with this interpreter; no environment is made.",
+    help="With --prove: run the proofs with this interpreter; no environment is made.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would happen, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would happen; write nothing.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "range-diff"]),
     default="table",
     show_default=True,
-    help="What to print: one row a patch, or `git range-diff` of the patches before and after, for review.",
+    help="Print a table with a row per patch, or `git range-diff` of the patches before and after, for review.",
 )
 @click.option(
     "--workspace", type=click.Path(path_type=Path), metavar="DIR", help="Resolve conflicts in a working tree, one by one."
@@ -68,14 +68,14 @@ from stack.proof.runner import Runner
     "clone",
     type=click.Path(path_type=Path),
     metavar="CLONE",
-    help="With --workspace: share what git's rerere has recorded with a clone of yours, both ways.",
+    help="With --workspace: share recorded resolutions of git's rerere with your CLONE, in both directions.",
 )
-@click.option("--continue", "go_on", type=click.Path(path_type=Path), metavar="DIR", help="Go on after resolving in DIR.")
+@click.option("--continue", "go_on", type=click.Path(path_type=Path), metavar="DIR", help="Continue after resolving in DIR.")
 @click.option(
-    "--skip", type=click.Path(path_type=Path), metavar="DIR", help="Leave out the patch that DIR stopped at, and go on."
+    "--skip", type=click.Path(path_type=Path), metavar="DIR", help="Drop the patch at which DIR stopped, and continue."
 )
 @click.option(
-    "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up; DIR is removed, the stack is as it was."
+    "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
 @json_option
 @source_option
@@ -100,13 +100,13 @@ def command(
     as_json: bool,
     source: str,
 ) -> None:
-    """Carry every patch of UPSTREAM onto TAG; when all are carried, switch pins and patch files at once.
+    """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (at other lines), landed (the release has it), partly-landed (what is left is carried), resolved (a
-    conflict that was none), relocated (the code moved), drifted (applies, and is wrong), dropped-upstream (upstream had it and
-    took it out again), conflict. With the last three, and where the rest of a partly landed patch is in conflict, nothing is
-    changed and the exit code is 1. --workspace gives a working tree that stops at each of them: --continue keeps the patch as it
-    is there, --skip drops it, --abort gives up. What you resolve is kept in stacks/resolutions, for the next time and for everyone.
+    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), resolved (the
+    conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong), dropped-upstream (upstream had it and
+    removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest of a partly landed patch, nothing is
+    changed and the exit code is 1. --workspace makes a working tree that stops at each of these patches: --continue keeps the patch
+    as it is there, --skip drops it, --abort gives up. Resolutions are kept in stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj
@@ -122,7 +122,7 @@ def command(
     elif upstream is None or tag is None:
         raise click.UsageError("name an upstream and --onto TAG")
     loaded = (options if session is None else replace(options, root=session.root)).load(writes=not dry_run)
-    # The next command of a workspace needs what this one has written.
+    # Later commands on this workspace need what this one writes into the cache.
     kept = workspace is not None or going is not None
     with options.place(source, kept=kept) as place, Stores(loaded, place) as stores:
         stopped = None
@@ -131,8 +131,8 @@ def command(
         else:
             assert upstream is not None
             assert tag is not None
-            asked = Request(upstream, tag, with_required, through_names(through))
-            work = _proved(stores, rebase(stores, asked), python) if prove else rebase(stores, asked)
+            request = Request(upstream, tag, with_required, through_names(through))
+            work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -154,16 +154,16 @@ def command(
 
 
 def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
-    """The rebase with what the proofs say of the new releases."""
+    """Run the proofs on the new releases; repeat the rebase with the patches that landed by behaviour."""
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    asked = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    request = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
-        found = list(series_proofs.behaviour(runner, asked, stores.tell))
-    for one in found:
-        if one.landed is None and not one.reason.startswith("fails: test"):
-            click.echo(f"{one.ref.path}: whether it has landed by behaviour is not known: {one.reason}", err=True)
-    behaviour = series_proofs.landings(found, rungs)
+        behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
+    for each in behaviours:
+        if each.landed is None and not each.reason.startswith("fails: test"):
+            click.echo(f"{each.ref.path}: whether it has landed by behaviour is not known: {each.reason}", err=True)
+    behaviour = series_proofs.landings(behaviours, rungs)
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
 
@@ -197,7 +197,7 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
 
 
 def _only(context: click.Context, option: str) -> None:
-    """--continue, --skip and --abort stand alone: the rebase knows the rest."""
+    """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
     given = [
         name
@@ -221,7 +221,7 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
     for need in work.unmet:
         click.echo(need.sentence(work.pins().get(need.needs)))
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
-    said = {
+    message = {
         "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
         "unchanged": "nothing to do: the stack stands there already",
         "dry-run": "dry run: nothing was written",
@@ -231,13 +231,13 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
     }[ended.value]
     if stopped is not None:
         where = f"{stopped.patch} on {stopped.rung}"
-        said = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
+        message = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
         if work.open[0][1].outcome.value == "dropped-upstream":
-            said = (
+            message = (
                 f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
                 f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
             )
-    click.echo(said)
+    click.echo(message)
     for name in work.emptied if ended.value == "switched" else ():
         click.echo(
             f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "

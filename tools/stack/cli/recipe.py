@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack recipe`: how published models are served, on which machines, and whether the pinned sources take what the recipes say."""
+"""`stack recipe`: show how published models are served, and check the recipes against the pinned sources."""
 
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,18 @@ from stack.serving.compose import Usage
 from stack.serving.compose import compose as made
 
 set_option = click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A variable that the recipe leaves to you; several times."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value of a variable that the recipe leaves open; repeatable.",
 )
 _BACKENDS = {"moe": "MoE", "decode": "MoE decode", "linear": "linear layers", "attention": "attention", "kv": "KV cache"}
 
 
 @click.group("recipe")
 def command() -> None:
-    """Recipes: the command that serves a model on a machine, what has to run then, and how fast it should be."""
+    """Show and check recipes: the command that serves a model on a machine, the expected kernels and speeds."""
 
 
 @command.command("list")
@@ -32,31 +36,31 @@ def command() -> None:
 def list_(as_json: bool) -> None:
     """List the recipes."""
 
-    found = [recipes.load(name) for name in recipes.known()]
+    listed = [recipes.load(name) for name in recipes.known()]
     if as_json:
         keys = ("name", "title", "model", "hardware", "proven")
-        print_json({"recipes": [{key: value for key, value in _as_json(one).items() if key in keys} for one in found]})
+        print_json({"recipes": [{key: value for key, value in _as_json(each).items() if key in keys} for each in listed]})
         return
-    print_table(("recipe", "serves", "proven by"), [(one.name, one.title, one.proven or "-") for one in found])
+    print_table(("recipe", "serves", "proven by"), [(each.name, each.title, each.proven or "-") for each in listed])
 
 
 @command.command("show")
 @click.argument("name")
 @set_option
-@click.option("--model", type=click.Path(path_type=Path), help="The folder of the checkpoint, in place of the published one.")
+@click.option("--model", type=click.Path(path_type=Path), help="The checkpoint's folder, instead of the published one.")
 @json_option
 def show(name: str, settings: tuple[str, ...], model: Path | None, as_json: bool) -> None:
-    """Show a recipe: the exact command, the memory that it takes, what has to run, and how fast it was, by whom it was said.
+    """Show a recipe: its exact command, required memory, expected kernels, and speeds with their sources.
 
-    What --set does not say stands in the command as a variable of the shell.
+    Variables without --set remain shell variables in the command.
     """
 
-    one = recipes.load(name)
-    commands = shown(one, pairs(settings), model)
+    recipe = recipes.load(name)
+    commands = shown(recipe, pairs(settings), model)
     if as_json:
-        print_json(_as_json(one) | {"commands": [_command_json(each) for each in commands]})
+        print_json(_as_json(recipe) | {"commands": [_command_json(each) for each in commands]})
         return
-    _print(one)
+    _print(recipe)
     for place, each in enumerate(commands):
         click.echo(f"\non node {place}:" if len(commands) > 1 else "")
         click.echo(str(each))
@@ -68,37 +72,40 @@ def show(name: str, settings: tuple[str, ...], model: Path | None, as_json: bool
 @source_option
 @click.pass_context
 def check(context: click.Context, names: tuple[str, ...], as_json: bool, source: str) -> None:
-    """Hold recipes against the sources at the pins, with the stack's patches: all of them, or those that are named.
+    """Check recipes (default: all) against the sources at the pins with the stack's patches.
 
-    Every variable has to be read there, every flag of `vllm serve` to be declared, and every value to be one that its flag takes,
-    where the sources say which those are. Settings of the early forks are named with what does the same now. Exit code 1 when
-    something is not there.
+    The sources have to read every variable, to declare every flag of `vllm serve`, and to accept every value, if they list a flag's
+    values. For settings of early forks, today's equivalents are named. Exit code 1 if something is missing.
     """
 
     options: Options = context.obj
-    asked = [recipes.load(name) for name in names or recipes.known()]
+    chosen = [recipes.load(name) for name in names or recipes.known()]
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        findings = checking.check(stores, asked)
+        findings = checking.check(stores, chosen)
     if as_json:
         fields = ("recipe", "setting", "problem")
-        print_json({"clean": not findings, "findings": [{name: getattr(one, name) for name in fields} for one in findings]})
+        print_json(
+            {"clean": not findings, "findings": [{name: getattr(finding, name) for name in fields} for finding in findings]}
+        )
     elif findings:
-        print_table(("recipe", "setting", "problem"), [(one.recipe, one.setting, one.problem) for one in findings])
+        print_table(
+            ("recipe", "setting", "problem"), [(finding.recipe, finding.setting, finding.problem) for finding in findings]
+        )
     else:
-        click.echo(f"in order: the pinned sources take what {len(asked)} recipes say")
+        click.echo(f"in order: the pinned sources take what {len(chosen)} recipes say")
     context.exit(1 if findings else 0)
 
 
 @command.command("compose")
 @click.argument("name")
-@click.option("--open", "is_open", is_flag=True, help="To be asked from other machines: STACK_HOST, with an API key.")
-@click.option("--development", is_flag=True, help="For work on the sources: they are mounted.")
+@click.option("--open", "is_open", is_flag=True, help="Accept other machines: listen on STACK_HOST, with an API key.")
+@click.option("--development", is_flag=True, help="Mount the sources, to work on them.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @json_option
 def compose(name: str, is_open: bool, development: bool, output: Path | None, as_json: bool) -> None:
-    """Write a compose file: the stack's image serves by the recipe, for this machine alone unless --open.
+    """Write a compose file that serves the recipe with the stack's image, for this machine only unless --open.
 
-    Models and compiled kernels are kept in volumes. For several nodes each has a service of its own.
+    Models and compiled kernels are kept in volumes. With several nodes, each has its own service.
     """
 
     if is_open and development:
@@ -113,22 +120,22 @@ def compose(name: str, is_open: bool, development: bool, output: Path | None, as
         click.echo(text, nl=False)
 
 
-def _print(one: Recipe) -> None:
-    """Print what is known of a recipe, without its command."""
+def _print(recipe: Recipe) -> None:
+    """Print a recipe without its command."""
 
-    rows = [("recipe", one.name), ("serves", one.title)]
-    if one.model in checkpoints.known():
-        model = checkpoints.load(one.model)
+    rows = [("recipe", recipe.name), ("serves", recipe.title)]
+    if recipe.model in checkpoints.known():
+        model = checkpoints.load(recipe.model)
         rows.append(("model", f"{model.repository} at {model.revision}, {model.size / 1e9:.1f} GB"))
-    if one.hardware is not None:
-        machine = hardware.load(one.hardware.name)
-        count = f"{one.hardware.nodes} x " if one.hardware.nodes > 1 else ""
+    if recipe.hardware is not None:
+        machine = hardware.load(recipe.hardware.name)
+        count = f"{recipe.hardware.nodes} x " if recipe.hardware.nodes > 1 else ""
         rows.append(("hardware", f"{count}{machine.title}, compute capability {machine.capability}"))
-        rows.append(("memory", f"{one.hardware.memory:g} GB{' of each' if one.hardware.nodes > 1 else ''}"))
-    rows.append(("has to run", _backends(one.backends) or "-"))
-    rows += [("speed", f"{each.decode:g} tok/s after {each.context} tokens ({each.source})") for each in one.speeds]
-    rows.append(("proven by", _proof(one)))
-    rows += [(name, meaning) for name, meaning in one.variables.items()]
+        rows.append(("memory", f"{recipe.hardware.memory:g} GB{' of each' if recipe.hardware.nodes > 1 else ''}"))
+    rows.append(("has to run", _backends(recipe.backends) or "-"))
+    rows += [("speed", f"{each.decode:g} tok/s after {each.context} tokens ({each.source})") for each in recipe.speeds]
+    rows.append(("proven by", _proof(recipe)))
+    rows += [(name, meaning) for name, meaning in recipe.variables.items()]
     width = max(len(name) for name, _ in rows)
     for name, text in rows:
         click.echo(f"{name:{width}}  {text}")
@@ -140,29 +147,29 @@ def _backends(expected: Backends) -> str:
     return ", ".join((*named, *graphs))
 
 
-def _proof(one: Recipe) -> str:
-    """The verdict of a recipe with what it is of: its machine, weights and stack."""
+def _proof(recipe: Recipe) -> str:
+    """Describe a recipe's verdict: its machine, weights and stack."""
 
-    if one.proven is None:
+    if recipe.proven is None:
         return "no verdict that is kept"
-    found = verdict.load(recipes.FOLDER.parents[1] / one.proven)
-    where = ", ".join(gpu.name for gpu in found.machine.gpus) or found.machine.cpu
-    return f"{one.proven}: {where}, {found.weights or 'no'} weights, stack {found.stack[:12]}"
+    proof = verdict.load(recipes.FOLDER.parents[1] / recipe.proven)
+    where = ", ".join(gpu.name for gpu in proof.machine.gpus) or proof.machine.cpu
+    return f"{recipe.proven}: {where}, {proof.weights or 'no'} weights, stack {proof.stack[:12]}"
 
 
-def _as_json(one: Recipe) -> dict[str, Any]:
-    machine, expected = one.hardware, one.backends
+def _as_json(recipe: Recipe) -> dict[str, Any]:
+    machine, expected = recipe.hardware, recipe.backends
     return {
-        "name": one.name,
-        "title": one.title,
-        "model": one.model,
+        "name": recipe.name,
+        "title": recipe.title,
+        "model": recipe.model,
         "hardware": {"name": machine.name, "nodes": machine.nodes, "memory": machine.memory} if machine else None,
         "backends": {name: getattr(expected, name) for name in (*_BACKENDS, "graphs")},
-        "speeds": [{"context": each.context, "decode": each.decode, "source": each.source} for each in one.speeds],
-        "proven": one.proven,
-        "variables": dict(one.variables),
+        "speeds": [{"context": each.context, "decode": each.decode, "source": each.source} for each in recipe.speeds],
+        "proven": recipe.proven,
+        "variables": dict(recipe.variables),
     }
 
 
-def _command_json(one: Command) -> dict[str, Any]:
-    return {"arguments": list(one.arguments), "environment": dict(one.environment)}
+def _command_json(started: Command) -> dict[str, Any]:
+    return {"arguments": list(started.arguments), "environment": dict(started.environment)}

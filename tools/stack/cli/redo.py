@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack redo`: make the switch again that `stack undo` took back."""
+"""`stack redo`: repeat the switch that `stack undo` reverted."""
 
 import click
 
@@ -11,9 +11,9 @@ from stack.model import switch
 @json_option
 @click.pass_obj
 def command(options: Options, as_json: bool) -> None:
-    """Make the switch again that `stack undo` took back last.
+    """Repeat the switch that `stack undo` took back last.
 
-    Again, and it makes the one before. Refused where a file was changed since: that change would be lost.
+    Run it again to repeat the one before. It refuses if a file has changed since, since that change would be lost.
     """
 
     made = switch.redo(options.find_root(writes=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack refresh`: the commits of a working tree back into patch files."""
+"""`stack refresh`: write the commits of a working tree back into patch files."""
 
 from pathlib import Path
 
@@ -14,30 +14,30 @@ from stack.model import switch
 @click.command("refresh")
 @click.argument("upstream")
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
-@click.option("--dry-run", is_flag=True, help="Say what would change, write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @json_option
 @source_option
 @click.pass_obj
 def command(options: Options, upstream: str, directory: Path | None, dry_run: bool, as_json: bool, source: str) -> None:
     """Write the commits of DIRECTORY (made by `stack checkout`) back as the patches of UPSTREAM.
 
-    A commit that did not change keeps its file's bytes; a new one becomes a patch of the series that its trailer names; one
-    that is gone takes its patch along. Uncommitted changes and commits without a series are refused. `stack undo` takes it back.
+    An unchanged commit keeps its file's bytes. A new one becomes a patch of the series named in its trailer. A removed one removes
+    its patch. Uncommitted changes and commits without a series are refused. `stack undo` takes it back.
 
-    Without DIRECTORY, write the files that patches have in folders of the stack (`from` in series.toml) into these patches.
+    Without DIRECTORY, update patches from their files in folders of the stack (`from` in series.toml).
     """
 
     with options.place(source) as place, Stores(options.load(writes=not dry_run), place) as stores:
         title = f"refresh {upstream}"
         if directory is None:
-            found = worktree.refresh_from_sources(stores, upstream)
+            refreshed = worktree.refresh_from_sources(stores, upstream)
             if not dry_run:
-                switch.apply(stores.stack.root, found.files, title=title, expected=found.expected)
+                switch.apply(stores.stack.root, refreshed.files, title=title, expected=refreshed.expected)
         else:
-            found = worktree.refresh(stores, upstream, directory)
+            refreshed = worktree.refresh(stores, upstream, directory)
             if not dry_run:
-                worktree.write_back(stores.stack, directory, found, title=title)
-    groups = {name: [ref.path for ref in getattr(found, name)] for name in ("kept", "changed", "added", "dropped")}
+                worktree.write_back(stores.stack, directory, refreshed, title=title)
+    groups = {name: [ref.path for ref in getattr(refreshed, name)] for name in ("kept", "changed", "added", "dropped")}
     if as_json:
         print_json({"upstream": upstream, "written": not dry_run, **groups})
         return

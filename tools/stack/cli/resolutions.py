@@ -17,8 +17,8 @@ from stack.cli.common import Options, json_option, print_json, print_table
 def command() -> None:
     """List, show or drop stored conflict resolutions.
 
-    A conflict that a person resolved is kept in stacks/resolutions and reused by the next carry. A KEY may be cut short to
-    four digits or more, as long as it fits one resolution.
+    A conflict that a person resolved is kept in stacks/resolutions and reused by the next carry. A KEY may be abbreviated to four
+    digits or more if only one resolution matches.
     """
 
 
@@ -26,13 +26,16 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def list_(options: Options, as_json: bool) -> None:
-    """List all, with the patch and the release on which each was made."""
+    """List all resolutions with the patch and the release for which each was made."""
 
     known = resolutions.standing(options.find_root())
     if as_json:
-        print_json({"resolutions": [_as_json(name, one) for name, one in known.named.items()]})
+        print_json({"resolutions": [_as_json(name, resolution) for name, resolution in known.named.items()]})
     elif known.named:
-        rows = [(name, one.path, one.patch, one.rung, f"+{one.lines}") for name, one in known.named.items()]
+        rows = [
+            (name, resolution.path, resolution.patch, resolution.rung, f"+{resolution.lines}")
+            for name, resolution in known.named.items()
+        ]
         print_table(("key", "path", "patch", "rung", "lines"), rows)
     else:
         click.echo("no resolutions")
@@ -43,18 +46,18 @@ def list_(options: Options, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show(options: Options, key: str, as_json: bool) -> None:
-    """Show the conflict of KEY with the lines around it, and what replaces it."""
+    """Show the conflict of KEY with the lines around it, and its replacement."""
 
     known = resolutions.standing(options.find_root())
     name = known.find(key)
-    one = known.named[name]
+    resolution = known.named[name]
     if as_json:
         texts = ("before", "base", "ours", "theirs", "after", "resolved")
-        shown = {text: getattr(one, text) for text in texts}
-        print_json(_as_json(name, one) | shown | {"beside": [asdict(change) for change in one.beside]})
+        shown = {text: getattr(resolution, text) for text in texts}
+        print_json(_as_json(name, resolution) | shown | {"beside": [asdict(change) for change in resolution.beside]})
         return
-    for line, style in _drawn(one):
-        # As everywhere, colours are for a terminal only, and for who wants them.
+    for line, style in _drawn(resolution):
+        # Colours only on a terminal, and only without NO_COLOR.
         click.secho(line, color=False if os.environ.get("NO_COLOR") else None, **style)
 
 
@@ -63,7 +66,7 @@ def show(options: Options, key: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def drop(options: Options, keys: tuple[str, ...], as_json: bool) -> None:
-    """Take resolutions away: their conflicts are conflicts again. `stack undo` brings them back."""
+    """Drop resolutions, so that their conflicts appear again. `stack undo` brings them back."""
 
     names = resolutions.drop(options.find_root(writes=True), keys)
     if as_json:
@@ -72,29 +75,29 @@ def drop(options: Options, keys: tuple[str, ...], as_json: bool) -> None:
         click.echo(f"dropped: {', '.join(names)}; `stack undo` takes it back")
 
 
-def _as_json(name: str, one: Resolution) -> dict[str, object]:
+def _as_json(name: str, resolution: Resolution) -> dict[str, object]:
     fields = ("upstream", "patch", "path", "rung", "lines")
-    return {"key": name, **{field: getattr(one, field) for field in fields}}
+    return {"key": name, **{field: getattr(resolution, field) for field in fields}}
 
 
-def _drawn(one: Resolution) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The lines of `show`, each with its style: head, conflict as git writes one into a file, what replaces it."""
+def _drawn(resolution: Resolution) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the lines of `show` with their styles: header, conflict as git writes it into a file, replacement."""
     for name in ("upstream", "patch", "path", "rung"):
-        yield f"{name:10}{getattr(one, name)}", {"dim": True}
+        yield f"{name:10}{getattr(resolution, name)}", {"dim": True}
     yield "", {}
-    yield from _styled(one.before)
-    yield f"<<<<<<< ours: {one.upstream} {one.rung}", {"bold": True}
-    yield from _styled(one.ours, fg="cyan")
+    yield from _styled(resolution.before)
+    yield f"<<<<<<< ours: {resolution.upstream} {resolution.rung}", {"bold": True}
+    yield from _styled(resolution.ours, fg="cyan")
     yield "||||||| base", {"bold": True}
-    yield from _styled(one.base, dim=True)
+    yield from _styled(resolution.base, dim=True)
     yield "=======", {"bold": True}
-    yield from _styled(one.theirs, fg="yellow")
-    yield f">>>>>>> theirs: {one.patch}", {"bold": True}
-    yield from _styled(one.after)
+    yield from _styled(resolution.theirs, fg="yellow")
+    yield f">>>>>>> theirs: {resolution.patch}", {"bold": True}
+    yield from _styled(resolution.after)
     yield "", {}
-    yield f"replaced by {one.lines} line(s)", {"bold": True}
-    yield from _styled(one.resolved, fg="green")
-    for change in one.beside:
+    yield f"replaced by {resolution.lines} line(s)", {"bold": True}
+    yield from _styled(resolution.resolved, fg="green")
+    for change in resolution.beside:
         yield "", {}
         yield f"and in {change.path}", {"bold": True}
         yield from _styled(change.before)

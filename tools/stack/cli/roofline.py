@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack roofline`: how fast a recipe can be at most, by what the memory has to deliver for a token."""
+"""`stack roofline`: compute a recipe's highest possible speed from the bytes that memory must deliver per token."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,24 +17,26 @@ from stack.serving.roofline import Point, Roofline
 
 @click.command("roofline")
 @click.argument("recipes", nargs=-1, required=True, metavar="RECIPE...")
-@click.option("--hardware", metavar="NAME", help="Another machine than the recipe's own, such as spark or h200.")
+@click.option("--hardware", metavar="NAME", help="A machine other than the recipe's, such as spark or h200.")
 @click.option(
     "--context", "contexts", multiple=True, type=int, metavar="N", help="Tokens of context. Default: 512, 2048, 8192."
 )
-@click.option("--batch", "batches", multiple=True, type=int, metavar="M", help="Requests that are decoded at once. Default: 1.")
-@click.option("--config", type=click.Path(path_type=Path), help="The config.json of another gpt-oss than the recipe's.")
+@click.option("--batch", "batches", multiple=True, type=int, metavar="M", help="Number of concurrent requests. Default: 1.")
+@click.option("--config", type=click.Path(path_type=Path), help="The config.json of a gpt-oss other than the recipe's.")
 @click.option(
-    "--bandwidth", type=float, metavar="GB/s", help="The memory's, in 10^9 bytes a second, in place of the data sheet's."
+    "--bandwidth", type=float, metavar="GB/s", help="Memory bandwidth in 10^9 bytes per second. Default: the data sheet's."
 )
 @click.option(
-    "--steps", is_flag=True, help="Also the way there: the release at the pin, then one format or padding after the other."
+    "--steps",
+    is_flag=True,
+    help="Also show intermediate steps: the pinned release, then one format or padding change at a time.",
 )
 @click.option(
     "--png",
     "plot",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Draw it, too; an SVG where FILE ends in .svg. Needs matplotlib (the extra `plot`).",
+    help="Also draw a figure; an SVG if FILE ends in .svg. Needs matplotlib (the extra `plot`).",
 )
 @json_option
 def command(
@@ -48,14 +50,14 @@ def command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Say how many tokens a second the memory allows with RECIPEs, component by component, and what was measured.
+    """Compute the tokens per second that memory allows for RECIPEs, by component, and show measured speeds.
 
-    Every byte that a token needs is read once, at the full bandwidth: computing, launches and the network between nodes are taken
-    to cost nothing, so a server can only be slower. With several requests at once, each token's experts are taken to be random.
-    What was measured had the formats of its source, which may be others.
+    Every byte that a token needs is assumed to be read once, at full bandwidth. Computing, launches and the network between nodes are
+    assumed to cost nothing, so a server can only be slower. With concurrent requests, each token's experts are assumed to be
+    random. Measured speeds may have used other formats.
     """
 
-    found = [
+    rooflines = [
         roofline.of(
             recipe,
             roofline.machine(recipe, hardware, bandwidth),
@@ -66,23 +68,23 @@ def command(
         for recipe in map(known.load, dict.fromkeys(recipes))
     ]
     if plot is not None:
-        drawing.draw(found, plot, steps=steps)
+        drawing.draw(rooflines, plot, steps=steps)
     if as_json:
-        print_json({"rooflines": [_json(one, steps=steps) for one in found]})
+        print_json({"rooflines": [_json(each, steps=steps) for each in rooflines]})
         return
-    for one in found:
-        _print_components(one)
-    _print_limits(found)
-    for one in found if steps else ():
-        _print_steps(one)
+    for each in rooflines:
+        _print_components(each)
+    _print_limits(rooflines)
+    for each in rooflines if steps else ():
+        _print_steps(each)
 
 
-def _print_components(one: Roofline) -> None:
-    """A table for each number of requests: weights are the same at any context, the cache is not."""
-    for batch in dict.fromkeys(point.batch for point in one.points):
-        points = [point for point in one.points if point.batch == batch]
+def _print_components(drawn: Roofline) -> None:
+    """Print a table per number of requests: weights are the same for any context, the cache is not."""
+    for batch in dict.fromkeys(point.batch for point in drawn.points):
+        points = [point for point in drawn.points if point.batch == batch]
         together = "" if batch == 1 else f", {batch} requests at once"
-        click.echo(f"{one.recipe.name}: {one.model} on {_where(one.machine, one.layout.nodes)}{together}")
+        click.echo(f"{drawn.recipe.name}: {drawn.model} on {_where(drawn.machine, drawn.layout.nodes)}{together}")
         *weights, _ = points[0].components
         rows = [
             (part.name, part.form, *_cost(part.size, points[0]), *(f"{part.size / point.size:.1%}" for point in points))
@@ -104,18 +106,18 @@ def _where(machine: Profile, nodes: int) -> str:
     return f"{nodes} x {machine.title}, each {bandwidth}; bytes are one's, the network costs nothing"
 
 
-def _print_limits(found: Sequence[Roofline]) -> None:
+def _print_limits(rooflines: Sequence[Roofline]) -> None:
     rows: list[tuple[str, ...]] = []
-    for one in found:
-        for place, point in enumerate(one.points):
-            start = (one.recipe.name, str(point.context), str(point.batch), *_cost(point.size, point), f"{point.limit:.1f}")
-            said = [
+    for each in rooflines:
+        for place, point in enumerate(each.points):
+            start = (each.recipe.name, str(point.context), str(point.batch), *_cost(point.size, point), f"{point.limit:.1f}")
+            measurements = [
                 (f"{each.decode:.1f}", f"{each.decode / point.limit:.0%}", _source(each))
                 for each in point.measured
                 if each.context is not None or place == 0
             ]
-            rows.append((*start, *(said[0] if said else ("", "", ""))))
-            rows += [("",) * len(start) + more for more in said[1:]]
+            rows.append((*start, *(measurements[0] if measurements else ("", "", ""))))
+            rows += [("",) * len(start) + more for more in measurements[1:]]
     print_table(
         (
             "recipe",

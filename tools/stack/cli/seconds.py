@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The type of options that say how long to wait."""
+"""The option type for waiting times."""
 
 import math
 from typing import Any
@@ -10,16 +10,16 @@ _DAY = 86_400
 
 
 class Seconds(click.FloatRange):
-    """Seconds, from one to a day; click's own range lets NaN pass."""
+    """Seconds, from one to a day; click's own range accepts NaN."""
 
     def __init__(self) -> None:
         super().__init__(min=1, max=_DAY)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number that was given.
+        """Parse and check the number.
 
         Raises:
-            click.BadParameter: it is none, or out of the range.
+            click.BadParameter: The value is not a number, or out of range.
 
         """
         seconds = float(super().convert(value, param, ctx))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack serve`: a recipe's server, and what really runs in it."""
+"""`stack serve`: start a recipe's server, and report which kernels really run."""
 
 import contextlib
 import os
@@ -31,30 +31,32 @@ from stack.validation.serve.server import NotServing
 @click.command("serve")
 @click.argument("recipe")
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED, metavar="[-- FLAGS...]")
-@click.option("--dry-run", is_flag=True, help="Print what would run, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the command; run nothing.")
 @click.option(
     "--model",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder of the checkpoint. Default: the published one, which the server downloads; a tiny recipe has its own.",
+    help="The checkpoint's folder. Default: the published one, which the server downloads; tiny recipes have their own.",
 )
 @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of the recipe; repeatable.")
 @click.option(
     "--image",
     metavar="REF|oci:DIR",
-    help="Serve in a container of this image, which reads --model and gets this machine's GPUs.",
+    help="Serve in a container of this image, with --model and this machine's GPUs.",
 )
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="An interpreter that has vLLM. Default: the vllm on PATH; of a tiny recipe this stack's own wheel.",
+    help="An interpreter with vLLM. Default: the vllm on PATH; for a tiny recipe this stack's own wheel.",
 )
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond this machine only with VLLM_API_KEY set."
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; one beyond this machine needs VLLM_API_KEY."
 )
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="The port there.")
-@click.option("--allow-fallback", is_flag=True, help="Serve with other backends than the recipe expects, and on other GPUs.")
-@click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log there, not to stderr.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="Port to listen on.")
+@click.option("--allow-fallback", is_flag=True, help="Serve even with other backends or GPUs than the recipe expects.")
+@click.option(
+    "--log", type=click.Path(path_type=Path, dir_okay=False), help="Write the server's log to this file, not to stderr."
+)
 @click.option("--timeout", type=Seconds(), default=3600.0, show_default=True, help="Seconds to wait for the first answer.")
 @json_option
 @click.pass_context
@@ -74,14 +76,14 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Serve a model as RECIPE says, and say which kernels really run.
+    """Serve a model as RECIPE describes, and report which kernels really run.
 
-    It waits until the server has answered once, reads in its log which backends it has chosen, and says so in one line. Where they
-    are not what the recipe expects, the server is ended, and what its log says about why is shown: exit code 1, unless
-    --allow-fallback. Then it stays as long as the server does; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
+    The command waits for the server's first answer, reads the chosen backends from its log, and reports them in one line. If they
+    are not those that the recipe expects, it stops the server and shows the log's reasons: exit code 1, unless --allow-fallback. It
+    then runs as long as the server; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
 
     \b
-    stack serve gpt-oss-120b-spark --dry-run                    what would run, to be copied
+    stack serve gpt-oss-120b-spark --dry-run                    print the command, to be copied
     stack serve gpt-oss-120b-spark --model models/gpt-oss-120b
     stack serve cpu-mxfp4                                       a tiny model and this stack's own wheel: 5 GB of memory
     """
@@ -98,7 +100,7 @@ def command(
     if not dry_run and not headless:
         demands.demand_key(host, os.environ, contained=image is not None)
         demands.demand_port(host, port)
-    asked = starting.Asked(
+    request = starting.Asked(
         chosen,
         lambda folder: of(chosen, values, host=host, port=port, model_path=folder, extra=extra),
         model=model,
@@ -108,7 +110,7 @@ def command(
     )
     with contextlib.ExitStack() as held, contextlib.ExitStack() as shown:
         tell = shown.enter_context(progress()) or (lambda _step, _done, _total: None)
-        made = held.enter_context(starting.made(context.obj, asked, tell))
+        made = held.enter_context(starting.made(context.obj, request, tell))
         if dry_run:
             shown.close()
             _print_dry(made.process, made.before, as_json=as_json)
@@ -120,7 +122,7 @@ def command(
 
 
 def _serve(start: Start, out: "_Out", tell: Tell, shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
-    """Serve until the server ends, or is to end; the exit code. `shown`: the progress on the terminal."""
+    """Serve until the server ends or is stopped; return the exit code. `shown` holds the progress on the terminal."""
 
     with _ended_politely(), contextlib.ExitStack() as held:
         try:
@@ -130,7 +132,7 @@ def _serve(start: Start, out: "_Out", tell: Tell, shown: contextlib.ExitStack, *
             return _say_failed(failed, out, as_json=as_json)
         shown.close()
         if up.mismatches and not fallback:
-            held.close()  # what is said stands at the end, behind the log
+            held.close()  # stop the server first, so that the report comes after its log
             _say_mismatches(up.mismatches)
             _say(up, as_json=as_json, serves=False)
             return 1
@@ -148,7 +150,7 @@ def _serve(start: Start, out: "_Out", tell: Tell, shown: contextlib.ExitStack, *
 
 
 class _Out:
-    """Where the log goes: into a file; else to stderr, from the start in a pipe, and on a terminal behind the progress."""
+    """Destination of the log: a file, else stderr (in a pipe from the start, on a terminal after the progress bar)."""
 
     def __init__(self, file: BinaryIO | None) -> None:
         self._file = file
@@ -160,11 +162,11 @@ class _Out:
         return self._follows or self._file is not None
 
     def follow(self) -> None:
-        """Show from now on what is said."""
+        """Show the log from now on."""
         self._follows = True
 
     def take(self, piece: bytes) -> None:
-        """What a server says."""
+        """Write a piece of the server's log."""
         if self._file is not None:
             try:
                 self._file.write(piece)
@@ -192,12 +194,12 @@ def _out(file: Path | None) -> "Iterator[_Out]":
 
 @contextlib.contextmanager
 def _ended_politely() -> Iterator[None]:
-    """SIGTERM, by which supervisors end what they run, does what Ctrl-C does: the server is gone before this process is."""
+    """Treat SIGTERM, which supervisors send, like Ctrl-C, so that the server ends before this process."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    # A shell's background has taken SIGINT away; Python leaves it so.
+    # A shell's background job ignores SIGINT, and Python keeps that: set both handlers.
     before = {kind: signal.signal(kind, end) for kind in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -209,32 +211,34 @@ def _ended_politely() -> Iterator[None]:
 def _say(up: Up, *, as_json: bool, serves: bool) -> None:
 
     if as_json:
-        told = summary.as_json(up.reading, up.mismatches)
-        print_json({"serves": serves, "url": up.url, "model": up.model, "seconds": round(up.seconds, 1), "error": None, **told})
+        content = summary.as_json(up.reading, up.mismatches)
+        print_json(
+            {"serves": serves, "url": up.url, "model": up.model, "seconds": round(up.seconds, 1), "error": None, **content}
+        )
     elif serves:
         click.echo(summary.line(up))
     sys.stdout.flush()
 
 
-def _say_mismatches(found: Sequence[Mismatch]) -> None:
+def _say_mismatches(mismatches: Sequence[Mismatch]) -> None:
 
-    for one in found:
-        click.echo(f"stack: {one_line(summary.mismatch(one))}", err=True)
+    for each in mismatches:
+        click.echo(f"stack: {one_line(summary.mismatch(each))}", err=True)
 
 
 def _say_failed(failed: NotServing, out: "_Out", *, as_json: bool) -> int:
 
-    told = vllm_log.read(failed.log)
+    reading = vllm_log.read(failed.log)
     first, *last = str(failed).splitlines()
     if not out.shown:
         for line in last:
             click.echo(line, err=True)
     click.echo(f"stack: {one_line(first)}", err=True)
-    for one in told.refused:
-        click.echo(f"stack: {one.part} {one.name} was refused: {one_line(one.why)}", err=True)
+    for refusal in reading.refused:
+        click.echo(f"stack: {refusal.part} {refusal.name} was refused: {one_line(refusal.why)}", err=True)
     if as_json:
         nothing = {"serves": False, "url": None, "model": None, "seconds": None, "error": first}
-        print_json({**nothing, **summary.as_json(told, ())})
+        print_json({**nothing, **summary.as_json(reading, ())})
     return 1
 
 
@@ -242,8 +246,8 @@ def _print_dry(process: Process, before: Sequence[Sequence[str]], *, as_json: bo
 
     line = summary.shell(process, os.environ)
     if as_json:
-        words = {"before": [list(one) for one in before], "command": list(process.command)}
+        words = {"before": [list(shown) for shown in before], "command": list(process.command)}
         print_json({**words, "environment": summary.own(process, os.environ), "line": line})
         return
-    for one in (*map(shlex.join, before), line):
-        click.echo(one)
+    for shown in (*map(shlex.join, before), line):
+        click.echo(shown)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that end a command: each lets it clean up as Ctrl-C does, and a second Ctrl-C does not wait for that."""
+"""Signals that end a command: each lets it clean up like Ctrl-C; a second Ctrl-C ends it at once."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """The signals that have come so far."""
+    """The signals received so far."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
@@ -20,27 +20,27 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of a command that was ended: 130 after Ctrl-C."""
+        """The exit code of an interrupted command: 130 after Ctrl-C."""
         return 128 + (self.first or signal.SIGINT)
 
     def take(self, number: int, _frame: FrameType | None) -> None:
         """Interrupt the command; the second Ctrl-C ends the process at once."""
-        if os.getpid() != self._process:  # a forked child: it has nothing to clean up
+        if os.getpid() != self._process:  # a forked child has nothing to clean up
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         elif self.first is None:
             self.first = number
             raise KeyboardInterrupt
         elif number == signal.SIGINT:
-            # SIGTERM may come twice at once: `timeout` sends it to the process and to its group.
+            # Ignore a second SIGTERM: `timeout` sends it to the process and to its group at the same time.
             os._exit(128 + signal.SIGINT)
 
 
 @contextlib.contextmanager
 def interrupting() -> Iterator[Interrupts]:
-    """Turn SIGTERM and SIGHUP into what Ctrl-C is, as long as the block runs; beyond it where one has come.
+    """Make SIGTERM and SIGHUP act like Ctrl-C while the block runs; after a signal, the handlers stay for good.
 
-    What the caller ignores stays ignored: SIGHUP beneath nohup, SIGINT in a shell's background.
+    Signals that the caller ignores stay ignored: SIGHUP under nohup, SIGINT in a shell's background job.
     """
     taken = Interrupts()
     if threading.current_thread() is not threading.main_thread():
@@ -51,7 +51,7 @@ def interrupting() -> Iterator[Interrupts]:
     try:
         yield taken
     finally:
-        # While an interrupted process ends, its threads and exit handlers may still wait: a second Ctrl-C has to count.
+        # An interrupted process may still wait for threads and exit handlers, so a second Ctrl-C must still work.
         if taken.first is None:
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the server of `stack serve` comes from: the user's own vLLM, this stack's wheel, or an image; serving knows no wheels."""
+"""Provide the server of `stack serve`: the user's own vLLM, this stack's wheel, or an image."""
 
 import contextlib
 import os
@@ -26,13 +26,13 @@ from stack.validation.serve import fixture_cache
 from stack.validation.serve.fixture_cache import Material
 
 _GPUS = "nvidia.com/gpu=all"
-"""All GPUs of a machine, by the name that the container device interface gives them."""
+"""All GPUs of a machine, as the container device interface (CDI) names them."""
 _PURPOSE = "serve"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to start: a recipe, the command for a folder with the model (None: the published one), and what the options name."""
+    """A request: a recipe, a function from the model's folder (None: the published one) to the command, and the options."""
 
     recipe: Recipe
     command: Callable[[Path | None], Command]
@@ -44,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What starts the server, the folder that it runs in, and the commands that come before it (done already unless it is dry)."""
+    """The server process, its working folder, and the commands to run before it (already run unless it is a dry run)."""
 
     process: Process
     folder: Path
@@ -53,10 +53,10 @@ class Made:
 
 @contextlib.contextmanager
 def made(options: Options, asked: Asked, tell: Tell) -> Iterator[Made]:
-    """What starts the server, for as long as it is needed.
+    """Yield a server ready to start; its temporary files are removed when the block ends.
 
     Raises:
-        StackError: vLLM or the model cannot be had.
+        StackError: vLLM or the model is not available.
 
     """
 
@@ -64,8 +64,8 @@ def made(options: Options, asked: Asked, tell: Tell) -> Iterator[Made]:
         work, here = Path(folder), Path.cwd()
         kitchen = _Kitchen(options, asked, work, tell)
         if asked.image is not None:
-            with kitchen.in_image(asked.image) as found:
-                yield found
+            with kitchen.in_image(asked.image) as server:
+                yield server
         elif asked.python is not None:
             command = asked.command(kitchen.model())
             yield Made(Interpreter(asked.python).server(command.arguments[1:], command.environment, work), here)
@@ -78,15 +78,15 @@ def made(options: Options, asked: Asked, tell: Tell) -> Iterator[Made]:
 
 
 def _program() -> str:
-    found = shutil.which("vllm")
-    if found is None:
+    program = shutil.which("vllm")
+    if program is None:
         raise StackError("no vllm is on PATH", "name an interpreter that has it with --python, or an image with --image")
-    return found
+    return program
 
 
 @dataclass(frozen=True, slots=True)
 class _Kitchen:
-    """What is made of the stack at hand."""
+    """Prepares a server from the stack at hand."""
 
     options: Options
     asked: Asked
@@ -94,13 +94,13 @@ class _Kitchen:
     tell: Tell
 
     def model(self) -> Path | None:
-        """The folder of the model; None for a published one."""
+        """Return the folder of the model; None for a published one."""
         if self.asked.model is not None:
             return self.asked.model.absolute()
         return self._material().model(self.asked.recipe.model) if self.asked.recipe.is_ours else None
 
     def own(self) -> Process:
-        """A server with this stack's wheel and the validation's environment."""
+        """Return a server with this stack's wheel and the validation's environment."""
 
         self._say("building the stack's wheel")
         wheel = served.wheel(self.options.load(), Place(cache.root(self.options.cache)), self.work)
@@ -112,7 +112,7 @@ class _Kitchen:
 
     @contextlib.contextmanager
     def in_image(self, named: str) -> Iterator[Made]:
-        """A server in a container of an image, which has no other network than this machine's own."""
+        """Yield a server in a container of an image, whose only network is this machine's own."""
 
         model = self.model()
         if model is None:

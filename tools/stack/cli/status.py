@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack status`: pins, series, patches, states."""
+"""`stack status`: show pins, series, patches and states."""
 
 import click
 
@@ -24,11 +24,11 @@ def command(options: Options, as_json: bool) -> None:
                 "pins": [{"upstream": pin.upstream, "tag": pin.tag, "commit": pin.commit} for pin in stack.pins],
                 "series": [
                     {
-                        "name": one.name,
-                        "title": one.title,
-                        "state": one.state,
-                        "pull": one.pull,
-                        "needs": list(one.needs),
+                        "name": series.name,
+                        "title": series.title,
+                        "state": series.state,
+                        "pull": series.pull,
+                        "needs": list(series.needs),
                         "patches": [
                             {
                                 "upstream": ref.upstream,
@@ -36,12 +36,12 @@ def command(options: Options, as_json: bool) -> None:
                                 "subject": stack.patches[ref].subject,
                                 "added": sizes[ref][0],
                                 "removed": sizes[ref][1],
-                                "pulls": [pulled.address for pulled in one.pulls if pulled.ref == ref],
+                                "pulls": [pulled.address for pulled in series.pulls if pulled.ref == ref],
                             }
-                            for ref in one.patches
+                            for ref in series.patches
                         ],
                     }
-                    for one in stack.series
+                    for series in stack.series
                 ],
             }
         )
@@ -49,8 +49,8 @@ def command(options: Options, as_json: bool) -> None:
     click.echo(f"stack {digest.of(stack)}")
     print_table(("pin", "tag", "commit"), [(pin.upstream, pin.tag or "vendored", pin.commit[:12]) for pin in stack.pins])
     rows: list[tuple[str, str, str, str]] = []
-    for one in stack.series:
-        rows.append((one.name, one.state, "", one.title))
-        rows += [("", ref.upstream, "+{} -{}".format(*sizes[ref]), stack.patches[ref].subject) for ref in one.patches]
+    for series in stack.series:
+        rows.append((series.name, series.state, "", series.title))
+        rows += [("", ref.upstream, "+{} -{}".format(*sizes[ref]), stack.patches[ref].subject) for ref in series.patches]
     click.echo()
     print_table(("series", "state", "lines", "title"), rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack triage`: what would become of patches on another base, in any repository."""
+"""`stack triage`: show what would become of patches on another base, in any repository."""
 
 from pathlib import Path
 
@@ -23,19 +23,21 @@ from stack.cli.common import (
 
 @click.command("triage")
 @click.option("--repo", type=click.Path(path_type=Path), required=True, help="A clone of any project. It is only read.")
-@click.option("--base", required=True, metavar="REV", help="Where the patches apply.")
-@click.option("--onto", required=True, metavar="REV", help="Where they should go.")
+@click.option("--base", required=True, metavar="REV", help="The revision to which the patches apply.")
+@click.option("--onto", required=True, metavar="REV", help="The revision onto which to carry them.")
 @click.option(
     "--through",
     metavar="auto|REV,...",
-    help="Climb over these revisions, in order; auto: the release tags between the two. What breaks is met where it broke.",
+    help="Carry over these revisions one by one; auto: the release tags between. A conflict then appears where it was caused.",
 )
-@click.option("--independent", is_flag=True, help="Each patch alone on the base; else they are a series in the order given.")
+@click.option(
+    "--independent", is_flag=True, help="Judge each patch alone on the base. Default: they are a series, in this order."
+)
 @click.option(
     "--resolutions",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Conflicts resolved before: a stack's stacks/resolutions.",
+    help="Reuse resolved conflicts: a stack's stacks/resolutions.",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the carried patches there.")
 @json_option
@@ -53,12 +55,12 @@ def command(
     as_json: bool,
     patches: tuple[Path, ...],
 ) -> None:
-    """Tell for each PATCH file what would become of it on another revision; a file may hold several mails.
+    """Show for each PATCH file what would become of it on another revision; a file may hold several mails.
 
-    clean, moved (at other lines), landed (a commit on the way brought it, under whatever name), partly-landed (what is left is
-    carried), resolved (a conflict that was none), relocated (the code moved), drifted (applies, and is wrong), dropped-upstream
-    (upstream had it and took it out again), conflict. Each with its evidence: the commits that brought or broke it. The
-    repository is only read. Exit code 1 when a patch needs a person.
+    Outcomes: clean, moved (to other lines), landed (a commit on the way contains it, under any subject), partly-landed (the rest is
+    carried), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
+    dropped-upstream (upstream had it and removed it again), conflict. Each comes with its evidence: the commits that brought or
+    broke it. The repository is only read. Exit code 1 if a patch needs a person.
     """
 
     options: Options = context.obj
@@ -67,15 +69,15 @@ def command(
     if output is not None:
         triage.require_empty(output)
     with options.usable_cache() as home:
-        found = triage.triage(repo, span, patches, cache=home, independent=independent, resolutions=known)
+        result = triage.triage(repo, span, patches, cache=home, independent=independent, resolutions=known)
     if output is not None:
-        triage.write(output, found)
+        triage.write(output, result)
     if as_json:
-        print_json(_as_json(found))
+        print_json(_as_json(result))
     else:
-        rows = [line for row in found.rows for line in outcome_rows(row.name, row.carried)]
+        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
-    context.exit(1 if any(row.carried.needs_person for row in found.rows) else 0)
+    context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
 
 
 def _known(folder: Path) -> Resolutions:
@@ -85,10 +87,10 @@ def _known(folder: Path) -> Resolutions:
     return Resolutions.load(folder)
 
 
-def _as_json(found: Triage) -> dict[str, object]:
+def _as_json(result: Triage) -> dict[str, object]:
     return {
-        "base": found.base,
-        "onto": found.onto,
-        "rungs": [{"name": rung.name, "commit": rung.commit} for rung in found.rungs],
-        "patches": [{"file": str(row.file), "mail": row.mail, **outcome_json(row.carried)} for row in found.rows],
+        "base": result.base,
+        "onto": result.onto,
+        "rungs": [{"name": rung.name, "commit": rung.commit} for rung in result.rungs],
+        "patches": [{"file": str(row.file), "mail": row.mail, **outcome_json(row.carried)} for row in result.rows],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack undo`: back to the state before the last switch."""
+"""`stack undo`: restore the state before the last switch."""
 
 import click
 
@@ -8,16 +8,16 @@ from stack.model import switch
 
 
 @click.command("undo")
-@click.option("--list", "show", is_flag=True, help="Show what can be taken back, newest first; change nothing.")
-@click.option("--finish", is_flag=True, help="Finish a switch that was interrupted half-way; take nothing back.")
+@click.option("--list", "show", is_flag=True, help="List the switches that can be undone, newest first; change nothing.")
+@click.option("--finish", is_flag=True, help="Finish a switch that was interrupted half-way; undo nothing.")
 @click.option("--adopt", is_flag=True, help="Take over the history of your own checkout after moving or copying it.")
 @json_option
 @click.pass_obj
 def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bool) -> None:
-    """Bring back the state before the last rebase, refresh or pins set; `stack redo` makes it again.
+    """Restore the state before the last rebase, refresh or pins set; `stack redo` repeats it.
 
-    Resolutions stay: only `stack resolutions drop` removes one. Again, and it goes one further back. Refused where a file was
-    changed since: that change would be lost.
+    Resolutions stay: only `stack resolutions drop` removes them. Run it again to go back one further. It refuses if a file has
+    changed since, since that change would be lost.
     """
 
     if show + finish + adopt > 1:
@@ -32,10 +32,16 @@ def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bo
             records = tuple(reversed(switch.history(root)))
         if as_json:
             print_json(
-                {"switches": [{"number": one.number, "title": one.title, "paths": list(one.changes)} for one in records]}
+                {
+                    "switches": [
+                        {"number": record.number, "title": record.title, "paths": list(record.changes)} for record in records
+                    ]
+                }
             )
         else:
-            print_table(("", "switch", "files"), [(str(one.number), one.title, str(len(one.changes))) for one in records])
+            print_table(
+                ("", "switch", "files"), [(str(record.number), record.title, str(len(record.changes))) for record in records]
+            )
         return
     switch.recover(root)
     undone = switch.undo(root)

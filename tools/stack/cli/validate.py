@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack validate`: measure a stack on this machine. Its commands are modules of `validating/`."""
+"""`stack validate`: the group of suites, which are modules of `validating/`."""
 
 import click
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pins, series, patches and the stack digest: plain typed data, read and written; no git, no network."""
+"""Pins, series, patches and the stack digest as typed data, read and written; no git, no network."""

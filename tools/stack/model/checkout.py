@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The identity of a checkout: a random id that is kept in the user's state folder, outside of the checkout.
+"""The identity of a checkout: a random id, kept in the user's state folder outside of the checkout.
 
-What stands in a checkout may come from somebody else. A journal there counts only if it names this id, which nobody who fills
-a checkout can know. The id belongs to the folder's path: a moved or copied checkout is another one.
+A checkout's files may come from somebody else. A journal there counts only if it names this id, which the author of those files
+cannot know. The id belongs to the folder's path: a moved or copied checkout has none.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from stack.base.errors import StackError
 
 
 def identity(root: Path) -> str | None:
-    """Return the id of the checkout in `root`; None where it has none yet.
+    """Return the id of the checkout in `root`, or None if it has none yet.
 
     Raises:
-        StackError: the state folder cannot be read.
+        StackError: The state folder cannot be read.
 
     """
     place = _place(root)
@@ -36,10 +36,10 @@ def identity(root: Path) -> str | None:
 
 
 def identify(root: Path) -> str:
-    """Return the id of the checkout in `root`, after making one if it has none.
+    """Return the id of the checkout in `root`; create one if there is none.
 
     Raises:
-        StackError: the state folder cannot be written.
+        StackError: The state folder cannot be written.
 
     """
     known = identity(root)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stack digest: what wheels, images and verdicts carry to say which stack they are of."""
+"""The stack digest, which ties wheels, images and verdicts to a stack."""
 
 import hashlib
 import json
@@ -11,16 +11,16 @@ from stack.model.stack import Stack
 
 
 def of(stack: Stack) -> Sha256:
-    """Hash the effect of a stack: its pins, and the files that its patches change with the modes and blob ids that come out.
+    """Hash the effect of a stack: its pins, and each changed file with its resulting mode and blob id.
 
-    The pins count with commit, tree and subtree ids and archive hashes. Names, messages and the order of patches, the way in which
-    they are split, `why`, `state`, `pull`, comments, resolutions and the base image do not count: they do not change a source tree.
+    Of a pin, the commit, tree and subtree ids and the archive hash count. Names, messages, order and splitting of patches do not
+    count, nor do `why`, `state`, `pull`, comments, resolutions and the base image: none of these changes a source tree.
 
     Raises:
-        StackError: a patch holds a diff that cannot be read.
+        StackError: A patch's diff cannot be read.
 
     """
-    changed = {name: list(effect.listed(one)) for name, one in effect.of(stack).items()}
+    changed = {name: list(effect.listed(upstream_effect)) for name, upstream_effect in effect.of(stack).items()}
     content = {
         "pins": {pin.upstream: _pin(pin) for pin in stack.pins},
         "changed": {name: files for name, files in changed.items() if files},
@@ -29,27 +29,30 @@ def of(stack: Stack) -> Sha256:
 
 
 def of_pins(stack: Stack, upstream: str) -> Sha256:
-    """Hash the pins of an upstream and of those that it vendors.
+    """Hash the pin of an upstream and the pins vendored in it.
 
     Raises:
-        StackError: there is no such upstream.
+        StackError: The upstream is unknown.
 
     """
     pin = stack.pins.get(upstream)
-    return _hash({one.upstream: _pin(one) for one in (pin, *stack.pins.vendored_in(upstream))})
+    return _hash({each.upstream: _pin(each) for each in (pin, *stack.pins.vendored_in(upstream))})
 
 
 def exact(stack: Stack) -> Sha256:
-    """Hash all that a stack says in `pins.toml`, in the order of its series, and in the bytes of its patches.
+    """Hash the values of `pins.toml`, the order of the series, and the bytes of all patches.
 
-    It changes with a corrected word, too: what stands on the very files compares this one.
+    Unlike `of`, it changes with every corrected word, too: for users that depend on the exact files.
     """
     content = {
         "pins": {pin.upstream: [*_pin(pin), pin.git, pin.tag] for pin in stack.pins},
         "base": [stack.pins.base.image, stack.pins.base.tag, stack.pins.base.digest] if stack.pins.base else None,
         "series": [
-            [one.name, [[ref.upstream, ref.file, hashlib.sha256(stack.patches[ref].raw).hexdigest()] for ref in one.patches]]
-            for one in stack.series
+            [
+                series.name,
+                [[ref.upstream, ref.file, hashlib.sha256(stack.patches[ref].raw).hexdigest()] for ref in series.patches],
+            ]
+            for series in stack.series
         ],
     }
     return _hash(content)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strict reading of TOML: every key is asked for once, what nobody asked for is an error that names file and key."""
+"""Strict reading of TOML: a key that the reader does not use is an error that names the file and the key."""
 
 import difflib
 import graphlib
@@ -18,25 +18,25 @@ from stack.base.errors import StackError
 LARGEST = 16 * 2**20
 """Bytes of the largest file that is read."""
 _PARTS = 32
-"""Parts of the longest dotted key: the parser takes time and memory by their square. Ours have three."""
+"""Parts of the longest dotted key; the parser's time and memory grow with their square. Our files use three."""
 _DOTTED = re.compile(rf"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_PARTS}}}""")
 _LONGEST = 200
-"""Characters of a value that an error shows."""
+"""Characters of a value that an error message shows."""
 _INTEGERS = range(-(2**63), 2**63)
-"""TOML's: Python does not even show those of thousands of digits."""
+"""TOML's integer range; Python refuses to print integers with thousands of digits."""
 
 
 def read_bytes(path: Path, *, missing: str = "check --root", largest: int = LARGEST, piped: bool = False) -> bytes:
-    """The bytes of a file of no more than `largest`; `missing` says what to do where there is none.
+    """Read a file of at most `largest` bytes; `missing` is the remedy in the error if it does not exist.
 
-    A pipe is read only where the user may have named one (`piped`).
+    `piped` allows a pipe, which only a path named by the user may be.
 
     Raises:
-        StackError: the file is missing, unreadable or too large.
+        StackError: The file is missing, unreadable or too large.
 
     """
     try:
-        # Opening a named pipe waits for its other end; a device has no end.
+        # O_NONBLOCK: opening a named pipe would wait for its other end. The check refuses devices, which have no end.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if piped else os.O_NONBLOCK))
         with os.fdopen(descriptor, "rb") as opened:
             if not piped:
@@ -53,10 +53,10 @@ def read_bytes(path: Path, *, missing: str = "check --root", largest: int = LARG
 
 
 def read_text(path: Path, *, largest: int = LARGEST, piped: bool = False) -> str:
-    """The UTF-8 text of a file.
+    """Read a file as UTF-8 text.
 
     Raises:
-        StackError: the file is missing, unreadable, too large or not UTF-8.
+        StackError: The file is missing, unreadable, too large or not UTF-8.
 
     """
     try:
@@ -66,10 +66,10 @@ def read_text(path: Path, *, largest: int = LARGEST, piped: bool = False) -> str
 
 
 def load(path: Path, *, largest: int = LARGEST) -> "Table":
-    """The top table of a TOML file.
+    """Read the top table of a TOML file.
 
     Raises:
-        StackError: missing, too large, not UTF-8, or not TOML (with line and column).
+        StackError: The file is missing, too large, not UTF-8, or not TOML (with line and column).
 
     """
     text = read_text(path, largest=largest)
@@ -82,10 +82,10 @@ def load(path: Path, *, largest: int = LARGEST) -> "Table":
 
 
 def parse(text: str) -> dict[str, Any]:
-    """What a TOML text says.
+    """Parse TOML.
 
     Raises:
-        ValueError: it is not TOML, or nests or counts beyond all measure.
+        ValueError: The text is not TOML, is nested too deeply, or has too large a number.
 
     """
     if _DOTTED.search(text):
@@ -96,7 +96,7 @@ def parse(text: str) -> dict[str, Any]:
         raise
     except RecursionError as deep:
         raise ValueError("it is nested too deeply") from deep
-    except ValueError as long:  # Python reads no integers of thousands of digits
+    except ValueError as long:  # Python refuses integers with thousands of digits
         raise ValueError("a number has too many digits") from long
     values: list[Any] = [top]
     while values:
@@ -109,10 +109,10 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def entry(path: Path, name: str, kind: str) -> "Table":
-    """The table of that name of a file that has one for each thing of a kind.
+    """Read the table `name` from a file that has one table for each `kind` of thing.
 
     Raises:
-        StackError: there is none, or the file cannot be read.
+        StackError: The table is missing, or the file cannot be read.
 
     """
     top = load(path)
@@ -122,7 +122,7 @@ def entry(path: Path, name: str, kind: str) -> "Table":
 
 
 class Table:
-    """A TOML table that notes which keys were read; `finish` refuses the rest."""
+    """A TOML table that records which keys were read; `finish` refuses the others."""
 
     def __init__(self, values: Mapping[str, Any], *, file: Path, key: str = "") -> None:
         self._values = values
@@ -131,14 +131,14 @@ class Table:
         self._asked: set[str] = set()
 
     def error(self, key: str, problem: str, remedy: str = "") -> StackError:
-        """An error that names the file and the full key."""
+        """Build an error that names the file and the full key."""
         return StackError(f"{self._file}: {self._path(key)} {problem}", remedy)
 
     def text(self, key: str, *, pattern: str = r"(?s).*\S.*", meaning: str = "text") -> str:
-        """A required string that matches `pattern` as a whole; `meaning` says what is expected.
+        """Return a required string that matches the whole of `pattern`; `meaning` describes the expected value in errors.
 
         Raises:
-            StackError: missing, not a string, or of another form.
+            StackError: The value is missing, not a string, or does not match.
 
         """
         value = self._required(key)
@@ -147,37 +147,37 @@ class Table:
         return value
 
     def optional_text(self, key: str, *, pattern: str = r"(?s).*\S.*", meaning: str = "text") -> str | None:
-        """Like `text`, None where the key is absent."""
+        """Like `text`, but return None if the key is absent."""
         self._asked.add(key)
         return self.text(key, pattern=pattern, meaning=meaning) if key in self._values else None
 
     def given(self, key: str) -> bool:
-        """Whether a key has a value; JSON's null is none."""
+        """Tell whether a key has a value; JSON's null counts as absent."""
         self._asked.add(key)
         return self._values.get(key) is not None
 
     def is_text(self, key: str) -> bool:
-        """Whether a key's value is a string, where numbers are allowed, too."""
+        """Tell whether a value is a string, for keys that allow numbers, too."""
         return isinstance(self._values.get(key), str)
 
     def number(self, key: str) -> float:
-        """A required number; an integer stays one.
+        """Return a required number; an integer stays an integer.
 
         Raises:
-            StackError: missing, no number, or not finite.
+            StackError: The value is missing, not a number, or not finite.
 
         """
         value = self._required(key)
-        # Written so that NaN is refused, too.
+        # `not … <=` also refuses NaN.
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             raise self.error(key, f"is {_shown(value)}", "it has to be a number")
         return value
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A required number, or list of numbers.
+        """Return a required number or list of numbers.
 
         Raises:
-            StackError: missing, or something else in it.
+            StackError: The value is missing or of another type.
 
         """
         value = self._required(key)
@@ -187,10 +187,10 @@ class Table:
         return tuple(inner.number(place) for place in inner)
 
     def whole(self, key: str) -> int:
-        """A required integer from 0.
+        """Return a required integer of at least 0.
 
         Raises:
-            StackError: missing, no integer, or negative.
+            StackError: The value is missing, not an integer, or negative.
 
         """
         value = self.number(key)
@@ -199,10 +199,10 @@ class Table:
         return value
 
     def flag(self, key: str) -> bool:
-        """A required truth value.
+        """Return a required boolean.
 
         Raises:
-            StackError: missing, or neither true nor false.
+            StackError: The value is missing, or neither true nor false.
 
         """
         value = self._required(key)
@@ -211,10 +211,10 @@ class Table:
         return value
 
     def texts(self, key: str, *, unique: bool = True) -> tuple[str, ...]:
-        """A list of strings, empty where the key is absent.
+        """Return a list of strings, empty if the key is absent.
 
         Raises:
-            StackError: not a list of strings, or one of them twice where each has to be `unique`.
+            StackError: The value is not a list of strings, or repeats one although `unique` is set.
 
         """
         self._asked.add(key)
@@ -227,24 +227,24 @@ class Table:
         return tuple(value)
 
     def table(self, key: str) -> "Table":
-        """A required table.
+        """Return a required table.
 
         Raises:
-            StackError: missing or not a table.
+            StackError: The value is missing or not a table.
 
         """
         return self._as_table(key, self._required(key))
 
     def optional_table(self, key: str) -> "Table | None":
-        """Like `table`, None where the key is absent."""
+        """Like `table`, but return None if the key is absent."""
         self._asked.add(key)
         return self.table(key) if key in self._values else None
 
     def tables(self, key: str) -> tuple["Table", ...]:
-        """An array of tables, empty where the key is absent.
+        """Return an array of tables, empty if the key is absent.
 
         Raises:
-            StackError: not an array of tables.
+            StackError: The value is not an array of tables.
 
         """
         self._asked.add(key)
@@ -254,24 +254,24 @@ class Table:
         return tuple(self._as_table(f"{key}[{place}]", item) for place, item in enumerate(value))
 
     def has_to_give(self, *keys: str) -> None:
-        """Refuse a table that leaves one of these out, though it could be empty.
+        """Require keys whose values may be empty, so that their absence would go unnoticed.
 
         Raises:
-            StackError: names the first one that is missing.
+            StackError: A key is missing; the error names the first one.
 
         """
         for key in keys:
             self._required(key)
 
     def __iter__(self) -> Iterator[str]:
-        """All keys, in the file's order."""
+        """Iterate over all keys in the file's order."""
         return iter(self._values)
 
     def finish(self) -> None:
-        """Refuse keys that nobody asked for.
+        """Refuse keys that were never read.
 
         Raises:
-            StackError: names the first unknown key and the nearest known one.
+            StackError: A key is unknown; the error names the first one and the nearest known key.
 
         """
         for key in self._values:
@@ -296,9 +296,9 @@ class Table:
 
 
 def _shown(value: object) -> str:
-    """A value in an error: as much of it as a line takes."""
-    said = repr(value)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}..."
+    """Return a value as text for an error message, cut to one line."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def find_cycle(edges: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The effect of a stack: the files that its patches change, each with the mode and the blob id that come out.
+"""The effect of a stack: each changed file with its resulting mode and blob id.
 
-`git format-patch --full-index` writes both ids of a file into each patch, so the effect can be read from the patches alone: no
-source is needed. Who edits a patch by hand can make these lines untrue. `stack.carry.effects` compares them with the sources.
+`git format-patch --full-index` writes both blob ids of a file into each patch, so the patches alone give the effect; no source
+is needed. Editing a patch by hand can make these lines false; `stack.carry.effects` compares them with the sources.
 """
 
 import hashlib
@@ -23,10 +23,10 @@ _BASE = "base:"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A file: its mode (None: that of the base), and an id of its bytes.
+    """The content of a file: its mode (None: unchanged from the base) and an id of its bytes.
 
-    The id is that of the blob where the patches state it. It is `base:PATH` where the bytes are those of a file of the base whose id
-    no patch states (a bare rename), and else 64 digits over the earlier content and the patch.
+    The id is the blob id if a patch states it. It is `base:PATH` if the bytes equal a base file whose id no patch states, as for a
+    plain rename. Otherwise it is a SHA-256 over the earlier content and the patch.
     """
 
     mode: int | None
@@ -34,32 +34,32 @@ class Content:
 
     @property
     def is_stated(self) -> bool:
-        """Whether it is a mode and a blob id."""
+        """Whether both the mode and the blob id are known."""
         return self.mode is not None and _is_full(self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The statements of the patches on one source tree: each file that they touch, before all of them and after. None: no file."""
+    """The changes that the patches on one source tree state: each file that they touch, before and after all of them. None: no such file."""
 
     before: Mapping[str, Content | None]
     after: Mapping[str, Content | None]
 
     @property
     def changed(self) -> Mapping[str, Content | None]:
-        """The files that are others in the end, by path."""
+        """The files whose content differs in the end, by path."""
         return MappingProxyType({path: now for path, now in sorted(self.after.items()) if now != self.before[path]})
 
 
 def of(stack: Stack) -> Mapping[str, Effect]:
-    """Read the effect of a stack, by upstream. Vendored files count to the upstream that holds them, below their path there.
+    """Read the effect of a stack, by upstream. Vendored files belong to the upstream that holds them, under their path there.
 
     Raises:
-        StackError: a diff cannot be read.
+        StackError: A diff cannot be read.
 
     """
-    found = {pin.upstream: _of(stack, pin) for pin in stack.pins if pin.within is None}
-    return MappingProxyType({name: one for name, one in found.items() if one.after})
+    effects = {pin.upstream: _of(stack, pin) for pin in stack.pins if pin.within is None}
+    return MappingProxyType({name: effect for name, effect in effects.items() if effect.after})
 
 
 def _of(stack: Stack, holder: Pin) -> Effect:
@@ -74,10 +74,10 @@ def _of(stack: Stack, holder: Pin) -> Effect:
 
 
 def along(patches: Iterable[tuple[str, Patch]]) -> Effect:
-    """Read the effect of patches in their order, each with the folder (empty, or with a slash at its end) that its paths are below.
+    """Read the effect of patches in order. Each comes with the folder that its paths are below: empty, or ending in a slash.
 
     Raises:
-        StackError: a diff cannot be read.
+        StackError: A diff cannot be read.
 
     """
     reader = _Reader()
@@ -88,7 +88,7 @@ def along(patches: Iterable[tuple[str, Patch]]) -> Effect:
 
 @dataclass
 class _Reader:
-    """Follows files through patches."""
+    """Tracks the content of files through a sequence of patches."""
 
     before: dict[str, Content | None] = field(default_factory=dict)
     now: dict[str, Content | None] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class _Reader:
         return Effect(MappingProxyType(self.before), MappingProxyType(after))
 
     def _source(self, file: FileDiff, folder: str) -> Content | None:
-        """Return the content that a change is made of: what earlier patches left, or a file of the base."""
+        """Return the content before a change: the result of earlier patches, or a file of the base."""
         if file.old is None:
             return None
         path = folder + file.old
@@ -124,7 +124,7 @@ class _Reader:
         return self._learned(was, file)
 
     def _learned(self, was: Content, file: FileDiff) -> Content:
-        """The same with its id, which a patch states here for the first time."""
+        """Return the base content with the blob id that this patch is the first to state; record it in `before`, too."""
         known = self.before[was.id.removeprefix(_BASE)]
         mode = known.mode if known is not None else None
         if mode is None and was.mode is None:
@@ -133,7 +133,7 @@ class _Reader:
         return Content(file.old_mode if was.mode is None else was.mode, str(file.old_id))
 
     def _resolved(self, content: Content | None) -> Content | None:
-        """Replace a reference to a file of the base by what a later patch states of it."""
+        """Replace a reference to a base file by the id that a later patch states for it."""
         known = self.before.get(content.id.removeprefix(_BASE)) if content and content.id.startswith(_BASE) else None
         if content is None or known is None:
             return content
@@ -141,20 +141,20 @@ class _Reader:
 
 
 def _result(file: FileDiff, was: Content | None, patch: Patch) -> Content:
-    """Return the content that a change results in."""
+    """Return the content after a change."""
     mode = file.new_mode if file.new_mode is not None or was is None else was.mode
     if was is not None and _is_bare(file):
         return Content(mode, was.id)
     if _is_full(file.new_id) and (was is None or was.id == file.old_id):
         return Content(mode, str(file.new_id))
-    # Made on another base, or without whole ids: what comes out is stated nowhere, and follows from all that went in.
+    # The blob id is unknown: the patch was made on another base or has short ids. Hash everything that determines the result.
     source = [was.mode, was.id] if was is not None else None
     made_of = json.dumps([source, file.path, hashlib.sha256(patch.diff).hexdigest()]).encode()
     return Content(mode, hashlib.sha256(made_of).hexdigest())
 
 
 def _is_bare(file: FileDiff) -> bool:
-    """Whether a change leaves the bytes as they are: a new name, a copy, or a mode."""
+    """Tell whether a change keeps the bytes: a rename, a copy, or a change of mode."""
     return not file.hunks and not file.binary and file.old is not None and file.new is not None and file.old_id == file.new_id
 
 
@@ -163,6 +163,6 @@ def _is_full(name: str | None) -> bool:
 
 
 def listed(effect: Effect) -> Iterator[tuple[str, str | None, str | None]]:
-    """List the changed files for a digest or a description: path, mode in octal, id; without both where the file is gone."""
+    """Yield (path, mode in octal, id) of each changed file; mode and id are None for a removed file."""
     for path, now in effect.changed.items():
         yield path, None if now is None or now.mode is None else f"{now.mode:o}", None if now is None else now.id

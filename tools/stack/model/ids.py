@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for the strings that must not be mixed up."""
+"""Distinct types and patterns for ids and names that are all strings."""
 
 from typing import NewType
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inputs of a case: what decided its outcome, so that a verdict counts as long as these are the same.
+"""The inputs of a case: everything that decides its outcome. A verdict stays valid while they are unchanged.
 
-An input is a part of an upstream's carried tree, or files of the validation. Of a tree only the pin and the changed files are
-listed: all other files follow from the pin.
+An input is a part of an upstream's carried tree, or the validation's own files. For a tree, only the pin and the changed files
+are listed: all other files follow from the pin.
 """
 
 import hashlib
@@ -17,16 +17,19 @@ from stack.model.ids import Sha256
 from stack.model.stack import Stack
 
 PIN = "(pin)"
-"""The entry of an input for the pins of an upstream and of those that it vendors: in brackets, as no file of a tree is named."""
+"""Key for the pins of an upstream and of those vendored in it; the parentheses keep it distinct from a file's path."""
 CODE = "validation code"
-"""The name of the validation's own files among inputs; no upstream's name has a blank."""
+"""Name of the validation's own files as an input; an upstream's name has no blanks."""
 Selection = tuple[str, ...] | None
-"""Paths and patterns (* for any text) of files in a tree, or `PIN` for all that no patch changes. None: the whole tree. Empty: nothing."""
+"""Paths and patterns (* for any text) of files in a tree; `PIN` for all unpatched files. None: the whole tree. Empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An upstream's name, or `CODE`; which of its files count; each of them that says something by its path, with its content's id."""
+    """An input of a case.
+
+    `of` is an upstream's name or `CODE`, `files` the selected files, and `content` the id of each relevant file by its path.
+    """
 
     of: str
     files: Selection
@@ -34,17 +37,17 @@ class Input:
 
     @property
     def digest(self) -> Sha256:
-        """SHA-256 over all of it."""
+        """SHA-256 over all fields."""
         files = None if self.files is None else sorted(self.files)
         whole = json.dumps([self.of, files, dict(self.content)], sort_keys=True, separators=(",", ":"))
         return Sha256(hashlib.sha256(whole.encode()).hexdigest())
 
 
 def of_upstream(stack: Stack, upstream: str, files: Selection = None) -> Input:
-    """Describe an upstream's carried tree, or some files of it, as an input.
+    """Describe an upstream's carried tree, or some of its files, as an input.
 
     Raises:
-        StackError: there is no such upstream, or a diff cannot be read.
+        StackError: The upstream is unknown, or a diff cannot be read.
 
     """
     content: dict[str, str] = {PIN: digest.of_pins(stack, upstream)} if files != () else {}
@@ -56,18 +59,18 @@ def of_upstream(stack: Stack, upstream: str, files: Selection = None) -> Input:
 
 
 def of_code(content: Mapping[str, str]) -> Input:
-    """Describe files of the validation, each with the hash of its bytes."""
+    """Describe files of the validation as an input; `content` maps a path to the hash of its bytes."""
     return Input(CODE, None, MappingProxyType(dict(content)))
 
 
 def changed(before: Input, now: Input) -> Iterator[str]:
-    """Name the entries that two inputs do not have alike."""
+    """Yield the names of the entries that differ between two inputs."""
     for name in sorted({*before.content, *now.content}):
         if before.content.get(name) != now.content.get(name):
             yield name
 
 
 def shown(names: Sequence[str]) -> str:
-    """Name the first two of the changed entries, and count the others."""
+    """Name the first two changed entries and count the others."""
     first = ", ".join(names[:2])
     return first if len(names) <= 2 else f"{first} and {len(names) - 2} more"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mails that carry patches, as bytes: split a mailbox, undo a transfer encoding, and put it on again.
+"""Mails that carry patches, as bytes: split a mailbox, decode and encode transfer encodings.
 
-A mail's text is bytes in whatever encoding the changed files have. Only its header and its message are text.
+The body consists of bytes in the encodings of the changed files. Only the header and the commit message are text.
 """
 
 import binascii
@@ -15,21 +15,24 @@ _CONTENT = re.compile(rb"^(?:Content-[A-Za-z-]+|MIME-Version):[^\n]*\n(?:[ \t][^
 _CHARSET = re.compile(r"charset=\"?([^\s\";]+)", re.IGNORECASE)
 _PLAIN = b"MIME-Version: 1.0\nContent-Type: text/plain; charset=%s\nContent-Transfer-Encoding: 8bit\n"
 _LINE = 76
-"""Characters of a line of an encoded mail."""
+"""Characters per line of an encoded mail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
-    """How a mail's text stands in its file. `crlf`: each line of the file ends with CRLF; `quoted_crlf`: each line that is encoded."""
+    """The encoding of a mail's text in its file.
+
+    `crlf`: lines of the file end with CRLF. `quoted_crlf`: lines of the text inside the transfer encoding do.
+    """
 
     head: bytes
-    """The header with the blank line after it; its line ends are LF here."""
+    """The header and the blank line after it, with LF line ends."""
     encoding: str
     crlf: bool
     quoted_crlf: bool
 
     def wrap(self, text: bytes) -> bytes:
-        """The file of a mail with this text."""
+        """Return the file of a mail with this text."""
         if self.quoted_crlf:
             text = text.replace(b"\n", b"\r\n")
         file = self.head + _ENCODED[self.encoding](text)
@@ -38,7 +41,7 @@ class Wrapping:
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail's header fields by their lower-case names, its text, and the charset that it states for its message."""
+    """A mail: header fields by lower-case name, text, and the charset that the header states."""
 
     headers: dict[str, str]
     text: bytes
@@ -46,32 +49,32 @@ class Mail:
     wrapping: Wrapping
 
     def decoded(self, message: bytes) -> str:
-        """A part of the text as characters."""
+        """Decode a part of the text."""
         return decoded(message, self.charset)
 
 
 def decoded(message: bytes, charset: str | None) -> str:
-    """Read a message. As in git, a line that is neither of the stated charset nor UTF-8 is taken for Latin-1."""
+    """Decode a message. As in git, a line that fits neither the stated charset nor UTF-8 is read as Latin-1."""
     return "\n".join(_decoded(line, charset) for line in message.split(b"\n"))
 
 
 def split(file: bytes) -> tuple[bytes, ...]:
-    """The mails of a mailbox, in order; a file with one mail, or with none, is one part."""
+    """Split a mailbox into its mails, in order; a file with one mail or none gives one part."""
     starts = [found.start() for found in _FROM_LINE.finditer(file)]
     edges = [0, *(start for start in starts if start > 0), len(file)]
     return tuple(file[first:last] for first, last in itertools.pairwise(edges))
 
 
 def is_mail(file: bytes) -> bool:
-    """Whether a file begins as a mail does: with a `From ` line, or with header fields that name the sender."""
+    """Tell whether a file begins like a mail: with a `From ` line, or with header fields that include `From:`."""
     return _HEADER.match(file) is not None
 
 
 def read(file: bytes) -> Mail | None:
-    """Read a mail; None where the file is not one.
+    """Parse a mail; return None if the file is not a mail.
 
     Raises:
-        ValueError: the text is not in the transfer encoding that the header states.
+        ValueError: The text is not in the transfer encoding that the header states.
 
     """
     crlf = file.partition(b"\n")[0].endswith(b"\r")
@@ -97,16 +100,16 @@ def read(file: bytes) -> Mail | None:
 
 
 def fields(lines: list[str]) -> dict[str, str]:
-    """Header lines by their lower-case names, folded ones in one line."""
+    """Map lower-case field names to their values, with folded lines joined."""
     unfolded = re.sub(r"\n[ \t]+", " ", "\n".join(lines)).split("\n")
     return {key.lower(): value.strip(" \t") for key, colon, value in (line.partition(":") for line in unfolded) if colon}
 
 
 def _joined(mail: bytes) -> tuple[bytes, str | None]:
-    """The texts of a mail of several parts, one after the other, and the charset of the first."""
+    """Join the text parts of a multipart mail; also return the charset of the first."""
     texts: list[bytes] = []
     charset = None
-    import email  # noqa: PLC0415  (a hundredth of a second that only such a mail needs)
+    import email  # noqa: PLC0415  (takes 0.01 s and only multipart mails need it)
 
     for part in email.message_from_bytes(mail).walk():
         name = part.get_filename() or ""
@@ -148,7 +151,7 @@ def _from_quoted(body: bytes) -> bytes:
 
 
 def _to_quoted(text: bytes) -> bytes:
-    # Line by line: `b2a_qp` gives all lines the end of the first one.
+    # Line by line: `b2a_qp` gives all lines the line end of the first one.
     return b"\n".join(binascii.b2a_qp(line, istext=False) for line in text.split(b"\n"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One patch file: a mail as `git format-patch` writes it, kept as bytes, with the parts that carrying it needs."""
+"""A patch file as `git format-patch` writes it: a mail, kept as bytes and parsed for carrying."""
 
 import binascii
 import email.utils
@@ -21,10 +21,10 @@ LARGEST = 256 * 2**20
 # Where `git am` ends the message (mailinfo.c, patchbreak).
 _MESSAGE_END = re.compile(rb"^(?:diff -|Index: |---(?:[ \t]*$| [^ \t\n]))", re.MULTILINE)
 _DIFF_START = re.compile(rb"^diff --git ", re.MULTILINE)
-# Only the first one: git puts it in front of a subject that may begin with a bracket of its own, such as `[DISPATCH]`.
+# Remove the first bracket only: git adds it, and the subject behind it may begin with one of its own, such as `[DISPATCH]`.
 _SUBJECT_PREFIX = re.compile(r"^\[(?:[^\]]*\s)?PATCH(?:v\d+)?(?=[\]\s,:/-])[^\]]*\]\s*")
 _IN_BODY = re.compile(r"^(From(?=:.*@)|Subject|Date):", re.IGNORECASE)
-# RFC 2047: `=?utf-8?q?M=C3=BCller?=`; the blank between two of them does not count.
+# RFC 2047 encoded words such as `=?utf-8?q?M=C3=BCller?=`; a blank between two of them is dropped.
 _ENCODED = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?\s]*)\?=")
 _BETWEEN = re.compile(r"(\?=)[ \t\n]+(?==\?[^?\s]+\?[bBqQ]\?)")
 _TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*): +(.+)$")
@@ -32,7 +32,7 @@ _TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*): +(.+)$")
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote a patch and when; `date` is git's raw form, `<seconds> <+hhmm>`."""
+    """Author and date of a patch; `date` is git's raw form, `<seconds> <+hhmm>`."""
 
     name: str
     mail: str
@@ -41,9 +41,9 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch file, parsed. `message` is the commit message, subject included; `diff` the bytes for `git apply`.
+    """A parsed patch file. `message` is the commit message, subject included; `diff` holds the bytes for `git apply`.
 
-    `wrapping`: how a mail's text stands in the file, where it does not stand there as it is. `lead`: its text above the diff.
+    `wrapping` is the mail's encoding, None if the file holds the text verbatim. `lead` is the mail's text above the diff.
     """
 
     ref: PatchRef
@@ -56,13 +56,13 @@ class Patch:
     lead: bytes = b""
 
     def with_diff(self, diff: bytes) -> bytes:
-        """The bytes of this patch's file with another diff."""
+        """Return the bytes of this patch's file with another diff."""
         if self.wrapping is None:
             return self.raw[: len(self.raw) - len(self.diff)] + diff
         return self.wrapping.wrap(self.lead + diff)
 
     def diff_of(self, file: bytes) -> bytes:
-        """The diff in what `with_diff` gave."""
+        """Return the diff in a file that `with_diff` made."""
         if self.wrapping is None:
             return file[len(self.raw) - len(self.diff) :]
         read = mail.read(file)
@@ -74,7 +74,7 @@ def read(path: Path, ref: PatchRef) -> Patch:
     """Read a patch file of the stack.
 
     Raises:
-        StackError: missing, too large, several patches, or not what `git format-patch` writes.
+        StackError: The file is missing, too large, holds several patches, or is not what `git format-patch` writes.
 
     """
     raw = document.read_bytes(path, missing="restore it, or take it out of series.toml", largest=LARGEST)
@@ -85,13 +85,13 @@ def read(path: Path, ref: PatchRef) -> Patch:
 
 
 def parse(raw: bytes, ref: PatchRef, *, name: str) -> Patch:
-    """Parse the bytes of a patch file; `name` stands for it in errors.
+    """Parse the bytes of a patch file; errors call it `name`.
 
     Raises:
-        StackError: it is not what `git format-patch` writes.
+        StackError: The bytes are not what `git format-patch` writes.
 
-    What the file means is what it means to `git am` (git's mailinfo.c), with two exceptions where that loses what the author
-    wrote: `Re:` at the start of a subject and a name of more than 60 bytes stay.
+    The result is the same as with `git am` (git's mailinfo.c), with two exceptions where git loses what the author wrote: `Re:`
+    at the start of a subject is kept, and so is a name of more than 60 bytes.
 
     """
     letter = _mail(raw, name)
@@ -120,10 +120,10 @@ def parse(raw: bytes, ref: PatchRef, *, name: str) -> Patch:
 
 @functools.lru_cache(maxsize=1024)
 def files(patch: Patch) -> tuple[FileDiff, ...]:
-    """The files that a patch changes.
+    """Parse the files that a patch changes.
 
     Raises:
-        StackError: its diff cannot be read.
+        StackError: The diff cannot be read.
 
     """
     try:
@@ -133,10 +133,10 @@ def files(patch: Patch) -> tuple[FileDiff, ...]:
 
 
 def parse_all(raw: bytes, ref: PatchRef, *, name: str) -> tuple[Patch, ...]:
-    """Parse a file of one patch or several, as `git format-patch --stdout` writes them; each after the first has its number.
+    """Parse a file of one or more patches, as from `git format-patch --stdout`; with several, each `file` gets a number.
 
     Raises:
-        StackError: one of them is not what `git format-patch` writes.
+        StackError: One of them is not what `git format-patch` writes.
 
     """
     parts = mail.split(raw)
@@ -161,21 +161,21 @@ def _mail(raw: bytes, name: str) -> Mail:
 
 
 def ends_message(line: str) -> bool:
-    """Whether git takes this line of a mail for the end of the message."""
+    """Tell whether git takes this line of a mail as the end of the message."""
     return _MESSAGE_END.match(line.encode("utf-8", "surrogateescape")) is not None
 
 
 def trailers(message: str) -> tuple[tuple[str, str], ...]:
-    """The trailers (key, value) of a commit message: its last paragraph, when every line there is one."""
+    """Return the trailers (key, value) of a commit message: its last paragraph, if every line there is a trailer."""
     paragraphs = message.strip("\n").split("\n\n")
     if len(paragraphs) < 2:
         return ()
-    found = [_TRAILER.match(line) for line in paragraphs[-1].split("\n")]
-    return tuple((line[1], line[2].strip()) for line in found if line) if all(found) else ()
+    matches = [_TRAILER.match(line) for line in paragraphs[-1].split("\n")]
+    return tuple((line[1], line[2].strip()) for line in matches if line) if all(matches) else ()
 
 
 def _without_headers(text: str) -> tuple[dict[str, str], str]:
-    """Headers at the start of a message, which `git format-patch --from` puts there, and the message without them."""
+    """Split the header lines that `git format-patch --from` puts at the start of a message from the rest."""
     lines = text.split("\n")
     end, seen = 0, set()
     while end < len(lines) and ((key := _IN_BODY.match(lines[end])) or (end and lines[end].startswith((" ", "\t")))):
@@ -187,7 +187,7 @@ def _without_headers(text: str) -> tuple[dict[str, str], str]:
 
 
 def _decoded(header: str) -> str:
-    """A header's text. Not with Python's `email`: it takes no-break blanks for blanks and quotes names anew."""
+    """Decode a header's text. Python's `email` would turn no-break spaces into blanks and requote names."""
     return _ENCODED.sub(_decoded_word, _BETWEEN.sub(r"\1", header))
 
 
@@ -211,6 +211,6 @@ def _author(sender: str, date: str, name: str) -> Author:
         raise StackError(f"{name} has no readable date ({date!r})", "export it with `git format-patch`") from bad
     if not address:
         raise StackError(f"{name} names no author", "export it with `git format-patch`")
-    # A date with the zone -0000 has none in Python, which would then take it for local time.
+    # Python returns a date with the zone -0000 without a time zone, and would take it for local time.
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return Author(who or address, address, f"{int(when.timestamp())} {when.strftime('%z')}")

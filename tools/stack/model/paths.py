@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths and link targets of a foreign archive may become entries of a git tree.
+"""Check which paths and link targets of an untrusted archive may become entries of a git tree.
 
-Git itself refuses most of these when it fills an index, but `git fast-import` and `git mktree` do not: a tree with them
-could be stored and would bite at the first checkout. The rules are those of git's `verify_path` with both
-`core.protectHFS` and `core.protectNTFS` on, so that a store made here is harmless on every file system.
+Git refuses most unsafe ones when it fills an index, but `git fast-import` and `git mktree` do not: they would store such a tree,
+and the first checkout would do the damage. The rules are those of git's `verify_path` with both `core.protectHFS` and
+`core.protectNTFS` on, so that the store is safe on every file system.
 """
 
 import re
@@ -18,15 +18,15 @@ MAX_DEPTH = 128
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(rb"[A-Za-z]:")
 
-# Code points that HFS+ leaves out when it compares names (git's utf8.c, next_hfs_char).
+# Code points that HFS+ ignores when it compares names (git's utf8.c, next_hfs_char).
 _HFS_IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
 _NEVER_LINKS = {".gitmodules", ".gitattributes", ".gitignore", ".mailmap"}
-"""Git reads these; as a symbolic link they would make it read something else (git's fsck calls it an error)."""
+"""Git reads these files; as symbolic links they could make it read other files (an error in git's fsck)."""
 
 
 def fault(path: bytes) -> str:
-    """Why `path` (relative, `/` between components) may not stand in a tree; empty when it may."""
+    """Return why `path` (relative, `/` between components) may not stand in a tree; empty if it may."""
     components = path.split(b"/")
     faults = {
         "is empty": not path,
@@ -43,10 +43,10 @@ def fault(path: bytes) -> str:
 
 
 def link_fault(path: bytes, target: bytes) -> str:
-    """Why the symbolic link at `path` may not point at `target`; empty when it may.
+    """Return why the symbolic link at `path` may not point at `target`; empty if it may.
 
-    Climbing is allowed at the start of the target only: there it goes through folders that are known to be real, while
-    after a name it could go through another link, and `link/..` is not where it seems to be.
+    `..` is allowed at the start of the target only, where the folders are known to be real. After a name it could pass through
+    another link, and `link/..` need not be the folder that holds the link.
     """
     folders, _, name = path.rpartition(b"/")
     components = [component for component in target.split(b"/") if component not in (b"", b".")]
@@ -55,7 +55,9 @@ def link_fault(path: bytes, target: bytes) -> str:
         "is a file that git reads and may not be a link": _folded(name) in _NEVER_LINKS,
         "points nowhere": not target,
         "points at an absolute path": target.startswith(b"/") or _DRIVE.match(target),
-        "points at a path that is no plain relative path": _CONTROL.search(target) or b"\\" in target or len(target) > MAX_PATH,
+        "points at something other than a plain relative path": _CONTROL.search(target)
+        or b"\\" in target
+        or len(target) > MAX_PATH,
         "points out of the archive": climbs > (folders.count(b"/") + 1 if folders else 0),
         "points through a name and back with '..'": b".." in components[climbs:],
         "points into '.git'": any(map(is_dot_git, components)),
@@ -64,8 +66,8 @@ def link_fault(path: bytes, target: bytes) -> str:
 
 
 def is_dot_git(component: bytes) -> bool:
-    """Whether HFS+ or NTFS (or nobody's imagination) takes the path component for `.git`."""
-    # NTFS: `.git` and its short name `git~1`, then spaces and dots, then perhaps a stream (`.git::$INDEX_ALLOCATION`).
+    """Tell whether HFS+ or NTFS takes the path component for `.git`."""
+    # NTFS accepts `.git` and its short name `git~1`, followed by spaces, dots and a stream (`.git::$INDEX_ALLOCATION`).
     return _folded(component).split(":", 1)[0].rstrip(" .") in (".git", "git~1")
 
 

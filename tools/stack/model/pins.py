@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pins.toml`: the exact upstream commits that the stack stands on, read strictly and edited with its comments kept."""
+"""`pins.toml`: the exact upstream commits that the stack stands on. It is read strictly; edits keep its comments."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ from stack.model.ids import OBJECT, UPSTREAM, Sha256, TreeId
 
 FILE = "pins.toml"
 LARGEST = 64 * 2**10
-"""Bytes of the largest `pins.toml`, a hundred upstreams: what edits it takes time by the square of its keys."""
+"""Bytes of the largest `pins.toml`, about a hundred upstreams; the editor's time grows with the square of the keys."""
 BASE = "base"
-"""The table of the base image: no upstream has that name."""
+"""Name of the base image's table, which no upstream may have."""
 
 _COMMIT = r"[0-9a-f]{7,40}"
 _SHA256 = r"[0-9a-f]{64}"
-# Not a git option, no blanks, nothing that a ref name may not hold.
+# Not a git option, no blanks, only characters that a ref name may contain.
 _TAG = r"[A-Za-z0-9][A-Za-z0-9._+/-]*"
 _PATH = r"(?!/)(?!.*//)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
 
@@ -38,7 +38,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Where an upstream is vendored: `path` in the tree of another upstream."""
+    """The place of a vendored upstream: `path` in the tree of another upstream."""
 
     upstream: str
     path: str
@@ -46,10 +46,10 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One upstream's pin.
+    """The pin of one upstream.
 
-    `commit` may be a prefix where the release itself states only a prefix. `tree` is the tree of the archive as imported;
-    `subtrees` are folders below it that are known to equal the commit's own (path: tree id).
+    `commit` may be a prefix if the release itself states only a prefix. `tree` is the git tree of the imported archive. `subtrees`
+    maps folders below it to tree ids; these folders are known to equal those of the commit.
     """
 
     upstream: str
@@ -64,7 +64,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The base image. A digest that was never resolved is absent."""
+    """The base image; `digest` is None until it has been resolved."""
 
     image: str
     tag: str
@@ -82,14 +82,14 @@ class Pins:
         return iter(self.upstreams)
 
     def names(self) -> tuple[str, ...]:
-        """The upstreams' names, in the file's order."""
+        """Return the upstreams' names, in the file's order."""
         return tuple(pin.upstream for pin in self.upstreams)
 
     def get(self, upstream: str) -> Pin:
-        """The pin of one upstream.
+        """Return the pin of an upstream.
 
         Raises:
-            StackError: there is none of that name.
+            StackError: No upstream has that name.
 
         """
         for pin in self.upstreams:
@@ -98,16 +98,16 @@ class Pins:
         raise StackError(f"unknown upstream {upstream!r}", f"{FILE} has {', '.join(self.names())}")
 
     def vendored_in(self, upstream: str) -> tuple[Pin, ...]:
-        """The pins that live within the tree of `upstream`."""
+        """Return the pins vendored in the tree of `upstream`."""
         return tuple(pin for pin in self.upstreams if pin.within is not None and pin.within.upstream == upstream)
 
     def replaced(self, *changed: Pin) -> "Pins":
-        """The same pins with some of them changed."""
+        """Return the pins with some of them replaced."""
         by_name = {pin.upstream: pin for pin in changed}
         return replace(self, upstreams=tuple(by_name.get(pin.upstream, pin) for pin in self.upstreams))
 
     def based(self, base: Base) -> "Pins":
-        """The same pins on another base image."""
+        """Return the pins with another base image."""
         return replace(self, base=base)
 
 
@@ -115,7 +115,7 @@ def load(path: Path) -> Pins:
     """Read `pins.toml`.
 
     Raises:
-        StackError: anything unknown, missing or of the wrong form, with file and key.
+        StackError: A key is unknown, missing or malformed; the error names file and key.
 
     """
     top = document.load(path, largest=LARGEST)
@@ -128,12 +128,12 @@ def load(path: Path) -> Pins:
 
 
 def edited(text: str, pins: Pins) -> str:
-    """The text of `pins.toml` with the values of `pins`; comments, order and layout stay.
+    """Return the text of `pins.toml` with the values of `pins`; comments, order and layout stay.
 
-    The upstreams are those of the text: adding or removing one is an edit by hand. The base image may be new.
+    The text has to name the same upstreams: only the user adds or removes one, by hand. The base image may be new.
 
     Raises:
-        StackError: an upstream's keys are spread over the file in a way that tomlkit cannot edit.
+        StackError: An upstream's keys are spread over the file in a way that tomlkit cannot edit.
 
     """
     toml = tomlkit.parse(text)
@@ -153,7 +153,7 @@ def edited(text: str, pins: Pins) -> str:
 
 
 def _put_base(toml: tomlkit.TOMLDocument, base: Base) -> None:
-    """The base image's table, at the end where there is none."""
+    """Write the base image's table; append it if it is missing."""
     if BASE not in toml:
         if toml.body:
             toml.add(tomlkit.nl())
@@ -180,14 +180,14 @@ def _put(table: tomlkit.items.AbstractTable, key: str, value: str | None) -> Non
 
 
 def _add(table: tomlkit.items.AbstractTable, key: str, value: object) -> None:
-    """Add a key right below the last one."""
+    """Add a key directly below the last one."""
     below = _cut_below(table)
     table.append(key, value)
     table.value.body.extend(below)
 
 
 def _cut_below(table: tomlkit.items.AbstractTable) -> list[tuple[tomlkit.items.Key | None, tomlkit.items.Item]]:
-    """Take off what stands below the last key: comments at a table's end are mostly about the table that follows."""
+    """Remove and return everything below the last key: a comment at a table's end mostly concerns the next table."""
     body = table.value.body
     keys = len(body)
     while keys and body[keys - 1][0] is None and isinstance(table, tomlkit.items.Table):
@@ -221,7 +221,7 @@ def _put_inline(table: tomlkit.items.AbstractTable, name: str, fields: Mapping[s
 
 def _pin(name: str, table: Table, path: Path) -> Pin:
     if not re.fullmatch(UPSTREAM, name):
-        raise StackError(f"{path}: {name!r} is no name of an upstream", "lower-case letters, digits and dashes")
+        raise StackError(f"{path}: {name!r} is not a valid name of an upstream", "lower-case letters, digits and dashes")
     archive, within, subtrees = (
         table.optional_table("archive"),
         table.optional_table("within"),
@@ -271,7 +271,7 @@ def _subtrees(table: Table | None) -> Iterator[tuple[str, str]]:
         return
     for key in table:
         if not re.fullmatch(_PATH, key):
-            raise table.error(key, "is no path in the upstream's tree", "no .., no / at its ends")
+            raise table.error(key, "is not a path in the upstream's tree", "no .., no / at its ends")
         yield key, table.text(key, pattern=OBJECT, meaning="a git tree id, 40 hexadecimal digits")
 
 
@@ -296,7 +296,7 @@ def _check_vendoring(pins: Pins, path: Path) -> None:
             )
     cycle = find_cycle({pin.upstream: (pin.within.upstream,) for pin in pins if pin.within is not None})
     if cycle:
-        raise StackError(f"{path}: `within` goes round in a circle: {' -> '.join(cycle)}", "break it")
+        raise StackError(f"{path}: `within` is a cycle: {' -> '.join(cycle)}", "break it")
     nested = [pin.upstream for pin in pins if pin.within and pins.get(pin.within.upstream).within]
     if nested:
         raise StackError(

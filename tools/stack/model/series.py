@@ -20,16 +20,16 @@ FILE = "series.toml"
 NAME = r"[a-z0-9][a-z0-9-]*"
 _HEADER = re.compile(r"[ \t]*\[\[[ \t]*(?:patch|\"patch\"|'patch')[ \t]*\]\]")
 SASS = r"[A-Z][A-Z0-9]*(\.[A-Za-z0-9_]+)*"
-"""The form of an instruction's name: the operation and its modifiers."""
+"""The pattern of a SASS instruction's name: the operation and its modifiers."""
 SOURCES = r"(kernels/src|sources)(/[A-Za-z0-9][A-Za-z0-9._-]*)+"
-"""The pattern of a folder that holds the new files of a patch: commands write there, so that it may not be any folder."""
+"""The pattern of a folder with a patch's new files. Commands write there, so only these folders are allowed."""
 _ADDRESS = r"https?://\S+"
 _TAG = r"[^\s\[\]](?:[^\[\]\x00-\x1f\x7f]*[^\s\[\]])?"
 _PATCH_FILE = r"[a-z][a-z0-9-]*/[A-Za-z0-9][A-Za-z0-9._-]*\.patch"
 
 
 class State(StrEnum):
-    """Where a series stands upstream."""
+    """The status of a series upstream."""
 
     DRAFT = "draft"
     PENDING = "pending"
@@ -45,7 +45,7 @@ NEEDS_REASON = frozenset({State.DECLINED, State.INAPPROPRIATE})
 
 @dataclass(frozen=True, slots=True)
 class PatchRef:
-    """A patch's place: `file` is its path below the series' folder."""
+    """Identifies a patch; `file` is its path below the series' folder."""
 
     series: str
     upstream: str
@@ -59,11 +59,11 @@ class PatchRef:
 
 @dataclass(frozen=True, slots=True)
 class Compiles:
-    """A unit that a patch has compiled: which instructions have to come of it for SM121.
+    """A unit that a patch compiles, and the instructions that it must contain for SM121.
 
-    `unit` is a pattern of `<module>/<source file>`. `instantiation`: words of the one template instantiation that is meant.
-    `makes`: the Python expression that has the upstream make the module, where its ahead-of-time build does not list it.
-    `patch` is None where somebody asks for a unit that no series names.
+    `unit` is a pattern of `<module>/<source file>`. `instantiation` holds words that select one template instantiation.
+    `makes` is the Python expression that makes the upstream generate the module, if its ahead-of-time build does not list it.
+    `patch` is None for a unit that the user asks for and no series names.
     """
 
     patch: PatchRef | None
@@ -75,7 +75,7 @@ class Compiles:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A patch that was carried until a release had it: `release` is the first that is known to, `before` had not."""
+    """A patch that is no longer carried: `release` is the first known to contain it, `before` one without it."""
 
     ref: PatchRef
     release: str
@@ -84,7 +84,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """A pull request that takes a patch upstream, or a part of it: `address` is where people see it."""
+    """A pull request that takes all or part of a patch upstream; `address` is its web address."""
 
     ref: PatchRef
     address: str
@@ -92,11 +92,11 @@ class Pulled:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series as its `series.toml` says.
+    """One series as described in its `series.toml`.
 
-    `pull` is a pull request with all of the series; `pulls` are those of single patches, of which a cut one may have several.
-    `tags` of a patch stand in brackets before its subject in the title of its pull request, where upstream wants such.
-    `sources` of a patch is the folder of the stack, below its root, that holds the files that the patch adds.
+    `pull` is a pull request with the whole series; `pulls` are those of single patches, several if a patch was split. `tags` are
+    written in brackets before a patch's subject in the title of its pull request, if the upstream wants that. `sources` maps a
+    patch to the folder, below the stack's root, with the files that the patch adds.
     """
 
     name: str
@@ -118,10 +118,10 @@ class Series:
 
 
 def load(folder: Path) -> Series:
-    """Read the `series.toml` of one folder; the folder's name is the series' name.
+    """Read the `series.toml` of a folder; the folder's name is the series' name.
 
     Raises:
-        StackError: anything unknown, missing or of the wrong form, with file and key.
+        StackError: A key is unknown, missing or malformed; the error names file and key.
 
     """
     table = document.load(folder / FILE)
@@ -138,12 +138,12 @@ def load(folder: Path) -> Series:
         drop_when=table.optional_text("drop_when"),
         acts_on=table.texts("acts_on"),
         proves=table.texts("proves"),
-        patches=tuple(one.ref for one in patches),
-        compiles=tuple(unit for one in patches for unit in one.compiles),
-        landed=tuple(_landed(folder.name, one) for one in table.tables("landed")),
-        pulls=tuple(pull for one in patches for pull in one.pulls),
-        tags=MappingProxyType({one.ref: one.tags for one in patches if one.tags}),
-        sources=MappingProxyType({one.ref: one.source for one in patches if one.source is not None}),
+        patches=tuple(patch.ref for patch in patches),
+        compiles=tuple(unit for patch in patches for unit in patch.compiles),
+        landed=tuple(_landed(folder.name, patch) for patch in table.tables("landed")),
+        pulls=tuple(pull for patch in patches for pull in patch.pulls),
+        tags=MappingProxyType({patch.ref: patch.tags for patch in patches if patch.tags}),
+        sources=MappingProxyType({patch.ref: patch.source for patch in patches if patch.source is not None}),
     )
     table.finish()
     if state in NEEDS_PULL and series.pull is None and not series.pulls:
@@ -154,15 +154,15 @@ def load(folder: Path) -> Series:
 
 
 def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
-    """The text of a `series.toml` with another list of patches; everything else stays as it is.
+    """Return the text of a `series.toml` with another list of patches; everything else stays as it is.
 
-    A `[[patch]]` table that stays keeps its comments.
+    A `[[patch]]` table that is kept keeps its comments.
 
     Raises:
-        StackError: something else stands below a table that goes.
+        StackError: Other content stands below a removed table.
 
     """
-    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+    import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)
 
     listed = [(str(table["upstream"]), str(table["file"])) for table in tomllib.loads(text).get("patch", [])]
     if listed == [(patch.upstream, patch.file) for patch in patches]:
@@ -170,14 +170,14 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     head, tables, tail = _cut(text)
     if len(tables) != len(listed):
-        # Written in another way than with [[patch]], such as `patch = [{…}]`.
+        # The patches are not written as [[patch]] tables but, say, as `patch = [{…}]`.
         toml = tomlkit.parse(text)
         toml.pop("patch", None)
         head, tail = tomlkit.dumps(toml), ""
         tables = [tomlkit.dumps({"patch": [table]}) + "\n" for table in tomllib.loads(text).get("patch", [])]
     if head and not head.endswith("\n"):
         head += newline
-    # The blank lines between tables keep their places while tables move.
+    # The blank lines between tables keep their positions while tables move.
     gaps = [table[len(table.rstrip()) :].partition("\n")[2] for table in tables]
     between, last = gaps[:-1] or [newline], gaps[-1] if gaps else ""
     old = {key: table.rstrip() + newline for key, table in zip(listed, tables, strict=False)}
@@ -193,15 +193,15 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
 
 
 def with_landed(text: str, landed: Iterable[Landed]) -> str:
-    """The text of a `series.toml` with more patches that have landed; everything else stays as it is.
+    """Return the text of a `series.toml` with more landed patches; everything else stays as it is.
 
     Raises:
-        StackError: the list of those stands where it cannot be added to.
+        StackError: The list stands where nothing can be added to it.
 
     """
-    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+    import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)
 
-    added = [{"file": one.ref.file, "release": one.release, "before": one.before} for one in landed]
+    added = [{"file": patch.ref.file, "release": patch.release, "before": patch.before} for patch in landed]
     if not added:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -222,29 +222,29 @@ def with_landed(text: str, landed: Iterable[Landed]) -> str:
 
 
 def with_pulls(text: str, pulled: Iterable[Pulled], state: State | None = None) -> str:
-    """The text of a `series.toml` with the pull requests of its patches, and another state; everything else stays as it is.
+    """Return the text of a `series.toml` with its patches' pull requests and another state; everything else stays as it is.
 
-    What `pulled` names replaces what these patches had; other patches keep theirs.
+    The pull requests of a patch in `pulled` replace its earlier ones; other patches keep theirs.
 
     Raises:
-        StackError: the file is written in a way that cannot be edited, or does not list the patch.
+        StackError: The file cannot be edited as it is written, or does not list the patch.
 
     """
     addresses: dict[str, list[str]] = {}
-    for one in pulled:
-        addresses.setdefault(one.ref.file, []).append(one.address)
+    for pull in pulled:
+        addresses.setdefault(pull.ref.file, []).append(pull.address)
     newline = "\r\n" if "\r\n" in text else "\n"
     head, tables, tail = _cut(text.replace("\r\n", "\n"))
-    result = newline.join("".join((_stated(head, state), *(_pulled(one, addresses) for one in tables), tail)).split("\n"))
+    result = newline.join("".join((_stated(head, state), *(_pulled(table, addresses) for table in tables), tail)).split("\n"))
     if not _is_toml(result) or tomllib.loads(result) != _expected(tomllib.loads(text), addresses, state):
-        said = "; ".join(f"{file}: pull = {_pull_value(urls)!r}" for file, urls in addresses.items())
-        raise StackError(f"{FILE} cannot be edited as it is written", f"write it there by hand: {said}" if said else "")
+        by_hand = "; ".join(f"{file}: pull = {_pull_value(urls)!r}" for file, urls in addresses.items())
+        raise StackError(f"{FILE} cannot be edited as it is written", f"write it there by hand: {by_hand}" if by_hand else "")
     return result
 
 
 def _stated(head: str, state: State | None) -> str:
-    """What stands above the patches, with another state."""
-    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+    """Return the part above the patches with another state."""
+    import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)
 
     toml = tomlkit.parse(head)
     if state is None or toml.get("state") == state:
@@ -254,8 +254,8 @@ def _stated(head: str, state: State | None) -> str:
 
 
 def _pulled(text: str, addresses: Mapping[str, Sequence[str]]) -> str:
-    """One [[patch]] with its comments, and with its pull requests right below its file."""
-    import tomlkit  # noqa: PLC0415  (a fiftieth of a second that only editing needs)
+    """Return one [[patch]] table with its comments, and its pull requests directly below `file`."""
+    import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)
 
     toml = tomlkit.parse(text)
     table = toml["patch"][0]
@@ -270,7 +270,7 @@ def _pulled(text: str, addresses: Mapping[str, Sequence[str]]) -> str:
 
 
 def _below(file: re.Match[str], line: str) -> str:
-    """A line with a file, and one with a pull request below it, whose `=` stands where that one's does."""
+    """Return the `file` line with the `pull` line below it, their `=` aligned."""
     gap = file[2] or " "
     return f"{file[0].rstrip()}\n{file[1]}{line.replace('pull =', f'pull{gap}=', 1)}"
 
@@ -280,7 +280,7 @@ def _pull_value(addresses: Sequence[str]) -> str | list[str]:
 
 
 def _expected(values: dict[str, Any], addresses: Mapping[str, Sequence[str]], state: State | None) -> dict[str, Any]:
-    """What the edited file has to say: the whole of it is compared, since an edit of text can hit the wrong place."""
+    """Return the values that the edited file must have. The caller compares all of them: a text edit can hit the wrong place."""
     for table in values.get("patch", []):
         if table.get("file") in addresses:
             table["pull"] = _pull_value(addresses[table["file"]])
@@ -291,13 +291,13 @@ def _expected(values: dict[str, Any], addresses: Mapping[str, Sequence[str]], st
 
 
 def _cut(text: str) -> tuple[str, list[str], str]:
-    """A `series.toml` in pieces: what is above the [[patch]] tables, each of them with its comments, comments below them.
+    """Split a `series.toml` into the part above the [[patch]] tables, each table with its comments, and the comments below.
 
-    A comment belongs to the table below it; where a blank line follows the table above, what comes before that line is
-    the upper one's. In text, since tomlkit takes every comment above a table for a part of the one before.
+    A comment belongs to the table below it. If a blank line follows the table above, the lines before that blank line belong to
+    the upper table. This works on text: tomlkit attaches every comment to the table above it.
     """
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    # What only looks like a header, within a string or a list, has something open above it.
+    # A line within a string or a list may look like a header; the text above it is then incomplete TOML.
     headers = [place for place, line in enumerate(lines) if _HEADER.match(line) and _is_toml("".join(lines[:place]))]
     cuts = []
     for number, end in enumerate((*headers, len(lines))):
@@ -306,7 +306,7 @@ def _cut(text: str) -> tuple[str, list[str], str]:
             start -= 1
         blanks = [place for place in range(start, end) if not lines[place].strip()]
         if blanks:
-            # Above the first table, only what stands right on it is its own; the rest is about the file.
+            # Above the first table, only the comment directly on it belongs to it; the rest is about the file.
             start = blanks[-1] + 1 if number == 0 else blanks[0] + 1
         elif number == len(headers):
             start = end
@@ -328,20 +328,20 @@ def _is_toml(text: str) -> bool:
 
 
 def slug(subject: str) -> str:
-    """The file name, without ending, of a patch with this subject: `[Tag] Do it, now` gives `do-it-now`."""
+    """Return a file name, without its ending, for a patch's subject: `[Tag] Do it, now` gives `do-it-now`."""
     bare = re.sub(r"^(\s*\[[^\]]*\])+", "", subject)
     words = re.findall(r"[a-z0-9]+", bare.lower())
     name = "-".join(words)
-    # `4 bit caches` gives `4bit-caches`: with a number of its own in front, a file would look numbered.
+    # `4 bit caches` gives `4bit-caches`: with a separate number in front, the file would look numbered.
     name = re.sub(r"^([0-9-]+)-", lambda number: number[1].replace("-", ""), name)
-    # A file name has 255 bytes at most; readable is shorter. Whole words only.
+    # A file name may have 255 bytes; a shorter one is readable. Cut at whole words.
     while len(name) > 72 and "-" in name:
         name = name.rpartition("-")[0]
     return name[:72] or "patch"
 
 
 class _Listed(NamedTuple):
-    """A [[patch]] table."""
+    """The values of a [[patch]] table."""
 
     ref: PatchRef
     compiles: tuple[Compiles, ...]
@@ -371,12 +371,12 @@ def _patch(series: str, table: Table) -> _Listed:
 
 
 def _addresses(table: Table) -> tuple[str, ...]:
-    """The pull requests of a patch: mostly one, a list where it was cut."""
+    """Return the pull requests of a patch: usually one, a list if the patch was split."""
     if not table.given("pull") or table.is_text("pull"):
-        one = table.optional_text("pull", pattern=_ADDRESS, meaning="the address of the pull request")
-        return (one,) if one is not None else ()
+        address = table.optional_text("pull", pattern=_ADDRESS, meaning="the address of the pull request")
+        return (address,) if address is not None else ()
     listed = table.texts("pull")
-    odd = next((one for one in listed if not re.fullmatch(_ADDRESS, one)), None)
+    odd = next((address for address in listed if not re.fullmatch(_ADDRESS, address)), None)
     if odd is not None:
         raise table.error("pull", f"has {odd!r}", "it has to be the address of a pull request")
     return listed

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole stack: pins, series in order, patches; loaded strictly from one folder."""
+"""The whole stack: pins, series in order, and patches, loaded strictly from one folder."""
 
 import os
 import re
@@ -23,42 +23,42 @@ RESOLUTIONS = "resolutions"
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """All that `pins.toml` and `stacks/` say."""
+    """The contents of `pins.toml` and `stacks/`."""
 
     root: Path
     pins: Pins
     series: tuple[Series, ...]
     patches: Mapping[PatchRef, Patch]
     label: str = "stack"
-    """What the stack's wheels are named after: `0.32.0+<label>.g…`."""
+    """The word in the version of the stack's wheels: `0.32.0+<label>.g…`."""
 
     @property
     def sources(self) -> Mapping[PatchRef, str]:
-        """The folders that hold the new files of patches."""
-        return {ref: folder for one in self.series for ref, folder in one.sources.items()}
+        """The folders with the new files of patches."""
+        return {ref: folder for each in self.series for ref, folder in each.sources.items()}
 
     def order(self, upstream: str) -> tuple[Patch, ...]:
-        """The patches of one upstream in the order in which they apply."""
-        return tuple(self.patches[ref] for one in self.series for ref in one.patches if ref.upstream == upstream)
+        """Return the patches of an upstream in the order in which they apply."""
+        return tuple(self.patches[ref] for each in self.series for ref in each.patches if ref.upstream == upstream)
 
     def get(self, name: str) -> Series:
-        """The series of that name.
+        """Return the series of that name.
 
         Raises:
-            StackError: there is none.
+            StackError: No series has that name.
 
         """
-        for one in self.series:
-            if one.name == name:
-                return one
-        raise StackError(f"unknown series {name!r}", f"{FOLDER}/{FILE} has {', '.join(one.name for one in self.series)}")
+        for each in self.series:
+            if each.name == name:
+                return each
+        raise StackError(f"unknown series {name!r}", f"{FOLDER}/{FILE} has {', '.join(each.name for each in self.series)}")
 
 
 def find_root(start: Path) -> Path:
-    """The nearest folder at or above `start` that holds `pins.toml`.
+    """Find the nearest folder at or above `start` that holds `pins.toml`.
 
     Raises:
-        StackError: there is none.
+        StackError: No such folder exists.
 
     """
     for folder in (start, *start.parents):
@@ -68,10 +68,10 @@ def find_root(start: Path) -> Path:
 
 
 def load(root: Path) -> Stack:
-    """Load the stack of a folder, after finishing a switch that was interrupted there.
+    """Load the stack of a folder.
 
     Raises:
-        StackError: whatever is wrong with it, with file and key.
+        StackError: The stack is invalid (with file and key), or a switch was interrupted there.
 
     """
     with switch.reading(root):
@@ -81,7 +81,9 @@ def load(root: Path) -> Stack:
 def _load(root: Path) -> Stack:
     for name in (pins.FILE, FOLDER):
         if (root / name).is_symlink():
-            raise StackError(f"{root / name} is a link", "put the file or folder itself there: a switch would write beside it")
+            raise StackError(
+                f"{root / name} is a link", "put the file or folder itself there: a switch cannot write through a link"
+            )
     files.check_plain(root / FOLDER)
     its_pins = pins.load(root / pins.FILE)
     order, label = _order(root)
@@ -96,7 +98,7 @@ def _load(root: Path) -> Stack:
 
 
 def _order(root: Path) -> tuple[tuple[str, ...], str]:
-    """The names of the series, and the label."""
+    """Read the names of the series, and the label."""
     table = document.load(root / FOLDER / FILE)
     names = table.texts("series")
     label = table.optional_text("label", pattern="[a-z][a-z0-9]*", meaning="lower-case letters and digits") or "stack"
@@ -105,7 +107,9 @@ def _order(root: Path) -> tuple[tuple[str, ...], str]:
         if not re.fullmatch(series.NAME, name):
             raise table.error("series", f"names {name!r}", "a series is named with lower-case letters, digits and dashes")
         if name == RESOLUTIONS:
-            raise table.error("series", f"names {name!r}", "that folder holds conflict resolutions: name the series otherwise")
+            raise table.error(
+                "series", f"names {name!r}", "that folder holds conflict resolutions: give the series another name"
+            )
         if not (root / FOLDER / name / series.FILE).is_file():
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
@@ -119,12 +123,12 @@ def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:
         for needed in one.needs:
             if needed not in names:
                 raise StackError(
-                    f"{folder / one.name / series.FILE}: needs names {needed!r}, which is no series",
+                    f"{folder / one.name / series.FILE}: needs names {needed!r}, which is not a series",
                     f"known: {', '.join(names)}",
                 )
     cycle = find_cycle({one.name: one.needs for one in all_series})
     if cycle:
-        raise StackError(f"{folder / cycle[0] / series.FILE}: needs goes round in a circle: {' -> '.join(cycle)}", "break it")
+        raise StackError(f"{folder / cycle[0] / series.FILE}: needs is a cycle: {' -> '.join(cycle)}", "break it")
     for place, one in enumerate(all_series):
         late = [needed for needed in one.needs if needed not in names[:place]]
         if late:
@@ -152,7 +156,7 @@ def _check_once(patches: Mapping[PatchRef, Patch], folder: Path) -> None:
 
 
 def _check_listed(root: Path, all_series: tuple[Series, ...]) -> None:
-    """Every patch file and every series folder is named somewhere: what is not would be lost without a word."""
+    """Refuse patch files and series folders that no list names: they would be silently ignored."""
     folder = root / FOLDER
     listed = [ref.path for one in all_series for ref in one.patches]
     twice = sorted({path for path in listed if listed.count(path) > 1})

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changing many files of a stack at once, and taking it back.
+"""Change many files of a stack at once, and undo such a change.
 
-A switch is first written out whole below `.stack/` (the old bytes for undo, the new ones ready to be renamed), then
-announced by renaming its journal into place: from that moment it counts. Then each new file is renamed to where it belongs
-and the old bytes move into the history. Killed before the announcement, the old state stands; killed after it, the next
-command that writes finishes it (`recover`), and every step may run twice. A command that reads refuses until then. After the
-announcement nothing is written any more, only renamed: a full disk cannot stop it half-way.
+A switch is first written completely below `.stack/`: the old bytes for undo, and the new ones, ready to be renamed. Renaming
+its journal into place then announces it; from that moment it counts. Then each new file is renamed to its place, and the old
+bytes move into the history. If the process is killed before the announcement, the old state stays. If it is killed afterwards,
+the next writing command finishes the switch (`recover`); every step may run twice. Reading commands refuse to run until then.
+After the announcement files are only renamed, never written, so a full disk cannot stop the switch half-way.
 
-A checkout may come from somebody else, with a `.stack` of their making. Nothing in it is opened through a link, a journal
-names nothing but the files that commands write, and it counts only with this checkout's id (`checkout.py`).
+A checkout may come from somebody else, with a forged `.stack`. Nothing in it is opened through a link, a journal may name only
+files that commands write, and it counts only with this checkout's id (`checkout.py`).
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from stack.model import checkout, paths
 
 FOLDER = ".stack"
 KEPT = 20
-"""Switches that can be taken back, and as many that can be made again."""
+"""How many switches can be undone, and how many redone."""
 
 WRITTEN = ("pins.toml", "pyproject.toml")
 WRITTEN_BELOW = ("stacks/", "kernels/src/", "sources/")
@@ -50,7 +50,7 @@ _WAIT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A switch that can be taken back; `changes` maps a path to the SHA-256 of what the switch wrote, None for removed."""
+    """A switch that can be undone; `changes` maps a path to the SHA-256 of the written bytes, None for a removed file."""
 
     number: int
     title: str
@@ -58,7 +58,7 @@ class Record:
 
 
 class Interrupted(StackError):
-    """A switch was interrupted half-way: the files are of two states."""
+    """Raised when a switch was interrupted half-way, so that old and new files are mixed."""
 
     def __init__(self, root: Path, title: str) -> None:
         super().__init__(f"`{title}` was interrupted while it changed {root}", "finish it: stack undo --finish")
@@ -66,7 +66,7 @@ class Interrupted(StackError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A stack's folder and its `.stack`, both open, while this process holds the lock."""
+    """A stack's folder and its `.stack`, both open while this process holds the lock."""
 
     root: Folder
     own: Folder
@@ -80,14 +80,14 @@ def apply(
     expected: Mapping[str, bytes | None] | None = None,
     for_good: bool = False,
 ) -> tuple[str, ...]:
-    """Bring `changes` (path below root: bytes, or None to remove) into place together; returns the paths that changed.
+    """Replace files together; return the paths that changed. `changes` maps a path below root to its bytes, None to remove it.
 
-    `expected` is what the caller has read before it worked out `changes`; when it is no longer there, nothing is changed.
-    `for_good`: `undo` does not take this switch back.
+    `expected` holds the bytes from which the caller computed `changes`; if a file differs by now, nothing is changed.
+    `for_good`: `undo` cannot revert this switch.
 
     Raises:
-        StackError: the files have changed meanwhile, another command is switching, the folder cannot be written, or a path is
-            not one that a switch may name.
+        StackError: A file has changed meanwhile, another command is switching, the folder cannot be written, or a switch may not
+            name one of the paths.
 
     """
     for path in changes:
@@ -109,10 +109,10 @@ def apply(
 
 
 def recover(root: Path) -> None:
-    """Finish a switch that was interrupted after its announcement, and say so; where there is none, nothing is written.
+    """Finish a switch that was interrupted after its announcement, and log that; otherwise write nothing.
 
     Raises:
-        StackError: it was not announced by this user in this folder.
+        StackError: The switch was not announced by this user in this folder.
 
     """
     if _interrupted(root):
@@ -121,10 +121,10 @@ def recover(root: Path) -> None:
 
 
 def adopt(root: Path) -> None:
-    """Take over the journals of a checkout that was moved or copied here, as if they had been written here.
+    """Accept the journals of a checkout that was moved or copied here as if they had been written here.
 
     Raises:
-        StackError: one of them is not of the form that a switch writes.
+        StackError: A journal does not have the form that a switch writes.
 
     """
     with _locked(root) as place:
@@ -144,11 +144,11 @@ def _journal_folders(own: Folder) -> list[tuple[str, ...]]:
 
 @contextlib.contextmanager
 def reading(root: Path) -> Iterator[None]:
-    """Keep writers away while several files are read; nothing is written.
+    """Keep writers away while several files are read; write nothing.
 
     Raises:
-        Interrupted: a switch was interrupted half-way.
-        StackError: the stack's very first switch came in between: what was read may be of both states.
+        Interrupted: A switch was interrupted half-way.
+        StackError: The stack's very first switch happened meanwhile, so that old and new files may be mixed.
 
     """
     with _unlocked(root) as own, contextlib.ExitStack() as held:
@@ -164,10 +164,10 @@ def reading(root: Path) -> Iterator[None]:
 
 
 def history(root: Path) -> tuple[Record, ...]:
-    """List the switches that can be taken back, newest last.
+    """List the switches that can be undone, newest last.
 
     Raises:
-        StackError: one of them was not made by this user in this folder.
+        StackError: One of them was not made by this user in this folder.
 
     """
     with _unlocked(root) as own:
@@ -175,10 +175,10 @@ def history(root: Path) -> tuple[Record, ...]:
 
 
 def undone(root: Path) -> tuple[Record, ...]:
-    """List the switches that were taken back and can be made again, the last one taken back at the end.
+    """List the switches that can be redone, the last one undone at the end.
 
     Raises:
-        StackError: one of them was not made by this user in this folder.
+        StackError: One of them was not made by this user in this folder.
 
     """
     with _unlocked(root) as own:
@@ -186,10 +186,10 @@ def undone(root: Path) -> tuple[Record, ...]:
 
 
 def undo(root: Path) -> Record:
-    """Bring back the state before the last switch.
+    """Restore the state before the last switch.
 
     Raises:
-        StackError: there is nothing to undo, or a file has changed since that switch and would be lost.
+        StackError: There is nothing to undo, or a file has changed since that switch and its content would be lost.
 
     """
     with _locked(root) as place:
@@ -206,10 +206,10 @@ def undo(root: Path) -> Record:
 
 
 def redo(root: Path) -> Record:
-    """Make the last switch again that `undo` took back.
+    """Repeat the last switch that `undo` reverted.
 
     Raises:
-        StackError: there is none, or a file has changed since it was taken back and would be lost.
+        StackError: There is nothing to redo, or a file has changed since the undo and its content would be lost.
 
     """
     with _locked(root) as place:
@@ -229,7 +229,7 @@ def _replaced_by(place: _Place, record: Record, kind: str) -> dict[str, bytes | 
     """Read the bytes that a recorded switch replaced.
 
     Raises:
-        StackError: a file is no longer as the switch left it.
+        StackError: A file is no longer as the switch left it.
 
     """
     for path, written in record.changes.items():
@@ -243,7 +243,7 @@ def _replaced_by(place: _Place, record: Record, kind: str) -> dict[str, bytes | 
 
 @contextlib.contextmanager
 def _unlocked(root: Path) -> Iterator[Folder | None]:
-    """Open `.stack` for reading; None where there is none."""
+    """Open `.stack` for reading; yield None if it is missing."""
     with contextlib.ExitStack() as opened:
         try:
             top = opened.enter_context(files.opened(root))
@@ -266,7 +266,7 @@ def _locked(root: Path) -> Iterator[_Place]:
             assert lock is not None
             try:
                 _acquire(lock, root)
-                # Its own ignore file keeps the folder out of the user's repository.
+                # An ignore file inside the folder keeps it out of the user's repository.
                 if not own.exists(".gitignore"):
                     own.write("gitignore.part", b"*\n")
                     own.move("gitignore.part", own, ".gitignore")
@@ -280,7 +280,7 @@ def _locked(root: Path) -> Iterator[_Place]:
 
 
 def _open_lock(own: Folder, flags: int) -> int | None:
-    """Open the lock file without emptying it; None where there is none."""
+    """Open the lock file without emptying it; return None if it is missing."""
     try:
         return own.open(_LOCK, flags)
     except FileNotFoundError:
@@ -296,7 +296,7 @@ def _acquire(descriptor: int, root: Path) -> None:
 
 
 def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[str, object]) -> None:
-    """Write the switch out whole, then rename its journal into place; killed before that, only waste is left."""
+    """Write the whole switch, then rename its journal into place. A kill before that leaves only files to be discarded."""
     journal["checkout"] = checkout.identify(place.root.path)
     journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in changes.items()}
     text = json.dumps(journal, indent=1).encode()
@@ -308,7 +308,7 @@ def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[
                 pending.write(f"{index}.old", old)
             if new is not None:
                 pending.write(f"{index}.new", new)
-                # Now, not when it is renamed: a folder needs disk space, too, and a file may stand where one has to be.
+                # Create folders now, not at the renaming: they need disk space, and a file may be in the way.
                 with _holder(place.root, path, create=True):
                     pass
         for kind in (_HISTORY, _UNDONE):
@@ -331,7 +331,7 @@ def _recover(place: _Place) -> None:
 
 
 def _finish(place: _Place) -> None:
-    """Carry out the announced switch; a killed run is simply run again."""
+    """Carry out the announced switch; after a kill it can simply run again."""
     own = place.own
     journal = _journal(place.root.path, own)
     if own.exists(_PENDING):
@@ -340,7 +340,7 @@ def _finish(place: _Place) -> None:
             for index, path in enumerate(journal["changes"]):
                 if pending.exists(f"{index}.new"):
                     _move(pending, f"{index}.new", place.root, path)
-        # Last, since a folder that becomes empty goes, too: none of those that the new files need.
+        # Remove files last: a folder that becomes empty is removed, too, unless a new file keeps it.
         for path, new in journal["changes"].items():
             if new is None:
                 _remove(place.root, path)
@@ -350,7 +350,7 @@ def _finish(place: _Place) -> None:
 
 
 def _file_away(own: Folder, journal: Mapping[str, Any]) -> None:
-    """Keep what a switch replaced: in the history, or among what was taken back; nothing of a switch for good."""
+    """Keep what a switch replaced, for undo or for redo; keep nothing of a switch that is `for_good`."""
     for verb, kind in (("undoes", _HISTORY), ("redoes", _UNDONE)):
         if verb in journal:
             with own.below(kind) as holder:
@@ -366,7 +366,7 @@ def _file_away(own: Folder, journal: Mapping[str, Any]) -> None:
 
 
 def _described(journal: Mapping[str, Any]) -> str:
-    """Name the interrupted switch of a journal."""
+    """Return the title of a journal's interrupted switch."""
     for verb, name in (("undoes", "undo"), ("redoes", "redo")):
         if verb in journal:
             return f"{name} of {journal['title']}"
@@ -374,7 +374,7 @@ def _described(journal: Mapping[str, Any]) -> str:
 
 
 def _discard(own: Folder, holder: Folder, name: str) -> None:
-    """Remove a folder of ours: out of sight in one step, since removing it file by file can be interrupted."""
+    """Remove one of our folders: rename it away first, since removing file by file can be interrupted."""
     own.remove_tree("waste")
     if holder.exists(name):
         holder.move(name, own, "waste")
@@ -393,19 +393,19 @@ def _next(numbers: Sequence[int]) -> int:
 
 
 def _records(root: Path, own: Folder, kind: str) -> tuple[Record, ...]:
-    found = []
+    records = []
     for number in _numbers(own, kind):
         with own.below(kind, str(number)) as folder:
             journal = _journal(root, folder)
-        found.append(Record(journal["number"], journal["title"], journal["changes"]))
-    return tuple(found)
+        records.append(Record(journal["number"], journal["title"], journal["changes"]))
+    return tuple(records)
 
 
 def _journal(root: Path, folder: Folder) -> dict[str, Any]:
-    """Read a folder's journal, if this user's commands have written it for this checkout.
+    """Read a folder's journal, which this user must have written for this checkout.
 
     Raises:
-        StackError: they have not.
+        StackError: The journal was not written by this user for this checkout.
 
     """
     journal = _parsed(folder)
@@ -419,10 +419,10 @@ def _journal(root: Path, folder: Folder) -> dict[str, Any]:
 
 
 def _parsed(folder: Folder) -> dict[str, Any]:
-    """Read a journal of the form that a switch writes, whoever has written it.
+    """Read a journal in the form that a switch writes, whoever wrote it.
 
     Raises:
-        StackError: it is of another form, or names a file that no switch writes.
+        StackError: The journal has another form, or names a file that no switch writes.
 
     """
     strange = StackError(
@@ -445,7 +445,7 @@ def _parsed(folder: Folder) -> dict[str, Any]:
 
 
 def _fault(path: str) -> str:
-    """Say why a switch may not name a path; empty when it may."""
+    """Return why a switch may not name a path; empty if it may."""
     try:
         unfit = paths.fault(path.encode("utf-8"))
     except UnicodeEncodeError:
@@ -456,7 +456,7 @@ def _fault(path: str) -> str:
 
 
 def _check_bytes(pending: Folder, journal: dict[str, Any]) -> None:
-    """What waits to be renamed is what the journal announced."""
+    """Check that the files to be renamed are those that the journal announced."""
     for index, (path, new) in enumerate(journal["changes"].items()):
         waiting = pending.read(f"{index}.new")
         if waiting is not None and hashlib.sha256(waiting).hexdigest() != new:
@@ -467,20 +467,20 @@ def _check_bytes(pending: Folder, journal: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _holder(root: Folder, path: str, *, create: bool = False) -> Iterator[Folder]:
-    """Open the folder that holds a path's file."""
+    """Open the folder that holds the file of a path."""
     with root.below(*path.split("/")[:-1], create=create) as folder:
         yield folder
 
 
 def _move(pending: Folder, name: str, root: Folder, path: str) -> None:
-    # The folder is there already, unless someone has removed it since the announcement.
+    # The folder exists already, unless somebody has removed it since the announcement.
     with _holder(root, path, create=True) as folder:
         pending.move(name, folder, path.rpartition("/")[2])
         folder.sync()
 
 
 def _remove(root: Folder, path: str) -> None:
-    """Remove a file and the folders that become empty: git does not keep them either."""
+    """Remove a file, and the folders that become empty, as git does."""
     *folders, name = path.split("/")
     with contextlib.suppress(FileNotFoundError), root.below(*folders) as holder:
         holder.remove(name)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict: the recorded outcome of one validation on one machine, bound to a stack digest; read strictly.
 
-A verdict comes from other machines and is believed by a release, so it carries a digest of itself, and whatever is not
-exactly of this form is refused: unknown, missing or doubled keys, numbers that are none, cases that contradict themselves.
+A verdict comes from another machine, and a release relies on it. It therefore carries a digest of itself, and every deviation
+from this format is refused: unknown, missing or repeated keys, NaN and infinity, contradictory cases.
 """
 
 import hashlib
@@ -26,18 +26,18 @@ from stack.model.inputs import CODE, Input, Selection
 
 SCHEMA = 1
 LIMIT = 16 * 1024 * 1024
-"""Bytes of the largest verdict that is read: a thousand times what one takes."""
+"""Bytes of the largest verdict that is read, a thousand times the usual size."""
 
 NAME = r"[a-z][a-z0-9-]*(/[A-Za-z0-9][A-Za-z0-9._+=,:@*-]*)+"
-"""A case: its suite, then what it is about, from the general to the particular: `kernels/moe/mxfp4-cpu/m=33`."""
+"""The name of a case: its suite, then its subject from the general to the particular: `kernels/moe/mxfp4-cpu/m=33`."""
 _NEEDS = r"[a-z][a-z0-9_-]*"
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9 ._+=@/|()-]*"
 _SHA256 = r"[0-9a-f]{64}"
 _IMAGE = r"sha256:[0-9a-f]{64}"
 _GATE = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
-# Texts come from servers and other machines and are shown on terminals: nothing in them may steer one. Beside control characters
-# these are the separators of lines, what turns the direction of writing, and halves of surrogate pairs, which no file can hold.
+# Texts come from servers and other machines and are shown on terminals, which they must not control. Excluded are control
+# characters, line separators, direction overrides, and halves of surrogate pairs, which no file can hold.
 _ODD = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _LINE = rf"[^\t\n{_ODD}]*"
 _WORDS = rf"[^{_ODD}]*"
@@ -45,7 +45,7 @@ _STEERING = re.compile(rf"[{_ODD}]")
 
 
 class Outcome(StrEnum):
-    """How a case ended; what could not run here has not passed."""
+    """The outcome of a case; a case that could not run has not passed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -53,7 +53,7 @@ class Outcome(StrEnum):
 
 
 class Weights(StrEnum):
-    """What a server had loaded. With dummy weights of the real dimensions speed and path are real, text is not."""
+    """The weights that a server had loaded. Dummy weights have real dimensions: speed and code path are real, text is not."""
 
     REAL = "real"
     DUMMY = "dummy"
@@ -64,12 +64,12 @@ class Weights(StrEnum):
 class Case:
     """One check with its outcome.
 
-    `why` says what failed or why it did not run, and is empty where it passed. `needs` is what a machine must have for it
-    (`cpu`, `avx512_bf16`, `sm90`, `sm121`, …): all of it, but of several GPUs one. `bar` is the bound that decided, in the unit of
-    what was measured; `margins` say how far away the good result and the nearest wrong one were.
+    `why` says what failed or why it did not run; it is empty if the case passed. `needs` lists what a machine must have (`cpu`,
+    `avx512_bf16`, `sm90`, `sm121`, …): all of it, but only one of several GPUs. `bar` is the bound that decided, in the unit of
+    the measured value. `margins` say how far the good result and the nearest wrong one were from it.
 
-    `inputs` are the digests of what it depends on, by kind: an upstream, or the validation's code. Its verdict lists them.
-    `used` is not written: the files of upstreams that were watched while it ran, by upstream.
+    `inputs` maps each input (an upstream, or the validation's code) to its digest; the verdict lists the inputs themselves.
+    `used` is not written to the file: the upstream files that the run was seen to use, by upstream.
     """
 
     name: str
@@ -85,13 +85,13 @@ class Case:
 
     @property
     def suite(self) -> str:
-        """The first part of its name: `kernels`, `serve`, `bench`, `quality`."""
+        """The first part of the name: `kernels`, `serve`, `bench`, `quality`."""
         return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: `capability` as in 12.1, `memory` in bytes, or None where it is the machine's own (GB10)."""
+    """A GPU: `capability` such as 12.1; `memory` in bytes, None if it shares the machine's memory (GB10)."""
 
     name: str
     capability: str
@@ -101,7 +101,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where a validation ran; `memory` in bytes, `flags` of the CPU as the kernel names them, `cuda` as the driver offers it."""
+    """The machine of a validation: `memory` in bytes, CPU `flags` in the kernel's names, `cuda` as the driver reports it."""
 
     system: str
     architecture: str
@@ -115,7 +115,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """An upstream as the validated stack pins it."""
+    """The pin of an upstream in the validated stack."""
 
     commit: str
     tag: str | None = None
@@ -123,11 +123,11 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One validation on one machine. `whole` is false until its last case is in: a run that was killed decides nothing.
+    """One validation on one machine. `whole` is false until the last case is recorded: a killed run decides nothing.
 
-    Of a validation inside an image, `image` is the digest of its manifest (of this platform, not of an index), and `gates` are the
-    digests of the gates as they were then, by name: one that is weakened later does not let the image out. `inputs` are those of
-    its cases, by digest.
+    For a validation inside an image, `image` is the digest of its manifest (of this platform, not of an index). `gates` holds the
+    digests of the gates at that time, by name: weakening one later does not release the image. `inputs` are those of its cases,
+    by digest.
     """
 
     stack: Sha256
@@ -145,10 +145,10 @@ class Verdict:
 
 
 def write(verdict: Verdict) -> bytes:
-    """The bytes of `verdict.json`, with the digest of everything else in them.
+    """Return the bytes of `verdict.json`, with a digest of all other values.
 
     Raises:
-        StackError: the verdict is not one that could be read again.
+        StackError: The verdict could not be read again.
 
     """
     data = (json.dumps(as_json(verdict), indent=1, ensure_ascii=False) + "\n").encode()
@@ -157,26 +157,26 @@ def write(verdict: Verdict) -> bytes:
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
-    """What `verdict.json` holds, with the digest of everything else in it."""
+    """Return the contents of `verdict.json`, with a digest of all other values."""
     content = _content(verdict)
     return content | {"digest": _digest(content)}
 
 
 def load(path: Path) -> Verdict:
-    """Read a verdict's file.
+    """Read a verdict from a file.
 
     Raises:
-        StackError: it cannot be read, is no verdict of this schema, or is not as it was written.
+        StackError: The file cannot be read, is not a verdict of this schema, or was altered.
 
     """
     return read(bytes_of(path), str(path))
 
 
 def bytes_of(path: Path) -> bytes:
-    """The bytes of a verdict's file, of one too large only so many that `read` refuses it.
+    """Read at most LIMIT + 1 bytes of a verdict's file, so that `read` can refuse a larger one.
 
     Raises:
-        StackError: it cannot be read.
+        StackError: The file cannot be read.
 
     """
     try:
@@ -189,10 +189,10 @@ def bytes_of(path: Path) -> bytes:
 
 
 def read(data: bytes, where: str) -> Verdict:
-    """A verdict from its bytes; `where` names them in errors.
+    """Parse a verdict; errors call it `where`.
 
     Raises:
-        StackError: it is no verdict of this schema, or not as it was written.
+        StackError: The data is not a verdict of this schema, or was altered.
 
     """
     content = parse(data, where)
@@ -202,7 +202,7 @@ def read(data: bytes, where: str) -> Verdict:
     if schema != SCHEMA:
         raise table.error("schema", f"is {schema}, this stack reads {SCHEMA}", "validate again with this stack")
     if table.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits") != _digest(content):
-        raise StackError(f"{where} is not as it was written: its digest is another", "validate again; verdicts are not edited")
+        raise StackError(f"{where} was altered: its digest does not match", "validate again; verdicts are not edited")
     stack = table.table("stack")
     verdict = Verdict(
         stack=Sha256(stack.text("digest", pattern=_SHA256, meaning="64 hexadecimal digits")),
@@ -213,7 +213,7 @@ def read(data: bytes, where: str) -> Verdict:
         recipe=_line(table, "recipe") if table.given("recipe") else None,
         weights=_weights(table),
         whole=table.flag("whole"),
-        cases=tuple(case(one) for one in table.tables("cases")),
+        cases=tuple(case(entry) for entry in table.tables("cases")),
         image=table.optional_text("image", pattern=_IMAGE, meaning="a digest: sha256: and 64 hexadecimal digits"),
         gates=_gates(table.optional_table("gates")),
         inputs=_inputs(table.optional_table("inputs")),
@@ -226,33 +226,33 @@ def read(data: bytes, where: str) -> Verdict:
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
-    """A JSON object from bytes that nobody vouches for.
+    """Parse a JSON object from an untrusted source.
 
     Raises:
-        StackError: too large, not JSON, no object, a key twice, NaN or infinity.
+        StackError: The data is too large, not JSON, not an object, repeats a key, or has NaN or infinity.
 
     """
     if len(data) > LIMIT:
-        raise StackError(f"{where} is larger than {LIMIT // 2**20} MiB", "no verdict is")
+        raise StackError(f"{where} is larger than {LIMIT // 2**20} MiB", "name the file of a verdict")
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
     except (ValueError, RecursionError) as bad:
-        said = str(bad) if not isinstance(bad, RecursionError) else "nested too deeply"
-        raise StackError(f"{where} is not whole, strict JSON ({said})", "fetch or make it again") from bad
+        reason = str(bad) if not isinstance(bad, RecursionError) else "nested too deeply"
+        raise StackError(f"{where} is not whole, strict JSON ({reason})", "fetch or make it again") from bad
     if not isinstance(value, dict):
-        raise StackError(f"{where} is no JSON object", "fetch or make it again")
+        raise StackError(f"{where} is not a JSON object", "fetch or make it again")
     return value
 
 
 def case(table: Table) -> Case:
-    """A case from its JSON form.
+    """Parse a case from its JSON form.
 
     Raises:
-        StackError: of another form, or it contradicts itself.
+        StackError: The case is malformed or contradicts itself.
 
     """
     table.has_to_give("needs")
-    one = Case(
+    read_case = Case(
         name=table.text("name", pattern=NAME, meaning="like suite/subject/detail"),
         outcome=Outcome(table.text("outcome", pattern="|".join(Outcome), meaning=" or ".join(Outcome))),
         why=table.text("why", pattern=_WORDS, meaning="text without control characters"),
@@ -264,31 +264,33 @@ def case(table: Table) -> Case:
         inputs=_case_inputs(table.optional_table("inputs")),
     )
     table.finish()
-    if any(not re.fullmatch(_NEEDS, need) for need in one.needs):
-        raise table.error("needs", f"is {list(one.needs)}", "name what a machine has to have: cpu, sm90, sm121")
-    if bool(one.why.strip()) == (one.outcome is Outcome.PASSED):
-        raise table.error("why", f"goes ill with {one.outcome}", "it says what failed or was not run, and nothing else")
-    if one.seconds < 0:
-        raise table.error("seconds", f"is {one.seconds}", "no case takes less than no time")
-    return one
+    if any(not re.fullmatch(_NEEDS, need) for need in read_case.needs):
+        raise table.error("needs", f"is {list(read_case.needs)}", "name what a machine has to have: cpu, sm90, sm121")
+    if bool(read_case.why.strip()) == (read_case.outcome is Outcome.PASSED):
+        raise table.error(
+            "why", f"contradicts the outcome {read_case.outcome}", "it says what failed or was not run, and nothing else"
+        )
+    if read_case.seconds < 0:
+        raise table.error("seconds", f"is {read_case.seconds}", "it has to be 0 or more")
+    return read_case
 
 
-def case_json(one: Case) -> dict[str, Any]:
-    """The JSON form of a case; `case` reads it.
+def case_json(case: Case) -> dict[str, Any]:
+    """Return the JSON form of a case, which `case` reads.
 
-    What would steer a terminal, such as the colours of a log, becomes question marks; a number that is none becomes its name.
+    Control characters, such as a log's colours, become question marks; NaN and infinity become their names.
     """
-    # Left out where a case names none, as earlier ones do.
-    inputs = {"inputs": dict(one.inputs)} if one.inputs else {}
+    # Left out if empty, as in earlier verdicts.
+    inputs = {"inputs": dict(case.inputs)} if case.inputs else {}
     return {
-        "name": one.name,
-        "outcome": one.outcome.value,
-        "why": _STEERING.sub("?", one.why),
-        "needs": list(one.needs),
-        "measured": {key: _measure(value) for key, value in one.measured.items()},
-        "bar": one.bar,
-        "margins": dict(one.margins),
-        "seconds": round(one.seconds, 3),
+        "name": case.name,
+        "outcome": case.outcome.value,
+        "why": _STEERING.sub("?", case.why),
+        "needs": list(case.needs),
+        "measured": {key: _measure(value) for key, value in case.measured.items()},
+        "bar": case.bar,
+        "margins": dict(case.margins),
+        "seconds": round(case.seconds, 3),
         **inputs,
     }
 
@@ -301,10 +303,10 @@ def _measure(value: float | str) -> float | str:
 
 def _content(verdict: Verdict) -> dict[str, Any]:
     machine = verdict.machine
-    # Left out where they say nothing: a stack that does not know them reads every other verdict.
+    # Left out if empty: an older stack that does not know these keys can then read the verdict.
     image: dict[str, Any] = {"image": verdict.image} if verdict.image is not None else {}
     gates: dict[str, Any] = {"gates": dict(verdict.gates)} if verdict.gates else {}
-    inputs: dict[str, Any] = {"inputs": {name: _input_json(one) for name, one in verdict.inputs.items()}}
+    inputs: dict[str, Any] = {"inputs": {name: _input_json(each) for name, each in verdict.inputs.items()}}
     return {
         "schema": SCHEMA,
         "stack": {
@@ -329,7 +331,7 @@ def _content(verdict: Verdict) -> dict[str, Any]:
         "versions": dict(verdict.versions),
         "recipe": verdict.recipe,
         "weights": verdict.weights.value if verdict.weights else None,
-        "cases": [case_json(one) for one in verdict.cases],
+        "cases": [case_json(case) for case in verdict.cases],
         **image,
         **gates,
         **(inputs if verdict.inputs else {}),
@@ -337,19 +339,19 @@ def _content(verdict: Verdict) -> dict[str, Any]:
 
 
 def _digest(content: Mapping[str, Any]) -> Sha256:
-    """SHA-256 over all but the digest itself; layout and order of keys do not count."""
+    """Hash everything but the digest itself; layout and key order do not matter."""
     rest = {key: value for key, value in content.items() if key != "digest"}
     canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return Sha256(hashlib.sha256(canonical.encode("ascii")).hexdigest())
 
 
 def _time(table: Table, key: str) -> str:
-    said = table.text(key, pattern=_TIME, meaning="a time in UTC such as 2026-11-21T21:40:00Z")
+    time = table.text(key, pattern=_TIME, meaning="a time in UTC such as 2026-11-21T21:40:00Z")
     try:
-        datetime.fromisoformat(said)
+        datetime.fromisoformat(time)
     except ValueError as bad:
-        raise table.error(key, f"is {said}", "there is no such time") from bad
-    return said
+        raise table.error(key, f"is {time}", "there is no such time") from bad
+    return time
 
 
 def _machine(table: Table) -> Machine:
@@ -361,7 +363,7 @@ def _machine(table: Table) -> Machine:
         cores=table.whole("cores"),
         memory=table.whole("memory"),
         flags=_flags(table),
-        gpus=tuple(_gpu(one) for one in table.tables("gpus")),
+        gpus=tuple(_gpu(gpu) for gpu in table.tables("gpus")),
         cuda=_line(table, "cuda") if table.given("cuda") else None,
     )
     table.finish()
@@ -369,7 +371,7 @@ def _machine(table: Table) -> Machine:
 
 
 _GPU_WORD = re.compile(r"sm\d{2,}")
-"""How `needs` names a GPU. A CPU of ARM may have `sm3` and `sm4`."""
+"""How `needs` names a GPU. An ARM CPU may have the flags `sm3` and `sm4`."""
 
 
 def _flags(table: Table) -> tuple[str, ...]:
@@ -390,13 +392,13 @@ def _gpu(table: Table) -> Gpu:
 
 
 def _pins(table: Table) -> Mapping[str, Pinned]:
-    found = {}
+    pins = {}
     for name in table:
-        one = table.table(name)
-        commit = one.text("commit", pattern=r"[0-9a-f]{7,40}", meaning="a commit")
-        found[_label(table, name)] = Pinned(commit, _line(one, "tag") if one.given("tag") else None)
-        one.finish()
-    return MappingProxyType(found)
+        pin = table.table(name)
+        commit = pin.text("commit", pattern=r"[0-9a-f]{7,40}", meaning="a commit")
+        pins[_label(table, name)] = Pinned(commit, _line(pin, "tag") if pin.given("tag") else None)
+        pin.finish()
+    return MappingProxyType(pins)
 
 
 def _gates(table: Table | None) -> Mapping[str, Sha256]:
@@ -404,31 +406,33 @@ def _gates(table: Table | None) -> Mapping[str, Sha256]:
         return MappingProxyType({})
     odd = [name for name in table if not re.fullmatch(_GATE, name)]
     if odd:
-        raise table.error(repr(odd[0]), "is an odd name", "a gate's name has letters, digits, '-' and '_'")
+        raise table.error(repr(odd[0]), "is not a valid name", "a gate's name has letters, digits, '-' and '_'")
     return MappingProxyType(
         {name: Sha256(table.text(name, pattern=_SHA256, meaning="64 hexadecimal digits")) for name in table}
     )
 
 
-def _input_json(one: Input) -> dict[str, Any]:
-    return {"of": one.of, "files": None if one.files is None else list(one.files), "content": dict(one.content)}
+def _input_json(each: Input) -> dict[str, Any]:
+    return {"of": each.of, "files": None if each.files is None else list(each.files), "content": dict(each.content)}
 
 
 def _inputs(table: Table | None) -> Mapping[Sha256, Input]:
-    found: dict[Sha256, Input] = {}
+    inputs: dict[Sha256, Input] = {}
     for name in table or ():
         assert table is not None
-        one = table.table(name)
-        files = one.texts("files") if one.given("files") else None
-        content = one.table("content")
+        entry = table.table(name)
+        files = entry.texts("files") if entry.given("files") else None
+        content = entry.table("content")
         kept = Input(
-            _kind(one, one.text("of")), files, MappingProxyType({_path(content, key): _line(content, key) for key in content})
+            _kind(entry, entry.text("of")),
+            files,
+            MappingProxyType({_path(content, key): _line(content, key) for key in content}),
         )
-        one.finish()
+        entry.finish()
         if kept.digest != name:
             raise table.error(repr(name[:12]), "is not the digest of this input", "validate again; verdicts are not edited")
-        found[kept.digest] = kept
-    return MappingProxyType(found)
+        inputs[kept.digest] = kept
+    return MappingProxyType(inputs)
 
 
 def _case_inputs(table: Table | None) -> Mapping[str, Sha256]:
@@ -442,13 +446,13 @@ def _case_inputs(table: Table | None) -> Mapping[str, Sha256]:
 
 def _kind(table: Table, name: str) -> str:
     if name != CODE and not re.fullmatch(UPSTREAM, name):
-        raise table.error(f"{name!r:.60}", "is no kind of input", f"name an upstream, or {CODE}")
+        raise table.error(f"{name!r:.60}", "is not a kind of input", f"name an upstream, or {CODE}")
     return name
 
 
 def _path(table: Table, name: str) -> str:
     if not re.fullmatch(_LINE, name):
-        raise table.error(f"{name!r:.60}", "is no path", "a path is one line")
+        raise table.error(f"{name!r:.60}", "is not a path", "a path is one line")
     return name
 
 
@@ -485,24 +489,24 @@ def _measured(table: Table) -> Mapping[str, float | str]:
 
 def _label(table: Table, key: str) -> str:
     if not re.fullmatch(_LABEL, key):
-        raise table.error(f"{key!r:.60}", "is an odd name", "use letters, digits and blanks")
+        raise table.error(f"{key!r:.60}", "is not a valid name", "use letters, digits and blanks")
     return key
 
 
 def _check_once(cases: tuple[Case, ...], where: str) -> None:
     names: set[str] = set()
-    for one in cases:
-        if one.name in names:
-            raise StackError(f"{where} has the case {one.name} twice", "validate again")
-        names.add(one.name)
+    for case in cases:
+        if case.name in names:
+            raise StackError(f"{where} has the case {case.name} twice", "validate again")
+        names.add(case.name)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise ValueError("an object has a key twice")
-    return found
+    return values
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

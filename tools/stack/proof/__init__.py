@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does a patch do what it says: proofs that run against the real upstream tree, with the patch and without it."""
+"""Test patches: run proofs on the real upstream tree, with a patch and without it, and compile what it changes."""

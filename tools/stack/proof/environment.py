@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python environment that proofs run in: the torch that the upstream names and a list of requirements, or its lock.
+"""The Python environment of proofs: the upstream's torch and a list of requirements, or its lock file.
 
-One environment is kept per torch version and list, in the cache: they take gigabytes.
+The cache keeps one environment per torch version and list, since each takes gigabytes.
 """
 
 import shutil
@@ -21,27 +21,27 @@ _TORCH_FILES = ("requirements/cuda.txt",)
 
 
 def torch_version(objects: Objects, tree: TreeId) -> str:
-    """The torch version that an upstream's tree names.
+    """Return the torch version that an upstream's tree names.
 
     Raises:
-        StackError: it names none.
+        StackError: The tree names none.
 
     """
     for file in _TORCH_FILES:
         entry = objects.entry(tree, file)
-        found = _exact(objects.read(entry.id).decode("utf-8", "replace")) if entry is not None else None
-        if found is not None:
-            return found
+        version = _exact(objects.read(entry.id).decode("utf-8", "replace")) if entry is not None else None
+        if version is not None:
+            return version
     raise StackError(f"the tree names no torch version in {', '.join(_TORCH_FILES)}", "proofs need one")
 
 
 def named(requirements: Path) -> str | None:
-    """The torch version that a list of requirements names itself: then one environment serves every release."""
+    """Return the torch version that a list of requirements names; one environment then serves every release."""
     return _exact(requirements.read_text(encoding="utf-8"))
 
 
 def _exact(text: str) -> str | None:
-    """The one version of torch that a list of requirements allows."""
+    """Return the exact version of torch in a list of requirements, or None."""
     for requirement in lists.parsed(text):
         exact = [spec.version for spec in requirement.specifier if spec.operator == "=="]
         if requirement.name == lists.TORCH and exact:
@@ -50,11 +50,11 @@ def _exact(text: str) -> str | None:
 
 
 def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], None] = lambda _: None) -> Path:
-    """The interpreter of the environment; made on the first call. `tell` gets a line a step.
+    """Return the environment's interpreter; the first call makes it. `tell` receives a line per step.
 
-    `torch==VERSION` takes a CPU build where pip finds one (it counts as newer: `+cpu`), else the registry's, which brings
-    several gigabytes of CUDA libraries and runs on a CPU, too. A lock of the requirements is installed as it stands; else pip
-    resolves them, and is told to leave torch alone.
+    pip takes a CPU build for `torch==VERSION` if it finds one (`+cpu` counts as newer). Otherwise it takes the registry's build,
+    which brings gigabytes of CUDA libraries and also runs on a CPU. A lock is installed as it stands. Without one, pip resolves
+    the requirements while torch's version is fixed.
 
     Raises:
         StackError: pip could not install something, or the lock does not fit the requirements.
@@ -70,7 +70,7 @@ def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], No
 
 
 def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Callable[[str], None]) -> Path:
-    """The interpreter of an environment with what a list of requirements, or its lock, names; `step` says what is installed.
+    """Return the interpreter of an environment with a list of requirements, or its lock; `step` names the work for messages.
 
     Raises:
         StackError: pip could not install something, or the lock does not fit the requirements.
@@ -81,7 +81,7 @@ def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Callable
 
 
 def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Callable[[str], None]) -> Path:
-    """The interpreter of an environment of the cache; made on the first call, by what pip installs in each step.
+    """Return the interpreter of an environment in the cache; the first call makes it with pip, step by step.
 
     Raises:
         StackError: pip could not install something.
@@ -107,7 +107,7 @@ def _run(command: list[str]) -> None:
         raise StackError(f"`{' '.join(command[1:5])} …` failed: {first_error(done.stderr)}", "check the network and disk space")
 
 
-def first_error(said: str) -> str:
-    """What pip calls an error, else its last line."""
-    lines = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()[-1:]
+def first_error(output: str) -> str:
+    """Return the first line that pip marks as an error, else its last line."""
+    lines = [line for line in output.splitlines() if line.startswith("ERROR")] or output.splitlines()[-1:]
     return lines[0] if lines else "no message"

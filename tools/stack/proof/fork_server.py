@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run pytest in processes forked from one that has imported what all of them need: `python fork_server.py [PRELOAD]`.
+"""Run pytest in forks of a process that has imported what all runs need: `python fork_server.py [PRELOAD]`.
 
-Importing torch and what comes with it takes longer than most proofs. This process imports pytest, runs the file PRELOAD (which
-imports nothing of an upstream: upstream modules differ from tree to tree), and forks for each request. A fork keeps nothing that
-another one did: environment variables, threads, imported modules and open files are its own, and all that it started is killed
-when it ends.
+Importing torch and its dependencies takes longer than most proofs. This process imports pytest, runs the file PRELOAD, and forks
+for each request. PRELOAD imports nothing of an upstream, since these modules differ from tree to tree. A fork shares nothing with
+other forks: environment variables, threads, imported modules and open files are its own. When it ends, all processes that it
+started are killed.
 
 Requests and answers are JSON, one in each line of standard input and output. A request has `id`, `folder` (where it runs), `path`
 (folders where Python looks first), `environment` (variables to add), `arguments` (of pytest), `output` (a file), and `seconds` (the
-time limit). An answer has `id`, `status` (the exit status; of a signal its number, negative) and `late` (it was killed when
-its time was up). The first answer is `{"ready": true}` or `{"broken": REASON}`. The end of standard input ends everything.
+time limit). An answer has `id`, `status` (the exit status, or a signal's number, negative) and `late` (killed at the time limit).
+The first answer is `{"ready": true}` or `{"broken": REASON}`. The end of standard input ends everything.
 
-It runs by itself, in the environment of the proofs, without `stack`.
+It runs in the environment of the proofs without importing `stack`.
 """
 
 import contextlib
@@ -29,17 +29,17 @@ from typing import Any, BinaryIO
 
 _PR_SET_CHILD_SUBREAPER = 36
 _REWRITTEN_LATE = "ignore:Module already imported so cannot be rewritten"
-"""pytest warns of plugins whose assertions it cannot rewrite since they are imported; only their own tests would need that."""
+"""pytest warns of plugins that are already imported: it cannot rewrite their assertions, which only their own tests need."""
 
 
 def main() -> int:
-    """Serve until standard input ends; in a fork, run pytest and give its exit status."""
+    """Serve until standard input ends; in a fork, run pytest and return its exit status."""
     del sys.path[0]  # this script's own folder
-    # Processes that a fork leaves behind become children of this one, in any session, so it can kill them.
+    # Orphans of a fork become children of this process, in whatever session they are, so it can kill them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal it comes here, too; who started this process ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process, too, but its parent ends it
     try:
         import pytest  # noqa: F401, PLC0415
     except ImportError as missing:
@@ -52,7 +52,7 @@ def main() -> int:
         _answer(answers, broken=f"{Path(preload).name}: {type(failed).__name__}: {failed}")
         return 1
     gc.collect()
-    gc.freeze()  # a collection in a fork would copy every page that it looks at
+    gc.freeze()  # a collection in a fork would copy every page that it touches
     _answer(answers, ready=True)
     request = _Server(answers).serve()
     return 0 if request is None else _pytest(request)
@@ -71,7 +71,7 @@ class _Server:
         self._late: set[int] = set()
 
     def serve(self) -> dict[str, Any] | None:
-        """Serve until standard input ends, then give None; give a fork its request."""
+        """Serve until standard input ends, then return None; in a fork, return its request."""
         wakes, woken = os.pipe()
         for end in (wakes, woken):
             os.set_blocking(end, False)
@@ -100,7 +100,7 @@ class _Server:
             self._reap()
 
     def _fork(self, request: dict[str, Any]) -> bool:
-        """Whether this is the fork."""
+        """Fork; return whether this is the child."""
         child = os.fork()
         if child:
             self._running[child] = (request["id"], time.monotonic() + request["seconds"])
@@ -117,7 +117,7 @@ class _Server:
                 _kill(child)
         for child, (number, _) in list(self._running.items()):
             if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                _kill(child)  # what it has started and left running; its number is not given to another until it is waited for
+                _kill(child)  # kills its process group; the process id stays reserved until waitpid
                 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
                 del self._running[child]
                 self._kill_orphans()
@@ -138,24 +138,24 @@ class _Server:
 
 
 def _children() -> list[int]:
-    found = []
+    children = []
     for file in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
-            # The name before the last parenthesis may hold anything; behind it: state, parent.
+        with contextlib.suppress(OSError):  # the process has ended
+            # /proc/PID/stat: the name before the last parenthesis may hold anything; after it stand the state and the parent.
             if int(file.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
-                found.append(int(file.parent.name))
-    return found
+                children.append(int(file.parent.name))
+    return children
 
 
 def _kill(child: int) -> None:
-    """Kill a fork and its process group; it may not have one yet."""
+    """Kill a fork and its process group, which may not exist yet."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(child, signal.SIGKILL)
 
 
 class _Frozen:
-    """Leaves what the modules under test have made out of garbage collections, which some test suites force after each test."""
+    """A plugin that excludes the imported modules' objects from garbage collections: some test suites force one per test."""
 
     @staticmethod
     def pytest_collection_finish() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking another interpreter what its environment holds."""
+"""Query another Python interpreter about its environment."""
 
 import contextlib
 import functools
@@ -26,7 +26,7 @@ print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 _CUDA = "import json, torch; print(json.dumps(torch.version.cuda))"
 _FORGED = """
 import importlib.util, json, marshal, resource, sys
-# A few bytes can ask for any room.
+# A few forged bytes can make marshal allocate any amount of memory.
 resource.setrlimit(resource.RLIMIT_AS, (1 << 33, resource.getrlimit(resource.RLIMIT_AS)[1]))
 def differs(path, source):
     try:
@@ -57,12 +57,12 @@ print(json.dumps({"python": sys.version, "packages": sorted(packages), "editable
 """
 _PATHS = "import json, sys; print(json.dumps(sys.path))"
 _SECONDS = 600
-"""How long an interpreter may take: vLLM's files are compiled in half a minute, torch is imported from a cold disk in one."""
+"""Time limit of a query: compiling vLLM's files takes half a minute, importing torch from a cold disk a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """An environment: its Python, the names and versions of its packages, and the folders of editable ones."""
+    """An environment: its Python version, its packages with versions, and the folders of editable packages."""
 
     python: str
     packages: tuple[tuple[str, str], ...]
@@ -70,10 +70,10 @@ class Installed:
 
 
 def found(python: Path) -> Path:
-    """The interpreter that a user named, by an absolute path: steps run in other folders. A link stays one, as a venv's has to.
+    """Return the absolute path of an interpreter, since steps run in other folders. Links stay, as a venv's must.
 
     Raises:
-        StackError: it is no file that can be run.
+        StackError: The path is not an executable file.
 
     """
     if python.is_dir():
@@ -86,10 +86,10 @@ def found(python: Path) -> Path:
 
 
 def versions(python: Path, names: Sequence[str]) -> Mapping[str, str | None]:
-    """The installed versions of packages.
+    """Return the installed versions of packages; None for a missing one.
 
     Raises:
-        StackError: it does not answer.
+        StackError: The interpreter does not answer.
 
     """
     return dict(_asked(python, dict, _VERSIONS, *names))
@@ -97,23 +97,23 @@ def versions(python: Path, names: Sequence[str]) -> Mapping[str, str | None]:
 
 @functools.cache
 def installed(python: Path) -> Installed:
-    """Ask an interpreter for its environment, once in a process.
+    """Return an interpreter's environment; it is queried once per process.
 
     Raises:
-        StackError: it does not answer.
+        StackError: The interpreter does not answer.
 
     """
-    said = _asked(python, dict, _INSTALLED)
-    packages = tuple((str(name), str(version)) for name, version in said["packages"])
-    editable = tuple(Path(unquote(urlsplit(str(address)).path)) for address in said["editable"])
-    return Installed(str(said["python"]), packages, editable)
+    answer = _asked(python, dict, _INSTALLED)
+    packages = tuple((str(name), str(version)) for name, version in answer["packages"])
+    editable = tuple(Path(unquote(urlsplit(str(address)).path)) for address in answer["editable"])
+    return Installed(str(answer["python"]), packages, editable)
 
 
 def cuda(python: Path) -> str | None:
-    """The version of CUDA that its torch is built for.
+    """Return the CUDA version that its torch is built for.
 
     Raises:
-        StackError: it does not answer.
+        StackError: The interpreter does not answer.
 
     """
     version = _asked(python, object, _CUDA)
@@ -121,20 +121,20 @@ def cuda(python: Path) -> str | None:
 
 
 def paths(python: Path) -> list[str]:
-    """Where it looks for modules.
+    """Return its module search path.
 
     Raises:
-        StackError: it does not answer.
+        StackError: The interpreter does not answer.
 
     """
     return [str(path) for path in _asked(python, list, _PATHS)]
 
 
 def forged(python: Path, compiled: Mapping[str, str]) -> list[str]:
-    """Those of some compiled files (path: its source) that are not what the interpreter makes of the source.
+    """Return the compiled files that differ from what the interpreter makes of their source; `compiled` maps file to source.
 
     Raises:
-        StackError: it does not answer.
+        StackError: The interpreter does not answer.
 
     """
     return [str(path) for path in _asked(python, list, _FORGED, given=json.dumps(compiled))]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A proof: an ordinary pytest module that imports the upstream from a real source tree.
 
-It passes on the tree with all patches, and with any one of its patches left out, one of the tests that it names for that
-patch fails. So a proof that cannot fail is found out. Beside that, the upstream's own tests for those places still pass.
+It passes on the tree with all patches. With one patch left out, one of the tests named for that patch fails; this exposes a proof
+that cannot fail. The upstream's own tests for these places still pass.
 
-What upstream has merged needs no patch any more; its tests can stay as a check against a release that loses it. That they
-can fail shows on an earlier release, without it. So do those of patches that a rebase has dropped since they had landed.
+A change that the upstream has merged needs no patch; its tests can stay, so that a release that loses it is noticed. An earlier
+release without the change shows that they can fail. The same holds for patches that a rebase dropped because they had landed.
 """
 
 import ast
@@ -25,7 +25,7 @@ from stack.model.stack import Stack
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What upstream has: its address there, or the path of the patch that was carried until it landed; its tests fail on `fails_on`."""
+    """A merged change: its address upstream, or the path of its former patch; its tests fail on the release `fails_on`."""
 
     address: str
     tests: tuple[str, ...]
@@ -34,7 +34,7 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proof module: the tests that prove each patch (by its file in the series), those of what upstream has, and its own to run."""
+    """A proof module. `proves` maps a patch's file to its tests; `merged` lists merged changes; upstream tests run as well."""
 
     path: Path
     series: str
@@ -45,7 +45,7 @@ class Proof:
     merged: tuple[Merged, ...]
 
     def refs(self) -> tuple[PatchRef, ...]:
-        """The patches that it proves."""
+        """Return the patches that the module proves."""
         return tuple(PatchRef(self.series, file.partition("/")[0], file) for file in self.proves)
 
 
@@ -53,12 +53,12 @@ def load(path: Path, stack: Stack) -> Proof:
     """Read a proof module's declarations without importing it.
 
     Raises:
-        StackError: it is no Python, has neither PROVES nor MERGED or not in their form, belongs to no series, names a patch that
-            the series does not have or an address of no upstream, or names no release on which MERGED fails.
+        StackError: The module is not Python, its declarations are missing or malformed, it belongs to no series, or it names an
+            unknown patch, an address of no upstream, or no release on which MERGED fails.
 
     """
     place = path.resolve().relative_to(stack.root.resolve()).as_posix()
-    named = [one for one in stack.series if place in one.proves]
+    named = [series for series in stack.series if place in series.proves]
     if not named:
         raise StackError(f"no series names {place} in proves", "add it to the series.toml that it proves")
     values = _constants(path, place)
@@ -71,15 +71,15 @@ def load(path: Path, stack: Stack) -> Proof:
             f"{place} has only one of MERGED and FAILS_ON", "FAILS_ON names a release on which the tests of MERGED fail"
         )
     known = {ref.file for ref in named[0].patches}
-    landed = {one.ref.file: one for one in named[0].landed if one.ref.file not in known}
+    landed = {landing.ref.file: landing for landing in named[0].landed if landing.ref.file not in known}
     for file in proves:
         if file not in known and file not in landed:
             raise StackError(
-                f"{place} proves {file!r}, which is no patch of {named[0].name}",
+                f"{place} proves {file!r}, which is not a patch of {named[0].name}",
                 f"it has {', '.join(sorted(known)) or 'none'}; of one that has landed, take the line out, or move it to MERGED",
             )
     return Proof(
-        path=path.resolve(),  # tests run in a folder of their own
+        path=path.resolve(),  # tests run in another folder
         series=named[0].name,
         upstream=_upstream(place, proves, merged, stack),
         proves={file: tests for file, tests in proves.items() if file in known},
@@ -93,12 +93,12 @@ def load(path: Path, stack: Stack) -> Proof:
 
 
 def _tests(place: str, name: str, values: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
-    """A declaration of tests by what they are about."""
+    """Read a declaration that maps a patch or address to its tests."""
     declared = values.get(name, {})
     if not isinstance(declared, dict) or not all(isinstance(key, str) for key in declared):
-        raise StackError(f"{place}: {name} is no table of tests", f'write {name} = {{"…": ["test_name", …]}}')
-    tests = {key: _texts(place, f"{name}[{key!r}]", {f"{name}[{key!r}]": one}) for key, one in declared.items()}
-    empty = [key for key, one in tests.items() if not one]
+        raise StackError(f"{place}: {name} is not a table of tests", f'write {name} = {{"…": ["test_name", …]}}')
+    tests = {key: _texts(place, f"{name}[{key!r}]", {f"{name}[{key!r}]": names}) for key, names in declared.items()}
+    empty = [key for key, names in tests.items() if not names]
     if empty:
         raise StackError(f"{place}: {name}[{empty[0]!r}] names no test", "name one that fails without it")
     return tests
@@ -106,29 +106,29 @@ def _tests(place: str, name: str, values: Mapping[str, object]) -> dict[str, tup
 
 def _texts(place: str, name: str, values: Mapping[str, object]) -> tuple[str, ...]:
     declared = values.get(name, [])
-    if not isinstance(declared, list) or not all(isinstance(one, str) for one in declared):
-        raise StackError(f"{place}: {name} is no list of texts", f'write {name} = ["…", …]')
+    if not isinstance(declared, list) or not all(isinstance(entry, str) for entry in declared):
+        raise StackError(f"{place}: {name} is not a list of strings", f'write {name} = ["…", …]')
     return tuple(declared)
 
 
 def _upstream(place: str, proves: Iterable[str], merged: Iterable[str], stack: Stack) -> str:
-    """The one upstream whose tree is imported."""
-    found = {file.partition("/")[0] for file in proves}
+    """Return the upstream whose tree the module imports; there must be exactly one."""
+    upstreams = {file.partition("/")[0] for file in proves}
     for address in merged:
         owners = [pin.upstream for pin in stack.pins if address.startswith(f"{pin.git.removesuffix('.git')}/")]
         if not owners:
             raise StackError(f"{place} names {address!r}, which is of no upstream in pins.toml", "give its web address")
-        found |= {*owners}
-    if len(found) > 1:
-        raise StackError(f"{place} is about {' and '.join(sorted(found))}", "one module imports one upstream: split it")
-    return found.pop()
+        upstreams |= {*owners}
+    if len(upstreams) > 1:
+        raise StackError(f"{place} is about {' and '.join(sorted(upstreams))}", "one module imports one upstream: split it")
+    return upstreams.pop()
 
 
 def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> TreeId:
-    """The tree of an upstream with all patches, or with one taken out again.
+    """Return the tree of an upstream with all patches, or with one of them taken out.
 
     Raises:
-        StackError: a patch does not fit, or cannot be taken out because a later one stands on it.
+        StackError: A patch does not apply, or cannot be taken out because a later one depends on it.
 
     """
     objects = stores.objects(upstream)
@@ -146,10 +146,10 @@ def tree(stores: Stores, upstream: str, *, without: PatchRef | None = None) -> T
 
 
 def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
-    """The tree with all patches but one; where later ones stand on it, with those before it only.
+    """Return the tree with all patches but one; if later ones depend on it, with only those before it.
 
     Raises:
-        StackError: a patch does not fit.
+        StackError: A patch does not apply.
 
     """
     try:
@@ -162,13 +162,13 @@ def tree_without(stores: Stores, ref: PatchRef) -> TreeId:
 
 
 def _constants(path: Path, place: str) -> dict[str, object]:
-    """The module's top-level constants; names of earlier ones may stand in them."""
+    """Return the module's top-level constants, which may refer to earlier ones."""
     try:
         module = ast.parse(document.read_text(path))
-    except (SyntaxError, ValueError) as bad:  # ValueError: a byte that no source may have, in older Pythons
+    except (SyntaxError, ValueError) as bad:  # older Pythons raise ValueError for a null byte
         line = f":{bad.lineno}" if isinstance(bad, SyntaxError) and bad.lineno else ""
-        said = bad.msg if isinstance(bad, SyntaxError) else str(bad)
-        raise StackError(f"{place}{line} is not Python ({said})", "mend the module") from bad
+        reason = bad.msg if isinstance(bad, SyntaxError) else str(bad)
+        raise StackError(f"{place}{line} is not Python ({reason})", "mend the module") from bad
     values: dict[str, object] = {}
 
     def value(node: ast.expr) -> object:

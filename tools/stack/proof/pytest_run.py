@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of pytest in the environment of the proofs: started from a server process for each interpreter, read from their reports."""
+"""Run pytest in the environment of the proofs, through a server process per interpreter, and read its reports."""
 
 import contextlib
 import itertools
@@ -22,32 +22,32 @@ from stack.base.errors import StackError
 from stack.proof import fork_server
 
 LONGEST = 3600
-"""Seconds of one run of a proof."""
+"""Time limit of one run of a proof."""
 MARK = "STACK_PROOF_TREE"
-"""Set in the environment of a proof: the folder of the tree under test."""
+"""Variable in a proof's environment: the folder of the tree under test."""
 PRELOAD = "preload.py"
-"""Beside proofs: what all of them import of other packages, imported once."""
+"""A file beside the proofs that imports the other packages they need, once for all."""
 _PRELOADING = 900.0
-"""Seconds that a server may take to import what all proofs share; torch takes 5 to 60."""
+"""Seconds that a server may take for its imports; torch takes 5 to 60."""
 _ENDING = 10
-"""Seconds that a server may take to end once its standard input is closed."""
+"""Seconds that a server may take to end after its standard input is closed."""
 _ENDED = (0, 1)
-"""Exit statuses of pytest after all tests ran: they passed, or some failed."""
+"""Exit statuses of pytest after all tests ran: all passed, or some failed."""
 _OF_THE_MACHINE = re.compile("No space left on device|MemoryError|Cannot allocate memory|out of memory", re.IGNORECASE)
-"""Signs of failures that have nothing to do with the tree."""
+"""Signs of failures that do not depend on the tree."""
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)")
 _PASSED_ON = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TZ|LANG|LC_\w+|TERM|XDG_\w+|LD_LIBRARY_PATH|LD_PRELOAD|CC|CXX|CUDA_\w+"
     r"|OPENBLAS_CORETYPE|MKL_CBWR|SSL_CERT_\w+|STACK_CACHE|VALIDATION_\w+"
 )
-"""Variables of the caller's environment that a proof sees. Others would change a result without being part of its key."""
+"""The variables that a proof sees of the caller's environment. Others would change a result without being part of its key."""
 _INDIFFERENT = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TEMP|TMP|TERM|XDG_\w+|SSL_CERT_\w+|STACK_CACHE")
-"""Of these, those that say where things are and not what they do."""
+"""Those of them that only say where things are, so they are not part of a result's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One test in one run: its name without parameters, how it ended, and its seconds."""
+    """One test in one run: its name without parameters, its outcome, and its seconds."""
 
     name: str
     outcome: str
@@ -56,17 +56,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of pytest: its tests, and what it printed."""
+    """One run of pytest: its tests and its output."""
 
     cases: tuple[Case, ...]
     output: str
     returncode: int
     broken: str = ""
-    """Why nothing can be said of it: pytest was killed, took too long, or did not run at all."""
+    """Why the run has no result: pytest was killed, took too long, or did not start."""
     lacks: str = ""
-    """A package that tests could not import, neither passed nor failed therefore: it is none of the upstream's own."""
+    """A package that tests could not import and that is not the upstream's own; such tests neither passed nor failed."""
     cached: bool = False
-    """Whether an earlier run with the same inputs gave this result."""
+    """Whether the result comes from an earlier run with the same inputs."""
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -90,14 +90,14 @@ class Run:
 
     @property
     def settled(self) -> bool:
-        """Whether the same inputs would give the same result again: every test passed, failed or was skipped by itself."""
+        """Whether the same inputs would give the same result again: every test itself passed, failed or was skipped."""
         outcomes = {case.outcome for case in self.cases}
         ended = self.returncode in _ENDED and not (self.broken or self.lacks or _OF_THE_MACHINE.search(self.output))
         return ended and bool(outcomes) and outcomes <= {"passed", "failed", "skipped"}
 
     @property
     def whole(self) -> bool:
-        """Whether it is settled, and no test was skipped: a proof that is skipped proves nothing."""
+        """Whether the run is settled and no test was skipped: a skipped proof proves nothing."""
         return self.settled and not self.skipped
 
     def _ended(self, outcome: str) -> tuple[str, ...]:
@@ -105,13 +105,13 @@ class Run:
 
 
 def variables(*, of_key: bool = False) -> dict[str, str]:
-    """The variables of this process's environment that a proof sees; `of_key`: those of them that may change its result."""
+    """Return the environment variables that a proof sees; with `of_key` only those that may change its result."""
     seen = {name: value for name, value in os.environ.items() if _PASSED_ON.fullmatch(name)}
     return {name: value for name, value in seen.items() if not (of_key and _INDIFFERENT.fullmatch(name))}
 
 
 class Servers:
-    """The server processes of a command, one for each interpreter and preload file. A context manager."""
+    """The server processes of a command, one per interpreter and preload file. A context manager."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[Path, Path | None, str], _Server] = {}
@@ -127,11 +127,11 @@ class Servers:
         """Run pytest on the files of a tree.
 
         Args:
-            python: the interpreter.
-            folder: the files of the tree, the first that Python looks for modules in.
-            helpers: the folder of the proof, the second.
-            arguments: what pytest gets.
-            rootdir: pytest's root folder, unless it is `helpers`.
+            python: The interpreter.
+            folder: The files of the tree, first on the module search path.
+            helpers: The folder of the proof, second on that path.
+            arguments: Arguments for pytest.
+            rootdir: pytest's root folder; by default `helpers`.
 
         """
         with tempfile.TemporaryDirectory(prefix="stack-proof-", ignore_cleanup_errors=True) as work:
@@ -163,7 +163,7 @@ class Servers:
         except EOFError:
             self._running.pop(chosen).close()
             return {"broken": "the process that starts proofs has ended"}
-        except BaseException:  # Ctrl-C: the run must end before its folder goes
+        except BaseException:  # Ctrl-C: end the run before its folder is removed
             self._running.pop(chosen).close()
             raise
 
@@ -193,9 +193,9 @@ class _Server:
             self._broken = str(self._answer().get("broken", ""))
         except EOFError:
             self._printed.seek(0)
-            said = self._printed.read()[-4000:].decode(errors="replace").strip().splitlines()
+            lines = self._printed.read()[-4000:].decode(errors="replace").strip().splitlines()
             ended = f"{python} ended with status {self._process.wait()} before it ran pytest"
-            self._broken = said[-1][:200] if said else ended
+            self._broken = lines[-1][:200] if lines else ended
         if self._broken and preload is not None and preload.name in self._broken:
             self.close()
             raise StackError(
@@ -206,7 +206,7 @@ class _Server:
         """Start a run and wait for its end.
 
         Raises:
-            EOFError: the server has ended.
+            EOFError: The server has ended.
 
         """
         if self._broken:
@@ -229,7 +229,7 @@ class _Server:
         return answer
 
     def close(self) -> None:
-        """End the server and all that it has started."""
+        """End the server and all processes that it started."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
@@ -237,7 +237,7 @@ class _Server:
         try:
             self._process.wait(_ENDING)
         except subprocess.TimeoutExpired:
-            self._process.terminate()  # `attached` kills all that is below it
+            self._process.terminate()  # `die_with_parent` kills all its descendants
             self._process.wait()
         self._process.stdout.close()
         self._printed.close()
@@ -252,7 +252,7 @@ def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -
     status = int(answer.get("status", -1))
     broken = answer.get("broken") or (f"it took longer than {LONGEST // 60} minutes" if answer["late"] else "")
     return Run(
-        cases=tuple(Case(_name(one), _outcome(one, folder), float(one.get("time") or 0)) for one in cases),
+        cases=tuple(Case(_name(case), _outcome(case, folder), float(case.get("time") or 0)) for case in cases),
         output=printed,
         returncode=status,
         broken=broken or _broken(status, printed, report.exists()),
@@ -260,24 +260,24 @@ def _read(answer: Mapping[str, Any], report: Path, printed: str, folder: Path) -
     )
 
 
-def _broken(status: int, said: str, reported: bool) -> str:
-    """Say why pytest itself ended (its exit codes: 3 an internal error, 4 wrong usage)."""
+def _broken(status: int, printed: str, reported: bool) -> str:
+    """Return why pytest itself failed; empty if it did not (exit status 3: internal error, 4: wrong usage)."""
     if status < 0:
         return f"pytest was ended by signal {-status}"
     if status in (3, 4):
-        return (said.strip().splitlines() or [f"pytest ended with {status}"])[-1][:200]
+        return (printed.strip().splitlines() or [f"pytest ended with {status}"])[-1][:200]
     return "" if reported else "there is no report"
 
 
 def _reported(report: Path) -> list[ET.Element]:
-    # Written by the pytest that was just started; one that was killed leaves half of it.
+    # Written by the pytest that was just started; a killed one leaves an incomplete file.
     with contextlib.suppress(ET.ParseError, FileNotFoundError):
         return list(ET.parse(report).getroot().iter("testcase"))  # noqa: S314
     return []
 
 
 def _name(case: ET.Element) -> str:
-    """A test's name without its parameters, behind that of its class, if it is in one."""
+    """Return a test's name without parameters, with its class in front if it has one."""
     place = case.get("classname", "").rpartition(".")[2]
     name = case.get("name", "").partition("[")[0]
     return f"{place}::{name}" if place.startswith("Test") else name
@@ -291,7 +291,7 @@ def _outcome(case: ET.Element, folder: Path) -> str:
 
 
 def _missing(case: ET.Element, folder: Path) -> str:
-    """The package that a test failed for since the environment has none; what the upstream's own tree lacks is a failure."""
-    said = " ".join(child.text or "" for child in case if child.tag in ("failure", "error"))
-    names = _MISSING.findall(said)
+    """Return the package that the environment lacks for a test; a module missing from the upstream's own tree is a failure."""
+    messages = " ".join(child.text or "" for child in case if child.tag in ("failure", "error"))
+    names = _MISSING.findall(messages)
     return next((name for name in names if not any((folder / place).exists() for place in (name, f"{name}.py"))), "")

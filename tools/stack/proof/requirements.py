@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A list of requirements, and the lock file that pins it by hash.
 
-The lock of `requirements.txt` is the file `requirements.lock` in the same folder. Its lines are pip's own, one exact version
-with its hashes each, and it names everything that is to be installed.
+The lock of `requirements.txt` is `requirements.lock` in the same folder. It has pip's format, one exact version with its hashes
+per line, and names everything to be installed.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from stack.base.errors import StackError
 
 SUFFIX = ".lock"
 TORCH = "torch"
-"""Proofs install it first, in the version that the upstream names, so no lock pins it."""
+"""Installed first, in the version that the upstream names, so no lock pins it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Wanted:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Return the arguments of `pip install`."""
+        """The arguments of `pip install`."""
         return ("--require-hashes", "--no-deps", "-r", str(self.file)) if self.locked else ("-r", str(self.file))
 
     def key(self, *more: str) -> str:
@@ -42,10 +42,10 @@ class Wanted:
 
 
 def wanted(file: Path) -> Wanted:
-    """Choose the lock of a list of requirements where there is one, else the list itself.
+    """Choose the lock of a list of requirements if there is one, else the list itself.
 
     Raises:
-        StackError: the lock does not pin what the list asks for on this machine.
+        StackError: The lock lacks a version for this machine that the list asks for.
 
     """
     lock = file.with_suffix(SUFFIX)
@@ -58,7 +58,7 @@ def wanted(file: Path) -> Wanted:
 
 
 def unpinned(requirements: str, lock: str, machine: Mapping[str, str] | None = None) -> tuple[Requirement, ...]:
-    """Return the requirements that no pin of a lock satisfies; `machine` overrides environment markers of this one."""
+    """Return the requirements that no pin of a lock satisfies; `machine` overrides this machine's environment markers."""
     marks = {key: str(value) for key, value in {**default_environment(), **(machine or {})}.items()}
     pins = [pin for pin in parsed(lock) if _applies(pin, marks)]
     return tuple(

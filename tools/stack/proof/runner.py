@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run proofs on trees, each once: the result is kept under the hash of everything that it depends on."""
+"""Run proofs on trees, and keep each result under the hash of everything that it depends on."""
 
 import contextlib
 import functools
@@ -26,21 +26,21 @@ from stack.store import results
 KIND = "proofs"
 """The folder of the kept results."""
 _PRINTED = 100_000
-"""Characters of what pytest printed that are kept, from the end."""
+"""Characters of pytest's output that are kept, from the end."""
 _COMPILER_SECONDS = 10
 
 
 class Runner:
-    """Runs proofs of one stack, and counts the results that were kept. A context manager."""
+    """Runs proofs of one stack, and counts new and reused results. A context manager."""
 
     def __init__(self, stores: Stores, *, again: bool = False) -> None:
-        """Open the kept results; `again` ignores what earlier commands have kept and runs everything once more."""
+        """Open the kept results; `again` ignores those of earlier commands and runs everything once more."""
         self.stores = stores
         self.cached = 0
         self.ran = 0
         self._again = again or results.again()
         self._results = results.results(stores.place.cache, KIND)
-        self._own: dict[Sha256, Run] = {}  # of this command, which asks for some runs more than once
+        self._own: dict[Sha256, Run] = {}  # this command's results; it asks for some more than once
         self._folders: dict[str, trees.MovingFolder] = {}
         self._exit = contextlib.ExitStack()
         self._servers = self._exit.enter_context(Servers())
@@ -52,13 +52,13 @@ class Runner:
         self._exit.close()
 
     def run(self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str] = ()) -> Run:
-        """Run a proof on a tree, or only some of its tests, and those whose names begin or end with theirs.
+        """Run a proof on a tree: all tests, or those whose names contain one of `tests`.
 
         Raises:
-            StackError: the tree cannot be written, or what the proofs preload cannot be imported.
+            StackError: The tree cannot be written, or the preload file fails.
 
         """
-        # By their names, not as node ids: of those, one that is missing lets pytest run none.
+        # Select by -k, not by node id: with one missing id pytest would run no test at all.
         arguments = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
         modules = (proof.path, proof.path.with_name("conftest.py"), proof.path.with_name(pytest_run.PRELOAD))
         return self._once(proof, python, tree, modules, arguments)
@@ -67,7 +67,7 @@ class Runner:
         """Run the upstream's own tests that a proof names, on a tree.
 
         Raises:
-            StackError: as `run`.
+            StackError: As for `run`.
 
         """
         helpers = proof.path.parent
@@ -94,14 +94,14 @@ class Runner:
         run = self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
         # A run of upstream's own tests is kept with its skips; a proof that skips is not kept.
         keeps = run.settled if of_tree else run.whole
-        # A file that was edited meanwhile may have been read before or after.
+        # If a file was edited during the run, either version may have been used: keep nothing.
         if name is not None and keeps and name == self._key(proof, python, tree, modules, [*arguments, *of_tree]):
             self._own[name] = run
             self._results.put(name, _as_json(run))
         return run
 
     def _known(self, name: Sha256) -> Run | None:
-        """The result under a key: of this command, or of an earlier one unless everything is to run again."""
+        """Return the result under a key from this command, or, unless everything is to run again, from an earlier one."""
         if name not in self._own and not self._again:
             kept = self._results.get(name)
             run = None if kept is None else _from_json(kept)
@@ -119,13 +119,13 @@ class Runner:
     def _key(
         self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]
     ) -> Sha256 | None:
-        """The hash of everything that the result depends on; None if the interpreter does not answer: then the run says why."""
+        """Hash everything that the result depends on; None if the interpreter does not answer (the run then reports why)."""
         try:
             installed = interpreters.installed(python)
         except StackError:
             return None
         root = self.stores.stack.root.resolve()
-        files = sources.closure((one for one in modules if one.is_file()), (proof.path.parent, root, root / "tools"))
+        files = sources.closure((module for module in modules if module.is_file()), (proof.path.parent, root, root / "tools"))
         return results.key(
             {
                 "tree": tree,
@@ -150,9 +150,9 @@ def _as_json(run: Run) -> dict[str, Any]:
 
 
 def _from_json(kept: Mapping[str, Any]) -> Run | None:
-    """The run that a kept result tells of; None where it is damaged."""
+    """Rebuild a run from a kept result; None if it is damaged."""
     try:
-        cases = tuple(Case(str(one["name"]), str(one["outcome"]), float(one["seconds"])) for one in kept["tests"])
+        cases = tuple(Case(str(test["name"]), str(test["outcome"]), float(test["seconds"])) for test in kept["tests"])
         run = Run(cases, str(kept["output"]), int(kept["returncode"]), cached=True)
     except (KeyError, TypeError, ValueError):
         return None
@@ -160,56 +160,56 @@ def _from_json(kept: Mapping[str, Any]) -> Run | None:
 
 
 def _pytest_options(folder: Path) -> str:
-    """Read pytest's configuration where it looks for it, in a folder and above: its table of `pyproject.toml`, other files whole."""
-    found: dict[str, str] = {}
+    """Read pytest's configuration from a folder and its parents: the table in `pyproject.toml`, other files whole."""
+    configuration: dict[str, str] = {}
     for depth, place in enumerate((folder, *folder.parents)):
         for name in ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg"):
             if (place / name).is_file():
-                found[f"{depth} {name}"] = hashlib.sha256((place / name).read_bytes()).hexdigest()
+                configuration[f"{depth} {name}"] = hashlib.sha256((place / name).read_bytes()).hexdigest()
         project = place / "pyproject.toml"
         if project.is_file():
             with contextlib.suppress(tomllib.TOMLDecodeError, UnicodeDecodeError):
                 table = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}).get("pytest", {})
-                found[f"{depth} pyproject.toml"] = repr(table)
-    return repr(found)
+                configuration[f"{depth} pyproject.toml"] = repr(table)
+    return repr(configuration)
 
 
 def _state(folder: Path) -> str:
-    """The files of an editable package, whose version does not tell what it contains: their paths, sizes and times."""
+    """Hash an editable package's files (path, size, time), since its version does not identify its content."""
     whole = hashlib.sha256()
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
         for name in sorted(files):
             with contextlib.suppress(OSError):
-                found = os.stat(os.path.join(place, name))  # noqa: PTH116, PTH118  (tens of thousands of files)
-                whole.update(f"{place}/{name}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape"))
+                status = os.stat(os.path.join(place, name))  # noqa: PTH116, PTH118  (tens of thousands of files)
+                whole.update(f"{place}/{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return whole.hexdigest()
 
 
 @functools.cache
 def _own_code() -> str:
-    """The code that starts runs and reads their reports."""
+    """Hash the code that starts runs and reads their reports."""
     return sources.digest([Path(fork_server.__file__), Path(pytest_run.__file__)], Path(__file__).parent)
 
 
 def _version(compiler: str) -> str:
-    found = shutil.which(compiler)
-    if found is None:
+    path = shutil.which(compiler)
+    if path is None:
         return f"no {compiler}"
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False)
-        return f"{found}: {done.stdout}"
-    return f"{found} does not run"
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_COMPILER_SECONDS, check=False)
+        return f"{path}: {done.stdout}"
+    return f"{path} does not run"
 
 
 @functools.cache
 def _machine() -> str:
-    """The architecture, the processor's features, GPUs, the C library and the compiler: proofs may compile C++ and run it."""
+    """Describe architecture, CPU features, GPUs, C library and compilers, since proofs may compile and run C++."""
     named = [os.environ.get("CXX"), os.environ.get("CC"), "c++", "g++", "cc", "gcc"]
-    said = [_version(name) for name in dict.fromkeys(filter(None, named))]
+    versions = [_version(name) for name in dict.fromkeys(filter(None, named))]
     features = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
         features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
     gpus = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
-    return repr((platform.machine(), features, gpus, platform.libc_ver(), said))
+    return repr((platform.machine(), features, gpus, platform.libc_ver(), versions))

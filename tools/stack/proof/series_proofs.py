@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proving whole series: with each patch its tests pass, without it one fails, and on another release they may pass by themselves.
+"""Prove whole series: with each patch its tests pass, without it one fails.
 
-What passes on a release without the patch has landed by behaviour, however upstream spelled it. What upstream has merged is
-still looked after: its tests pass at the pins, and fail on an earlier release.
+On another release the tests may pass without the patch. It has then landed by behaviour, however the upstream implemented it.
+Merged changes are still checked: their tests pass at the pins and fail on an earlier release.
 """
 
 import functools
@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 
 class State(StrEnum):
-    """How the tests of a patch ended."""
+    """The outcome of a patch's tests."""
 
     PASSES = "passes"
     FAILS = "fails"
@@ -36,9 +36,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How the tests of a patch ended on one tree, and why where they did not run; `output` is what pytest printed.
+    """The outcome of a patch's tests on one tree, with the reason if they did not run; `output` is pytest's.
 
-    `cached`: the result is an earlier run's with the same inputs.
+    `cached`: the result comes from an earlier run with the same inputs.
     """
 
     state: State
@@ -49,7 +49,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One patch, proved. `landed` is the first release that was found to pass without it."""
+    """The proof of one patch. `landed` is the first release found to pass without it."""
 
     ref: PatchRef
     proof: str
@@ -61,13 +61,13 @@ class Verdict:
 
     @property
     def sound(self) -> bool:
-        """Whether the proof proves something: it passes with the patch, and can fail."""
+        """Whether the proof is valid: it passes with the patch, and fails without it."""
         return self.with_patch.state is State.PASSES and self.without.state is State.FAILS
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Something that upstream has, as `prove.Merged` names it: its tests at the pins, on a release before, and on another."""
+    """The proof of a merged change (see `Merged`): its tests at the pins, on an earlier release, and on another one."""
 
     series: str
     address: str
@@ -80,17 +80,17 @@ class Kept:
 
     @property
     def sound(self) -> bool:
-        """Whether it is there, and would be missed."""
+        """Whether the change is present, and its loss would be noticed."""
         there = self.onto is None or self.onto.state is not State.FAILS
         return self.here.state is State.PASSES and self.before.state is State.FAILS and there
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to prove: series (all that have proofs, unless named), and the releases to try them on without the patches.
+    """A request: the series to prove (default: all with proofs), and releases to try their tests on without the patches.
 
-    `onto`: for each upstream the releases on its way, the last of which is where it goes; where the proofs pass there, the first
-    that passes is found by bisection. `python`: an interpreter in place of the environments in the cache.
+    `onto` maps an upstream to the releases on its way, the target last. If the tests pass there, bisection finds the first release
+    that passes. `python` is an interpreter to use instead of the environments in the cache.
     """
 
     series: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """What a patch's tests say of a release without it: the first release that needs it no more, or why none is known to."""
+    """The result of a patch's tests on releases without it: the first that no longer needs it, or the reason why none is known."""
 
     ref: PatchRef
     tests: tuple[str, ...]
@@ -109,59 +109,59 @@ class Behaviour:
 
 
 def provable(stores: Stores) -> tuple[str, ...]:
-    """The series that name a test module."""
-    return tuple(one.name for one in stores.stack.series if _modules(one))
+    """Return the names of the series that name a test module."""
+    return tuple(series.name for series in stores.stack.series if _modules(series))
 
 
-def _modules(one: Series) -> list[str]:
-    return [path for path in one.proves if Path(path).name.startswith("test_") and path.endswith(".py")]
+def _modules(series: Series) -> list[str]:
+    return [path for path in series.proves if Path(path).name.startswith("test_") and path.endswith(".py")]
 
 
 def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
-    """The proof modules of some series, or of all.
+    """Load the proof modules of some series, or of all.
 
     Raises:
-        StackError: no such series, a series that names no proof, or a proof that cannot be read.
+        StackError: A series is unknown or names no proof, or a proof cannot be read.
 
     """
     stack = stores.stack
     chosen = [stack.get(name) for name in names] or list(stack.series)
-    found: dict[Path, Proof] = {}
-    for one in chosen:
-        files = [stack.root / path for path in _modules(one)]
+    loaded: dict[Path, Proof] = {}
+    for series in chosen:
+        files = [stack.root / path for path in _modules(series)]
         if names and not files:
-            raise StackError(f"series {one.name} names no test module in proves", "a proof is a pytest module, test_*.py")
-        found |= {file: proof_module.load(file, stack) for file in files}
-    if not found:
+            raise StackError(f"series {series.name} names no test module in proves", "a proof is a pytest module, test_*.py")
+        loaded |= {file: proof_module.load(file, stack) for file in files}
+    if not loaded:
         raise StackError("no series names a test module in proves", "a proof is a pytest module, test_*.py")
-    return tuple(found.values())
+    return tuple(loaded.values())
 
 
 def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tuple[str, ...]]:
-    """The releases on each upstream's way, from `TAG` (of the first upstream) or `UPSTREAM=TAG`; `through`: all that are between.
+    """Parse `TAG` (of the first upstream) or `UPSTREAM=TAG` into the releases on each upstream's way; `through` adds those between.
 
     Raises:
-        StackError: no such upstream, one that is named twice, or its releases cannot be listed.
+        StackError: An upstream is unknown or named twice, or its releases cannot be listed.
 
     """
-    found: dict[str, tuple[str, ...]] = {}
-    for one in onto:
-        name, _, tag = one.rpartition("=")
+    releases: dict[str, tuple[str, ...]] = {}
+    for named in onto:
+        name, _, tag = named.rpartition("=")
         pin = stores.stack.pins.get(name or holder(stores))
-        if pin.upstream in found:
+        if pin.upstream in releases:
             raise StackError(
-                f"--onto names {pin.upstream} twice: {found[pin.upstream][-1]} and {tag}", "name one release of it"
+                f"--onto names {pin.upstream} twice: {releases[pin.upstream][-1]} and {tag}", "name one release of it"
             )
         between = ladder.between(stores.tags(pin.upstream), pin.tag or "", tag) if through else []
-        found[pin.upstream] = (*between, tag)
-    return found
+        releases[pin.upstream] = (*between, tag)
+    return releases
 
 
 def verdicts(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Verdict]:
     """Prove every patch, one after the other.
 
     Raises:
-        StackError: a proof or a source cannot be had, or the environment cannot be made.
+        StackError: A proof or a source is not available, or the environment cannot be made.
 
     """
     for proof in proofs(runner.stores, asked.series):
@@ -175,44 +175,46 @@ def verdicts(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Itera
 
 
 def kept(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Kept]:
-    """See after everything that upstream has merged, one after the other.
+    """Check every merged change, one after the other.
 
     Raises:
-        StackError: as `verdicts`.
+        StackError: As for `verdicts`.
 
     """
     for proof in proofs(runner.stores, asked.series):
         trial = _Trial(runner, proof, asked, tell)
-        for one in proof.merged:
-            here = result(trial.whole(), one.tests)
-            before, onto = trial.before(one), trial.there(one.tests)
-            yield Kept(proof.series, one.address, _place(runner.stores, proof), one.tests, here, one.fails_on, before, onto)
+        for merged in proof.merged:
+            here = result(trial.whole(), merged.tests)
+            before, onto = trial.before(merged), trial.there(merged.tests)
+            yield Kept(
+                proof.series, merged.address, _place(runner.stores, proof), merged.tests, here, merged.fails_on, before, onto
+            )
 
 
 def behaviour(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
-    """Which patches the releases of `asked.onto` do without; only proofs that can fail say so, and all of a patch have to.
+    """Find which patches the releases of `asked.onto` no longer need; all proofs of a patch must be valid and agree.
 
     Raises:
-        StackError: a proof or a source cannot be had, or the environment cannot be made.
+        StackError: A proof or a source is not available, or the environment cannot be made.
 
     """
-    found: dict[PatchRef, list[Behaviour]] = {}
+    by_patch: dict[PatchRef, list[Behaviour]] = {}
     for proof in proofs(runner.stores, asked.series):
         trial = _Trial(runner, proof, asked, tell)
         for ref in proof.refs():
-            one = _behaviour(trial, ref, proof.proves[ref.file])
-            if one is not None:
-                found.setdefault(ref, []).append(one)
-    for ref, said in found.items():
+            outcome = _behaviour(trial, ref, proof.proves[ref.file])
+            if outcome is not None:
+                by_patch.setdefault(ref, []).append(outcome)
+    for ref, outcomes in by_patch.items():
         way = asked.onto[ref.upstream]
-        tests = tuple(test for one in said for test in one.tests)
-        needed = next((one for one in said if one.landed is None), None)
-        last = max((one.landed for one in said if one.landed is not None), key=way.index, default=None)
+        tests = tuple(test for outcome in outcomes for test in outcome.tests)
+        needed = next((outcome for outcome in outcomes if outcome.landed is None), None)
+        last = max((outcome.landed for outcome in outcomes if outcome.landed is not None), key=way.index, default=None)
         yield Behaviour(ref, tests, last) if needed is None else needed
 
 
 def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, CommitId]]) -> dict[str, Landed]:
-    """What has landed by behaviour, by the patch's path below `stacks/`; `commits` are those of each upstream's releases."""
+    """Map the path of each patch that landed by behaviour to its evidence; `commits` are those of each upstream's releases."""
     return {
         one.ref.path: Landed(
             commits[one.ref.upstream][one.landed],
@@ -227,7 +229,7 @@ def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, Comm
 
 
 def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behaviour | None:
-    """What one proof says of a patch; None where its upstream goes nowhere."""
+    """Return one proof's result for a patch; None if `onto` has no release of its upstream."""
     onto, landed = trial.elsewhere(ref)
     if onto is None:
         return None
@@ -239,10 +241,10 @@ def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behavi
 
 
 def idle(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[PatchRef]:
-    """The patches without which all proofs of their series still pass.
+    """Find the patches without which all proofs of their series still pass.
 
     Raises:
-        StackError: as `verdicts`.
+        StackError: As for `verdicts`.
 
     """
     for proof in proofs(runner.stores, asked.series):
@@ -252,13 +254,13 @@ def idle(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
             try:
                 tree = proof_module.tree(runner.stores, proof.upstream, without=ref)
             except StackError:
-                continue  # a later patch stands on it: it does something
+                continue  # a later patch depends on it, so it is needed
             if runner.run(proof, python, tree).good:
                 yield ref
 
 
 class _Trial:
-    """One proof module, and its runs on the trees that it was tried on."""
+    """One proof module and its runs on several trees."""
 
     def __init__(self, runner: Runner, proof: Proof, asked: Asked, tell: Tell) -> None:
         self._runner = runner
@@ -274,12 +276,12 @@ class _Trial:
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def whole(self) -> Run:
-        """All its tests on the tree with all patches."""
+        """Run all its tests on the tree with all patches."""
         self._tell(f"{self._proof.path.name} with all patches")
         return self._runner.run(self._proof, self._own_python, proof_module.tree(self._stores, self._proof.upstream))
 
     def without(self, ref: PatchRef) -> Result:
-        """The tests of a patch on the tree without it; where later patches stand on it, without those, too."""
+        """Run a patch's tests on the tree without it, and without later patches that depend on it."""
         self._tell(f"{self._proof.path.name} without {ref.path}")
         tree = proof_module.tree_without(self._stores, ref)
         tests = self._proof.proves[ref.file]
@@ -287,30 +289,30 @@ class _Trial:
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def _earlier(self, release: str) -> Run:
-        # In the environment of the pins: one of its own takes gigabytes.
+        # In the environment of the pins: a separate one would take gigabytes.
         self._tell(f"{self._proof.path.name} on {self._proof.upstream} {release}")
         tree = self._stores.obtain(self._proof.upstream, release).tree
         return self._runner.run(self._proof, self._own_python, tree)
 
     def before(self, merged: Merged) -> Result:
-        """The tests of a merge on the release before it; that nothing at all passes there may be a broken import."""
+        """Run the tests of a merged change on a release before it. If no test at all passes there, an import may be broken."""
         run = self._earlier(merged.fails_on)
         return result(run, merged.tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
 
     def there(self, tests: Sequence[str]) -> Result | None:
-        """Some tests where the upstream goes."""
+        """Run some tests on the target release of the upstream."""
         way = self._asked.onto.get(self._proof.upstream, ())
         return self._tried(tests, way[-1]) if way else None
 
     def elsewhere(self, ref: PatchRef) -> tuple[Result | None, str | None]:
-        """The tests of a patch where its upstream goes, without it; and, if they pass there, since which release they do."""
+        """Run a patch's tests on the target release without it; if they pass, also find the first release where they do."""
         way, tests = self._asked.onto.get(self._proof.upstream, ()), self._proof.proves[ref.file]
         if not way:
             return None, None
-        found = self._tried(tests, way[-1])
-        if found.state is not State.PASSES:
-            return found, None
-        return found, _first(way, lambda tag: self._tried(tests, tag))
+        last = self._tried(tests, way[-1])
+        if last.state is not State.PASSES:
+            return last, None
+        return last, _first(way, lambda tag: self._tried(tests, tag))
 
     def _tried(self, tests: Sequence[str], tag: str) -> Result:
         if tag not in self._releases:
@@ -320,14 +322,14 @@ class _Trial:
         return run if isinstance(run, Result) else result(run, tests)
 
     def _run(self, tag: str) -> Run | Result:
-        """The tests that prove something, all of the module's, on a release as it is."""
+        """Run all tests that prove something on an unpatched release."""
         tree = self._stores.obtain(self._proof.upstream, tag)
         named = holder(self._stores)
         try:
             python = self._python(tree if self._proof.upstream == named else self._stores.obtain(named))
         except StackError as failed:
             return Result(State.NOT_RUN, failed.problem)
-        proving = (*self._proof.proves.values(), *(one.tests for one in self._proof.merged))
+        proving = (*self._proof.proves.values(), *(merged.tests for merged in self._proof.merged))
         tests = tuple(dict.fromkeys(test for tests in proving for test in tests))
         return self._runner.run(self._proof, python, tree.tree, tests)
 
@@ -336,20 +338,20 @@ class _Trial:
 
 
 def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Path:
-    """The interpreter of a proof's environment at the pins; made on the first call.
+    """Return the interpreter of a proof's environment at the pins; the first call makes it.
 
     Raises:
-        StackError: the environment cannot be made.
+        StackError: The environment cannot be made.
 
     """
     return interpreter_for(stores, proof, stores.obtain(holder(stores)), tell)
 
 
 def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Tell = lambda _: None) -> Path:
-    """The interpreter of a proof's environment with the torch that a tree names, which is one of `holder`'s.
+    """Return the interpreter of a proof's environment with the torch that `tree`, of the upstream `holder`, names.
 
     Raises:
-        StackError: the environment cannot be made.
+        StackError: The environment cannot be made.
 
     """
     requirements = proof.path.parent / "requirements.txt"
@@ -364,7 +366,7 @@ def _place(stores: Stores, proof: Proof) -> str:
 
 
 def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
-    """The first of some releases, the last of which passes, that passes: by bisection."""
+    """Bisect for the first release that passes; the last one is known to pass."""
     low, high = 0, len(tags) - 1
     while low < high:
         middle = (low + high) // 2
@@ -376,7 +378,7 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
 
 
 def result(run: Run, tests: Sequence[str]) -> Result:
-    """What a run says of some tests: they pass if all ran and passed; that they could not run proves nothing."""
+    """Judge some tests of a run: they pass if all ran and passed; tests that could not run prove nothing."""
     state, reason = _ended(run, tests)
     return Result(state, reason, run.output, run.cached)
 
@@ -389,7 +391,7 @@ def _ended(run: Run, tests: Sequence[str]) -> tuple[State, str]:
     if failed:
         return State.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else "")
     skipped = [test for test in tests if test in run.skipped]
-    if skipped:  # one case of it is enough: what it would have said is not known
+    if skipped:  # one skipped parameter is enough: its outcome is unknown
         return State.NOT_RUN, f"{skipped[0]} was skipped"
     missing = [test for test in tests if test not in run.passed]
     if not missing:
@@ -400,17 +402,17 @@ def _ended(run: Run, tests: Sequence[str]) -> tuple[State, str]:
 
 
 def worst(results: Iterable[Result]) -> Result | None:
-    """The worst of some results, the first of several that are alike; None of none."""
+    """Return the worst result, the first of equal ones; None if there are none."""
     order = (State.FAILS, State.NOT_RUN, State.PASSES)
-    return min(results, key=lambda one: order.index(one.state), default=None)
+    return min(results, key=lambda each: order.index(each.state), default=None)
 
 
 def _lacking(run: Run, tests: Sequence[str]) -> str:
-    """What some tests could not import, if anything."""
+    """Return a message about a package that some tests could not import; empty if there is none."""
     ran = {*run.passed, *run.failed, *run.skipped}
     return f"the environment lacks {run.lacks}: name it in requirements.txt" if run.lacks and not {*tests} <= ran else ""
 
 
 def holder(stores: Stores) -> str:
-    """The upstream that names the torch of the environment: the first one."""
+    """Return the upstream whose tree names the torch version: the first one that is not vendored."""
     return next(pin.upstream for pin in stores.stack.pins if pin.within is None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a project a Python module depends on, found by reading its imports; nothing is imported."""
+"""Find the files of a project that a Python module depends on by reading its imports; nothing is imported."""
 
 import ast
 import hashlib
@@ -12,18 +12,18 @@ _COMPILED = "__pycache__"
 def closure(
     modules: Iterable[Path], roots: Sequence[Path], without: Iterable[Path] = (), below: Sequence[Path] | None = None
 ) -> tuple[Path, ...]:
-    """Find the modules and every file below `roots` that they import, directly or through others.
+    """Find the modules and every file below `roots` that they import, directly or indirectly.
 
-    An import of a package counts the files of other kinds below its folder, too, since its modules may read them: C++ sources,
-    TOML, texts. A package that is passed through only, as `a` in `import a.b`, adds its `__init__.py` alone. Imports by name
-    count where the name is a literal: `importlib.import_module("a.b")`.
+    Importing a package also adds the files of other kinds below its folder (C++, TOML, texts), since its modules may read them. A
+    package on the way, such as `a` in `import a.b`, adds only its `__init__.py`. An import by name counts if the name is a literal:
+    `importlib.import_module("a.b")`.
 
     Args:
-        modules: the files to start from.
-        roots: folders where absolute imports are looked up, in this order. Everything else (the standard library, installed
+        modules: The files to start from.
+        roots: Folders where absolute imports are looked up, in this order. Everything else (the standard library, installed
             packages) is outside and not followed.
-        without: files that do not count, and are not followed either.
-        below: files and folders; what lies outside of them does not count either. None: everything below `roots` counts.
+        without: Files to leave out and not to follow.
+        below: Files and folders; everything outside of them is left out, too. None: no such limit.
 
     Returns:
         The files, sorted.
@@ -45,7 +45,7 @@ def closure(
 
 
 def digest(files: Iterable[Path], relative_to: Path) -> str:
-    """Hash the names and contents of files; a file that is missing counts as empty."""
+    """Hash the names and contents of files; a missing file counts as empty."""
     whole = hashlib.sha256()
     base = relative_to.resolve()
     for file in sorted(path.resolve() for path in files):
@@ -59,23 +59,23 @@ def _imported(file: Path, roots: Sequence[Path]) -> Iterator[Path]:
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, OSError):
-        return  # it cannot be imported either
+        return  # such a file cannot be imported either
     for name, level in _names(tree):
         for start in _starts(file, roots, level):
-            if there := tuple(_files(start, name.split(".") if name else [])):
-                yield from there
+            if files := tuple(_files(start, name.split(".") if name else [])):
+                yield from files
                 break
 
 
 def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Imported names with their leading dots; `from a import b` may mean a module `a.b`, so both are tried."""
+    """Yield imported names with their number of leading dots; `b` in `from a import b` may be a module, so `a.b` is tried, too."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from ((one.name, 0) for one in names)
+                yield from ((alias.name, 0) for alias in names)
             case ast.ImportFrom(module=module, names=names, level=level):
                 yield module or "", level
-                yield from ((f"{module}.{one.name}" if module else one.name, level) for one in names)
+                yield from ((f"{module}.{alias.name}" if module else alias.name, level) for alias in names)
             case ast.Call(
                 func=ast.Attribute(attr="import_module" | "importorskip") | ast.Name(id="import_module" | "importorskip"),
                 args=[ast.Constant(value=str(name)), *_],
@@ -83,7 +83,9 @@ def _names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield name, 0
             case ast.Assign(targets=[ast.Name(id="pytest_plugins")], value=value):
                 yield from (
-                    (one.value, 0) for one in ast.walk(value) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                    (constant.value, 0)
+                    for constant in ast.walk(value)
+                    if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
                 )
 
 
@@ -92,7 +94,7 @@ def _starts(file: Path, roots: Sequence[Path], level: int) -> Sequence[Path]:
 
 
 def _files(start: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """The files that `import a.b.c` runs, or nothing if `start` has no such module."""
+    """Yield the files that `import a.b.c` runs; nothing if `start` has no such module."""
     passed: list[Path] = []
     folder = start
     for part in parts[:-1]:

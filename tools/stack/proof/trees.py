@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Source trees as folders, for tools that need files: a folder for each tree id, or one that goes from tree to tree."""
+"""Write source trees as folders for tools that need files: a folder per tree id, or one that moves between trees."""
 
 import contextlib
 import itertools
@@ -14,10 +14,10 @@ from stack.store.objects import Objects
 
 
 def folder(objects: Objects, tree: TreeId, cache: Path) -> Path:
-    """The folder with the files of a tree.
+    """Return a folder with the files of a tree; the first call writes it.
 
     Raises:
-        StackError: it cannot be written.
+        StackError: The folder cannot be written.
 
     """
     target = cache / "trees" / tree
@@ -38,7 +38,7 @@ def write(objects: Objects, tree: TreeId, target: Path) -> None:
     """Write the files of a tree into an empty folder.
 
     Raises:
-        GitError: a file cannot be read or written.
+        GitError: A file cannot be read or written.
 
     """
     index = target.with_suffix(".index")
@@ -51,26 +51,25 @@ def write(objects: Objects, tree: TreeId, target: Path) -> None:
 
 
 def move(objects: Objects, tree: TreeId, target: Path) -> None:
-    """Give a folder the files of a tree, and touch only those that are others: what was built of the rest stays good.
+    """Change a folder to the files of a tree, touching only those that differ, so that earlier builds of the rest stay valid.
 
-    Files that a build left are kept. The folder is the caller's alone as long as this runs.
+    Files left by a build are kept. Nobody else may use the folder meanwhile.
 
     Raises:
-        GitError: a file cannot be read or written.
+        GitError: A file cannot be read or written.
 
     """
     target.mkdir(parents=True, exist_ok=True)
     index = target.with_name(f"{target.name}.index")
-    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)  # of a run that was killed
+    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)  # left by a killed run
     env = {"GIT_DIR": str(objects.repository), "GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(target)}
     git.run(["read-tree", "--reset", "-u", tree], env=env)
 
 
 class MovingFolder:
-    """A folder that goes from tree to tree, since a folder for each would take gigabytes; `moving` opens one.
+    """A folder that moves between trees, since one per tree would take gigabytes; `moving` opens it.
 
-    What Python has compiled of files that stay the same is kept. Everything else that runs have left is removed, and what they
-    have changed is put back.
+    Python's compiled files of unchanged sources are kept. Everything else that runs left is removed, and changed files are restored.
     """
 
     def __init__(self, objects: Objects, place: Path) -> None:
@@ -79,16 +78,16 @@ class MovingFolder:
         self._now = place / "now"
 
     def at(self, tree: TreeId) -> Path:
-        """The folder, with the files of a tree. It stays so until the next call.
+        """Return the folder with the files of a tree, valid until the next call.
 
         Raises:
-            GitError: a file cannot be read or written.
+            GitError: A file cannot be read or written.
 
         """
         folder = self._place / "tree"
         now = self._now.read_text() if self._now.is_file() else ""
         self._now.unlink(missing_ok=True)
-        if not now:  # it is new, or a move was interrupted
+        if not now:  # the folder is new, or a move was interrupted
             shutil.rmtree(self._place, ignore_errors=True)
             self._place.mkdir(parents=True)
         elif now != tree:
@@ -99,7 +98,7 @@ class MovingFolder:
         return folder
 
     def _forget_compiled(self, old: TreeId, new: TreeId, folder: Path) -> None:
-        """Python tells a changed source by its second and its size, which may be the same in two trees."""
+        """Remove compiled files of changed sources: Python compares time (in seconds) and size, which may be equal in two trees."""
         for path, _, _ in self._objects.difference(old, new):
             source = folder / path
             for compiled in (source.parent / "__pycache__").glob(f"{source.stem}.*.pyc"):
@@ -111,14 +110,14 @@ def moving(objects: Objects, upstream: str, cache: Path) -> Iterator[MovingFolde
     """Open a moving folder of the cache that no other process uses.
 
     Raises:
-        StackError: the cache cannot be written.
+        StackError: The cache cannot be written.
 
     """
     for number in itertools.count():
         place = cache / "trees" / f"moving-{upstream}-{number}"
         with places.lock_if_free(place) as free:
             if free:
-                place.with_name(f"{place.name}{places.LOCK}").touch()  # its time says when the folder was last used
+                place.with_name(f"{place.name}{places.LOCK}").touch()  # its time records the last use
                 yield MovingFolder(objects, place)
                 return
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream source trees: one bare repository an upstream, filled from the git remote or from the source archive."""
+"""Upstream source trees: a bare repository per upstream, filled from its git remote or its source archive."""

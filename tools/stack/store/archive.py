@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release's source archive as one commit.
+"""Import a release's source archive as one commit.
 
-The archive streams into `git fast-import`; nothing is unpacked on disk. The same walk also computes git's ids in Python,
-so that every import is checked against a second, independent account of what the archive holds.
+The archive streams into `git fast-import`; nothing is unpacked on disk. The same pass also computes git's ids in Python, so
+each import is checked against an independent computation.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ from stack.store.tar import LIMITS, ArchiveError, GzipReader, Limits, members, s
 __all__ = ["LIMITS", "ArchiveError", "Imported", "Limits", "Release", "import_archive", "tree_id"]
 
 _IDENTITY = "stack <stack@localhost>"
-"""Author and committer of every archive commit: fixed, so that the same archive gives the same commit id everywhere."""
+"""Author and committer of every archive commit; fixed, so that an archive gives the same commit id everywhere."""
 
 _REMEDY = "delete it and fetch again, or use --source git"
 _LAST_SECOND = 2**31 - 1
 _FOLDER, _FILE, _PROGRAM, _LINK = b"40000", b"100644", b"100755", b"120000"
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes of the archive that are done, and all of them."""
+"""Called with the bytes of the archive that are done, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What the commit's trailers say of the archive."""
+    """The archive's description in the commit's trailers."""
 
     package: str
     version: str
@@ -42,7 +42,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import wrote."""
+    """The result of an import."""
 
     commit: CommitId
     tree: TreeId
@@ -50,7 +50,7 @@ class Imported:
 
 
 class _File(NamedTuple):
-    """A file on its way into a tree. `same_as` is the path of the earlier file that a hard link repeats."""
+    """A file to be added to a tree. `same_as` is the path of the earlier file that a hard link repeats."""
 
     path: bytes
     mode: bytes
@@ -67,10 +67,10 @@ class _Blob(NamedTuple):
 
 
 def tree_id(path: Path, *, limits: Limits = LIMITS) -> TreeId:
-    """The id of the git tree that `import_archive` makes of the archive, computed without git.
+    """Compute the id of the git tree that `import_archive` makes of the archive, without git.
 
     Raises:
-        ArchiveError: the archive is damaged or may not become a tree.
+        ArchiveError: The archive is damaged or may not become a tree.
 
     """
     blobs: dict[bytes, _Blob] = {}
@@ -92,18 +92,17 @@ def import_archive(
 ) -> Imported:
     """Write the archive as one parentless commit into the bare repository and point `ref` at it.
 
-    A failed import may leave objects that nothing refers to: import into a repository that can be thrown away
-    (`repository.incoming`).
+    A failed import may leave unreferenced objects, so import into a repository that can be thrown away (`repository.incoming`).
 
     Raises:
-        ArchiveError: the archive is damaged, is not the expected one or may not become a tree.
+        ArchiveError: The archive is damaged, is not the expected one, or may not become a tree.
         GitError: git cannot write.
-        StackError: what git wrote differs from what the archive holds.
+        StackError: git's tree differs from the one computed here.
 
     """
     blobs: dict[bytes, _Blob] = {}
     date = 0
-    # Deltas are skipped and compression is light: that is twice as fast, and the pack grows by a tenth only.
+    # No deltas and light compression: that is twice as fast, and the pack grows by only a tenth.
     options = ["-c", "core.compression=1", "-c", "fastimport.unpackLimit=0"]
     command = [*options, "fast-import", "--quiet", "--done", "--force", "--depth=0", "--date-format=raw"]
     with _reading(path, limits) as source, git.feed(command, cwd=repository) as write:
@@ -140,7 +139,7 @@ def _reading(path: Path, limits: Limits) -> Iterator[GzipReader]:
 
 
 def _files(source: GzipReader) -> Iterator[_File]:
-    """The files and links of the archive's one folder, each checked; empty folders have no place in a git tree."""
+    """Yield the checked files and links of the archive's single top folder; a git tree cannot hold empty folders."""
     top = b""
     files: dict[bytes, tuple[bytes, int]] = {}
     folders: set[bytes] = set()
@@ -149,7 +148,7 @@ def _files(source: GzipReader) -> Iterator[_File]:
         head, _, path = name.partition(b"/")
         top = top or head
         if head != top or not (path or member.kind == "folder"):
-            raise ArchiveError(f"{shown(member.name)} lies outside of the archive's folder {shown(top)}")
+            raise ArchiveError(f"{shown(member.name)} is outside of the archive's folder {shown(top)}")
         _claim(path, member.kind == "folder", files, folders)
         if member.kind == "folder":
             continue
@@ -162,7 +161,7 @@ def _files(source: GzipReader) -> Iterator[_File]:
             head, _, same_as = _plain(member.target, b"hard link target").partition(b"/")
             if head != top or same_as not in files:
                 raise ArchiveError(
-                    f"the hard link {shown(member.name)} repeats {shown(member.target)}, which no file before it is"
+                    f"the hard link {shown(member.name)} repeats {shown(member.target)}, which is not an earlier file"
                 )
             mode, size = files[same_as]
         files[path] = mode, size
@@ -172,7 +171,7 @@ def _files(source: GzipReader) -> Iterator[_File]:
 
 
 def _plain(name: bytes, what: bytes, *, folder: bool = False) -> bytes:
-    """The name without a leading `./` and, for a folder, its trailing slash."""
+    """Return the name without a leading `./` and, for a folder, its trailing slash."""
     plain = name.removeprefix(b"./")
     if folder:
         plain = plain.removesuffix(b"/")
@@ -182,7 +181,7 @@ def _plain(name: bytes, what: bytes, *, folder: bool = False) -> bytes:
 
 
 def _claim(path: bytes, folder: bool, files: dict[bytes, tuple[bytes, int]], folders: set[bytes]) -> None:
-    """Note that `path` and the folders above it are taken."""
+    """Record `path` and its parent folders as taken; refuse a path that is there twice, or as both file and folder."""
     if path in files or (path in folders and not folder):
         raise ArchiveError(f"{shown(path)} is in the archive twice")
     parent = path if folder else path.rpartition(b"/")[0]
@@ -194,7 +193,7 @@ def _claim(path: bytes, folder: bool, files: dict[bytes, tuple[bytes, int]], fol
 
 
 def _copied(file: _File, mark: int, write: Callable[[bytes], object]) -> Iterator[bytes]:
-    """Pass the content through, writing it as a blob of the fast-import stream on its way."""
+    """Yield the content unchanged, writing it as a blob to the fast-import stream on the way."""
     write(b"blob\nmark :%d\ndata %d\n" % (mark, file.size))
     for part in file.content:
         write(part)
@@ -223,7 +222,7 @@ def _commit(ref: str, release: Release, sha256: Sha256, date: int) -> bytes:
 
 
 def _quoted(path: bytes) -> bytes:
-    """As fast-import wants a path that could be taken for a quoted one; line ends and backslashes were refused before."""
+    """Quote a path that fast-import would take for a quoted one; line ends and backslashes were refused before."""
     return b'"' + path.replace(b'"', b'\\"') + b'"' if path.startswith(b'"') else path
 
 

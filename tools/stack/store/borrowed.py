@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cache that cannot be written costs speed and nothing else: a temporary one takes its place, and reads what is in it."""
+"""Replace a cache that cannot be written by a temporary one that reads from it, so that only speed is lost."""
 
 import os
 import shutil
@@ -9,24 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _LEAST = 16 << 20
-"""Bytes that have to be free: a carry writes some of them."""
+"""Bytes that must be free; a carry writes a few MiB."""
 _STORES, _MOVING = "upstreams", "moving-"
-"""The folder of the repositories, and how the names of folders in `trees` begin that change in place."""
+"""The folder of the repositories, and the name prefix of folders in `trees` that change in place."""
 _DEEP = {"archives": 2, "wheels": 3}
-"""How many levels of folders files lie deep where more files come to them; everywhere else a folder is one entry."""
+"""Levels of folders that receive new files, by folder; elsewhere an entry is linked as a whole."""
 _OF_A_STORE = ("HEAD", "config", "packed-refs")
 
 
 @contextmanager
 def usable(home: Path, tell: Callable[[str], None]) -> Iterator[Path]:
-    """Give the cache folder, or a temporary one that borrows from it where it cannot be written.
+    """Yield the cache folder, or a temporary one that borrows from it if it cannot be written.
 
     Args:
-        home: the cache folder; it need not exist.
-        tell: gets a sentence for the user where it cannot be written.
+        home: The cache folder; it need not exist.
+        tell: Receives a sentence for the user if the folder cannot be written.
 
     Raises:
-        OSError: the temporary folder cannot be made.
+        OSError: The temporary folder cannot be made.
 
     """
     why = unwritable(home)
@@ -40,17 +40,17 @@ def usable(home: Path, tell: Callable[[str], None]) -> Iterator[Path]:
 
 
 def unwritable(home: Path) -> str | None:
-    """Say why nothing can be written into a folder, or into the nearest that exists above it; None if it can.
+    """Return why nothing can be written into a folder, or into its nearest existing parent; None if it can.
 
-    A file in its place is an error of whoever writes.
+    A file in the folder's place gives None, too: the writer will report that.
     """
-    there = next(one for one in (home, *home.parents) if one.exists())
-    if not there.is_dir():
+    existing = next(folder for folder in (home, *home.parents) if folder.exists())
+    if not existing.is_dir():
         return None
-    system = os.statvfs(there)
+    system = os.statvfs(existing)
     if system.f_flag & os.ST_RDONLY:
         return "is on a read-only file system"
-    if not os.access(there, os.W_OK | os.X_OK):
+    if not os.access(existing, os.W_OK | os.X_OK):
         return "cannot be written by this user"
     if system.f_bavail * system.f_frsize < _LEAST:
         return f"is full ({system.f_bavail * system.f_frsize >> 20} MiB are free)"
@@ -58,7 +58,7 @@ def unwritable(home: Path) -> str | None:
 
 
 def _borrow(home: Path, place: Path) -> None:
-    for folder in (one for one in _entries(home) if one.is_dir()):
+    for folder in (entry for entry in _entries(home) if entry.is_dir()):
         if folder.name == _STORES:
             for store in folder.glob("*.git"):
                 _borrow_store(store, place / _STORES / store.name)
@@ -67,7 +67,7 @@ def _borrow(home: Path, place: Path) -> None:
 
 
 def _link(folder: Path, place: Path, levels: int) -> None:
-    """Make a folder whose entries, `levels` deep, are links to another's."""
+    """Make a folder whose entries, `levels` deep, link to those of another folder."""
     place.mkdir(parents=True)
     for entry in _entries(folder):
         if levels > 1 and entry.is_dir():
@@ -77,7 +77,7 @@ def _link(folder: Path, place: Path, levels: int) -> None:
 
 
 def _borrow_store(store: Path, place: Path) -> None:
-    """Make a repository with another's refs, which reads the other's objects and writes its own."""
+    """Make a repository with the refs of `store`, which reads the store's objects and writes its own."""
     (place / "objects/info").mkdir(parents=True)
     (place / "objects/info/alternates").write_text(f"{store.absolute()}/objects\n")
     shutil.copytree(store / "refs", place / "refs")
@@ -87,5 +87,5 @@ def _borrow_store(store: Path, place: Path) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """List what is in a folder, without the lock files."""
-    return [one for one in sorted(folder.iterdir()) if one.suffix != ".lock"] if folder.is_dir() else []
+    """List a folder's entries without lock files, sorted; empty if the folder is missing."""
+    return [entry for entry in sorted(folder.iterdir()) if entry.suffix != ".lock"] if folder.is_dir() else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where downloaded and imported sources live, and the lock that keeps two processes apart."""
+"""Paths of downloaded and imported sources, and the lock that keeps processes apart."""
 
 import errno
 import hashlib
@@ -17,60 +17,60 @@ from stack.base.errors import StackError
 from stack.model.ids import Sha256
 
 LOCK = ".lock"
-"""What the name of a lock file has more than what it protects."""
+"""The suffix that a lock file adds to the name of the protected path."""
 PART = ".part"
-"""How the names of files end that are still being written."""
+"""The suffix of files that are still being written."""
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
-"""Names of upstreams, packages and archives become file names; nothing else may come of them."""
+"""Allowed names of upstreams, packages and archives: they become file names and must not lead elsewhere."""
 
 
 def root(override: Path | None = None) -> Path:
-    """The cache folder: `override`, else `$STACK_CACHE`, else the user's cache folder of this system."""
+    """Return the cache folder: `override`, else `$STACK_CACHE`, else the system's cache folder for this user."""
     if override is not None:
         return override.expanduser().absolute()
     named = os.environ.get("STACK_CACHE")
     if named:
         return Path(named).expanduser().absolute()
-    import platformdirs  # noqa: PLC0415  (a command with --cache does not need it)
+    import platformdirs  # noqa: PLC0415  (commands with --cache do not need it)
 
     return platformdirs.user_cache_path("stack", appauthor=False)
 
 
 def upstream_store(cache: Path, upstream: str) -> Path:
-    """Where the bare repository of `upstream` lives.
+    """Return the path of the bare repository of `upstream`.
 
     Raises:
-        StackError: the name cannot be a file name.
+        StackError: The name cannot be a file name.
 
     """
     return cache / "upstreams" / f"{_safe(upstream)}.git"
 
 
 def archives(cache: Path, package: str) -> Path:
-    """The folder of the source archives of `package`.
+    """Return the folder of the source archives of `package`.
 
     Raises:
-        StackError: the name cannot be a file name.
+        StackError: The name cannot be a file name.
 
     """
     return cache / "archives" / _safe(package)
 
 
 def wheels(cache: Path, package: str) -> Path:
-    """The folder of the published wheels of `package`.
+    """Return the folder of the published wheels of `package`.
 
     Raises:
-        StackError: the name cannot be a file name.
+        StackError: The name cannot be a file name.
 
     """
     return cache / "wheels" / "published" / _safe(package)
 
 
 def archive(cache: Path, package: str, filename: str) -> Path:
-    """Where the source archive `filename` of `package` lives.
+    """Return the path of the source archive `filename` of `package`.
 
     Raises:
-        StackError: a name cannot be a file name.
+        StackError: A name cannot be a file name.
 
     """
     return archives(cache, package) / _safe(filename)
@@ -78,18 +78,18 @@ def archive(cache: Path, package: str, filename: str) -> Path:
 
 @contextmanager
 def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]:
-    """Hold the lock file beside `path` for as long as the block runs; the system frees it when the process dies.
+    """Hold the lock file beside `path` while the block runs; the system frees it if the process dies.
 
-    The block gets the file's descriptor: a process that inherits it (`pass_fds`) holds the lock, too, as long as it lives.
+    Yields the lock file's descriptor: a process that inherits it (`pass_fds`) also holds the lock as long as it lives.
 
-    Its time says when what lies there was last used.
+    The lock file's modification time records when `path` was last used.
 
     Args:
-        path: what is protected; it need not exist.
-        waiting: called once when another process holds the lock.
+        path: The protected path; it need not exist.
+        waiting: Called once if another process holds the lock.
 
     Raises:
-        StackError: the lock file cannot be made.
+        StackError: The lock file cannot be made.
 
     """
     handle = _lock_file(path)
@@ -97,10 +97,10 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]
         if not files.lock_if_free(handle, path):
             if waiting is not None:
                 waiting()
-            # Asked for again and again: Ctrl-C that comes just before a call that blocks would wait for the lock, too.
+            # Poll instead of blocking: Ctrl-C just before a blocking call would be delayed until the lock is free.
             while not files.lock_if_free(handle, path):
                 time.sleep(0.05)
-        os.utime(handle)  # what has not been used for long is what a full disk loses first
+        os.utime(handle)  # `stack cache prune` removes what was not used for long
         yield handle
     finally:
         os.close(handle)
@@ -108,10 +108,10 @@ def lock(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[int]
 
 @contextmanager
 def lock_if_free(path: Path) -> Iterator[bool]:
-    """Hold the lock file beside `path`, unless another process does; whether it is held.
+    """Hold the lock file beside `path` unless another process does; yield whether it is held.
 
     Raises:
-        StackError: the lock file cannot be made.
+        StackError: The lock file cannot be made.
 
     """
     handle = _lock_file(path)
@@ -132,15 +132,15 @@ def _lock_file(path: Path) -> int:
 
 @contextmanager
 def appearing(target: Path, rights: int = 0o644) -> Iterator[IO[bytes]]:
-    """A file to write, beside its place: it appears there when the block ends well, whole and on disk; else it never does.
+    """Yield a temporary file that replaces `target`, whole and on disk, if the block succeeds; otherwise it is removed.
 
     Raises:
-        OSError: it cannot be written, or something else than a file is in its place.
+        OSError: The file cannot be written, or `target` is something other than a file.
 
     """
-    # Root may put a file in the place of anything but a folder, of /dev/null, too.
+    # Without this check root could replace even /dev/null.
     if target.exists() and not target.is_file():
-        raise FileExistsError(errno.EEXIST, "is no file, but something else", str(target))
+        raise FileExistsError(errno.EEXIST, "exists, but is not a file", str(target))
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
     part = Path(name)
     try:
@@ -155,10 +155,10 @@ def appearing(target: Path, rights: int = 0o644) -> Iterator[IO[bytes]]:
 
 
 def put(target: Path, data: bytes) -> None:
-    """Write a small file; it appears under its name when it is whole.
+    """Write a small file; it appears under its name only when it is complete.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The file cannot be written.
 
     """
     with appearing(target) as file:
@@ -166,13 +166,13 @@ def put(target: Path, data: bytes) -> None:
 
 
 def hash_of(path: Path) -> Sha256:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return Sha256(hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def unwritable(place: Path, error: OSError) -> StackError:
-    """The error that a failed write at `place` becomes."""
+    """Build the error for a failed write at `place`."""
     return StackError(
         f"cannot write {place}: {error.strerror or error}",
         "free some disk space (`stack cache prune`), or name another cache folder in STACK_CACHE, and run the command again",

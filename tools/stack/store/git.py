@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running git: the one place that starts it.
+"""Run git; no other module starts it.
 
-Git runs without the user's configuration, so that the same input gives the same bytes everywhere; but what it says about
-reaching servers (proxies, certificates, credentials, rewritten addresses) always holds: a store without file contents
-fetches them at any moment, in the middle of a merge. `user_config=True` keeps all of it.
+Git runs without the user's configuration, so that the same input gives the same bytes everywhere. Settings for reaching
+servers (proxies, certificates, credentials, rewritten addresses) still apply: a store without file contents may fetch some at
+any moment, even during a merge. `user_config=True` keeps the whole configuration.
 """
 
 import fcntl
@@ -21,10 +21,10 @@ from typing import IO
 from stack.base.errors import StackError
 
 MINIMUM_VERSION = (2, 38)
-"""`git merge-tree --write-tree` came with 2.38."""
+"""The first version with `git merge-tree --write-tree`."""
 
 _PIPE_BUFFER = 1 << 20
-"""Bytes; an unprivileged user may have a pipe of that size on Linux."""
+"""Bytes; the largest pipe that Linux allows an unprivileged user."""
 
 _ISOLATED = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -37,15 +37,15 @@ _ISOLATED = {
 
 
 class GitError(StackError):
-    """A git command failed; `stderr` holds all that it said, the message its last line."""
+    """Raised when a git command fails; `stderr` holds its whole output, the message the decisive line."""
 
     def __init__(self, command: Sequence[str], returncode: int, stderr: str) -> None:
         lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith("hint:")]
-        said = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "no message")
+        message = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "no message")
         full = "No space left on device" in stderr
         how = f"was stopped by {signal.Signals(-returncode).name}" if returncode < 0 else f"failed ({returncode})"
         super().__init__(
-            f"git {_verb(command)} {how}: {said}",
+            f"git {_verb(command)} {how}: {message}",
             "free some disk space and run the command again" if full else "",
         )
         self.returncode = returncode
@@ -53,7 +53,7 @@ class GitError(StackError):
 
 
 def _verb(command: Sequence[str]) -> str:
-    """The subcommand, after any `-c name=value`."""
+    """Return the subcommand, which may follow `-c name=value`."""
     words = iter(command)
     for word in words:
         if word in ("-c", "-C"):
@@ -64,7 +64,7 @@ def _verb(command: Sequence[str]) -> str:
 
 
 def environment(*, user_config: bool = False, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that git runs in: nothing of the caller's repository leaks in, its configuration only on request."""
+    """Return the environment for git: without the caller's repository, and with the user's configuration only on request."""
     kept = {
         key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key.startswith(_REACHING_VARIABLES)
     }
@@ -88,7 +88,7 @@ def _places_config(variable: str) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def _reaching(places: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """The user's settings about reaching servers, as variables; `places` is all that decides where git finds them."""
+    """Return the user's settings for reaching servers, as variables; `places` decides where git finds them (and keys the cache)."""
     del places
     try:
         done = subprocess.run(
@@ -98,9 +98,9 @@ def _reaching(places: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...
             stdin=subprocess.DEVNULL,
             check=False,
         )
-    except FileNotFoundError:  # whoever wanted to start git will say it
+    except FileNotFoundError:  # the caller's own run of git will report it
         return ()
-    if done.returncode:  # a configuration that git cannot read breaks the user's git, not ours
+    if done.returncode:  # an unreadable configuration breaks the user's git, not ours
         return ()
     settings = [item.partition("\n") for item in done.stdout.decode("utf-8", "surrogateescape").split("\0") if item]
     # A key without a value means true; an empty value would mean false.
@@ -130,15 +130,15 @@ def run(
     accept: Sequence[int] = (0,),
     held: Sequence[int] = (),
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `git ARGS` in `cwd` and return the finished process; it inherits the locks `held`, and holds them if it outlives us.
+    """Run `git ARGS` in `cwd` and return the finished process. It inherits the locks `held`, and keeps them if it outlives us.
 
     Raises:
-        GitError: the exit code is not in `accept`.
+        GitError: The exit code is not in `accept`.
         StackError: git is not on the PATH.
 
     """
-    # Files instead of pipes for all but stdout: Python then waits for git plainly, at half the cost of a small call.
-    with _scratch() as given, _scratch() as said:
+    # Files instead of pipes for stdin and stderr: Python then needs no polling, which halves the cost of a small call.
+    with _scratch() as given, _scratch() as errors:
         given.write(stdin or b"")
         given.seek(0)
         try:
@@ -147,7 +147,7 @@ def run(
                 cwd=cwd,
                 stdin=given,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 env=environment(user_config=user_config, extra=env),
                 check=False,
                 pass_fds=held,
@@ -156,8 +156,8 @@ def run(
             if cwd is not None and not cwd.is_dir():
                 raise StackError(f"{cwd} is not a folder", "check the path") from missing
             raise StackError("git is not installed", "install git 2.38 or newer") from missing
-        said.seek(0)
-        done.stderr = said.read()
+        errors.seek(0)
+        done.stderr = errors.read()
     if done.returncode not in accept:
         raise GitError(args, done.returncode, done.stderr.decode("utf-8", "replace"))
     return done
@@ -165,14 +165,14 @@ def run(
 
 @contextmanager
 def feed(args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Callable[[bytes], object]]:
-    """Run `git ARGS` in `cwd` for as long as the block runs; what the block writes is git's input.
+    """Run `git ARGS` in `cwd` while the block runs; the yielded function writes to git's standard input.
 
     Raises:
-        GitError: git failed; when the block fails, git is stopped and the block's own error stands.
+        GitError: git failed. If the block fails, git is killed and the block's own error is raised.
         StackError: git is not on the PATH.
 
     """
-    with _scratch() as said:
+    with _scratch() as errors:
         try:
             process = subprocess.Popen(
                 ["git", *args],
@@ -180,17 +180,17 @@ def feed(args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None
                 env=environment(extra=env),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=errors,
                 bufsize=_PIPE_BUFFER,
             )
         except FileNotFoundError as missing:
             raise StackError("git is not installed", "install git 2.38 or newer") from missing
         assert process.stdin is not None
-        with suppress(AttributeError, OSError):  # Linux only, and the system may set bounds
-            # In a pipe of the usual 64 kB the two wait for each other: an import takes 3.7 s instead of 2.6 s.
+        with suppress(AttributeError, OSError):  # Linux only, and the system may limit the size
+            # With the usual 64 kB pipe the two processes wait for each other: an import takes 3.7 s instead of 2.6 s.
             fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER)
         try:
-            # A pipe that breaks means that git ended before its time: its exit code says more.
+            # A broken pipe means that git ended early; its exit status tells more.
             with suppress(BrokenPipeError):
                 yield process.stdin.write
                 process.stdin.flush()
@@ -202,27 +202,27 @@ def feed(args: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None
                 process.stdin.close()
             process.wait()
         if process.returncode:
-            said.seek(0)
-            raise GitError(args, process.returncode, said.read().decode("utf-8", "replace"))
+            errors.seek(0)
+            raise GitError(args, process.returncode, errors.read().decode("utf-8", "replace"))
 
 
 def text(args: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
-    """What `git ARGS` prints, without the last line end."""
+    """Return the output of `git ARGS` without trailing line ends."""
     return run(args, cwd=cwd, env=env).stdout.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """Major and minor version of the user's git."""
-    found = re.search(r"(\d+)\.(\d+)", text(["--version"]))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    """Return the major and minor version of the user's git."""
+    match = re.search(r"(\d+)\.(\d+)", text(["--version"]))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def require() -> None:
     """Refuse a git that cannot merge without a working tree.
 
     Raises:
-        StackError: git is older than 2.38 or missing.
+        StackError: git is missing or older than 2.38.
 
     """
     if version() < MINIMUM_VERSION:

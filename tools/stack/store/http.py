@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP session that reaches package indexes as the user's own tools would; `file://` indexes included."""
+"""An HTTP session that reaches package indexes with the user's settings; `file://` indexes are supported."""
 
 import io
 import warnings
@@ -24,14 +24,14 @@ _OFFLINE = "check the network or the configured index; or use --source git"
 _BUSY = (502, 503, 504)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _PAUSE = 0.25
-"""Seconds before the second try; doubled with each."""
+"""Seconds before the first retry; doubled for each further one."""
 
 
 def session(settings: Settings) -> requests.Session:
-    """A session with the certificates, credentials, proxy and retries of the settings.
+    """Create a session with the certificates, credentials, proxy and retries of the settings.
 
     Raises:
-        StackError: a certificate file is missing.
+        StackError: A certificate file is missing.
 
     """
     for file in (settings.certificates, settings.client_certificate):
@@ -61,7 +61,7 @@ def session(settings: Settings) -> requests.Session:
 
 
 def failure(url: str, error: Exception) -> StackError:
-    """What a failed request means for the user. The library's own words are left out: they may hold credentials."""
+    """Turn a failed request into an error for the user; the library's message is left out, since it may hold credentials."""
     where = redacted(url)
     if isinstance(error, requests.exceptions.SSLError):
         return StackError(f"the certificate of {where} is not trusted", "check pip's setting cert, or PIP_CERT")
@@ -77,17 +77,17 @@ def failure(url: str, error: Exception) -> StackError:
     if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError) or isinstance(_reason(error), ReadTimeoutError):
         return StackError(f"{where} did not answer in time", _OFFLINE)
     if isinstance(error, (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL)):
-        return StackError(f"{where} is no address that can be fetched", "check the configured index")
+        return StackError(f"{where} is not an address that can be fetched", "check the configured index")
     return StackError(f"{where} cannot be reached", _OFFLINE)
 
 
 def _reason(error: Exception) -> object:
-    """What the last of several tries ended with."""
+    """Return the reason of the last failed try."""
     return getattr(error.args[0], "reason", None) if error.args else None
 
 
 def insecure(index: Index, settings: Settings) -> StackError | None:
-    """Why the index may not be asked, by pip's rule: plain HTTP only on this machine and for hosts that the user trusts."""
+    """Return an error if pip's rule forbids the index: plain HTTP needs this machine or a host that the user trusts."""
     parts = urlsplit(index.url)
     host = parts.hostname or ""
     if parts.scheme != "http" or host in _LOCAL or not settings.trusted_hosts.isdisjoint({host, parts.netloc.lower()}):
@@ -100,7 +100,7 @@ def _has_port(host: str) -> bool:
 
 
 class _Credentials(AuthBase):
-    """The credentials of an index for requests to that very server; netrc for the others."""
+    """Adds an index's credentials to requests to its own server, and netrc's to all others."""
 
     def __init__(self, indexes: tuple[Index, ...]) -> None:
         self._known = {_server(index.url): index for index in reversed(indexes) if index.user is not None}
@@ -109,8 +109,8 @@ class _Credentials(AuthBase):
         url = request.url or ""
         index = self._known.get(_server(url))
         own = (index.user, index.password or "") if index is not None and index.user is not None else None
-        if found := own or get_netrc_auth(url):
-            HTTPBasicAuth(*found)(request)
+        if credentials := own or get_netrc_auth(url):
+            HTTPBasicAuth(*credentials)(request)
         return request
 
 
@@ -120,7 +120,7 @@ def _server(url: str) -> tuple[str, str]:
 
 
 class _Unverified(Bounded):
-    """For hosts that the user's configuration trusts without a certificate."""
+    """A transport without certificate checks, for hosts that the user's configuration trusts."""
 
     def send(self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> requests.Response:
         with warnings.catch_warnings():
@@ -129,17 +129,17 @@ class _Unverified(Bounded):
 
 
 class _Folders(FileAdapter):
-    """`file://` addresses; a folder means its `index.html`, as on a web server."""
+    """A transport for `file://` addresses; a folder stands for its `index.html`, as on a web server."""
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        asked = request.url or ""
-        path = Path(unquote(urlsplit(asked).path))
+        url = request.url or ""
+        path = Path(unquote(urlsplit(url).path))
         if path.is_dir():
-            request.url, path = asked.rstrip("/") + "/index.html", path / "index.html"
+            request.url, path = url.rstrip("/") + "/index.html", path / "index.html"
         if path.exists() and not path.is_file():
             raise requests.exceptions.InvalidURL(f"{path} is not a regular file", request=request)
         response = super().send(request, *args, **kwargs)
-        if not kwargs.get("stream"):  # then nobody closes the file
+        if not kwargs.get("stream"):  # otherwise nobody closes the file
             with response.raw as file:
                 body = file.read(bounded.LARGEST + 1)
             if len(body) > bounded.LARGEST:

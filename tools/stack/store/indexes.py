@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which package indexes the user configured, as pip and uv would read it. No address stands in this code."""
+"""Read which package indexes the user configured for pip or uv. This code contains no index address."""
 
 import ast
 import os
@@ -17,7 +17,7 @@ from stack.base.addresses import redacted
 from stack.base.errors import StackError
 
 _SECTIONS = ("global", "install", "download", ":env:")
-"""Of pip's configuration; a later one wins, as it does for `pip download`."""
+"""Sections of pip's configuration; a later one wins, as for `pip download`."""
 
 _PIP_SECONDS = 30
 _TIMEOUT = 15.0
@@ -26,7 +26,7 @@ _RETRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One package index. `url` has no credentials: what cannot be printed cannot leak."""
+    """A package index. `url` has no credentials, so that messages cannot leak them."""
 
     url: str
     user: str | None = field(default=None, repr=False)
@@ -35,9 +35,9 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the user's machine reaches package indexes, in the order in which they are asked.
+    """How the user's machine reaches package indexes; `indexes` are in the order in which they are asked.
 
-    `find_links`: folders and pages with files that pip offers beside what indexes have.
+    `find_links`: folders and pages whose files pip offers in addition to those of the indexes.
     """
 
     indexes: tuple[Index, ...]
@@ -51,10 +51,10 @@ class Settings:
 
 
 def settings() -> Settings:
-    """What pip's configuration (files and environment) says, else uv's environment, else the default index.
+    """Read pip's configuration (files and environment), else uv's environment, else use the default index.
 
     Raises:
-        StackError: the configuration forbids indexes or cannot be understood.
+        StackError: The configuration forbids indexes or is invalid.
 
     """
     pip = _pip_configuration()
@@ -77,10 +77,10 @@ def settings() -> Settings:
 
 
 def parse(url: str) -> Index:
-    """An index without its credentials in the address.
+    """Split an index's address into the address and its credentials.
 
     Raises:
-        StackError: it is no address.
+        StackError: The address is invalid.
 
     """
     try:
@@ -100,15 +100,15 @@ def parse(url: str) -> Index:
 
 
 def _pip_configuration() -> dict[str, str]:
-    """pip's settings by option name; pip reads its files and the PIP_* variables."""
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    """Return pip's settings by option name, from its files and the PIP_* variables."""
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for section, key, value in _pip_says():
-        if section in found:
-            found[section][key] = value
-    found[":env:"] |= _pip_environment()
+        if section in sections:
+            sections[section][key] = value
+    sections[":env:"] |= _pip_environment()
     merged: dict[str, str] = {}
     for section in _SECTIONS:
-        merged |= found[section]
+        merged |= sections[section]
     return merged
 
 
@@ -116,10 +116,10 @@ _LINE = re.compile(r"(:env:|[^.=]+)\.([^=]+)=(.*)")
 
 
 def _pip_says() -> Iterator[tuple[str, str, str]]:
-    """Section, option and value of each line of `pip config list`; nothing where pip is missing or broken."""
+    """Yield section, option and value of each line of `pip config list`; nothing if pip is missing or broken."""
     try:
         done = subprocess.run(
-            # -P: a folder `pip` in the working folder is not pip.
+            # -P keeps a folder named `pip` in the working folder from being run.
             [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "config", "list"],
             capture_output=True,
             stdin=subprocess.DEVNULL,
@@ -131,15 +131,15 @@ def _pip_says() -> Iterator[tuple[str, str, str]]:
     if done.returncode:
         return
     for line in done.stdout.decode("utf-8", "replace").splitlines():
-        found = _LINE.fullmatch(line.strip())
-        if found is None:
+        setting = _LINE.fullmatch(line.strip())
+        if setting is None:
             continue
         try:
-            value = ast.literal_eval(found[3])
+            value = ast.literal_eval(setting[3])
         except (SyntaxError, ValueError):
             continue
         if isinstance(value, str):
-            yield found[1], _option(found[2]), value
+            yield setting[1], _option(setting[2]), value
 
 
 def _pip_environment() -> dict[str, str]:
@@ -152,7 +152,7 @@ def _option(name: str) -> str:
 
 
 def _uv_configuration() -> tuple[str, list[str]]:
-    """The default index and the others, from uv's environment variables; an index may be written `name=address`."""
+    """Return the default index and the others from uv's environment variables; an index may be written `name=address`."""
     main = os.environ.get("UV_DEFAULT_INDEX", "") or os.environ.get("UV_INDEX_URL", "")
     others = f"{os.environ.get('UV_INDEX', '')} {os.environ.get('UV_EXTRA_INDEX_URL', '')}".split()
     return _unnamed(main.strip()), [_unnamed(other) for other in others]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing git objects of one repository without starting a process for each.
+"""Read and write git objects of one repository without starting a process for each.
 
-A carry touches a handful of files in a tree of thousands. So only the trees on the way to those files are read (through one
-`git cat-file --batch` that stays open) and written again (as loose objects, in this process). What is asked for early is read
-by git while this process does other things.
+A carry touches a handful of files in a tree of thousands. So only the trees on the path to those files are read, through one
+`git cat-file --batch` that stays open, and written again in this process. Objects requested early are read by git while this
+process does other work.
 """
 
 import contextlib
@@ -25,40 +25,40 @@ from stack.store import git, pack
 FOLDER = 0o040000
 FILES = (0o100644, 0o100755)
 SUBMODULE = 0o160000
-"""Modes of tree entries: a folder; a plain file, without and with its executable bit; another repository's commit."""
+"""Modes of tree entries: a folder; a file without and with its executable bit; another repository's commit."""
 EMPTY_TREE = TreeId("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
-# Mode, name, id; entries follow each other without anything between them.
+# Mode, name, id; entries follow each other without separators.
 _ENTRY = re.compile(rb"([0-7]+) ([^\0]+)\0(.{20})", re.DOTALL)
 _PIPE_BUFFER = 1 << 20
-"""Bytes that git may be ahead of us; an unprivileged user may have a pipe of that size on Linux."""
+"""Bytes that git may read ahead; the largest pipe that Linux allows an unprivileged user."""
 _ASKED = 90
-"""Objects that git is asked for at once: their ids fit into the smallest pipe, so that both sides never wait for each other."""
+"""Objects requested from git at once: their ids fit into the smallest pipe, so the two processes cannot deadlock."""
 _PENDING = 64 << 20
-"""Bytes; so much is kept back at most before it is written."""
+"""Bytes held back at most before they are written."""
 _KEPT = 32 << 20
-"""Bytes of files kept in memory: what a carry writes it soon reads again."""
+"""Bytes of objects cached in memory: a carry soon reads again what it writes."""
 _DIFFERENCES = 1024
-"""Pairs of trees whose differences are kept: a carry asks for each a few times."""
+"""Pairs of trees whose differences are cached: a carry asks for each a few times."""
 
 
 ROOMY = {"MALLOC_TOP_PAD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_MMAP_THRESHOLD_": "33554432"}
-"""Variables for git: it takes memory in large pieces and gives none back, which makes reading and merging files a sixth faster."""
+"""Variables for git: it allocates memory in large pieces and keeps it, so that reading and merging is a sixth faster."""
 
 
 _HERE_ONLY = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
-"""Variables for git: it asks no server for an object that is missing; before git 2.44 the second one stops it."""
+"""Variables that keep git from fetching a missing object; before git 2.44 only the second one works."""
 
 
 class Entry(NamedTuple):
-    """A tree entry: mode as in the tree object, and the id of a blob, a tree or (a submodule's) commit."""
+    """A tree entry: mode as in the tree object, and the id of a blob, a tree or a submodule's commit."""
 
     mode: int
     id: str
 
 
 Difference = tuple[str, Entry | None, Entry | None]
-"""A path at which two trees differ, and what stands there in the one and in the other."""
+"""A path at which two trees differ, with its entry in the first and in the second tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class Identity:
     date: str
 
     def line(self) -> bytes:
-        """The identity as a commit object holds it."""
+        """Return the identity as in a commit object."""
         # git drops these characters, too (ident.c, strbuf_addstr_without_crud).
         clean = [part.translate(str.maketrans("", "", "<>\n\0")).strip() for part in (self.name, self.mail)]
         return f"{clean[0]} <{clean[1]}> {self.date}".encode()
 
 
 class Objects:
-    """The objects of one repository. Use it as a context manager: it keeps a git process open."""
+    """The objects of one repository, as a context manager: it keeps a git process open."""
 
     def __init__(self, repository: Path) -> None:
         self._repository = repository
@@ -88,7 +88,7 @@ class Objects:
         self._differences: dict[tuple[str, str], tuple[Difference, ...]] = {}
         self._written: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
-        # Both in order: what git has not been asked for yet, and what it is reading.
+        # Both in order: `_wanted` is not yet requested from git, `_asked` is.
         self._wanted: dict[str, None] = {}
         self._asked: dict[str, None] = {}
         self._kept: dict[str, bytes] = {}
@@ -118,20 +118,20 @@ class Objects:
 
     @property
     def repository(self) -> Path:
-        """The repository, for git: all that was written here is in it.
+        """The repository, for use by git: pending objects are written first.
 
         Raises:
-            StackError: it cannot be written.
+            StackError: The repository cannot be written.
 
         """
         self.flush()
         return self._repository
 
     def flush(self) -> None:
-        """Write what was kept back, in one go.
+        """Write all pending objects as one pack.
 
         Raises:
-            StackError: the repository cannot be written.
+            StackError: The repository cannot be written.
 
         """
         if self._pending:
@@ -145,10 +145,10 @@ class Objects:
             self._unwritten = 0
 
     def read(self, object_id: str) -> bytes:
-        """The content of an object.
+        """Return the content of an object.
 
         Raises:
-            StackError: it is not in the repository.
+            StackError: The object is not in the repository.
 
         """
         known = self._kept.get(object_id)
@@ -168,16 +168,16 @@ class Objects:
         return data
 
     def find_blob(self, prefix: str) -> str | None:
-        """The id of the blob that the repository has under this id or beginning of one; it is not fetched."""
+        """Return the id of the local blob with this id or abbreviation, or None; nothing is fetched."""
         command = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{prefix}^{{blob}}"]
         env = {"GIT_DIR": str(self.repository), **_HERE_ONLY}
-        found = git.run(command, env=env, accept=(0, 1, 128))
-        return None if found.returncode else found.stdout.decode("ascii").strip()
+        done = git.run(command, env=env, accept=(0, 1, 128))
+        return None if done.returncode else done.stdout.decode("ascii").strip()
 
     def expect(self, trees: Iterable[str], paths: Iterable[str]) -> None:
-        """Have git read the files and folders at these paths of some trees while this process does other things.
+        """Start reading the files and folders at `paths` of some trees while this process does other work.
 
-        Nothing depends on it: paths that are not there are passed over.
+        This only saves time: paths that do not exist are skipped.
         """
         level = dict.fromkeys(trees, frozenset(paths))
         while level:
@@ -194,16 +194,18 @@ class Objects:
             level = below
 
     def request(self, ids: Iterable[str]) -> None:
-        """Have git read objects while this process does other things."""
+        """Start reading objects while this process does other work."""
         self._wanted |= dict.fromkeys(
-            one for one in ids if one not in self._kept and one not in self._asked and one not in self._pending
+            object_id
+            for object_id in ids
+            if object_id not in self._kept and object_id not in self._asked and object_id not in self._pending
         )
         self._ask_more()
 
     def _ask_more(self) -> None:
         chosen = list(itertools.islice(self._wanted, _ASKED - len(self._asked)))
-        for one in chosen:
-            del self._wanted[one]
+        for object_id in chosen:
+            del self._wanted[object_id]
         if chosen:
             self._ask(chosen)
 
@@ -211,19 +213,19 @@ class Objects:
         process = self._reader()
         assert process.stdin is not None
         self._asked |= dict.fromkeys(ids)
-        # Where git has ended, its missing answer says so.
+        # If git has ended, `_receive` notices the missing answer.
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write("".join(f"{one}\n" for one in ids).encode("ascii"))
+            process.stdin.write("".join(f"{object_id}\n" for object_id in ids).encode("ascii"))
             process.stdin.flush()
 
     def _receive(self, object_id: str) -> bytes | None:
-        """Git's answers up to the one that is asked for; None where it has no such object."""
-        for one in list(self._asked):
+        """Read git's answers up to the one for `object_id`; return None if git has no such object."""
+        for answered in list(self._asked):
             data = self._answer()
-            del self._asked[one]
+            del self._asked[answered]
             if data is not None:
-                self._keep(one, data)
-            if one == object_id:
+                self._keep(answered, data)
+            if answered == object_id:
                 break
             self._ask_more()
         return data
@@ -244,7 +246,7 @@ class Objects:
         self._size += len(data)
 
     def _reader(self) -> subprocess.Popen[bytes]:
-        """Started by the first read: by then whoever opened this has seen to it that there is a repository."""
+        """Return the git process; the first read starts it, since the repository may not exist before."""
         if self._process is None:
             self._process = subprocess.Popen(
                 ["git", "cat-file", "--batch"],
@@ -254,19 +256,19 @@ class Objects:
                 env=git.environment(extra={"GIT_DIR": str(self._repository), **ROOMY}),
             )
             assert self._process.stdout is not None
-            with contextlib.suppress(AttributeError, OSError):  # Linux only, and the system may set bounds
+            with contextlib.suppress(AttributeError, OSError):  # Linux only, and the system may limit the size
                 fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BUFFER)
         return self._process
 
     def tree_of(self, commit: CommitId) -> TreeId:
-        """The tree of a commit."""
+        """Return the tree of a commit."""
         known = self._tree_of.get(commit)
         if known is None:
             known = self._tree_of[commit] = TreeId(self.read(commit)[5:45].decode("ascii"))
         return known
 
     def entries(self, tree: str) -> Mapping[str, Entry]:
-        """The entries of one tree object, by name."""
+        """Return the entries of a tree object by name."""
         return self._tree(tree).entries
 
     def _tree(self, tree: str) -> "_Tree":
@@ -276,19 +278,19 @@ class Objects:
         return known
 
     def entry(self, tree: str, path: str) -> Entry | None:
-        """The entry at a path of a tree, None where there is none."""
+        """Return the entry at a path of a tree, or None if there is none."""
         entry = Entry(FOLDER, tree)
         for name in path.split("/"):
             if entry.mode != FOLDER:
                 return None
-            found = self.entries(entry.id).get(name)
-            if found is None:
+            child = self.entries(entry.id).get(name)
+            if child is None:
                 return None
-            entry = found
+            entry = child
         return entry
 
     def difference(self, old: str, new: str) -> Iterator[Difference]:
-        """The files (path, old entry, new entry) in which two trees differ; folders that are equal are not opened."""
+        """Yield the files (path, old entry, new entry) in which two trees differ; equal folders are not opened."""
         known = self._differences.get((old, new))
         if known is None:
             if len(self._differences) >= _DIFFERENCES:
@@ -316,7 +318,7 @@ class Objects:
             yield path, old_file, new_file
 
     def replaced(self, tree: str, changes: Mapping[str, Entry | None]) -> TreeId:
-        """The tree with other files at some paths (None removes one); folders that become empty go, as in git."""
+        """Write the tree with other files at some paths (None removes one); folders that become empty vanish, as in git."""
         own: dict[str, Entry | None] = {}
         below: dict[str, dict[str, Entry | None]] = {}
         for path, entry in changes.items():
@@ -337,7 +339,7 @@ class Objects:
         return self._write_tree(here.replaced(own))
 
     def write_blob(self, data: bytes) -> BlobId:
-        """Write a blob."""
+        """Write a blob and return its id."""
         blob = BlobId(self._write("blob", data))
         self._keep(blob, data)
         return blob
@@ -345,7 +347,7 @@ class Objects:
     def write_commit(
         self, tree: str, parents: tuple[CommitId, ...], message: str, author: Identity, committer: Identity | None = None
     ) -> CommitId:
-        """Write a commit. Same input, same id: the committer is the author unless given."""
+        """Write a commit. The committer defaults to the author, so that the same input gives the same id."""
         lines = [b"tree " + tree.encode("ascii"), *(b"parent " + parent.encode("ascii") for parent in parents)]
         lines += [b"author " + author.line(), b"committer " + (committer or author).line()]
         commit = CommitId(self._write("commit", b"\n".join(lines) + b"\n\n" + message.encode()))
@@ -358,7 +360,7 @@ class Objects:
         return tree_id
 
     def _write(self, kind: str, data: bytes) -> str:
-        """Write an object, before git looks for it. GitPython would start `git hash-object` for each: ten times a carry's time."""
+        """Queue an object for writing and return its id. `git hash-object` per object would make a carry ten times slower."""
         head = b"%s %d\0" % (kind.encode("ascii"), len(data))
         object_id = hashlib.sha1(head + data, usedforsecurity=False).hexdigest()
         if object_id not in self._written:
@@ -371,10 +373,10 @@ class Objects:
 
 
 class _Tree:
-    """A tree object: its bytes, its entries by name, and where each one's id stands in the bytes.
+    """A tree object: its bytes, its entries by name, and the offset of each entry's id in the bytes.
 
-    Most changes put another id in the place of one: then the bytes are copied with those twenty replaced. Only where names come
-    or go, or a mode changes, is the tree put together anew.
+    Most changes only replace ids: then the bytes are copied with these 20 bytes replaced. The tree is built anew only if names are
+    added or removed, or a mode changes.
     """
 
     __slots__ = ("_ids", "data", "entries")
@@ -386,18 +388,18 @@ class _Tree:
 
     @classmethod
     def parse(cls, data: bytes) -> "_Tree":
-        """Read the bytes of a tree object: `<mode> <name>\\0<20 bytes of id>` again and again."""
+        """Parse the bytes of a tree object, a sequence of `<mode> <name>\\0<20 bytes of id>`."""
         entries: dict[str, Entry] = {}
         ids: dict[str, int] = {}
-        for found in _ENTRY.finditer(data):
-            mode, raw, object_id = found.groups()
+        for match in _ENTRY.finditer(data):
+            mode, raw, object_id = match.groups()
             name = raw.decode("utf-8", "surrogateescape")
             entries[name] = Entry(int(mode, 8), object_id.hex())
-            ids[name] = found.start(3)
+            ids[name] = match.start(3)
         return cls(data, entries, ids)
 
     def replaced(self, changes: Mapping[str, Entry | None]) -> "_Tree":
-        """The tree with other entries (None: without them)."""
+        """Return the tree with changed entries (None removes one)."""
         entries = self.entries | {name: entry for name, entry in changes.items() if entry is not None}
         if all(
             entry is not None and name in self._ids and entry.mode == self.entries[name].mode for name, entry in changes.items()
@@ -416,7 +418,7 @@ class _Tree:
 
 
 def blob_id(data: bytes) -> BlobId:
-    """The id that git gives these bytes."""
+    """Return git's id for a blob of these bytes."""
     return BlobId(hashlib.sha1(b"blob %d\0%s" % (len(data), data), usedforsecurity=False).hexdigest())
 
 

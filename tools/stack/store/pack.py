@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing many objects at once, as one pack and its index (gitformat-pack(5)).
+"""Write many objects at once as one pack and its index (gitformat-pack(5)).
 
-A carry of 40 patches writes 500 objects: as loose files they are 500 files in 200 folders, which takes longer than everything else
-that it does. Git's own `pack-objects` packs what is in the repository already, and `unpack-objects` makes loose files.
+A carry of 40 patches writes 500 objects. As loose files in 200 folders they would take longer than the rest of the carry.
+Git's own `pack-objects` only packs objects that are in the repository already, and `unpack-objects` makes loose files.
 """
 
 import contextlib
@@ -15,18 +15,18 @@ from pathlib import Path
 
 KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _LARGE_OFFSET = 1 << 31
-"""Offsets from here on have a table of their own in the index: a pack does not become so large."""
+"""Larger offsets would need a second table in the index; our packs never get so large."""
 _FANOUT = 256
 
 
 def write(repository: Path, objects: Mapping[str, tuple[str, bytes]]) -> None:
-    """Write objects (kind and content by their ids) to a repository: all of them or none, whenever this process is killed.
+    """Write objects (kind and content by id) to a repository; a kill leaves all of them or none.
 
-    The same objects always make the same file.
+    The same objects always give the same file.
 
     Raises:
-        OSError: the repository cannot be written.
-        ValueError: they are more than one pack may hold.
+        OSError: The repository cannot be written.
+        ValueError: The objects are too large for one pack.
 
     """
     order = sorted(objects)
@@ -36,21 +36,21 @@ def write(repository: Path, objects: Mapping[str, tuple[str, bytes]]) -> None:
     if index.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    pack, places = _pack({one: objects[one] for one in order})
+    pack, places = _pack({object_id: objects[object_id] for object_id in order})
     _store(folder / f"pack-{name}.pack", pack)
-    # Git looks for the index: as long as it is missing, the pack is not there.
+    # Git looks for the index, so the pack counts only once this is there.
     _store(index, _index(places, pack[-20:]))
 
 
 def _pack(objects: Mapping[str, tuple[str, bytes]]) -> tuple[bytes, list[tuple[str, int, int]]]:
-    """The pack, and for each object its id, checksum and offset."""
+    """Return the pack, and the id, checksum and offset of each object."""
     parts = [b"PACK" + struct.pack(">II", 2, len(objects))]
     offset = len(parts[0])
     places = []
-    for one, (kind, data) in objects.items():
-        # Level 0: git reads it back right away, and most of it is never read again.
+    for object_id, (kind, data) in objects.items():
+        # Compression level 0: git reads the pack right away, and most of it is never read again.
         part = _head(KINDS[kind], len(data)) + zlib.compress(data, 0)
-        places.append((one, zlib.crc32(part), offset))
+        places.append((object_id, zlib.crc32(part), offset))
         parts.append(part)
         offset += len(part)
     if offset >= _LARGE_OFFSET:
@@ -60,7 +60,7 @@ def _pack(objects: Mapping[str, tuple[str, bytes]]) -> tuple[bytes, list[tuple[s
 
 
 def _head(kind: int, size: int) -> bytes:
-    """Kind and size: four bits of the size in the first byte, seven in each that follows, the lowest first."""
+    """Encode kind and size: 4 bits of the size in the first byte, 7 in each further one, lowest bits first."""
     head = bytearray([kind << 4 | size & 15])
     size >>= 4
     while size:
@@ -71,10 +71,10 @@ def _head(kind: int, size: int) -> bytes:
 
 
 def _index(places: list[tuple[str, int, int]], checksum: bytes) -> bytes:
-    """The index of a pack, in its second version; `places` are in the order of the ids."""
+    """Return the version 2 index of a pack; `places` are sorted by id."""
     counts = [0] * _FANOUT
-    for one, _, _ in places:
-        counts[int(one[:2], 16)] += 1
+    for object_id, _, _ in places:
+        counts[int(object_id[:2], 16)] += 1
     total = 0
     fanout = []
     for count in counts:
@@ -84,7 +84,7 @@ def _index(places: list[tuple[str, int, int]], checksum: bytes) -> bytes:
         [
             b"\377tOc",
             struct.pack(f">I{_FANOUT}I", 2, *fanout),
-            bytes.fromhex("".join(one for one, _, _ in places)),
+            bytes.fromhex("".join(object_id for object_id, _, _ in places)),
             struct.pack(f">{total}I", *(check for _, check, _ in places)),
             struct.pack(f">{total}I", *(offset for _, _, offset in places)),
             checksum,
@@ -94,7 +94,7 @@ def _index(places: list[tuple[str, int, int]], checksum: bytes) -> bytes:
 
 
 def _store(place: Path, data: bytes) -> None:
-    # Named as git names its own: whoever sweeps the store knows them.
+    # Named like git's own temporary files, so that `repository.sweep` recognizes it.
     part = place.with_name(f"tmp_{place.suffix[1:]}_{os.getpid()}_{place.stem[-12:]}")
     try:
         part.write_bytes(data)

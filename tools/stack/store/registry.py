@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A release's source archive and wheels on the package indexes that the user configured: found and downloaded."""
+"""Find and download a release's source archive and wheels on the package indexes that the user configured."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ from stack.store import cache, http
 from stack.store.indexes import Settings, settings
 
 MAX_SIZE = 2 << 30
-"""Bytes; forty times the largest release seen."""
+"""Bytes; forty times the largest known release."""
 
 _SUFFIX = ".tar.gz"
 _CHUNK = 1 << 18
@@ -31,7 +31,7 @@ _SHOWN = 5
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.tar\.gz")
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are done, and all of them where that is known."""
+"""Called with the bytes that are done, and the total if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Candidate:
 
 
 def find(package: str, version: str, *, sha256: Sha256 | None = None, using: Settings | None = None) -> Candidate:
-    """The source archive of a release, from the first index that has it; with `sha256`, that has this very file.
+    """Find the source archive of a release on the first index that has it; with `sha256`, exactly that file.
 
     Raises:
-        StackError: no index has it, or none can be reached.
+        StackError: No index has the archive, or none can be reached.
 
     """
     wanted = _version(version)
@@ -70,29 +70,29 @@ def find(package: str, version: str, *, sha256: Sha256 | None = None, using: Set
         raise StackError(problem, f"expected {expected}: check the pin, or use --source git")
     if failures:
         raise failures[0]
-    raise _missing(package, wanted, {found for offer in offers if (found := _parsed(offer))})
+    raise _missing(package, wanted, {known for offer in offers if (known := _parsed(offer))})
 
 
 def wheels(package: str, version: str, *, using: Settings | None = None) -> tuple[Candidate, ...]:
-    """The wheels of a release, each from the first index that has it, in the order of their names.
+    """Find the wheels of a release, each on the first index that has it, sorted by name.
 
     Raises:
-        StackError: there is none, or no index can be reached.
+        StackError: There are none, or no index can be reached.
 
     """
     wanted = _version(version)
     offers, failures = _ask(package, "wheel", using or settings())
-    found: dict[str, Candidate] = {}
+    candidates: dict[str, Candidate] = {}
     for offer in offers:
         if _parsed(offer) == wanted and _is_wheel(offer.filename):
-            found.setdefault(offer.filename, Candidate(offer.filename, offer.url, _sha256(offer), _size(offer)))
-    if not found:
+            candidates.setdefault(offer.filename, Candidate(offer.filename, offer.url, _sha256(offer), _size(offer)))
+    if not candidates:
         if failures:
             raise failures[0]
         raise StackError(
             f"the index has no wheel of {package} {wanted}", "check the version, and the platforms it is built for"
         )
-    return tuple(found[name] for name in sorted(found))
+    return tuple(candidates[name] for name in sorted(candidates))
 
 
 def _is_wheel(filename: str) -> bool:
@@ -104,17 +104,17 @@ def _is_wheel(filename: str) -> bool:
 
 
 def versions(package: str, *, stable: bool = True, using: Settings | None = None) -> list[Version]:
-    """The versions that have a source archive and were not withdrawn, in order; pre-releases on request only.
+    """List the versions with a source archive that were not yanked, sorted; pre-releases only if `stable` is false.
 
     Raises:
-        StackError: no index has the project, or none can be reached.
+        StackError: No index has the project, or none can be reached.
 
     """
     offers, failures = _ask(package, "sdist", using or settings())
-    found = {version for offer in offers if not offer.is_yanked and (version := _parsed(offer))}
-    if not found:
-        raise failures[0] if failures else _missing(package, None, found)
-    return sorted(version for version in found if not (stable and version.is_prerelease))
+    released = {version for offer in offers if not offer.is_yanked and (version := _parsed(offer))}
+    if not released:
+        raise failures[0] if failures else _missing(package, None, released)
+    return sorted(version for version in released if not (stable and version.is_prerelease))
 
 
 def download(
@@ -125,17 +125,17 @@ def download(
     *,
     using: Settings | None = None,
 ) -> Path:
-    """Fetch the candidate into the folder, unless it is there; the file appears under its name when it is whole and right.
+    """Download the candidate into the folder unless it is there; the file appears when it is complete and verified.
 
     Args:
-        candidate: what `find` found.
-        target_dir: made when it is missing.
-        progress: told about the bytes.
-        expected_sha256: what the file must have; the index's own word when it is None.
-        using: how to reach the index; the user's configuration unless given.
+        candidate: A result of `find`.
+        target_dir: Created if missing.
+        progress: Called with the bytes done and the total.
+        expected_sha256: The required hash; by default the one that the index states.
+        using: How to reach the index; by default the user's configuration.
 
     Raises:
-        StackError: it cannot be fetched or written, or it is another file than expected.
+        StackError: The file cannot be fetched or written, or its hash is wrong.
 
     """
     target = target_dir / candidate.filename
@@ -154,12 +154,12 @@ def download(
 
 
 def _write(target: Path, chunks: Iterator[bytes], expected: Sha256 | None) -> None:
-    """Write the file: a reader sees the whole right one or none."""
+    """Write the file and check its hash; it appears only if it is complete and right."""
     with cache.appearing(target, rights=0o600) as file:
-        found = _copy(chunks, file)
-        if expected is not None and found != expected:
+        actual = _copy(chunks, file)
+        if expected is not None and actual != expected:
             raise StackError(
-                f"{target.name} came with the SHA-256 {found}, expected {expected}",
+                f"{target.name} came with the SHA-256 {actual}, expected {expected}",
                 "the index gave another file: check the index and the pin",
             )
 
@@ -173,10 +173,10 @@ def _copy(chunks: Iterator[bytes], file: IO[bytes]) -> Sha256:
 
 
 def _chunks(candidate: Candidate, using: Settings, progress: Progress | None) -> Iterator[bytes]:
-    """The file's bytes as the server has them, at most `MAX_SIZE`."""
+    """Yield the file's bytes as the server stores them, at most `MAX_SIZE`."""
     done = 0
     try:
-        # identity: a server that compresses on the way would change the bytes that the hash speaks of.
+        # identity: compression in transit would change the bytes that the hash covers.
         with (
             http.session(using) as session,
             session.get(candidate.url, stream=True, timeout=using.timeout, headers={"Accept-Encoding": "identity"}) as response,
@@ -210,7 +210,7 @@ def _raw(response: requests.Response) -> Iterator[bytes]:
 
 
 def _demand_same_kind(url: str, response: requests.Response) -> None:
-    """No server may send us to a file of this machine."""
+    """Refuse a redirect from a server to a file of this machine."""
     if response.url.startswith("file:") != url.startswith("file:"):
         raise StackError(f"{redacted(url)} points at a local file", "check the configured index")
 
@@ -225,7 +225,7 @@ def _too_large(candidate: Candidate) -> StackError:
 
 
 def _ask(package: str, kind: str, using: Settings) -> tuple[list[DistributionPackage], list[StackError]]:
-    """The files of a kind (`sdist`, `wheel`) of a project on all indexes, in the order of the indexes, and what went wrong where."""
+    """List a project's files of a kind (`sdist`, `wheel`) on all indexes, in their order, and the failures."""
     offers: list[DistributionPackage] = []
     failures: list[StackError] = []
     for index in using.indexes:
@@ -233,14 +233,14 @@ def _ask(package: str, kind: str, using: Settings) -> tuple[list[DistributionPac
             failures.append(refusal)
             continue
         with http.session(using) as session, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about odd pages: what comes of them is checked
+            warnings.simplefilter("ignore")  # about malformed pages: the results are checked
             try:
                 page = PyPISimple(index.url, session=session).get_project_page(package, timeout=using.timeout)
             except NoSuchProjectError:
                 continue
             except requests.exceptions.JSONDecodeError:
                 failures.append(_garbled(index.url))
-            except OSError as error:  # all that requests raises, and what it lets through
+            except OSError as error:  # the errors of requests, and those that it passes through
                 failures.append(http.failure(index.url, error))
             except (ValueError, TypeError, LookupError, UnsupportedRepoVersionError):
                 failures.append(_garbled(index.url))
@@ -274,7 +274,7 @@ def _version(text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion as error:
-        raise StackError(f"{text!r} is no version", "name a release such as 0.7.2.post1") from error
+        raise StackError(f"{text!r} is not a version", "name a release such as 0.7.2.post1") from error
 
 
 def _parsed(offer: DistributionPackage) -> Version | None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upstream's own git: its history without file contents (git fetches those when they are needed), one tag at a time.
+"""Fetch from an upstream's own git remote: one tag at a time, its history without file contents.
 
-What comes lands in the store at once (see `repository`). A submodule that is an upstream of its own is grafted: the
-release's tree with the submodule's tree in place of its entry, as one commit on top of the real one.
+Git fetches file contents when they are needed. Fetched objects enter the store at once (see `repository`). A submodule that is
+a pinned upstream itself is grafted: a commit on top of the real one has the submodule's tree in place of its entry.
 """
 
 import difflib
@@ -24,28 +24,28 @@ _NOBODY = "stack@localhost"
 
 REMOTE = "upstream"
 HEAD = "refs/remotes/upstream/HEAD"
-"""The upstream's default branch, as it was when it was last asked."""
+"""The upstream's default branch when it was last fetched."""
 OWN = ("refs/remotes/upstream", "refs/stack/git")
-"""Below these stand commits of the upstream's own history, and nothing else."""
+"""Refs below these point only at commits of the upstream's own history."""
 _SHOWN = 5
 _COMMIT = re.compile(r"[0-9a-f]{7,40}")
 _FULL = 40
-# A server that sends less than 1 kB/s for a minute is gone.
+# Give up on a server that sends less than 1 kB/s for a minute.
 _PATIENCE = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 
 
 def fetch(store: Path, url: str, wanted: str) -> CommitId:
-    """Bring a tag (or a commit, or `HEAD` alone) and the default branch into the store, with full history but without file contents.
+    """Fetch a tag (or a commit, or just `HEAD`) and the default branch, with full history but without file contents.
 
     Raises:
-        StackError: the remote cannot be reached, or has no such tag or commit.
+        StackError: The remote cannot be reached, or has no such tag or commit.
 
     """
     with repository.incoming(store, borrowing=True) as place:
         register(place, url)
         refs = _advertised(place, url)
-        register(store, url)  # an address that answers: what is missing later comes from there
+        register(store, url)  # the address works, so missing objects can be fetched from it later
         ref = f"refs/tags/{wanted}"
         specs = [f"+HEAD:{HEAD}"] if "HEAD" in refs else []
         if wanted == "HEAD" and wanted in refs:
@@ -70,39 +70,41 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
 
 
 def fetch_contents(store: Path, base: CommitId, onto: CommitId) -> None:
-    """Bring what the first-parent commits of a range changed into a store without file contents, in one request.
+    """Fetch the file contents that the first-parent commits of a range changed, in one request.
 
-    Git would fetch them by itself, with a request for each commit.
+    Git alone would fetch them with one request per commit.
 
     Raises:
-        StackError: the remote cannot be reached.
+        StackError: The remote cannot be reached.
 
     """
     if not any((store / "objects/pack").glob("*.promisor")):
         return
     show = ["--first-parent", "--no-merges", "--raw", "--no-abbrev", "--no-renames", "--format=", f"{base}..{onto}"]
     sides = (line.split(" ")[:4] for line in _text(store, ["log", *show]).splitlines())
-    wanted = {one for modes in sides for mode, one in zip(modes[:2], modes[2:], strict=True) if _holds_a_blob(mode)}
+    wanted = {blob for modes in sides for mode, blob in zip(modes[:2], modes[2:], strict=True) if _holds_a_blob(mode)}
     here = _text(store, ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)", "--unordered"]).split()
     missing = sorted(wanted - set(here))
     if missing:
         command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", *_QUIET, "--filter=blob:none", "--stdin", REMOTE]
         try:
-            git.run([*_PATIENCE, *command], env={"GIT_DIR": str(store)}, stdin="".join(f"{one}\n" for one in missing).encode())
+            git.run(
+                [*_PATIENCE, *command], env={"GIT_DIR": str(store)}, stdin="".join(f"{blob}\n" for blob in missing).encode()
+            )
         except git.GitError as error:
             raise _unreachable(address(store), error) from error
 
 
 def _holds_a_blob(mode: str) -> bool:
-    """Whether the entry of a raw diff line is a file: not nothing, and no submodule."""
+    """Tell whether an entry of a raw diff line is a file, not absent or a submodule."""
     return mode.lstrip(":") not in ("000000", f"{SUBMODULE:o}")
 
 
 def tags(store: Path, url: str) -> list[str]:
-    """The tags of the remote.
+    """List the tags of the remote.
 
     Raises:
-        StackError: it cannot be reached.
+        StackError: The remote cannot be reached.
 
     """
     names = (name for name in _advertised(store, url) if not name.endswith("^{}"))
@@ -110,48 +112,48 @@ def tags(store: Path, url: str) -> list[str]:
 
 
 def branch(store: Path, url: str, name: str) -> str:
-    """The commit that a branch (or HEAD) is now; what is no branch of the remote stays as it is: a tag or a commit.
+    """Return the current commit of a branch (or HEAD); return any other name, such as a tag or commit, unchanged.
 
     Raises:
-        StackError: the remote cannot be reached.
+        StackError: The remote cannot be reached.
 
     """
     try:
-        said = _text(store, ["ls-remote", "--quiet", url, "HEAD", f"refs/heads/{name}"])
+        listing = _text(store, ["ls-remote", "--quiet", url, "HEAD", f"refs/heads/{name}"])
     except git.GitError as error:
         raise _unreachable(url, error) from error
-    refs = {ref: target for target, _, ref in (line.partition("\t") for line in said.splitlines())}
+    refs = {ref: target for target, _, ref in (line.partition("\t") for line in listing.splitlines())}
     return refs.get(name if name == "HEAD" else f"refs/heads/{name}", name)
 
 
 def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: bool) -> CommitId:
-    """The commit with the trees of its vendored upstreams in place of its submodule entries; itself where it has none.
+    """Replace the submodule entries of vendored upstreams by their trees; return the new commit, or `commit` if there are none.
 
     Args:
-        store: the repository that has the commit.
-        commit: the upstream's real commit; it becomes the parent.
-        vendored: the pins within this upstream.
-        pinned: the entries must name the commits of these pins.
+        store: The repository that has the commit.
+        commit: The upstream's real commit; it becomes the parent.
+        vendored: The pins within this upstream.
+        pinned: Require that the entries name the commits of these pins.
 
     Raises:
-        StackError: a vendored commit cannot be fetched or is not the pinned one.
+        StackError: A vendored commit cannot be fetched or is not the pinned one.
 
     """
     with Objects(store) as objects:
         tree = objects.tree_of(commit)
         committer = re.search(rb"^committer .*> ([0-9]+ [+-][0-9]{4})$", objects.read(commit), re.MULTILINE)
         entries = [(pin, path, objects.entry(tree, path)) for pin, path in _places(vendored)]
-    found = {path: (pin, entry.id) for pin, path, entry in entries if entry is not None and entry.mode == SUBMODULE}
-    if not found:
+    submodules = {path: (pin, entry.id) for pin, path, entry in entries if entry is not None and entry.mode == SUBMODULE}
+    if not submodules:
         return commit
-    for path, (pin, named) in found.items():
+    for path, (pin, named) in submodules.items():
         if pinned and not named.startswith(pin.commit):
             raise StackError(
                 f"the pinned release has commit {named} of {pin.upstream} at {path}, pins.toml says {pin.commit}",
                 f"correct the commit of {pin.upstream}",
             )
-    changes = {path: Entry(FOLDER, _vendored_tree(store, pin.git, named)) for path, (pin, named) in found.items()}
-    lines = [_trailer(path, named) for path, (_, named) in sorted(found.items())]
+    changes = {path: Entry(FOLDER, _vendored_tree(store, pin.git, named)) for path, (pin, named) in submodules.items()}
+    lines = [_trailer(path, named) for path, (_, named) in sorted(submodules.items())]
     who = Identity("stack", _NOBODY, committer[1].decode() if committer else "0 +0000")
     with Objects(store) as objects:
         grafted = objects.replaced(tree, changes)
@@ -159,7 +161,7 @@ def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: boo
 
 
 def ungrafted(objects: Objects, commit: CommitId) -> CommitId:
-    """The commit that `graft` made another one of; itself where it did not."""
+    """Return the real commit below a commit that `graft` made, or the commit itself."""
     head, _, message = objects.read(commit).partition(b"\n\n")
     parents = re.findall(rb"^parent ([0-9a-f]{40})$", head, re.MULTILINE)
     if len(parents) != 1 or not message.startswith(_SUBJECT.encode() + b"\n\nGrafted: ") or _NOBODY.encode() not in head:
@@ -168,15 +170,15 @@ def ungrafted(objects: Objects, commit: CommitId) -> CommitId:
 
 
 def is_own(store: Path, commit: CommitId) -> bool:
-    """Whether a commit is of the upstream's own history, as far as that was fetched: others have it, too."""
+    """Tell whether a commit belongs to the upstream's own fetched history, so that others have it, too."""
     return bool(_text(store, ["for-each-ref", "--count=1", f"--contains={commit}", *OWN]))
 
 
 def behind(store: Path, url: str, commit: CommitId) -> int:
-    """How many commits the upstream's default branch has now that `commit` does not stand on. Call it under the store's lock.
+    """Count the commits of the upstream's current default branch that `commit` lacks. Call it under the store's lock.
 
     Raises:
-        StackError: the remote cannot be reached.
+        StackError: The remote cannot be reached.
 
     """
     tip = branch(store, url, "HEAD")
@@ -186,7 +188,7 @@ def behind(store: Path, url: str, commit: CommitId) -> int:
 
 
 def is_grafted(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: bool) -> bool:
-    """Whether `commit` is what `graft` would make for these pins."""
+    """Tell whether `commit` is what `graft` would make for these pins."""
     with Objects(store) as objects:
         tree = objects.tree_of(commit)
         if any(entry.mode == SUBMODULE for _, path in _places(vendored) if (entry := objects.entry(tree, path))):
@@ -205,7 +207,7 @@ def _trailer(path: str, commit: str) -> str:
 
 
 def _vendored_tree(store: Path, url: str, commit: str) -> TreeId:
-    """Bring the whole tree of a commit of another project into the store, without that commit and its history."""
+    """Fetch the whole tree of another project's commit into the store, without that commit and its history."""
     ref = f"refs/stack/vendored/{commit}"
     known = (
         git.run(["rev-parse", "--verify", "--quiet", ref], env={"GIT_DIR": str(store)}, accept=(0, 1)).stdout.decode().strip()
@@ -231,7 +233,7 @@ def _vendored_tree(store: Path, url: str, commit: str) -> TreeId:
 
 
 def register(repo: Path, url: str) -> None:
-    """Tell git where objects come from that the repository lacks."""
+    """Configure the remote from which git fetches missing objects."""
     settings = {
         "core.repositoryFormatVersion": "1",
         f"remote.{REMOTE}.url": url,
@@ -245,7 +247,7 @@ def register(repo: Path, url: str) -> None:
 
 
 def _advertised(place: Path, url: str) -> Mapping[str, str]:
-    """The refs of the remote: also the question whether it can be reached."""
+    """List the refs of the remote, which also shows whether it can be reached."""
     try:
         lines = _text(place, ["ls-remote", "--quiet", url, "HEAD", "refs/tags/*"]).splitlines()
     except git.GitError as error:
@@ -273,9 +275,9 @@ def _not_fetched(url: str, wanted: str, error: git.GitError) -> StackError:
 
 
 def _unreachable(url: str, error: git.GitError) -> StackError:
-    said = error.problem.replace(url, redacted(url))
+    reason = error.problem.replace(url, redacted(url))
     return StackError(
-        f"{redacted(url)} cannot be fetched: {said}", "check the network and git's proxy; or use --source archive"
+        f"{redacted(url)} cannot be fetched: {reason}", "check the network and git's proxy; or use --source archive"
     )
 
 
@@ -301,6 +303,6 @@ def _age(tag: str) -> tuple[bool, Version]:
 
 
 def address(store: Path) -> str:
-    """The address that the store was last filled from by git; empty where it never was."""
-    said = git.run(["config", "--local", f"remote.{REMOTE}.url"], env={"GIT_DIR": str(store)}, accept=(0, 1))
-    return said.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
+    """Return the address of the git remote that last filled the store; empty if none did."""
+    setting = git.run(["config", "--local", f"remote.{REMOTE}.url"], env={"GIT_DIR": str(store)}, accept=(0, 1))
+    return setting.stdout.decode("utf-8", "surrogateescape").rstrip("\n")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bare repository of one upstream: made at once, filled at once, and known to be damaged when it is.
+"""The bare repository of one upstream: created atomically, filled atomically, and checked for damage.
 
-New objects are gathered in a throw-away repository inside the store (`incoming`), and only complete packs move into the
-store before a ref names them (`adopt`). So a process that dies at any moment, or a git that outlives it, leaves nothing
-behind but such a folder, and `sweep` removes it.
+New objects are gathered in a temporary repository inside the store (`incoming`). Only complete packs move into the store, before
+a ref names them (`adopt`). A process that dies at any moment, or a git that outlives it, leaves only such a folder, which `sweep`
+removes.
 """
 
 import os
@@ -19,11 +19,11 @@ from stack.store import cache, git
 
 _INCOMING = "incoming-"
 _SETTINGS = {
-    "gc.auto": "0",  # results of carries are named by no ref for a while
+    "gc.auto": "0",  # for a while no ref names the results of a carry
     "maintenance.auto": "false",
     "core.logAllRefUpdates": "false",
     "core.autocrlf": "false",
-    "fetch.unpackLimit": "1",  # whatever arrives stays one pack, which moves by rename
+    "fetch.unpackLimit": "1",  # keep every fetch as one pack, which can be renamed into place
     "fetch.fsckObjects": "false",
     "advice.detachedHead": "false",
 }
@@ -31,20 +31,20 @@ _ABANDONED_AFTER = 3600
 """Seconds. A git that fetches a missing object writes such files without our lock, but never for an hour."""
 
 _LOCK_PATIENCE = 1.0
-"""Seconds. A git that lives holds a lock file for milliseconds."""
+"""Seconds. A live git holds a lock file for milliseconds only."""
 
 _MANY_PACKS = 64
-"""Each carry leaves a few packs, and git looks into every one for each object: at 280 a carry takes a third longer."""
+"""Each carry leaves a few packs, and git searches all of them for each object: with 280 a carry takes a third longer."""
 
 _PACK_ORDER = (".pack", ".promisor", ".rev", ".idx")
-"""Git looks for `.idx`: as long as that is missing, the rest is not there."""
+"""Git looks for `.idx`, so a pack counts only once that file is there."""
 
 
 def open(home: Path, upstream: str) -> Path:
-    """The bare repository of `upstream` in the cache folder `home`, made when it is missing.
+    """Return the bare repository of `upstream` in the cache folder `home`; create it if it is missing.
 
     Raises:
-        StackError: it is damaged or cannot be made.
+        StackError: The repository is damaged or cannot be created.
 
     """
     store = cache.upstream_store(home, upstream)
@@ -58,43 +58,43 @@ def open(home: Path, upstream: str) -> Path:
 
 
 def tidy(store: Path) -> None:
-    """Put many small packs into few, if there are many. Nothing that is in one of them is lost, whether a ref names it or not."""
+    """Merge many small packs into few. No object is lost, whether or not a ref names it."""
     folder = store / "objects/pack"
     if any(folder.glob("*.promisor")) or sum(1 for _ in folder.glob("*.pack")) <= _MANY_PACKS:
         return
-    with suppress(git.GitError):  # another process is doing the same; it will be tried again
+    with suppress(git.GitError):  # another process does the same; a later call tries again
         git.run(["repack", "--geometric=2", "-d", "-l", "-q"], cwd=store, env={"GIT_DIR": str(store)})
 
 
 def check(store: Path) -> None:
-    """Refuse a store that lost its shape or an object that a ref names.
+    """Refuse a store that is not a repository or lacks an object that a ref names.
 
     Raises:
-        StackError: it is damaged; the message says what to delete.
+        StackError: The store is damaged; the message says what to delete.
 
     """
     if not ((store / "HEAD").is_file() and (store / "objects").is_dir() and (store / "refs").is_dir()):
-        raise damaged(store, "it is no bare git repository")
+        raise damaged(store, "it is not a bare git repository")
     try:
-        # A ref's tree is read from its commit: that fails when the commit's pack is gone, cut short or torn.
-        said = git.run(["for-each-ref", "--format=%(tree)%(*tree)"], cwd=store, env={"GIT_DIR": str(store)}).stderr
+        # Reading a ref's tree needs its commit: that fails if the commit's pack is missing, truncated or corrupt.
+        errors = git.run(["for-each-ref", "--format=%(tree)%(*tree)"], cwd=store, env={"GIT_DIR": str(store)}).stderr
     except git.GitError as error:
         raise damaged(store, error.problem) from error
-    if said:
-        raise damaged(store, said.decode("utf-8", "replace").splitlines()[0])
+    if errors:
+        raise damaged(store, errors.decode("utf-8", "replace").splitlines()[0])
 
 
 def damaged(store: Path, why: str) -> StackError:
-    """The error for a store that cannot be used any more."""
+    """Build the error for a store that cannot be used any more."""
     return StackError(f"the store {store} is damaged ({why})", "it is only a cache: delete that folder and fetch again")
 
 
 @contextmanager
 def incoming(store: Path, *, borrowing: bool = False) -> Iterator[Path]:
-    """A throw-away bare repository inside the store; with `borrowing` it sees the store's objects.
+    """Yield a temporary bare repository inside the store; with `borrowing` it can read the store's objects.
 
     Raises:
-        StackError: it cannot be made.
+        StackError: The repository cannot be created.
 
     """
     try:
@@ -112,10 +112,10 @@ def incoming(store: Path, *, borrowing: bool = False) -> Iterator[Path]:
 
 
 def adopt(store: Path, packs: Path, refs: Mapping[str, str]) -> None:
-    """Move the packs in a folder into the store, then point the refs at what they brought.
+    """Move the packs of a folder into the store, then point refs at their objects.
 
     Raises:
-        StackError: the store cannot be written.
+        StackError: The store cannot be written.
 
     """
     target = store / "objects/pack"
@@ -131,7 +131,7 @@ def adopt(store: Path, packs: Path, refs: Mapping[str, str]) -> None:
 
 
 def set_refs(store: Path, refs: Mapping[str, str | None]) -> None:
-    """Point refs at commits (None removes one), all or none.
+    """Point refs at objects (None deletes one), all or none.
 
     Raises:
         GitError: git refuses, or an object is missing.
@@ -144,7 +144,7 @@ def set_refs(store: Path, refs: Mapping[str, str | None]) -> None:
 
 
 def sweep(store: Path) -> None:
-    """Remove what killed processes left. Call it under the store's lock only."""
+    """Remove files left by killed processes. Call it only under the store's lock."""
     for folder in store.glob(f"{_INCOMING}*"):
         shutil.rmtree(folder, ignore_errors=True)
     for folder in store.parent.glob(f".{store.name}-*"):
@@ -163,7 +163,7 @@ def sweep(store: Path) -> None:
 
 
 def _create(store: Path) -> None:
-    """Make the store beside its place and rename it there: it is never seen half made."""
+    """Create the store under a temporary name and rename it, so that nobody sees it half made."""
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=f".{store.name}-", dir=store.parent))

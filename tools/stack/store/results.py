@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of long runs, kept in the user's cache under the hash of everything that they depend on.
+"""Results of long runs, kept in the user's cache under the hash of all their inputs.
 
-A result is a small JSON object. Losing one costs the time to compute it again and nothing else, so a cache that is full or
-read-only, and a file that is damaged, count as "not kept".
+A result is a small JSON object. Losing one only costs the time to compute it again. So a full or read-only cache and a damaged
+file count as "not kept".
 """
 
 import contextlib
@@ -18,20 +18,20 @@ from stack.model.ids import Sha256
 from stack.store import cache as places
 
 FOLDER = "results"
-"""Where results are in the cache, one folder for each kind."""
+"""The cache's folder for results, with a folder per kind."""
 AGAIN = "STACK_AGAIN"
-"""Set to 1 in the environment to ignore kept results."""
+"""Environment variable; 1 ignores kept results."""
 _LARGEST = 8 << 20
-"""Bytes of a kept result; a larger file was not written by this module."""
+"""Bytes of the largest result; a larger file was not written by this module."""
 
 
 def key(inputs: Mapping[str, str]) -> Sha256:
-    """Hash the named inputs of a run; equal inputs in any order give the same key."""
+    """Hash the named inputs of a run; their order does not matter."""
     return Sha256(hashlib.sha256(json.dumps(dict(inputs), sort_keys=True).encode()).hexdigest())
 
 
 def again() -> bool:
-    """Whether the user asked to ignore kept results."""
+    """Tell whether the user asked to ignore kept results."""
     return os.environ.get(AGAIN) == "1"
 
 
@@ -42,19 +42,19 @@ class Results:
     folder: Path
 
     def get(self, name: Sha256) -> dict[str, Any] | None:
-        """Read the result under a key, or None if there is none that can be read."""
+        """Read the result under a key; None if there is none or it cannot be read."""
         path = self._path(name)
         try:
             with path.open("rb") as file:
-                found = json.loads(file.read(_LARGEST + 1))
+                result = json.loads(file.read(_LARGEST + 1))
         except (OSError, ValueError, RecursionError):
             return None
         with contextlib.suppress(OSError):
             path.touch()  # `stack cache prune` removes what was not used for long
-        return found if isinstance(found, dict) else None
+        return result if isinstance(result, dict) else None
 
     def put(self, name: Sha256, result: Mapping[str, Any]) -> None:
-        """Keep a result under a key. A process that is killed meanwhile leaves the old file or the new one."""
+        """Keep a result under a key. A kill leaves the old file or the new one."""
         path = self._path(name)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upstream's source tree as a commit in its store, from the release's source archive or from its git remote."""
+"""Provide an upstream's source tree as a commit in its store, from the source archive or the git remote."""
 
 import re
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ SOURCES: tuple[Source, ...] = ("archive", "git")
 
 
 class Progress(Protocol):
-    """Told how far long work is: `step` in words, then done of total bytes (0 of None where nothing counts)."""
+    """Callback for long work: the step in words, then bytes done and total (0 and None if bytes do not apply)."""
 
     def __call__(self, step: str, done: int, total: int | None) -> None:
-        """Note the progress."""
+        """Report progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class SourceTree:
     source: Source
 
 
-# Where releases write down the upstream commit that they were made from: a file in a folder at the top of the tree, and
-# how it stands there. Tried in this order.
+# Where releases record the upstream commit that they were made from: a file in a top-level folder of the tree, and the pattern
+# of the record. Tried in this order.
 _STATED_COMMIT = (
     # setuptools-scm: `__commit_id__ = commit_id = 'g5df63a720'`
     ("_version.py", re.compile(rb"""^(?:__commit_id__|commit_id)\b[^'"\n]*['"]g?([0-9a-f]{7,40})['"]""", re.MULTILINE)),
@@ -62,18 +62,18 @@ def obtain(
     progress: Progress | None = None,
     vendored: Sequence[Pin] = (),
 ) -> SourceTree:
-    """The source tree of `tag` (the pinned one unless given); what the store has is not fetched again.
+    """Return the source tree of `tag` (default: the pinned one); fetch it only if the store lacks it.
 
     Args:
-        upstream: the pin; for its own tag the pin's archive hash, tree and commit are demanded.
-        tag: a release tag.
-        cache: the cache folder, see `cache.root`.
-        source: where a tree that is missing comes from.
-        progress: told about long work.
-        vendored: all pins; with the git source those within this upstream replace its submodule entries.
+        upstream: The pin; for the pinned tag, the pin's archive hash, tree and commit must match.
+        tag: A release tag.
+        cache: The cache folder, see `cache.root`.
+        source: Where a missing tree is fetched from.
+        progress: Called during long work.
+        vendored: All pins; with the git source, those within this upstream replace its submodule entries.
 
     Raises:
-        StackError: there is no such release, it cannot be fetched or it is not what the pin says.
+        StackError: There is no such release, it cannot be fetched, or it does not match the pin.
 
     """
     name = upstream.upstream
@@ -89,42 +89,42 @@ def obtain(
     def stored() -> SourceTree | None:
         return _stored_archive(store, upstream, wanted) if source == "archive" else _stored_git(store, upstream, wanted, inside)
 
-    found = stored()
-    if found is None:
+    tree = stored()
+    if tree is None:
         with places.lock(store, lambda: _tell(progress, "waiting for another process")):
             repository.sweep(store)
-            found = stored()  # the other process may have fetched it
-            if found is None:
+            tree = stored()  # the other process may have fetched it
+            if tree is None:
                 if source == "archive":
                     _import(store, upstream, wanted, cache, progress)
                 else:
                     _fetch(store, upstream, wanted, inside, progress)
-                found = stored()
-    if found is None:
+                tree = stored()
+    if tree is None:
         raise repository.damaged(store, f"it does not keep {wanted}")
-    _demand_pinned(upstream, found)
-    return found
+    _demand_pinned(upstream, tree)
+    return tree
 
 
 def known_tags(upstream: Pin, *, cache: Path, source: Source = "archive", stable: bool = True) -> list[str]:
-    """The release tags that there are: those whose source archives the registry has, oldest first, or those of the git remote.
+    """List the release tags: those with a source archive in the registry, oldest first, or those of the git remote.
 
     Raises:
-        StackError: the upstream has no archives, or the index or remote cannot be reached.
+        StackError: The upstream has no archives, or the index or remote cannot be reached.
 
     """
     if source == "git":
         return remote.tags(repository.open(cache, upstream.upstream), upstream.git)
-    from stack.store import registry  # noqa: PLC0415 - a third of a second that only a question to an index needs
+    from stack.store import registry  # noqa: PLC0415 - takes a third of a second and only queries of an index need it
 
     return [f"v{version}" for version in registry.versions(_package(upstream), stable=stable)]
 
 
 def newest(upstream: Pin, *, cache: Path, source: Source = "archive") -> str:
-    """The commit of the remote's default branch, or the tag of the newest archive, pre-releases among them.
+    """Return the commit of the remote's default branch, or the tag of the newest archive, including pre-releases.
 
     Raises:
-        StackError: the index or remote cannot be reached, or has nothing.
+        StackError: The index or remote cannot be reached, or has no release.
 
     """
     if source == "git":
@@ -136,10 +136,10 @@ def newest(upstream: Pin, *, cache: Path, source: Source = "archive") -> str:
 
 
 def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source = "archive") -> str:
-    """A revision as `obtain` takes it: a tag or a commit as it is, a branch of the remote as the commit that it is now.
+    """Resolve a branch of the remote to its current commit; return a tag or commit unchanged, as `obtain` accepts it.
 
     Raises:
-        StackError: the remote cannot be reached.
+        StackError: The remote cannot be reached.
 
     """
     if source == "archive":
@@ -148,10 +148,10 @@ def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source = "arch
 
 
 def version_of(tag: str) -> str:
-    """The version that a release tag stands for: `v0.7.2.post1` -> `0.7.2.post1`.
+    """Return the version of a release tag: `v0.7.2.post1` gives `0.7.2.post1`.
 
     Raises:
-        StackError: the tag is not made from a version.
+        StackError: The tag is not a version.
 
     """
     try:
@@ -169,7 +169,7 @@ def _import(store: Path, upstream: Pin, tag: str, cache: Path, progress: Progres
         version, expected = upstream.archive.version, upstream.archive.sha256
     path = _downloaded(places.archives(cache, package), package, version, expected)
     if path is None:
-        from stack.store import registry  # noqa: PLC0415 - a third of a second that only a download needs
+        from stack.store import registry  # noqa: PLC0415 - takes a third of a second and only a download needs it
 
         candidate = registry.find(package, version, sha256=expected)
         step = f"downloading {candidate.filename}"
@@ -191,7 +191,7 @@ def _import(store: Path, upstream: Pin, tag: str, cache: Path, progress: Progres
 
 
 def _downloaded(folder: Path, package: str, version: str, sha256: Sha256 | None) -> Path | None:
-    """The archive that an earlier run downloaded; without a hash to compare none is trusted."""
+    """Return the archive that an earlier run downloaded; without a hash to verify it, none is trusted."""
     if sha256 is None:
         return None
     for path in sorted(folder.glob("*.tar.gz")):
@@ -225,7 +225,7 @@ def _stored_archive(store: Path, upstream: Pin, tag: str) -> SourceTree | None:
     trailers = dict(re.findall(r"^([A-Z][A-Za-z0-9]*): (.*)$", message, re.MULTILINE))
     sha256 = Sha256(trailers["Sha256"])
     if tag == upstream.tag and upstream.archive is not None and upstream.archive.sha256 not in (None, sha256):
-        return None  # the pin speaks of another archive by now
+        return None  # the pin names another archive by now
     if upstream.archive is not None and canonicalize_name(upstream.archive.package) != canonicalize_name(trailers["Package"]):
         return None  # another project of the same name
     archive = Archive(trailers["Package"], trailers["Version"], sha256)
@@ -236,18 +236,18 @@ def _stored_archive(store: Path, upstream: Pin, tag: str) -> SourceTree | None:
 def _stored_git(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin]) -> SourceTree | None:
     ref = _ref("git", tag)
     if remote.address(store) != upstream.git:
-        return None  # another project of the same name, or it has moved
+        return None  # another project of the same name, or its address has changed
     real = _commit(store, ref)
     found = _commit(store, _ref("grafted", tag)) if vendored else real
     if real is None or found is None or not remote.is_grafted(store, found[0], vendored, pinned=tag == upstream.tag):
         return None
     if tag == upstream.tag and not real[0].startswith(upstream.commit):
-        return None  # the pin speaks of another commit by now
+        return None  # the pin names another commit by now
     return SourceTree(upstream.upstream, tag, found[0], found[1], real[0], tag.removeprefix("v"), None, "git")
 
 
 def _demand_pinned(upstream: Pin, found: SourceTree) -> None:
-    """The pinned release must be what the pin says."""
+    """Check the pinned release against the pin."""
     if found.tag != upstream.tag:
         return
     stated = found.names_commit
@@ -268,26 +268,26 @@ def _moved(upstream: Pin, commit: str) -> StackError:
 
 
 def _commit(store: Path, ref: str) -> tuple[CommitId, TreeId, str] | None:
-    """Commit, tree and message of a ref of the store."""
-    said = git.text(["for-each-ref", "--format=%(objectname)%00%(tree)%00%(contents)%00", ref], env={"GIT_DIR": str(store)})
-    if not said:
+    """Return commit, tree and message of a ref of the store, or None."""
+    fields = git.text(["for-each-ref", "--format=%(objectname)%00%(tree)%00%(contents)%00", ref], env={"GIT_DIR": str(store)})
+    if not fields:
         return None
-    commit, tree, message, _ = said.split("\0", 3)
+    commit, tree, message, _ = fields.split("\0", 3)
     return CommitId(commit), TreeId(tree), message
 
 
 def _stated_commit(store: Path, upstream: str, commit: CommitId) -> str | None:
-    """The upstream commit that the tree says it was made from."""
+    """Return the upstream commit that the tree's own files name as its origin."""
     env = {"GIT_DIR": str(store)}
     folders = git.text(["ls-tree", "-d", "-z", "--name-only", commit], env=env).split("\0")
     folders = sorted(filter(None, folders), key=lambda folder: (folder != upstream, folder))
-    asked = [f"{folder}/{file}" for file, _ in _STATED_COMMIT for folder in folders]
-    there = set(git.text(["ls-tree", "-z", "--name-only", commit, "--", *asked], env=env).split("\0"))
+    candidates = [f"{folder}/{file}" for file, _ in _STATED_COMMIT for folder in folders]
+    present = set(git.text(["ls-tree", "-z", "--name-only", commit, "--", *candidates], env=env).split("\0"))
     for file, pattern in _STATED_COMMIT:
-        for path in (f"{folder}/{file}" for folder in folders if f"{folder}/{file}" in there):
-            found = pattern.search(git.run(["cat-file", "blob", f"{commit}:{path}"], env=env).stdout)
-            if found is not None:
-                return found[1].decode()
+        for path in (f"{folder}/{file}" for folder in folders if f"{folder}/{file}" in present):
+            match = pattern.search(git.run(["cat-file", "blob", f"{commit}:{path}"], env=env).stdout)
+            if match is not None:
+                return match[1].decode()
     return None
 
 
@@ -298,13 +298,13 @@ def _package(upstream: Pin) -> str:
 
 
 def _ref(kind: Literal["archive", "git", "grafted"], tag: str) -> str:
-    # Narrower than git's own rules for ref names, which forbid all the rest of what could hurt here.
+    # Stricter than git's rules for ref names, which exclude everything else that could do harm here.
     if (
         not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*(/[A-Za-z0-9][A-Za-z0-9._+-]*)*", tag)
         or ".." in tag
         or tag.endswith((".", ".lock"))
     ):
-        raise StackError(f"{tag!r} is no release tag", "name a tag such as v0.32.0")
+        raise StackError(f"{tag!r} is not a release tag", "name a tag such as v0.32.0")
     return f"refs/stack/{kind}/{tag}"
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a `.tar.gz` as hostile input: one pass, nothing on disk, the same result on every machine.
+"""Read an untrusted `.tar.gz`: in one pass, nothing on disk, with the same result on every machine.
 
-Not `tarfile`: in its streaming mode it takes a truncated archive for a complete one, does not check gzip's checksum,
-reads a header of any claimed size into memory, and what it makes of odd headers changes with the Python version. Here
-whatever a release tool does not write is refused: commit ids are derived from the result.
+`tarfile` is not used. Its streaming mode accepts a truncated archive, ignores gzip's checksum, reads a header of any size into
+memory, and interprets odd headers differently between Python versions. Commit ids depend on the result, so everything that
+release tools do not write is refused here.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ _CHUNK = 1 << 20
 
 
 class ArchiveError(StackError):
-    """The archive is damaged or holds something that does not belong into a source tree."""
+    """Raised when an archive is damaged or holds something that does not belong into a source tree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an archive may cost. The largest release seen (FlashInfer 0.7.1) has 452 MB in 11,817 members, ratio 8."""
+    """Limits on an archive. The largest known release (FlashInfer 0.7.1) has 452 MB in 11,817 members, ratio 8."""
 
     total: int = 4 << 30
     file: int = 512 << 20
@@ -43,7 +43,7 @@ Kind = Literal["file", "folder", "symlink", "hardlink"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member as the archive states it; nothing about its name is checked yet."""
+    """A member as the archive describes it; its name is not checked yet."""
 
     name: bytes
     kind: Kind
@@ -54,7 +54,7 @@ class Member:
 
 
 class GzipReader:
-    """Uncompressed bytes of a gzip file, in order, with its limits enforced and its checksum demanded."""
+    """The uncompressed bytes of a gzip file, in order; enforces the limits and the checksum."""
 
     def __init__(self, raw: BinaryIO, limits: Limits = LIMITS) -> None:
         self.limits = limits
@@ -68,14 +68,14 @@ class GzipReader:
         self._hash = hashlib.sha256()
 
     def sha256(self) -> Sha256:
-        """Of the compressed bytes that were read so far."""
+        """Return the hash of the compressed bytes that were read so far."""
         return Sha256(self._hash.hexdigest())
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes.
+        """Return exactly `size` bytes.
 
         Raises:
-            ArchiveError: the archive ends before, is damaged or breaks a limit.
+            ArchiveError: The archive ends too early, is damaged or exceeds a limit.
 
         """
         if self._position + size <= len(self._held):
@@ -92,14 +92,14 @@ class GzipReader:
         return b"".join(parts)
 
     def chunks(self, size: int) -> Iterator[bytes]:
-        """Exactly `size` bytes in pieces of bounded size."""
+        """Yield exactly `size` bytes in pieces of bounded size."""
         while size > 0:
             step = min(size, _CHUNK)
             yield self.read(step)
             size -= step
 
     def rest(self) -> Iterator[bytes]:
-        """All that is left."""
+        """Yield all remaining bytes."""
         while self._position < len(self._held) or self._fill():
             yield self._held[self._position :]
             self._position = len(self._held)
@@ -115,7 +115,7 @@ class GzipReader:
             try:
                 self._held = self._inflate.decompress(self._input, _CHUNK)
             except zlib.error as error:
-                raise ArchiveError(f"the archive is no sound gzip file ({error})") from error
+                raise ArchiveError(f"the archive is not a valid gzip file ({error})") from error
             self._input = self._inflate.unconsumed_tail if not self._inflate.eof else self._inflate.unused_data
             self._position = 0
             if self._held:
@@ -123,7 +123,7 @@ class GzipReader:
                 return True
 
     def _next_stream(self) -> bool:
-        """Gzip files may follow each other in one file; zero bytes may pad the last."""
+        """Start the next of several concatenated gzip streams, skipping zero padding; False if there is none."""
         self._input = self._input or self._read_raw()
         while self._input and not self._input.strip(b"\0"):
             self._input = self._read_raw()
@@ -148,10 +148,10 @@ class GzipReader:
 
 
 def members(source: GzipReader) -> Iterator[tuple[Member, Iterator[bytes]]]:
-    """Each member with its content; content that the caller leaves unread is skipped.
+    """Yield each member with its content; content that the caller does not read is skipped.
 
     Raises:
-        ArchiveError: the archive is damaged, breaks a limit or has a member that is no file, folder or link.
+        ArchiveError: The archive is damaged, exceeds a limit, or has a member other than a file, folder or link.
 
     """
     count = 0
@@ -181,7 +181,7 @@ def members(source: GzipReader) -> Iterator[tuple[Member, Iterator[bytes]]]:
 
 
 def shown(name: bytes) -> str:
-    """A member's name as it may stand in a message."""
+    """Return a member's name in a form that is safe in a message."""
     return repr(name.decode("utf-8", "backslashreplace"))[:200]
 
 
@@ -216,7 +216,7 @@ def _member(header: bytes, overrides: dict[bytes, bytes]) -> Member:
     if size < 0:
         raise ArchiveError(f"{shown(name)} has a header with a damaged number")
     if size and kind != "file":
-        raise ArchiveError(f"{shown(name)} is no file and yet has content")
+        raise ArchiveError(f"{shown(name)} has content, but is not a file")
     return Member(
         name=name,
         kind=kind,
@@ -228,7 +228,7 @@ def _member(header: bytes, overrides: dict[bytes, bytes]) -> Member:
 
 
 def _extended(source: GzipReader, header: bytes, overrides: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """What a pax (`x`, `g`) or GNU (`L`, `K`) header says about the member that follows."""
+    """Return the overrides from a pax (`x`, `g`) or GNU (`L`, `K`) header for the next member."""
     kind = header[156:157]
     size = _number(header[124:136], b"extended header")
     if size > source.limits.header:
@@ -237,15 +237,15 @@ def _extended(source: GzipReader, header: bytes, overrides: dict[bytes, bytes]) 
     source.read(-size % _BLOCK)
     if kind in b"LK":
         key = b"path" if kind == b"L" else b"linkpath"
-        # A pax header stands nearer to the member and wins over GNU's, whatever their order.
+        # A pax header takes precedence over GNU's, whatever their order.
         return {key: content.rstrip(b"\0")} | overrides
-    found = _pax(content)
+    records = _pax(content)
     if kind == b"g":
-        # `git archive` writes one with a comment. One that speaks about names would speak about all members at once.
-        if any(key in _HONOURED or key.startswith(b"GNU.sparse.") for key in found):
+        # `git archive` writes a global header with a comment. One with names or sizes would apply to all members.
+        if any(key in _HONOURED or key.startswith(b"GNU.sparse.") for key in records):
             raise ArchiveError("the archive has a global header that renames or resizes members")
         return overrides
-    return overrides | found
+    return overrides | records
 
 
 _HONOURED = {b"path", b"linkpath", b"size", b"mtime"}
@@ -253,16 +253,16 @@ _PAX_RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=\n]+)=")
 
 
 def _pax(content: bytes) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = {}
+    records: dict[bytes, bytes] = {}
     position = 0
     while position < len(content):
         record = _PAX_RECORD.match(content, position)
         end = position + int(record[1]) if record else 0
         if record is None or end <= record.end() - 1 or end > len(content) or content[end - 1 : end] != b"\n":
             raise ArchiveError("the archive has a damaged pax header")
-        found[record[2]] = content[record.end() : end - 1]
+        records[record[2]] = content[record.end() : end - 1]
         position = end
-    return found
+    return records
 
 
 def _demand_checksum(header: bytes) -> None:
@@ -275,13 +275,13 @@ _OCTAL = re.compile(rb" *([0-7]*)[ \0]*")
 
 
 def _number(field: bytes, name: bytes) -> int:
-    """Octal digits, or, for what they cannot hold, GNU's big-endian binary."""
+    """Parse a number: octal digits, or GNU's big-endian binary for larger values."""
     if field[0] in (0x80, 0xFF):
         return int.from_bytes(field[1:], "big", signed=True) if field[0] == 0xFF else int.from_bytes(field[1:], "big")
-    found = _OCTAL.fullmatch(field)
-    if found is None:
+    digits = _OCTAL.fullmatch(field)
+    if digits is None:
         raise ArchiveError(f"{shown(name)} has a header with a damaged number")
-    return int(found[1] or b"0", 8)
+    return int(digits[1] or b"0", 8)
 
 
 def _decimal(value: bytes, name: bytes) -> int:
@@ -291,10 +291,10 @@ def _decimal(value: bytes, name: bytes) -> int:
 
 
 def _seconds(value: bytes, name: bytes) -> int:
-    found = re.fullmatch(rb"(-?[0-9]{1,18})(\.[0-9]*)?", value)
-    if found is None:
+    match = re.fullmatch(rb"(-?[0-9]{1,18})(\.[0-9]*)?", value)
+    if match is None:
         raise ArchiveError(f"{shown(name)} has a header with a damaged number")
-    return int(found[1])
+    return int(match[1])
 
 
 def _text(field: bytes) -> bytes:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cache holds, and taking out what has not been used for long: all of it can be had or made again.
+"""List the cache's entries and remove those unused for long; everything in it can be fetched or made again.
 
-What has a lock file beside it, in one of the cache's own folders, is one entry; the lock file's time says when it was last used.
+An entry is a path in one of the cache's own folders with a lock file beside it, whose time tells when it was last used.
 """
 
 import os
@@ -27,16 +27,16 @@ ENTRIES = {
     "upstreams": ("*",),
     "wheels": ("*", "building/*", "built/*", "published/*/*"),
 }
-"""Where entries stand. Nothing else is looked at: who names a folder in STACK_CACHE that has other things in it keeps them."""
+"""Where entries can be. Anything else is left alone, so a folder in STACK_CACHE may hold other files, too."""
 _UNLOCKED = "results"
-"""Small files that appear whole and that anyone may lose at any moment: they have no locks."""
+"""Small files without locks: they are written atomically and may vanish at any moment."""
 _STORES = "upstreams"
-"""The stores stay: the commits that undo and open working trees stand on are in them."""
+"""Stores are never removed: they hold the commits that undo and open working trees need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something in the cache: `size` in bytes on the disk, `used` in seconds since the epoch, `kind` the cache's folder."""
+    """An entry of the cache: `size` in bytes on disk, `used` in seconds since the epoch, `kind` its top folder."""
 
     path: Path
     kind: str
@@ -45,25 +45,25 @@ class Entry:
 
 
 def entries(cache: Path, tell: Callable[[str, int, int | None], None] = lambda *_: None) -> tuple[Entry, ...]:
-    """All that a cache folder holds, the largest first; its stores are among it and never taken out."""
-    found = list(_protected(cache))
+    """List a cache folder's entries, largest first; this includes stores, which are never removed."""
+    protected = list(_protected(cache))
     held = []
-    for done, (path, used) in enumerate(found):
-        tell("measuring the cache", done, len(found))
+    for done, (path, used) in enumerate(protected):
+        tell("measuring the cache", done, len(protected))
         held.append(Entry(path, _kind(cache, path), _size(path), used))
     return tuple(sorted(held, key=lambda entry: (-entry.size, entry.path)))
 
 
 def prune(held: Sequence[Entry], before: float, stuck: Callable[[OSError], None]) -> tuple[Entry, ...]:
-    """Take out what was last used before a time (seconds since the epoch), and is not in use now.
+    """Remove entries last used before a time (in seconds since the epoch) and not in use now.
 
     Args:
-        held: what the cache holds.
-        before: the time.
-        stuck: hears of what cannot be removed; the rest goes all the same.
+        held: The cache's entries.
+        before: The time.
+        stuck: Called with the error of an entry that cannot be removed; the others still are.
 
     Returns:
-        What is gone. A run that is killed leaves an entry whole, or out of its place; the next one takes the rest.
+        The removed entries. A kill leaves an entry whole or renamed; the next run removes the rest.
 
     """
     gone = []
@@ -77,7 +77,7 @@ def prune(held: Sequence[Entry], before: float, stuck: Callable[[OSError], None]
 
 
 def removable(entry: Entry, before: float) -> bool:
-    """Whether `prune` would take it out if nobody used it meanwhile."""
+    """Tell whether `prune` would remove an entry if nobody used it meanwhile."""
     return entry.kind != _STORES and entry.used < before
 
 
@@ -89,7 +89,7 @@ def _remove(entry: Entry, before: float) -> bool:
     with places.lock_if_free(path) as free:
         if not free or not path.exists() or _lock_of(path).stat().st_mtime >= before:
             return False
-        # What is half gone must not be taken for whole.
+        # Rename first: a half removed entry must not look complete.
         leaving = path.with_name(f"{path.name}{places.PART}")
         _delete(leaving)
         path.rename(leaving)
@@ -105,7 +105,7 @@ def _delete(path: Path) -> None:
 
 
 def _protected(cache: Path) -> Iterator[tuple[Path, float]]:
-    """What has a lock file beside it, or was left half written, with the time of its last use."""
+    """Yield paths with a lock file, and leftovers of unfinished writes, each with the time of its last use."""
     for folder, depths in ENTRIES.items():
         for path in sorted(path for depth in depths for path in (cache / folder).glob(depth)):
             lock = _lock_of(path)
@@ -116,7 +116,7 @@ def _protected(cache: Path) -> Iterator[tuple[Path, float]]:
 
 
 def _left_half(path: Path) -> bool:
-    """Whether it is a file of `cache.appearing` or a folder beside its lock that was never finished."""
+    """Tell whether a path is an unfinished file of `cache.appearing`, or an unfinished folder beside its lock."""
     whole = path.with_name(path.name.removesuffix(places.PART))
     return whole != path and (path.name.startswith(".") or _lock_of(whole).is_file())
 
@@ -126,7 +126,7 @@ def _kind(cache: Path, path: Path) -> str:
 
 
 def _size(path: Path) -> int:
-    """Bytes that it takes on the disk."""
+    """Return the bytes that a path takes on disk."""
     total = path.lstat().st_blocks * 512
     if path.is_dir() and not path.is_symlink():
         for folder, folders, files in os.walk(path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs of `stack validate`, one module each, and what they share: options, and running a suite to its verdict."""
+"""The verbs of `stack validate`, one module each, and their shared code: options, and running a suite to its verdict."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,23 +17,23 @@ from stack.validation import suite as suites
 from stack.validation.suite import Suite, ValidatedSubject
 
 FOLDER = Path(".stack/verdicts")
-"""Where verdicts go unless --out says otherwise, below the stack."""
+"""Default folder of verdicts, below the stack."""
 
 _KEPT = (FOLDER, Path("validation/verdicts"))
 """Where --stale looks for verdicts, below the stack."""
 
 _OPTIONS = (
-    click.option("--only", multiple=True, metavar="GLOB", help="Run the cases whose names match; may be given several times."),
+    click.option("--only", multiple=True, metavar="GLOB", help="Run only cases with matching names; repeatable."),
     click.option(
         "--resume",
         is_flag=True,
-        help="Keep what an earlier run of the same stack on this machine has finished; run the rest. A verdict of another is refused.",
+        help="Keep the finished cases of an earlier run of the same stack on this machine; run the rest. Other verdicts are refused.",
     ),
     click.option(
         "--stale",
         is_flag=True,
-        help="Run only what has fallen out: no case that passed in a verdict at hand (.stack/verdicts, validation/verdicts) and whose "
-        "inputs are still the same. The verdict goes to a new file VERB-DIGEST.json.",
+        help="Skip each case that passed in an earlier verdict (.stack/verdicts, validation/verdicts) with the same inputs; run the rest. "
+        "The verdict goes to a new file VERB-DIGEST.json.",
     ),
     click.option(
         "--out", type=click.Path(path_type=Path, dir_okay=False), help=f"The verdict's file. Default: {FOLDER}/VERB.json."
@@ -43,7 +43,7 @@ _OPTIONS = (
 
 
 def suite_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that every suite takes: `only`, `resume`, `stale`, `out`, `as_json`."""
+    """Add the options of every suite: `only`, `resume`, `stale`, `out`, `as_json`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -60,7 +60,7 @@ def look_ahead(
     out: Path | None,
     as_json: bool,  # noqa: ARG001 (one of the options of every suite)
 ) -> None:
-    """Refuse before a suite is prepared what `conclude` would refuse after it. `names`: see `stack.validation.suite.look_ahead`."""
+    """Refuse before preparing a suite what `conclude` would refuse later. `names`: see `stack.validation.suite.look_ahead`."""
 
     suites.look_ahead(stack, suites.RunOptions(_target(stack, name, out, stale=stale, resume=resume), only, resume), names)
 
@@ -79,10 +79,10 @@ def conclude(
     subject: ValidatedSubject | None = None,
     after: Callable[[Verdict], str] | None = None,
 ) -> None:
-    """Run a suite, show progress and the table of its cases, write the verdict, and exit: 1 where a case failed.
+    """Run a suite, show progress and a table of its cases, write the verdict, and exit: with 1 if a case failed.
 
-    `stack` is the one that the suite was made of, loaded once: the verdict names it. `after` is called with the verdict; what it
-    returns is printed below the table.
+    `stack` must be the one that the suite was made from, since the verdict names it. `after` is called with the verdict; its result
+    is printed below the table.
     """
 
     subject = subject or suites.ValidatedSubject()
@@ -90,32 +90,32 @@ def conclude(
     standing = _standing(stack, name, target, subject) if stale else frozenset()
     try:
         with progress() as tell:
-            options = suites.RunOptions(target, only, resume, tell, standing)
-            verdict = suites.run(stack, suite, subject, options)
+            request = suites.RunOptions(target, only, resume, tell, standing)
+            verdict = suites.run(stack, suite, subject, request)
     except suites.NothingToRun:
         if as_json:
             print_json({"stale": 0, "standing": sorted(standing)})
         else:
             click.echo(f"nothing has fallen out: {len(standing)} cases stand")
         context.exit(0)
-    said = after(verdict) if after is not None else ""
+    summary = after(verdict) if after is not None else ""
     if as_json:
         print_json(verdicts.as_json(verdict))
     else:
         print_cases(verdict.cases)
-        click.echo("\n".join(filter(None, (said, f"verdict: {target}"))))
-    context.exit(1 if any(one.outcome is Outcome.FAILED for one in verdict.cases) else 0)
+        click.echo("\n".join(filter(None, (summary, f"verdict: {target}"))))
+    context.exit(1 if any(case.outcome is Outcome.FAILED for case in verdict.cases) else 0)
 
 
 def _standing(stack: Stack, name: str, target: Path, subject: ValidatedSubject) -> frozenset[str]:
-    """Name the cases of a suite that passed in a verdict at hand, for the same subject, and whose inputs are still the same."""
+    """Return the cases of a suite that passed in an earlier verdict for the same subject, with unchanged inputs."""
 
     files = [file for place in _KEPT for file in standing.files(stack.root / place) if file != target]
     return standing.names(stack, files, name, subject)
 
 
 def _target(stack: Stack, name: str, out: Path | None, *, stale: bool, resume: bool) -> Path:
-    """Where a suite's verdict goes; of a stale one, beside those whose cases stand."""
+    """Return the path of a suite's verdict; with `stale`, a new file beside the verdicts whose cases still count."""
 
     if out is not None or not stale:
         return out or stack.root / FOLDER / f"{name}.json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack validate kernels`: do formats and kernels compute what they should, by bars that reject what is wrong?"""
+"""`stack validate kernels`: check that formats and kernels compute the right numbers."""
 
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,18 @@ from stack.validation.kernels import Kernels
 
 @click.command("kernels")
 @click.option(
-    "--compile/--no-compile", "compiling", default=True, help="Compile for SM121 and look for the instructions, too: minutes."
+    "--compile/--no-compile", "compiling", default=True, help="Also compile for SM121 and look for the instructions (minutes)."
 )
 @click.option(
     "--python",
     type=click.Path(path_type=Path),
     callback=interpreter,
-    help="Run the kernels that are installed for this interpreter, such as the stack's on a GPU machine; no environment is made.",
+    help="Run the kernels installed for this interpreter, such as the stack's on a GPU machine; no environment is made.",
 )
 @click.option(
     "--emulate",
     type=click.Choice(["sm120"]),
-    help="Run FlashInfer's grouped MXFP8 x MXFP4 kernels for SM120 on a GPU of SM90, too; compiling them takes ten minutes once.",
+    help="Also run FlashInfer's grouped MXFP8 x MXFP4 kernels for SM120 on an SM90 GPU; the first run compiles for ten minutes.",
 )
 @source_option
 @suite_options
@@ -34,10 +34,10 @@ from stack.validation.kernels import Kernels
 def command(
     context: click.Context, /, compiling: bool, python: Path | None, emulate: str | None, source: str, **common: Any
 ) -> None:
-    """Hold kernels against references in float64, and every bar against wrong outputs that it has to reject.
+    """Compare kernels with references in float64, and check that every bar rejects wrong outputs.
 
-    The first run makes an environment with torch for CPUs, in the cache, and takes vLLM's operators out of its wheel for CPUs.
-    What needs a GPU that is not here is reported as not run.
+    The first run makes an environment with torch for CPUs in the cache, and takes vLLM's operators from its CPU wheel. Cases for a
+    GPU that is not here are reported as not run.
     """
 
     options: Options = context.obj

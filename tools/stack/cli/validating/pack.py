@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack validate pack`: the archive for a GPU machine without network."""
+"""`stack validate pack`: make the archive for a GPU machine without network."""
 
 import tempfile
 from pathlib import Path
@@ -17,7 +17,7 @@ from stack.wheels.decision import Mode, WheelRequest, decide
 
 @click.command("pack")
 @click.option(
-    "--gpu", default="sm90", show_default=True, help="The GPU that the archive is for; it holds binaries for no other."
+    "--gpu", default="sm90", show_default=True, help="The GPU of the target machine; the archive holds binaries for no other."
 )
 @click.option(
     "--out",
@@ -30,10 +30,9 @@ from stack.wheels.decision import Mode, WheelRequest, decide
 def command(options: Options, gpu: str, out: Path | None, as_json: bool, source: str) -> None:
     """Make one archive that validates the stack on a GPU machine without network.
 
-    It holds the stack's wheels without what other GPUs need, the packages that they need, and a script: unpack it there and run
-    `python3 pack-GPU/validate.py`. The script refuses a damaged archive and a machine that it was not made for, runs kernels,
-    servers and their speeds with dummy weights of gpt-oss-120b's dimensions, and writes a verdict. The same stack makes the
-    same bytes.
+    It holds the stack's wheels without code for other GPUs, their dependencies, and a script: unpack it there and run
+    `python3 pack-GPU/validate.py`. The script refuses a damaged archive and a machine of another kind. It runs kernels and servers,
+    measures speed with dummy weights of gpt-oss-120b's dimensions, and writes a verdict. The same stack gives the same bytes.
     """
 
     target = targets.named(gpu)
@@ -43,10 +42,10 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
     with options.place(source) as place, Stores(stack, place) as stores, tempfile.TemporaryDirectory() as folder:
         wheels = []
         for decision in decide(stores, WheelRequest(archive_builder.UPSTREAMS)):
-            # What is built from its sources fits every platform.
-            asked = WheelRequest((decision.upstream,), platforms=(target.platform,) if decision.mode is Mode.OVERLAY else ())
-            made = building.build(stores, asked, (decision,), Path(folder))
-            wheels += [one.path for one in made if isinstance(one, Built)]
+            # A wheel built from its sources fits every platform.
+            request = WheelRequest((decision.upstream,), platforms=(target.platform,) if decision.mode is Mode.OVERLAY else ())
+            made = building.build(stores, request, (decision,), Path(folder))
+            wheels += [each.path for each in made if isinstance(each, Built)]
         packed = archive_builder.make(stores, target, wheels, archive)
     if as_json:
         print_json({"file": str(packed.path), "sha256": packed.sha256, "bytes": packed.size, "files": packed.files})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack validate quality`: what quantising qkv, o and lm_head does to a model."""
+"""`stack validate quality`: measure what quantizing qkv, o and lm_head does to a model."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,26 +25,28 @@ from stack.validation.suite import ValidatedSubject
 
 
 @click.command("quality")
-@click.option("--url", help="A server to record, such as http://127.0.0.1:8000; without one, records are compared only.")
+@click.option("--url", help="A server to record, such as http://127.0.0.1:8000; without one, existing records are compared.")
 @click.option(
     "--recipe",
     metavar="NAME",
-    help="In place of --url: servers of ours with a tiny model, as validation/recipes has it, one for each choice that a CPU can run.",
+    help="Instead of --url: start servers with a tiny model, from validation/recipes, one per choice that a CPU can run.",
 )
-@click.option("--as", "name", metavar="CHOICE", help="With --url: the choice that it was started with: bf16, qkv-mxfp4, …")
-@click.option("--model", help="With --url: the model, by the name that the server gives it. Default: the only one.")
+@click.option(
+    "--as", "name", metavar="CHOICE", help="With --url: the choice that the server was started with: bf16, qkv-mxfp4, …"
+)
+@click.option("--model", help="With --url: the server's name of the model. Default: the only one.")
 @click.option(
     "--text",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What it has to read: a file of UTF-8 text. Default: one of this project, about 1500 tokens.",
+    help="A UTF-8 text for the model to read. Default: one of this project, about 1500 tokens.",
 )
-@click.option("--reference", default="bf16", show_default=True, help="The record that the others are held against.")
+@click.option("--reference", default="bf16", show_default=True, help="The record with which the others are compared.")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="How many likely tokens (see vLLM's --max-logprobs).",
+    help="Number of likeliest tokens to record (see vLLM's --max-logprobs).",
 )
 @click.option("--weights", type=click.Choice(["real", "dummy", "tiny"]), help="What the servers have loaded.")
 @suite_options
@@ -62,13 +64,14 @@ def command(
     weights: str | None,
     **common: Any,
 ) -> None:
-    """Say how far a server with quantised dense layers is from one with layers in BF16.
+    """Measure how far a server with quantized dense layers is from one with layers in BF16.
 
-    With --recipe all of that is done here, with a tiny model: a server for each choice, one after the other, a minute each.
-    Otherwise start a server with the layers as the checkpoint has them and record it with `--as bf16`; then one for each choice of layers
-    and formats, one after the other. What is not recorded is reported as not run, with the flag of the server that it takes.
-    Compared are the divergence (KL) of the distributions over the next token, how often the likeliest token is the same, and
-    perplexity. A choice fails when it is no nearer to BF16 than a server that does not run the model, or when nothing changed.
+    With --recipe everything happens here, with a tiny model: a server per choice, one after the other, a minute each. Otherwise start
+    a server with the checkpoint's own layers and record it with `--as bf16`; then start and record one for each choice of layers and
+    formats. Choices without a record are reported as not run, with the flag that the server needs.
+
+    The comparison covers the divergence (KL) of the distributions over the next token, how often the likeliest token is the same, and
+    perplexity. A choice fails if it is no nearer to BF16 than a server that does not run the model, or if nothing changed.
     """
 
     if (url is None) != (name is None):
@@ -94,15 +97,15 @@ def _recording(url: str, name: str, model: str | None) -> Recording:
     if not re.fullmatch(NAME, name):
         raise click.UsageError(f"--as {name!r}: use letters, digits, '.', '_' and '-'")
     server = endpoint.at(url)
-    found = server, server.model(model).name
-    return Recording(name, lambda _: nullcontext(found))
+    chosen = server, server.model(model).name
+    return Recording(name, lambda _: nullcontext(chosen))
 
 
 def _recordings(options: Options, stack: Stack, recipe: str) -> list[Recording]:
-    """Servers of a recipe: the reference, and those of the choices that a CPU can run.
+    """Return the recordings of a recipe's servers: the reference, and the choices that a CPU can run.
 
     Raises:
-        StackError: no server can be made of the recipe here.
+        StackError: The recipe cannot be served here.
 
     """
 
@@ -111,10 +114,13 @@ def _recordings(options: Options, stack: Stack, recipe: str) -> list[Recording]:
         def opened(tell: Progress | None) -> Iterator[Server]:
 
             with served(options, stack, recipe, tell, arguments) as running:
-                found = endpoint.at(running.url)
-                yield found, found.model(None).name
+                answering = endpoint.at(running.url)
+                yield answering, answering.model(None).name
 
         return opened
 
     servable(recipe)
-    return [Recording(REFERENCE, server(())), *(Recording(one.name, server(one.arguments)) for one in CHOICES if not one.needs)]
+    return [
+        Recording(REFERENCE, server(())),
+        *(Recording(choice.name, server(choice.arguments)) for choice in CHOICES if not choice.needs),
+    ]

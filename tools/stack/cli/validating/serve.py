@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack validate serve`: a real server with the stack's patches in it."""
+"""`stack validate serve`: check a real server with the stack's patches."""
 
 import tempfile
 from collections.abc import Iterator
@@ -22,12 +22,20 @@ from stack.validation.suite import Job, ValidatedSubject
 
 @click.command("serve")
 @click.option(
-    "--recipe", "recipes", multiple=True, metavar="NAME", help="How to serve; repeatable. Default: all with a model of our own."
+    "--recipe",
+    "recipes",
+    multiple=True,
+    metavar="NAME",
+    help="A recipe to serve; repeatable. Default: all with a model of our own.",
 )
-@click.option("--url", help="A server that runs already, started as the recipe says, in place of one of ours.")
-@click.option("--weights", type=click.Choice(["real", "dummy"]), help="With --recipe gpt-oss: what that server has loaded.")
-@click.option("--ablate", is_flag=True, help="Serve without each series that acts on a CPU, too, and see that it is missed.")
-@click.option("--no-prove", is_flag=True, help="Leave out the proofs of the series: `stack prove` runs them.")
+@click.option("--url", help="Use a running server, started as the recipe describes, instead of starting one.")
+@click.option(
+    "--weights", type=click.Choice(["real", "dummy"]), help="With --recipe gpt-oss: the weights that the server has loaded."
+)
+@click.option(
+    "--ablate", is_flag=True, help="Also serve without each series that acts on a CPU, and check that its absence is noticed."
+)
+@click.option("--no-prove", is_flag=True, help="Skip the proofs of the series, which `stack prove` runs.")
 @suite_options
 @source_option
 @click.pass_context
@@ -45,17 +53,17 @@ def command(
     as_json: bool,
     source: str,
 ) -> None:
-    """Serve a tiny gpt-oss with vLLM and the stack's patches on this machine's CPU, and ask it what clients ask.
+    """Serve a tiny gpt-oss with vLLM and the stack's patches on this machine's CPU, and test it with clients' requests.
 
-    The model's answers are known, to the token, and its log-probabilities are compared with transformers on the same weights. What
-    each series changes is looked for in the server. The first run makes an environment with torch (3 GB) and writes the models
-    (0.5 GB), in the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. Of a server with other
-    weights (--recipe gpt-oss --url URL) only what holds for all of them is asked.
+    The model's answers are known, to the token, and its log-probabilities are compared with transformers on the same weights. Each
+    series' effect is checked in the server. The first run makes an environment with torch (3 GB) and writes the models (0.5 GB) into
+    the cache. A server takes 5 GB of memory; none is left when the command ends, however it ends. A server with other weights
+    (--recipe gpt-oss --url URL) is only tested for what holds with any weights.
     """
 
     options: Options = context.obj
     chosen = tuple(map(kitchen.load, recipes or kitchen.ours()))
-    given = any(not one.is_ours for one in chosen)
+    given = any(not recipe.is_ours for recipe in chosen)
     if url is not None and (len(chosen) != 1 or ablate):
         raise click.UsageError("--url goes with one --recipe, and without --ablate")
     if given and (url is None or weights is None):
@@ -75,7 +83,7 @@ def command(
         def cases(job: Job) -> Iterator[Case]:
             return suite.cases(job, stores, lambda stack: wheel(stack, place, Path(folder)), plan)
 
-        subject = ValidatedSubject(" ".join(one.name for one in chosen), loaded, suite.versions(stores.stack, plan))
+        subject = ValidatedSubject(" ".join(recipe.name for recipe in chosen), loaded, suite.versions(stores.stack, plan))
         conclude(
             context,
             stores.stack,

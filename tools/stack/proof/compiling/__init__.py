@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling for SM121 without one: the JIT units that a patch touches, by nvcc, and the instructions that come of it."""
+"""Compile for SM121 without such a GPU: build the JIT units that a patch touches with nvcc and inspect their instructions."""

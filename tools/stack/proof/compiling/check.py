@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling what series touch for SM121, and looking for the instructions that have to come of it."""
+"""Compile the units that series touch for SM121, and look for required instructions."""
 
 import hashlib
 import tempfile
@@ -24,7 +24,7 @@ from stack.store import cache as places
 
 
 class State(StrEnum):
-    """What came of a unit."""
+    """The outcome of a unit."""
 
     COMPILES = "compiles"
     FAILS = "fails"
@@ -35,11 +35,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to compile: what the patches of these series touch (of all, unless named), or the unit that `unit` describes.
+    """A request: compile the units that patches of `series` (default: all) touch, or those that `unit` describes.
 
-    `everything`: all units that they touch, whole; else one instantiation of what a patch names, or of the first that it touches.
-    `pristine`: in upstream's own tree. `jobs`: compilers beside each other, else as many as fit. `python`: an interpreter in place
-    of the environment in the cache. `architecture`: for which GPU, of those that a unit is for.
+    `everything` compiles all touched units whole; otherwise only one instantiation of those that a patch names, or of the first
+    touched one. `pristine` uses the upstream's own tree. `jobs` is the number of parallel compilers (default: as many as fit).
+    `python` is an interpreter instead of the environment in the cache. `architecture` selects the GPU, of those of a unit.
     """
 
     series: tuple[str, ...] = ()
@@ -53,9 +53,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A unit and what came of it: seconds, peak memory in bytes, how often each named instruction is there, and all of them.
+    """The outcome of a unit: seconds, peak memory in bytes, and counts of the required and of all instructions.
 
-    `kernels`: what each takes. `sources`: the files of the tree that it was compiled from, where it compiles.
+    `kernels` holds each kernel's resources. `sources` lists the tree's files that it was compiled from, if it compiles.
     """
 
     unit: str
@@ -73,7 +73,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results; patches that touch no unit, files of patches that are compiled and not covered here, and units not listed."""
+    """All results; also `idle` patches that touch no unit, `uncovered` compiled files, and units that could not be listed."""
 
     compiler: str
     results: tuple[Result, ...]
@@ -83,25 +83,25 @@ class Report:
 
     @property
     def sound(self) -> bool:
-        """Whether all units compile and have what they have to have."""
-        return all(one.state is State.COMPILES for one in self.results)
+        """Whether all units compile and contain their required instructions."""
+        return all(each.state is State.COMPILES for each in self.results)
 
 
 def check(stores: Stores, asked: Asked) -> Report:
-    """Find the units, compile them, look at their instructions.
+    """Find the units, compile them, and inspect their instructions.
 
     Raises:
-        StackError: no such series, a source or the compiler cannot be had, or a unit is asked for where no JIT is known.
+        StackError: A series is unknown, a source or the compiler is not available, or no upstream has a known JIT for `unit`.
 
     """
-    listing.check_folder(stores.place.cache)  # before a compiler is downloaded
-    refs = () if asked.unit else tuple(ref for one in _series(stores, asked) for ref in one.patches)
+    listing.check_folder(stores.place.cache)  # fail before downloading a compiler
+    refs = () if asked.unit else tuple(ref for series in _series(stores, asked) for ref in series.patches)
     toolkit = toolkits.find(stores.place.cache, stores.tell)
     results: list[Result] = []
     uncovered: list[tuple[PatchRef, str]] = []
     unlisted: dict[str, str] = {}
     for pin in stores.stack.pins:
-        names = {pin.upstream, *(one.upstream for one in stores.stack.pins.vendored_in(pin.upstream))}
+        names = {pin.upstream, *(vendored.upstream for vendored in stores.stack.pins.vendored_in(pin.upstream))}
         if pin.within is not None or not (asked.unit or any(ref.upstream in names for ref in refs)):
             continue
         layered = layers.of(stores, pin)
@@ -114,7 +114,7 @@ def check(stores: Stores, asked: Asked) -> Report:
             uncovered += [(layer.ref, path) for layer in mine for path in layer.paths if touched.is_built(path)]
     if asked.unit and not results:
         raise StackError("no upstream of this stack has a JIT that is known here", "FlashInfer's is")
-    busy = {ref for one in results for ref in one.patches} | {ref for ref, _ in uncovered}
+    busy = {ref for each in results for ref in each.patches} | {ref for ref, _ in uncovered}
     idle = tuple(ref for ref in refs if ref not in busy)
     return Report(f"nvcc {toolkit.version}", tuple(results), idle, tuple(uncovered), unlisted)
 
@@ -124,7 +124,7 @@ def _series(stores: Stores, asked: Asked) -> list[Series]:
 
 
 def _named(stores: Stores, asked: Asked) -> list[Compiles]:
-    return [asked.unit] if asked.unit else [named for one in _series(stores, asked) for named in one.compiles]
+    return [asked.unit] if asked.unit else [named for series in _series(stores, asked) for named in series.compiles]
 
 
 def _selection(stores: Stores, asked: Asked, layered: Layers, toolkit: Toolkit) -> Selection:
@@ -136,37 +136,37 @@ def _selection(stores: Stores, asked: Asked, layered: Layers, toolkit: Toolkit) 
 def _results(
     stores: Stores, asked: Asked, toolkit: Toolkit, selection: Selection, patches: Sequence[Layer]
 ) -> Iterator[Result]:
-    """What came of each unit; what is not there comes first."""
+    """Yield the result of each unit, absent units first."""
     named = _named(stores, asked)
-    found = list(selection.by_name(asked.unit)) if asked.unit else []
+    selected = list(selection.by_name(asked.unit)) if asked.unit else []
     for layer in patches:
-        found += selection.of_patch(layer, [one for one in named if one.patch == layer.ref])
-    for absent in (one for one in found if isinstance(one, Absent)):
+        selected += selection.of_patch(layer, [unit for unit in named if unit.patch == layer.ref])
+    for absent in (unit for unit in selected if isinstance(unit, Absent)):
         state = State.MISSING if absent.touched else State.UNTOUCHED
         yield Result(absent.unit, absent.patches, state, absent.problem)
-    wanted = _merged([one for one in found if isinstance(one, Wanted)])
+    wanted = _merged([unit for unit in selected if isinstance(unit, Wanted)])
     pool = ThreadPoolExecutor(asked.jobs or jobs.that_fit())
     try:
         running = [
-            pool.submit(_compiled, one, toolkit, selection.listing.tree, stores.place.cache, asked.architecture)
-            for one in wanted
+            pool.submit(_compiled, unit, toolkit, selection.listing.tree, stores.place.cache, asked.architecture)
+            for unit in wanted
         ]
-        for number, (one, each) in enumerate(zip(wanted, running, strict=True), 1):
-            stores.tell(f"compiling {number} of {len(wanted)}: {one.unit.source.name}")
-            yield each.result()
+        for number, (unit, future) in enumerate(zip(wanted, running, strict=True), 1):
+            stores.tell(f"compiling {number} of {len(wanted)}: {unit.unit.source.name}")
+            yield future.result()
     finally:
-        # An interrupt reaches the compilers, too; those that wait their turn must not start after it.
+        # Ctrl-C reaches the running compilers, too; do not start those still queued.
         pool.shutdown(cancel_futures=True)
 
 
 def _merged(wanted: Sequence[Wanted]) -> list[Wanted]:
-    """What several patches want is compiled once."""
+    """Merge equal units of several patches, so that each is compiled once."""
     merged: dict[tuple[str, Instantiation | None], Wanted] = {}
-    for one in wanted:
-        key = (one.unit.name, one.instantiation)
-        before = merged.get(key, one)
-        patches, names = (*before.patches, *one.patches), (*before.sass, *one.sass)
-        merged[key] = replace(one, patches=tuple(dict.fromkeys(patches)), sass=tuple(dict.fromkeys(names)))
+    for unit in wanted:
+        key = (unit.unit.name, unit.instantiation)
+        before = merged.get(key, unit)
+        patches, names = (*before.patches, *unit.patches), (*before.sass, *unit.sass)
+        merged[key] = replace(unit, patches=tuple(dict.fromkeys(patches)), sass=tuple(dict.fromkeys(names)))
     return list(merged.values())
 
 
@@ -190,7 +190,7 @@ def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path, architectu
 
 
 def cut(source: Path, kept: Instantiation, cache: Path) -> Path:
-    """The source with one instantiation, in a place that its text names: ccache knows it again, in whatever tree it is."""
+    """Write the source with one instantiation to a path derived from its text, so that ccache recognizes it in every tree."""
     text = instantiations.only(source.read_text(encoding="utf-8"), kept)
     place = cache / "compiling" / "cut" / hashlib.sha256(text.encode()).hexdigest()[:16] / source.name
     if not place.exists():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One unit through the compiler: what it depends on, whether it compiles, how long that takes and how much memory."""
+"""Compile one unit: find its dependencies, its first error, its time and its memory."""
 
 import os
 import re
@@ -19,8 +19,8 @@ from stack.proof.compiling import toolkit as toolkits
 from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.toolkit import Toolkit
 
-# What a process has at most counts what its parent had when it was started. So a small one starts the compiler, and says what
-# that and its children (cicc and ptxas take the memory) had.
+# A new process's peak memory starts with that of its parent. So a small process starts the compiler and reports the peak of its
+# children (cicc and ptxas need the memory).
 _WITNESS = """
 import resource, subprocess, sys
 ended = subprocess.run(sys.argv[2:], check=False).returncode
@@ -30,14 +30,14 @@ sys.exit(ended if ended >= 0 else 128 - ended)
 """
 _MISSING = re.compile(r"fatal error: (\S+): No such file or directory")
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:")
-"""In the words of nvcc (`error:`, `error #349:`, `nvcc error   :`), ptxas (`ptxas fatal   :`) and gcc (`fatal error:`)."""
+"""Matches nvcc (`error:`, `error #349:`, `nvcc error   :`), ptxas (`ptxas fatal   :`) and gcc (`fatal error:`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a compiler: `error` is its own first one, empty where it compiled; `peak` is in bytes, of its largest process.
+    """One run of a compiler: `error` is its first error, empty on success; `peak` in bytes, of its largest process.
 
-    `sources`: the files that it read, by its dependency file.
+    `sources`: the files that it read, from its dependency file.
     """
 
     error: str
@@ -47,9 +47,9 @@ class Run:
 
 
 def compile_unit(unit: Unit, source: Path, built: Path, toolkit: Toolkit, tree: Path) -> Run:
-    """Compile a source with a unit's flags into an object; through ccache where that is on PATH.
+    """Compile a source with a unit's flags into an object, through ccache if it is on PATH.
 
-    `source` is the unit's, or what is left of it with one instantiation.
+    `source` is the unit's own source, or a copy cut down to one instantiation.
     """
     ccache = shutil.which("ccache")
     rule = built.with_suffix(".d")
@@ -59,7 +59,7 @@ def compile_unit(unit: Unit, source: Path, built: Path, toolkit: Toolkit, tree: 
 
 
 def dependencies(unit: Unit, toolkit: Toolkit, tree: Path) -> tuple[frozenset[Path], str]:
-    """The files that a unit is compiled from, by its preprocessor; and its first error, with what was found empty."""
+    """Return the files that the preprocessor reads for a unit, and its first error; one of the two is empty."""
     with tempfile.TemporaryDirectory(prefix="stack-depends-") as work:
         rule = Path(work) / "rule.d"
         run = _run([*_program(unit, toolkit), *unit.flags, "-M", str(unit.source), "-o", str(rule)], toolkit, tree)
@@ -69,7 +69,7 @@ def dependencies(unit: Unit, toolkit: Toolkit, tree: Path) -> tuple[frozenset[Pa
 
 
 def _prerequisites(rule: Path) -> frozenset[Path]:
-    """Read the files that a compiler's dependency file names; none where it wrote no such file."""
+    """Read the files named in a compiler's dependency file; empty if it wrote none."""
     if not rule.is_file():
         return frozenset()
     text = rule.read_text()
@@ -82,35 +82,35 @@ def _program(unit: Unit, toolkit: Toolkit) -> list[str]:
 
 
 def cxx() -> list[str]:
-    """How the C++ compiler is started: CXX may start it through another program (`ccache g++`).
+    """Return the command of the C++ compiler; CXX may start it through another program (`ccache g++`).
 
     Raises:
-        StackError: CXX is no command.
+        StackError: CXX is not a valid command.
 
     """
     named = os.environ.get("CXX", "")
     try:
         return shlex.split(named) or ["g++"]
     except ValueError as bad:
-        raise StackError(f"CXX is no command: {named}", "write it as for a shell, such as CXX='ccache g++'") from bad
+        raise StackError(f"CXX is not a valid command: {named}", "write it as for a shell, such as CXX='ccache g++'") from bad
 
 
 def _beside(unit: Unit, source: Path) -> list[str]:
-    """A cut source stands elsewhere; what it includes stands beside the whole one."""
+    """Return an include flag for a cut source: it stands elsewhere, but includes files beside the original."""
     return [] if source == unit.source else [f"-I{unit.source.parent}"]
 
 
 def _run(command: Sequence[str], toolkit: Toolkit, tree: Path) -> Run:
-    """Run a compiler; a library's header that is missing is brought, and it runs again."""
+    """Run a compiler; if a library's header is missing, download it and run again."""
     while True:
-        run, said = _once([*command, "-isystem", str(toolkit.headers / "include")], toolkit, tree)
-        missing = _MISSING.search(said) if run.error else None
+        run, output = _once([*command, "-isystem", str(toolkit.headers / "include")], toolkit, tree)
+        missing = _MISSING.search(output) if run.error else None
         if missing is None or not toolkits.add_header(toolkit, missing[1]):
             return run
 
 
 def _once(command: Sequence[str], toolkit: Toolkit, tree: Path) -> tuple[Run, str]:
-    # ccache takes paths in the cache relative to the tree: the same source in another tree is the same source.
+    # ccache makes paths relative to the cache's folder of trees, so that equal sources in different trees share results.
     environment = toolkit.environment | {"CCACHE_BASEDIR": str(tree.parents[1]), "CCACHE_NOHASHDIR": "1"}
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stack-") as folder:
@@ -125,11 +125,11 @@ def _once(command: Sequence[str], toolkit: Toolkit, tree: Path) -> tuple[Run, st
             check=False,
         )
         peak = int(usage.read_text()) * 1024 if usage.exists() else 0
-    said = done.stdout.decode("utf-8", "replace")
-    error = _first_error(said, done.returncode, tree) if done.returncode else ""
-    return Run(error, time.monotonic() - started, peak), said
+    output = done.stdout.decode("utf-8", "replace")
+    error = _first_error(output, done.returncode, tree) if done.returncode else ""
+    return Run(error, time.monotonic() - started, peak), output
 
 
-def _first_error(said: str, code: int, tree: Path) -> str:
-    lines = said.replace(f"{tree}/", "").splitlines()
+def _first_error(output: str, code: int, tree: Path) -> str:
+    lines = output.replace(f"{tree}/", "").splitlines()
     return next((line.strip() for line in lines if _ERROR.search(line)), f"it ended with {code} and no error message")

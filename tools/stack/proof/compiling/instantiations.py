@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explicit template instantiations of a generated source, and the source with one of them.
+"""Find the explicit template instantiations of a generated source, and cut the source down to one of them.
 
-Generators write them as statements at the beginning of a line: `template Result name<…>(…);`, or the call of a macro whose
-name begins with INSTANTIATE. A source may hold dozens, each of which takes nvcc a minute and gigabytes.
+Generators write them at the beginning of a line: `template Result name<…>(…);`, or a macro call with a name that begins with
+INSTANTIATE. A source may hold dozens, each of which costs nvcc a minute and gigabytes.
 """
 
 import re
@@ -13,7 +13,7 @@ _START = re.compile(r"^[ \t]*(?:template\b(?!\s*<)|INSTANTIATE\w*\s*\()", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class Instantiation:
-    """One explicit instantiation: its place in the source and its text in one line."""
+    """One explicit instantiation: its offsets in the source, and its text joined into one line."""
 
     start: int
     end: int
@@ -21,25 +21,29 @@ class Instantiation:
 
 
 def of(source: str) -> tuple[Instantiation, ...]:
-    """The explicit instantiations of a source, in its order."""
-    found = []
+    """Return the explicit instantiations of a source, in order."""
+    instantiations = []
     for start in _START.finditer(source):
         end = _end(source, start.end() - 1) if source[start.end() - 1] == "(" else source.find(";", start.end()) + 1
         if end > 0:
-            found.append(Instantiation(start.start(), end, " ".join(source[start.start() : end].split())))
-    return tuple(found)
+            instantiations.append(Instantiation(start.start(), end, " ".join(source[start.start() : end].split())))
+    return tuple(instantiations)
 
 
 def only(source: str, kept: Instantiation) -> str:
-    """The source with one of its instantiations; lines keep their numbers."""
-    for one in reversed(of(source)):
-        if one != kept:
-            source = source[: one.start] + re.sub(r"[^\n]+", "", source[one.start : one.end]) + source[one.end :]
+    """Return the source with only one of its instantiations; line numbers stay the same."""
+    for instantiation in reversed(of(source)):
+        if instantiation != kept:
+            source = (
+                source[: instantiation.start]
+                + re.sub(r"[^\n]+", "", source[instantiation.start : instantiation.end])
+                + source[instantiation.end :]
+            )
     return source
 
 
 def _end(source: str, opening: int) -> int:
-    """The end of a macro's call, with its semicolon if there is one; 0 where it is not closed."""
+    """Return the end of a macro call, including a semicolon; 0 if its parenthesis is not closed."""
     depth = 0
     for place in range(opening, len(source)):
         depth += {"(": 1, ")": -1}.get(source[place], 0)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What FlashInfer's JIT would compile for one architecture, asked of its own code; run in the environment of proofs.
+"""List what FlashInfer's JIT would compile for one architecture, using its own code; run in the environment of proofs.
 
     python jit_units.py TREE WORK ARCHITECTURE < '["expression", …]' > units.json
 
 Prints {"units": [{"module", "source", "command"}], "links": {module: [flags] or a sentence}, "made": {expression: [modules] or a
 sentence}, "unlisted": {name: sentence}}.
-The modules are those of FlashInfer's own ahead-of-time build, what else is for SM12x
-by its name, and those that the expressions make.
+The modules are those of FlashInfer's ahead-of-time build, further ones for SM12x (judged by their names), and those that the
+expressions make.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from pathlib import Path
 Unlisted = dict[str, str]
 
 OTHER_DEVICES = "No supported CUDA architectures found"
-"""What FlashInfer says of a module that is not for the architecture."""
+"""FlashInfer's error for a module that does not support the architecture."""
 
 
 class WouldCompile(Exception):
-    """Where upstream's code calls its compiler: what it wants is known by then, and what would follow wants a GPU."""
+    """Raised where upstream's code would compile: its request is known by then, and the next steps would need a GPU."""
 
 
 def stop_before_compiling() -> None:
-    """Have every module be listed and none be built."""
+    """Replace the build step, so that modules are listed but not built."""
     core = importlib.import_module("flashinfer.jit.core")
 
     def stop(spec: object) -> None:
@@ -45,7 +45,7 @@ def stop_before_compiling() -> None:
 
 
 def point_to_sources(tree: Path) -> None:
-    """Have FlashInfer look for sources where a source tree has them: building a wheel copies them into the package."""
+    """Make FlashInfer look for sources where a source tree has them; only a wheel build copies them into the package."""
     env = importlib.import_module("flashinfer.jit.env")
     packaged = tree.resolve() / "flashinfer" / "data"
 
@@ -64,16 +64,16 @@ def point_to_sources(tree: Path) -> None:
 
 
 def tolerate(unlisted: Unlisted) -> "dict[str, Callable[..., object]]":
-    """Have a generator that fails (it wants a GPU, a library, a download) leave out its module, not end the list.
+    """Wrap generators, so that a failing one (it needs a GPU, a library, a download) only leaves out its own module.
 
     Returns the generators by name.
     """
     jit = importlib.import_module("flashinfer.jit")
-    for found in pkgutil.walk_packages(jit.__path__, "flashinfer.jit."):
+    for module_info in pkgutil.walk_packages(jit.__path__, "flashinfer.jit."):
         with contextlib.suppress(Exception):
-            importlib.import_module(found.name)
+            importlib.import_module(module_info.name)
     wrapped: dict[str, Callable[..., object]] = {}
-    for module in [one for name, one in list(sys.modules.items()) if name.startswith("flashinfer.jit")]:
+    for module in [loaded for name, loaded in list(sys.modules.items()) if name.startswith("flashinfer.jit")]:
         for name, value in list(vars(module).items()):
             if name.startswith("gen_") and name.endswith("_module") and callable(value):
                 setattr(module, name, wrapped.setdefault(name, _tolerant(name, value, unlisted)))
@@ -94,32 +94,35 @@ def _tolerant(name: str, generator: Callable[..., object], unlisted: Unlisted) -
 
 
 def generate(generators: Iterable[tuple[str, Callable[..., object]]]) -> None:
-    """Make what FlashInfer builds ahead of time for the architecture, and what is for SM12x by name and needs no parameters.
+    """Generate FlashInfer's ahead-of-time modules for the architecture, and SM12x generators that need no parameters.
 
     FlashInfer 0.6 builds its SM120 modules ahead of time for 12.0 only. Other generators would download their parts.
     """
     importlib.import_module("flashinfer.aot").register_default_modules()
-    for generator in (one for name, one in generators if "sm12" in name):
+    for generator in (selected for name, selected in generators if "sm12" in name):
         parameters = inspect.signature(generator).parameters.values()
-        if all(one.default is not one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
+        if all(
+            parameter.default is not parameter.empty or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            for parameter in parameters
+        ):
             generator()
 
 
 def make(expression: str) -> "list[str] | str":
-    """The modules that an expression makes, or why it makes none."""
+    """Return the modules that an expression makes, or why it makes none."""
     registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
     before = set(registry.get_all_specs())
     names = {name: importlib.import_module(name) for name in ("torch", "flashinfer") if name in expression}
     try:
         with contextlib.suppress(WouldCompile):
-            eval(expression, names)  # noqa: S307, the stack's own series.toml says it
+            eval(expression, names)  # noqa: S307, the expression stands in the stack's own series.toml
     except Exception as failed:
         return f"{type(failed).__name__}: {failed}"
     return sorted(set(registry.get_all_specs()) - before) or "it makes no module that FlashInfer does not build ahead of time"
 
 
 def units(unlisted: Unlisted) -> "list[dict[str, object]]":
-    """The translation units of all modules that were made."""
+    """Return the translation units of all modules that were made."""
     registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
     listed: list[dict[str, object]] = []
     for name, spec in registry.get_all_specs().items():
@@ -132,13 +135,13 @@ def units(unlisted: Unlisted) -> "list[dict[str, object]]":
 
 
 def links() -> "dict[str, list[str] | str]":
-    """The linker's flags for each module, or why it is not linked by the host's compiler alone."""
+    """Return the linker's flags of each module, or why the host's compiler alone cannot link it."""
     registry = importlib.import_module("flashinfer.jit.core").jit_spec_registry
     return {name: _link(spec) for name, spec in registry.get_all_specs().items() if hasattr(spec, "get_compile_commands")}
 
 
 def _link(spec: "object") -> "list[str] | str":
-    """What the module's own ninja file says."""
+    """Read the linker's flags from the module's ninja file."""
     if getattr(spec, "embedded_cubin_factory", None) is not None:
         return "it embeds what another compiler makes"
     if getattr(spec, "needs_device_linking", False):
@@ -150,7 +153,7 @@ def _link(spec: "object") -> "list[str] | str":
 
 
 def main() -> None:
-    """List the units."""
+    """Print the units as JSON."""
     tree, work, architecture = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
     expressions = json.load(sys.stdin)
     os.environ["FLASHINFER_CUDA_ARCH_LIST"] = architecture
@@ -158,7 +161,7 @@ def main() -> None:
     os.environ["FLASHINFER_DISABLE_VERSION_CHECK"] = "1"
     sys.path.insert(0, str(tree))
     unlisted: Unlisted = {}
-    # Upstream code prints what it does; only the answer may go to stdout.
+    # Upstream code prints progress; only the answer may go to stdout.
     with contextlib.redirect_stdout(sys.stderr):
         point_to_sources(tree)
         generate(list(tolerate(unlisted).items()))

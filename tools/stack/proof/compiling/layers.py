@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trees of an upstream with what is vendored in it: pristine, after each patch, and with all of them."""
+"""The trees of an upstream with its vendored upstreams: pristine, after each patch, and after all."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from stack.store.objects import FOLDER, Entry, Objects
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A patch: the whole tree before and after it, and the files that it changes, as paths in that tree."""
+    """A patch: the whole tree before and after it, and the paths that it changes in that tree."""
 
     ref: PatchRef
     before: TreeId
@@ -25,7 +25,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """An upstream that is not vendored, with all patches of its own and of what it vendors, in their order."""
+    """An upstream that is not vendored, with its own patches and those of its vendored upstreams, in order."""
 
     upstream: str
     base: TreeId
@@ -33,15 +33,15 @@ class Layers:
 
     @property
     def tip(self) -> TreeId:
-        """The carried tree."""
+        """The tree with all patches."""
         return self.patches[-1].after if self.patches else self.base
 
 
 def of(stores: Stores, pin: Pin) -> Layers:
-    """The layers of an upstream that is not vendored.
+    """Return the layers of an upstream that is not vendored.
 
     Raises:
-        StackError: a source cannot be had, or a patch does not fit.
+        StackError: A source is not available, or a patch does not apply.
 
     """
     objects = stores.objects(pin.upstream)
@@ -57,7 +57,7 @@ def of(stores: Stores, pin: Pin) -> Layers:
 
 
 def has_units(stores: Stores, layers: Layers) -> bool:
-    """Whether the upstream's JIT is known here."""
+    """Tell whether the upstream has a JIT that is supported here."""
     return stores.objects(layers.upstream).entry(layers.base, JIT) is not None
 
 

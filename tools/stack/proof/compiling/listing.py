@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The translation units that an upstream's JIT would compile for SM121, as its own code says, one list a tree."""
+"""List the translation units that an upstream's own JIT code would compile for SM121, for a given tree."""
 
 import hashlib
 import json
@@ -16,12 +16,12 @@ ARCHITECTURE = "12.1a"
 SASS_ARCHITECTURE = "sm_121a"
 _SCRIPT = Path(__file__).with_name("jit_units.py")
 JIT = "flashinfer/jit/core.py"
-"""What marks a tree whose JIT is known here."""
+"""The file by which a tree with a supported JIT is recognized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A source of a module, with the compiler's flags as upstream's code gives them (no program, source or output)."""
+    """A source of a module, with the compiler flags from upstream's code (without program, source and output)."""
 
     module: str
     source: Path
@@ -29,16 +29,16 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """How series and reports name it."""
+        """The unit's name in series and reports."""
         return f"{self.module}/{self.source.name}"
 
     @property
     def is_cuda(self) -> bool:
-        """Whether nvcc compiles it; the host's compiler does the rest."""
+        """Whether nvcc compiles the unit; other units use the host's compiler."""
         return self.source.suffix == ".cu"
 
     def compiled_for(self, architecture: str) -> "Unit":
-        """The unit with flags for another GPU (`sm_90a`) than those that were listed."""
+        """Return the unit with flags for another GPU (`sm_90a`) than the listed one."""
         mine, other = (name.removeprefix("sm_") for name in (SASS_ARCHITECTURE, architecture))
         changed = (flag.replace(f"compute_{mine},code=sm_{mine}", f"compute_{other},code=sm_{other}") for flag in self.flags)
         return replace(self, flags=tuple(changed))
@@ -46,8 +46,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The units of a tree. `links`: the linker's flags for each module, or why there are none; `made`: the modules of each
-    expression, or why there are none; `unlisted`: what could not be listed.
+    """The units of a tree.
+
+    `links` maps a module to its linker flags, or to a reason why there are none. `made` maps an expression to its modules, or to a
+    reason. `unlisted` maps whatever could not be listed to a reason.
     """
 
     tree: Path
@@ -58,7 +60,7 @@ class Listing:
     unlisted: Mapping[str, str]
 
     def fingerprint(self, unit: Unit) -> str:
-        """What decides what is compiled, headers of the tree apart: flags, source, and what was generated beside it."""
+        """Hash the unit's inputs other than the tree's headers: flags, source, and generated files in its folder."""
         content = hashlib.sha256()
         for flag in unit.flags:
             content.update(self._without_places(flag.encode()) + b"\0")
@@ -72,10 +74,10 @@ class Listing:
 
 
 def check_folder(cache: Path) -> None:
-    """Refuse a cache folder with a blank in its name: a JIT joins its flags by blanks, and some of them name the folder.
+    """Refuse a cache folder with a blank in its path: a JIT joins its flags by blanks, and some contain that path.
 
     Raises:
-        StackError: there is one.
+        StackError: The path has a blank.
 
     """
     if any(blank in str(cache) for blank in " \t"):
@@ -83,15 +85,15 @@ def check_folder(cache: Path) -> None:
 
 
 def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, cache: Path) -> Listing:
-    """The units of a tree's JIT, with the modules that Python expressions make beside those that it builds ahead of time.
+    """List the units of a tree's JIT, including modules that Python expressions make in addition to its ahead-of-time build.
 
     Raises:
-        StackError: the upstream's code cannot be imported, or the cache folder's name has blanks.
+        StackError: The upstream's code cannot be imported, or the cache folder's path has a blank.
 
     """
     check_folder(cache)
-    asked = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), _SCRIPT.read_text()])
-    work = cache / "compiling" / hashlib.sha256(asked.encode()).hexdigest()[:16]
+    inputs = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), _SCRIPT.read_text()])
+    work = cache / "compiling" / hashlib.sha256(inputs.encode()).hexdigest()[:16]
     answer = work / "units.json"
     with places.lock(work):
         if not answer.exists():
@@ -100,22 +102,22 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
             part = answer.with_suffix(".part")
             part.write_text(text)
             part.rename(answer)
-    said = json.loads(answer.read_text())
-    units = [_unit(one) for one in said["units"]]
-    # Modules for other devices state theirs.
+    content = json.loads(answer.read_text())
+    units = [_unit(unit) for unit in content["units"]]
+    # Modules for other devices have other architectures in their flags.
     here = {unit.module for unit in units if any(SASS_ARCHITECTURE in flag for flag in unit.flags)}
     return Listing(
         tree,
         work,
         tuple(unit for unit in units if unit.module in here),
-        {name: one if isinstance(one, str) else tuple(one) for name, one in said["links"].items()},
-        {name: made if isinstance(made, str) else tuple(made) for name, made in said["made"].items()},
-        said["unlisted"],
+        {name: flags if isinstance(flags, str) else tuple(flags) for name, flags in content["links"].items()},
+        {name: made if isinstance(made, str) else tuple(made) for name, made in content["made"].items()},
+        content["unlisted"],
     )
 
 
 def _ask(tree: Path, work: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit) -> str:
-    # Some generators walk through sets: with one seed, one tree gives one list.
+    # Some generators iterate over sets: a fixed hash seed makes the list of a tree reproducible.
     environment = toolkit.environment | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTHONPATH", None)
     command = [str(python), str(_SCRIPT), str(tree), str(work), ARCHITECTURE]
@@ -123,8 +125,8 @@ def _ask(tree: Path, work: Path, expressions: Sequence[str], python: Path, toolk
         command, input=json.dumps(sorted(expressions)), env=environment, cwd=work, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise StackError(f"{tree.name}: the JIT's modules cannot be listed ({said[0]})", f"`{' '.join(command)}` shows more")
+        lines = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise StackError(f"{tree.name}: the JIT's modules cannot be listed ({lines[0]})", f"`{' '.join(command)}` shows more")
     return done.stdout
 
 

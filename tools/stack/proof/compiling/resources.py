@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each kernel of an object takes and how it loads: registers, stack, shared memory, spills, 16-byte loads and how many at once."""
+"""Measure each kernel of an object: registers, stack, shared memory, spills, and 16-byte loads in flight."""
 
 import re
 import subprocess
@@ -18,17 +18,17 @@ _REGISTER = re.compile(r"\bR(\d+)\b")
 _ARGUMENTS = re.compile(r"\([^()]*\)$")
 _WIDE = "128"
 _LONGEST = 80
-"""Letters of a name that are printed: those of templates have thousands."""
+"""Characters of a printed name; template names can have thousands."""
 _WORDS = 4
-"""Registers of a load of 16 bytes."""
+"""Registers that a 16-byte load fills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel: registers a thread, bytes of stack a thread, bytes of shared memory a block (what is chosen at launch is not in it).
+    """A kernel: registers and stack bytes per thread, and static shared memory in bytes per block.
 
-    `spills` are instructions that read or write local memory. `wide` are loads of 16 bytes from global memory, and `at_once` how many
-    of them a thread has begun before it first waits for one, in the order of the code: of a loop, one round.
+    `spills` counts instructions that read or write local memory. `wide` counts 16-byte loads from global memory. `at_once` is how
+    many of them a thread starts before it first waits for one, in code order; a loop counts as one iteration.
     """
 
     name: str
@@ -49,23 +49,23 @@ class Kernel:
 
 
 def kernels(toolkit: Toolkit, built: Path, architecture: str) -> tuple[Kernel, ...]:
-    """The kernels in an object's code for one architecture, by name.
+    """Return the kernels in an object's code for one architecture, sorted by name.
 
     Raises:
-        StackError: the disassembler cannot read the object.
+        StackError: The disassembler cannot read the object.
 
     """
     code = sass.functions(toolkit, built, architecture)
     usage = dict(_usage(sass.dumped(toolkit, built, "-res-usage"), architecture))
     names = dict(zip(code, _demangled(list(code)), strict=True))
-    found = (Kernel(names[one], *usage[one], *_loads(body)) for one, body in code.items() if one in usage)
-    return tuple(sorted(found, key=lambda kernel: kernel.name))
+    listed = (Kernel(names[symbol], *usage[symbol], *_loads(body)) for symbol, body in code.items() if symbol in usage)
+    return tuple(sorted(listed, key=lambda kernel: kernel.name))
 
 
-def _usage(said: str, architecture: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
-    """Registers, stack and shared memory by mangled name."""
+def _usage(output: str, architecture: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """Yield registers, stack and shared memory by mangled name."""
     current = name = ""
-    for line in said.splitlines():
+    for line in output.splitlines():
         if stated := _ARCHITECTURE.match(line):
             current = stated[1]
         elif function := _FUNCTION.match(line):
@@ -76,36 +76,36 @@ def _usage(said: str, architecture: str) -> Iterator[tuple[str, tuple[int, int, 
 
 
 def _loads(body: Sequence[Instruction]) -> tuple[int, int, int]:
-    """Spills, loads of 16 bytes, and how many of these at once."""
-    spills = sum(one.name.split(".")[0] in ("LDL", "STL") for one in body)
-    wide = sum(_is_wide(one, "LDG") or _is_wide(one, "LDGSTS") for one in body)
+    """Count spills, 16-byte loads, and how many of these are in flight at once."""
+    spills = sum(instruction.name.split(".")[0] in ("LDL", "STL") for instruction in body)
+    wide = sum(_is_wide(instruction, "LDG") or _is_wide(instruction, "LDGSTS") for instruction in body)
     return spills, wide, max(_copies(body), _most_pending(body))
 
 
-def _is_wide(one: Instruction, operation: str) -> bool:
-    first, *modifiers = one.name.split(".")
+def _is_wide(instruction: Instruction, operation: str) -> bool:
+    first, *modifiers = instruction.name.split(".")
     return first == operation and _WIDE in modifiers
 
 
 def _copies(body: Sequence[Instruction]) -> int:
-    """Asynchronous copies to shared memory before the first wait for some of them."""
+    """Count the asynchronous copies to shared memory before the first wait for some of them."""
     begun = 0
-    for one in body:
-        if one.name.startswith("DEPBAR") and begun:
+    for instruction in body:
+        if instruction.name.startswith("DEPBAR") and begun:
             break
-        begun += _is_wide(one, "LDGSTS")
+        begun += _is_wide(instruction, "LDGSTS")
     return begun
 
 
 def _most_pending(body: Sequence[Instruction]) -> int:
-    """The most loads into registers of which nothing was used when the last of them began."""
+    """Return the largest number of loads in flight: started, and no register of theirs used yet."""
     most = 0
     pending: set[int] = set()
     count = 0
-    for one in body:
-        used = {int(number) for number in _REGISTER.findall(one.operands)}
-        if _is_wide(one, "LDG"):
-            target, *address = (int(number) for number in _REGISTER.findall(one.operands))
+    for instruction in body:
+        used = {int(number) for number in _REGISTER.findall(instruction.operands)}
+        if _is_wide(instruction, "LDG"):
+            target, *address = (int(number) for number in _REGISTER.findall(instruction.operands))
             if pending & set(address):
                 pending, count = set(), 0
             pending |= set(range(target, target + _WORDS))
@@ -117,13 +117,15 @@ def _most_pending(body: Sequence[Instruction]) -> int:
 
 
 def _demangled(names: Sequence[str]) -> list[str]:
-    """Names as in the source, without their arguments' types; c++filt comes with the C++ compiler."""
-    said = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout.splitlines()
-    return [_short(name) for name in said] if names else []
+    """Return names as in the source, without argument types; c++filt comes with the C++ compiler."""
+    demangled = subprocess.run(
+        ["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return [_short(name) for name in demangled] if names else []
 
 
 def _short(name: str) -> str:
-    """`void a::b::kernel<1>(a::b::Arguments)` as `kernel<1>`."""
+    """Shorten `void a::b::kernel<1>(a::b::Arguments)` to `kernel<1>`."""
     name = _ARGUMENTS.sub("", name).removeprefix("void ")
     before, bracket, parameters = name.partition("<")
     return before.rpartition("::")[2] + bracket + parameters

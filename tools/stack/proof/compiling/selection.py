@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which units are compiled: those that a patch names in its series.toml, the first that it touches, or all that it touches."""
+"""Select the units to compile: those that a patch names in its series.toml, the first that it touches, or all touched."""
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from stack.proof.compiling.toolkit import Toolkit
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A unit to compile, whole or cut down to one instantiation, and the instructions that have to be in it."""
+    """A unit to compile, whole or cut down to one instantiation, and its required instructions."""
 
     unit: Unit
     instantiation: Instantiation | None
@@ -29,7 +29,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A unit that is named and not there, or (`touched` false) not touched by the patch that names it."""
+    """A named unit that does not exist, or (`touched` false) that the patch naming it does not touch."""
 
     unit: str
     patches: tuple[PatchRef, ...]
@@ -38,9 +38,9 @@ class Absent:
 
 
 class Selection:
-    """The units of one upstream's tree, with what is vendored in it: the carried tree, or its own (`pristine`).
+    """The units of one upstream's tree and its vendored upstreams: with all patches, or without any (`pristine`).
 
-    `everything`: all units that patches touch, whole, beside those that they name.
+    `everything`: select all units that patches touch, whole, in addition to those that they name.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Selection:
     ) -> None:
         self._stores = stores
         self._upstream = layers.upstream
-        self._expressions = sorted({one.makes for one in named if one.makes})
+        self._expressions = sorted({unit.makes for unit in named if unit.makes})
         self._python = python
         self._toolkit = toolkit
         self._everything = everything
@@ -65,11 +65,11 @@ class Selection:
         self._here = {unit.name: unit for unit in self.listing.units}
 
     def of_patch(self, layer: Layer, named: Sequence[Compiles]) -> Iterator[Wanted | Absent]:
-        """What is compiled for a patch that names these units."""
+        """Yield the units to compile for a patch that names these units."""
         self._stores.tell(f"what {layer.ref.path} touches")
-        for one in named:
-            judged = (self._if_touched(found, layer) for found in self._meant(one, (layer.ref,)))
-            # Later patches may add units to those that a pattern matches: what counts is one that this patch touches.
+        for description in named:
+            judged = (self._if_touched(unit, layer) for unit in self._meant(description, (layer.ref,)))
+            # A pattern may also match units that only later patches add: take one that this patch touches.
             yield from judged if self._everything else _first(judged)
         if self._everything:
             yield from (Wanted(unit, None, (layer.ref,)) for unit in self._touched(layer, self.listing))
@@ -79,30 +79,32 @@ class Selection:
                 yield Wanted(first, next(iter(_instantiations(first)), None), (layer.ref,))
 
     def by_name(self, named: Compiles) -> Iterable[Wanted | Absent]:
-        """The units that a name means: the first, unless everything is asked for."""
+        """Return the units that a name matches: only the first, unless `everything` is set."""
         return self._meant(named, ()) if self._everything else _first(self._meant(named, ()))
 
     def _meant(self, named: Compiles, patches: tuple[PatchRef, ...]) -> Iterator[Wanted | Absent]:
-        """All units that a name means, each instantiation of its own."""
+        """Yield all units that a name matches, each instantiation separately."""
         made = self.listing.made.get(named.makes, ()) if named.makes else None
         if isinstance(made, str):
             yield Absent(named.unit, patches, f"{named.makes} fails: {made}")
             return
         matching = [unit for unit in self.listing.units if _matches(unit, named.unit) and (made is None or unit.module in made)]
-        found = [Wanted(unit, kept, patches, named.sass) for unit in matching for kept in self._kept(unit, named.instantiation)]
+        wanted = [
+            Wanted(unit, kept, patches, named.sass) for unit in matching for kept in self._kept(unit, named.instantiation)
+        ]
         if not matching:
             near = ", ".join(self._near(named.unit))
             yield Absent(named.unit, patches, "there is no such unit" + (f"; there is {near}" if near else ""))
-        elif not found:
+        elif not wanted:
             yield Absent(named.unit, patches, f"there is no instantiation with {named.instantiation!r} in it")
-        yield from found
+        yield from wanted
 
     def _kept(self, unit: Unit, words: str | None) -> Iterable[Instantiation | None]:
-        """What of a unit is compiled: the instantiations with these words, else the first, or all of it."""
-        there = _instantiations(unit)
+        """Return the parts of a unit to compile: instantiations with these words, else the first one, or None for the whole unit."""
+        available = _instantiations(unit)
         if words is not None:
-            return [one for one in there if " ".join(words.split()) in one.text]
-        return [None] if self._everything or not there else there[:1]
+            return [instantiation for instantiation in available if " ".join(words.split()) in instantiation.text]
+        return [None] if self._everything or not available else available[:1]
 
     def _if_touched(self, found: Wanted | Absent, layer: Layer) -> Wanted | Absent:
         if isinstance(found, Absent) or self._pristine:
@@ -115,11 +117,11 @@ class Selection:
         )
 
     def _touched(self, layer: Layer, within: Listing) -> Iterator[Unit]:
-        """The units of a listing that a patch touches, each once."""
+        """Yield each unit of a listing that a patch touches, once."""
         names = {unit.name for unit in within.units}
         seen: set[str] = set()
         if not all(touched.is_compiled(path) for path in layer.paths):
-            # What is no source may be what makes them: Python, a template.
+            # Other files, such as Python code or a template, may generate the sources.
             for unit in touched.by_flags(self._list(layer.before), self._list(layer.after)):
                 if unit.name in names:
                     seen.add(unit.name)
@@ -133,7 +135,7 @@ class Selection:
         return listing.of(folder, self._expressions, self._python, self._toolkit, cache)
 
     def _near(self, pattern: str) -> list[str]:
-        """Units of the pattern's module, else modules that begin alike."""
+        """Suggest units of the pattern's module, else modules with a similar name."""
         module = pattern.partition("/")[0]
         inside = [unit.name for unit in self.listing.units if fnmatch.fnmatchcase(unit.module, module)]
         return (
@@ -141,13 +143,13 @@ class Selection:
         )
 
 
-def _first(found: Iterable[Wanted | Absent]) -> list[Wanted | Absent]:
-    """The first that can be compiled, else the first."""
+def _first(units: Iterable[Wanted | Absent]) -> list[Wanted | Absent]:
+    """Return the first unit that can be compiled, else the first absent one."""
     absent: list[Wanted | Absent] = []
-    for one in found:
-        if isinstance(one, Wanted):
-            return [one]
-        absent.append(one)
+    for unit in units:
+        if isinstance(unit, Wanted):
+            return [unit]
+        absent.append(unit)
     return absent[:1]
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA compiler and disassembler: those on PATH, else the registry's wheels, in the cache.
+"""Find the CUDA compiler and disassembler: those on PATH, else the registry's wheels, in the cache.
 
-Wheels are taken apart, not installed: of the libraries beside the headers, gigabytes, nothing is needed to compile. Headers of
-libraries (cuBLAS, cuRAND, …) are downloaded when a source includes one that the compiler does not have.
+Wheels are unpacked, not installed: compiling needs none of the gigabytes of libraries beside the headers. Headers of libraries
+(cuBLAS, cuRAND, …) are downloaded when a source includes one that the compiler lacks.
 """
 
 import os
@@ -26,9 +26,9 @@ from stack.store import cache as places
 Tell = Callable[[str], None]
 
 CUDA = "13.0"
-"""The version of the wheels: that of the torch builds which vLLM pins."""
+"""The version of the wheels, the same as in the torch builds that vLLM pins."""
 _OLDEST = Version("12.9")
-"""The first nvcc that knows sm_121a."""
+"""The first nvcc that supports sm_121a."""
 _COMPILER = (f"cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]=={CUDA}.*",)
 # The registry has no disassembler of 13.0; a newer one reads older objects.
 _DISASSEMBLER = ("nvidia-cuda-cuobjdump==13.2.*", "nvidia-cuda-nvdisasm==13.2.*")
@@ -45,19 +45,19 @@ _EXTRAS = {
     "cuda_profiler_api": "profiler",
     "cupti": "cupti",
     "nvml": "nvml",
-    # libcu++, Thrust and CUB, for a compiler on PATH that came without them
+    # libcu++, Thrust and CUB, if the compiler on PATH lacks them
     "cuda/": "cccl",
     "thrust/": "cccl",
     "cub/": "cccl",
     "nv/": "cccl",
 }
-"""How the name of a library's header begins -> the extra of the package cuda-toolkit that brings it."""
+"""Maps the start of a library header's name to the extra of the package cuda-toolkit that contains it."""
 _PARTS = frozenset({"bin", "include", "nvvm"})
 
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """A compiler and a disassembler. `home` has bin/ and include/; `headers` gets those of libraries, one folder for all."""
+    """A compiler and a disassembler. `home` has bin/ and include/; `headers` receives the headers of all libraries."""
 
     home: Path
     nvcc: Path
@@ -67,31 +67,31 @@ class Toolkit:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which upstream's own code finds this compiler."""
+        """The environment variables with which upstream's own code finds this compiler."""
         path = os.pathsep.join([str(self.nvcc.parent), os.environ.get("PATH", os.defpath)])
         return {**os.environ, "PATH": path, "CUDA_HOME": str(self.home), "CUDA_PATH": str(self.home)}
 
 
 def find(cache: Path, tell: Tell = lambda _: None) -> Toolkit:
-    """The compiler and disassembler on PATH, each else from wheels in the cache (downloaded on the first call).
+    """Find the compiler and the disassembler on PATH, or download them as wheels into the cache on the first call.
 
     Raises:
-        StackError: there is no C++ compiler for the host's part, or pip could not download something.
+        StackError: No host C++ compiler is installed, or pip could not download something.
 
     """
     if not (shutil.which("gcc") and shutil.which("g++")):
         raise StackError("nvcc needs gcc and g++, which are not on PATH", "apt-get install g++")
     folder = cache / "compilers" / f"cuda-{CUDA}"
-    there = on_path()
-    if there is None:
+    installed = on_path()
+    if installed is None:
         tell(f"downloading the compiler of CUDA {CUDA}")
         _unpack(_COMPILER, folder)
-    home, nvcc, version = there or (folder, folder / "bin/nvcc", CUDA)
+    home, nvcc, version = installed or (folder, folder / "bin/nvcc", CUDA)
     return Toolkit(home, nvcc, version, _disassembler(cache, tell), cache / "compilers" / f"headers-{version}")
 
 
 def add_header(toolkit: Toolkit, header: str) -> bool:
-    """Bring the headers of the library that has this one; whether there is one that was not there yet.
+    """Download the headers of the library that contains `header`; return whether that added the header.
 
     Raises:
         StackError: pip could not download it.
@@ -100,31 +100,31 @@ def add_header(toolkit: Toolkit, header: str) -> bool:
     extra = next((extra for start, extra in _EXTRAS.items() if header.startswith(start)), None)
     if extra is None or (toolkit.headers / "include" / header).exists():
         return False
-    # Where the compiler on PATH is of a release without such a package, the nearest one's headers do.
+    # For a compiler on PATH whose release has no such package, take the headers of the nearest release.
     version = toolkit.version if Version(toolkit.version) >= Version("13.0") else CUDA
     _unpack((f"cuda-toolkit[{extra}]=={version}.*",), toolkit.headers, mark=extra)
     return (toolkit.headers / "include" / header).exists()
 
 
 def on_path() -> tuple[Path, Path, str] | None:
-    """Home, program and version of the nvcc on PATH, if it knows sm_121a."""
-    found = shutil.which("nvcc")
-    if found is None:
+    """Return home, program and version of the nvcc on PATH, if it supports sm_121a."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
         return None
-    stated = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    stated = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
     release = re.search(r"release (\d+\.\d+)", stated)
-    # nvcc itself says where its home is: what is on PATH may be a link or a script.
-    dry = subprocess.run([found, "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, check=False).stderr
+    # Ask nvcc itself for its home: the program on PATH may be a link or a script.
+    dry = subprocess.run([nvcc, "--dryrun", "-E", "-x", "cu", os.devnull], capture_output=True, text=True, check=False).stderr
     top = re.search(r"^#\$ TOP=(.+)$", dry, re.MULTILINE)
     if release is None or top is None or Version(release[1]) < _OLDEST:
         return None
-    return Path(top[1]).resolve(), Path(found), release[1]
+    return Path(top[1]).resolve(), Path(nvcc), release[1]
 
 
 def _disassembler(cache: Path, tell: Tell) -> Path:
-    found = shutil.which("cuobjdump")
-    if found and shutil.which("nvdisasm"):  # which cuobjdump starts
-        return Path(found)
+    cuobjdump = shutil.which("cuobjdump")
+    if cuobjdump and shutil.which("nvdisasm"):  # cuobjdump starts it
+        return Path(cuobjdump)
     folder = cache / "compilers" / "disassembler"
     tell("downloading the disassembler")
     _unpack(_DISASSEMBLER, folder)
@@ -132,7 +132,7 @@ def _disassembler(cache: Path, tell: Tell) -> Path:
 
 
 def _unpack(requirements: tuple[str, ...], folder: Path, mark: str = "complete") -> None:
-    """Take wheels apart into a folder, once: what they have below nvidia/<name>/ of programs and headers."""
+    """Unpack programs and headers (below nvidia/<name>/) of wheels into a folder, once."""
     stamp = folder / f"{mark}.stamp"
     with places.lock(folder):
         if stamp.exists():
