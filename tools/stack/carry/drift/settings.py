@@ -102,7 +102,7 @@ def serve_flags(files: Files) -> frozenset[str] | None:
     if any("--disable-" in files.text(source) for source in _PARSER):
         # `BooleanOptionalAction` of this tree gives `--enable-x` its `--disable-x`.
         pairs = (("--enable-", "--disable-"), ("--disable-", "--enable-"))
-        found |= {other + flag.removeprefix(one) for flag in found for one, other in pairs if flag.startswith(one)}
+        found |= {other + flag.removeprefix(prefix) for flag in found for prefix, other in pairs if flag.startswith(prefix)}
     return frozenset(found)
 
 

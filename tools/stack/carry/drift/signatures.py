@@ -51,14 +51,14 @@ def shown(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return f"({ast.unparse(bare.args)})"
 
 
-def same(one: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def same(function: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether two functions take the same arguments."""
-    return shown(one) == shown(other)
+    return shown(function) == shown(other)
 
 
-def alike(one: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether two functions have the same decorators: another one may change the arguments of a call."""
-    return [ast.dump(each) for each in one.decorator_list] == [ast.dump(each) for each in other.decorator_list]
+def alike(function: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether two functions have the same decorators: another function may change the arguments of a call."""
+    return [ast.dump(each) for each in function.decorator_list] == [ast.dump(each) for each in other.decorator_list]
 
 
 def method(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:

@@ -156,8 +156,10 @@ def inserter(ours: Elements, theirs: Elements) -> Inserter:
         is_last = number + 1 == len(ours.spans)
         ends = _LAST_ON_LINE.match(ours.source.data, ours.spans[number][1])
         # Black's second form: all elements on one line between the lines of the brackets, without a trailing comma.
-        beside = is_last and ends and not ends[1] and all(one.indent is None and b"\n" not in one.text for one in new)
-        if ours.bare or not ends or (beside and not any(one.behind for one in new)):
+        beside = (
+            is_last and ends and not ends[1] and all(element.indent is None and b"\n" not in element.text for element in new)
+        )
+        if ours.bare or not ends or (beside and not any(element.behind for element in new)):
             return _inline(ours.spans[number][1], b", %s", new)
         if not ends[1] and not is_last:
             raise Doubt  # The comma is on another line.
@@ -190,19 +192,19 @@ def _first(ours: Elements, new: list[_New]) -> list[Insertion]:
 
 
 def _inline(at: int, form: bytes, new: list[_New]) -> list[Insertion]:
-    if any(one.above or one.behind or b"\n" in one.text for one in new):
+    if any(element.above or element.behind or b"\n" in element.text for element in new):
         raise Doubt
-    return [Insertion(at, b"".join(form % one.text for one in new))]
+    return [Insertion(at, b"".join(form % element.text for element in new))]
 
 
 def _rows(new: list[_New], indent: bytes | None, last: bytes = b",") -> bytes:
     """Return elements on their own lines; `last` follows the last element."""
     found: list[bytes] = []
-    for number, one in enumerate(new):
-        own = one.indent if indent is None else indent
-        if own is None or (b"\n" in one.text and own != one.indent):
+    for number, element in enumerate(new):
+        own = element.indent if indent is None else indent
+        if own is None or (b"\n" in element.text and own != element.indent):
             raise Doubt
-        found += [own + row + b"\n" for row in one.above]
+        found += [own + row + b"\n" for row in element.above]
         comma = b"," if number + 1 < len(new) else last
-        found.append(own + one.text + comma + (b"  " + one.behind if one.behind else b"") + b"\n")
+        found.append(own + element.text + comma + (b"  " + element.behind if element.behind else b"") + b"\n")
     return b"".join(found)

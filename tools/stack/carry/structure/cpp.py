@@ -67,7 +67,7 @@ def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, s
     """
     elsewhere = b"".join(cell.ours for cell in cells) != ours
     pieces: list[bytes] = []
-    said: list[str] = []
+    evidence: list[str] = []
     brought: list[_Line] = []
     for place, cell in enumerate(cells):
         if not cell.conflict:
@@ -86,11 +86,11 @@ def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, s
         merged = b"".join(line.text for line, _ in members) + _tail(cell.ours)
         if not prove(cell.base, cell.ours, cell.theirs, merged):
             raise Doubt
-        said.append(_say(three, new, line))
+        evidence.append(_say(three, new, line))
         pieces.append(merged)
     data = b"".join(pieces)
     _nothing_twice(ours, theirs, data, brought)
-    return data, "; ".join(said)
+    return data, "; ".join(evidence)
 
 
 def _shares(base: Sequence[_Line], ours: Sequence[_Line], theirs: Sequence[_Line]) -> bool:
@@ -229,7 +229,7 @@ def _merge(mine: list[_Line], new: list[_Line], keep: bool) -> list[tuple[_Line,
         if any(line.kind != "include" and line.name in other for line in side):
             raise Doubt
     plain = all(line.text.count(b"\n") == 1 for line, _ in both)
-    return sorted(both, key=lambda one: one[0].name) if keep and plain and mine and new else both
+    return sorted(both, key=lambda member: member[0].name) if keep and plain and mine and new else both
 
 
 def _key(side: Sequence[_Line]) -> bool:
@@ -269,14 +269,14 @@ def _names(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _is_in_order(part: Sequence[Hashable], whole: Sequence[Hashable]) -> bool:
     rest = iter(whole)
-    return all(any(one == other for other in rest) for one in part)
+    return all(any(token == other for other in rest) for token in part)
 
 
 def _say(three: Sequence[Sequence[_Line]], new: Sequence[_Line], line: int) -> str:
-    old = {one.token for one in three[0]}
-    mine = [one for one in three[1] if one.token not in old]
+    old = {entry.token for entry in three[0]}
+    mine = [entry for entry in three[1] if entry.token not in old]
     if not new:
         return f"ours has all that theirs adds at line {line}"
-    kind = "include block" if all(one.kind == "include" for one in [*mine, *new]) else "definitions"
-    labels = [", ".join(one.name.decode("utf-8", "replace") for one in side) for side in (mine, new)]
+    kind = "include block" if all(entry.kind == "include" for entry in [*mine, *new]) else "definitions"
+    labels = [", ".join(entry.name.decode("utf-8", "replace") for entry in side) for side in (mine, new)]
     return f"both sides add to the {kind} at line {line}: " + "; ".join(label for label in labels if label)

@@ -145,7 +145,7 @@ def parts(source: Source, node: ast.AST) -> Parts:
         if isinstance(value, ast.arguments) and not isinstance(node, ast.Lambda):
             found.groups.append(Group("parameters", _parameters(source, value), node))
         elif isinstance(value, list):
-            found.groups.append(Group(_kind(node, name), [_item(source, one) for one in value], node))
+            found.groups.append(Group(_kind(node, name), [_item(source, member) for member in value], node))
         elif value is None or isinstance(value, ast.AST):
             found.children.append(value)
         else:
@@ -204,15 +204,18 @@ def _dict_key(key: ast.expr | None) -> Hashable:
 
 
 def _parameters(source: Source, node: ast.arguments) -> list[Item]:
-    plain = [("positional", one) for one in node.posonlyargs] + [("parameter", one) for one in node.args]
+    plain = [("positional", argument) for argument in node.posonlyargs] + [("parameter", argument) for argument in node.args]
     defaults: list[ast.expr | None] = [None] * (len(plain) - len(node.defaults)) + list(node.defaults)
-    found = [(kind, one, default) for (kind, one), default in zip(plain, defaults, strict=True)]
+    found = [(kind, argument, default) for (kind, argument), default in zip(plain, defaults, strict=True)]
     if node.vararg:
         found.append(("*", node.vararg, None))
-    found += [("keyword", one, default) for one, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+    found += [("keyword", argument, default) for argument, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
     if node.kwarg:
         found.append(("**", node.kwarg, None))
-    return [Item(source, (one,) if default is None else (one, default), one.arg, kind) for kind, one, default in found]
+    return [
+        Item(source, (argument,) if default is None else (argument, default), argument.arg, kind)
+        for kind, argument, default in found
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +259,7 @@ def _align(base: list[Item], ours: list[Item], theirs: list[Item]) -> list[Step]
 
 def _by_content(base: list[Item], ours: list[Item], theirs: list[Item]) -> list[Step]:
     in_ours, in_theirs = dict(common(base, ours)), dict(common(base, theirs))
-    anchors = [(one, in_ours[one], in_theirs[one]) for one in in_ours if one in in_theirs]
+    anchors = [(place, in_ours[place], in_theirs[place]) for place in in_ours if place in in_theirs]
     return _split(base, ours, theirs, anchors, _by_type)
 
 
@@ -302,18 +305,18 @@ def _split(
     return steps
 
 
-def common(one: Sequence[Item], other: Sequence[Item]) -> list[tuple[int, int]]:
+def common(items: Sequence[Item], other: Sequence[Item]) -> list[tuple[int, int]]:
     """Return a longest common subsequence, as pairs of indices.
 
     Raises:
         Doubt: the sequences are too long to compare.
 
     """
-    if not one or not other:
+    if not items or not other:
         return []
-    if len(one) > _LONGEST or len(other) > _LONGEST:
+    if len(items) > _LONGEST or len(other) > _LONGEST:
         raise Doubt
-    left, right = tokens(one, other)
+    left, right = tokens(items, other)
     best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for low in range(len(left) - 1, -1, -1):
         for high in range(len(right) - 1, -1, -1):

@@ -29,22 +29,22 @@ _CPP_TOKEN = re.compile(
 )
 
 
-def same(path: str, one: bytes, other: bytes) -> bool:
+def same(path: str, version: bytes, other: bytes) -> bool:
     """Return whether two versions of a file differ in layout only."""
-    if one == other:
+    if version == other:
         return True
-    if reflow.joined(one) != reflow.joined(other):
+    if reflow.joined(version) != reflow.joined(other):
         return False  # A cheap test that rejects most pairs: a formatter changes only whitespace, quotes and commas.
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in PYTHON:
-        return _same_python(one, other)
-    return suffix in CPP and _cpp_tokens(one) == _cpp_tokens(other)
+        return _same_python(version, other)
+    return suffix in CPP and _cpp_tokens(version) == _cpp_tokens(other)
 
 
-def _same_python(one: bytes, other: bytes) -> bool:
+def _same_python(version: bytes, other: bytes) -> bool:
     try:
-        trees = [ast.dump(Source(data).tree) for data in (one, other)]
-        return trees[0] == trees[1] and _comments(one) == _comments(other)
+        trees = [ast.dump(Source(data).tree) for data in (version, other)]
+        return trees[0] == trees[1] and _comments(version) == _comments(other)
     except (Doubt, RecursionError, tokenize.TokenError, SyntaxError):
         return False
 

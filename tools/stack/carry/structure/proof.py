@@ -97,21 +97,23 @@ class _Judge:
 
     def node(self, four: Sequence[ast.AST], scope: str) -> bool:
         """Check four nodes that are at the same place."""
-        if len({type(one) for one in four}) > 1 or isinstance(four[0], ast.JoinedStr):
+        if len({type(node) for node in four}) > 1 or isinstance(four[0], ast.JoinedStr):
             return False
-        taken = [parts(source, one) for source, one in zip(self.sources, four, strict=True)]
+        taken = [parts(source, node) for source, node in zip(self.sources, four, strict=True)]
         if not taken[1].scalars == taken[2].scalars == taken[3].scalars:
             return False
         inner = _scope(four[0], scope, self.ordered)
         groups = zip(*(each.groups for each in taken), strict=True)
         children = zip(*(each.children for each in taken), strict=True)
-        return all(self.group(list(one), inner) for one in groups) and all(self.child(list(one), inner) for one in children)
+        return all(self.group(list(versions), inner) for versions in groups) and all(
+            self.child(list(versions), inner) for versions in children
+        )
 
     def child(self, four: Sequence[ast.AST | None], scope: str) -> bool:
         base, ours, theirs, result = four
         if ours is None or theirs is None or result is None:
             return ours is None and theirs is None and result is None
-        items = [Item(source, [one]) for source, one in zip(self.sources[1:], (ours, theirs, result), strict=True)]
+        items = [Item(source, [node]) for source, node in zip(self.sources[1:], (ours, theirs, result), strict=True)]
         if items[0].text == items[1].text == items[2].text:
             self.alike(items[0])
             return True
@@ -145,13 +147,13 @@ class _Judge:
             if four[0].text != four[1].text:
                 self.alike(four[1])
             return True
-        if len({len(one.nodes) for one in four}) > 1 or len({one.kind for one in four}) > 1:
+        if len({len(item.nodes) for item in four}) > 1 or len({item.kind for item in four}) > 1:
             return False
-        return all(self.child(list(one), scope) for one in zip(*(one.nodes for one in four), strict=True))
+        return all(self.child(list(nodes), scope) for nodes in zip(*(item.nodes for item in four), strict=True))
 
     def allowed(self, ours: Group, result: Group, additions: _Additions, scope: str) -> bool:
         """Return whether this group may have both sides' items together, in any order."""
-        keys = [one.key for one in [*additions.mine, *additions.new]]
+        keys = [item.key for item in [*additions.mine, *additions.new]]
         rules: dict[str, Callable[[], bool]] = {
             "suite": lambda: self.suite(ours, result, additions, scope),
             "decorators": lambda: _decorators(result, additions),
@@ -168,13 +170,13 @@ class _Judge:
         return ours.kind in rules and rules[ours.kind]()
 
     def suite(self, ours: Group, result: Group, additions: _Additions, scope: str) -> bool:
-        statements = [one.nodes[0] for one in [*additions.mine, *additions.new]]
+        statements = [item.nodes[0] for item in [*additions.mine, *additions.new]]
         fine = _PLAIN if scope in ("module", "class") else _IMPORTS
-        if not all(isinstance(one, fine) for one in statements):
+        if not all(isinstance(statement, fine) for statement in statements):
             return False
-        if any(isinstance(one, ast.Import | ast.ImportFrom) and _is_special(one) for one in statements):
+        if any(isinstance(statement, ast.Import | ast.ImportFrom) and _is_special(statement) for statement in statements):
             return False
-        if any(isinstance(one, ast.Assign) and not _plain_targets(one) for one in statements):
+        if any(isinstance(statement, ast.Assign) and not _plain_targets(statement) for statement in statements):
             return False
         if isinstance(ours.owner, ast.ClassDef) and not _fields(ours.owner, result, additions):
             return False
@@ -193,7 +195,7 @@ class _Judge:
             alone = {name for item in own if not _is_again(item.nodes[0]) for name in bound(item.nodes[0])}
             if any(name in strange or (everywhere[name] > count and name in alone) for name, count in names.items()):
                 return False
-            used = {one.id for item in other for one in ast.walk(item.nodes[0]) if isinstance(one, ast.Name)}
+            used = {node.id for item in other for node in ast.walk(item.nodes[0]) if isinstance(node, ast.Name)}
             if any(name.partition(".")[0] in used for name in names):
                 return False
         return True
@@ -224,7 +226,7 @@ def order_read(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name), args=args) if name in _IN_ORDER:
-                found |= {_iterated(one) for one in args}
+                found |= {_iterated(argument) for argument in args}
             case ast.Call(func=ast.Attribute(value=value, attr="popitem")):
                 found.add(_last(value))
             case ast.Subscript(value=ast.Call(func=ast.Name(id=name), args=[copied])) if name in _COPIES:
@@ -274,7 +276,7 @@ def _holds(step: Step, run: list[Item], additions: _Additions) -> bool:
 
 def _is_in_order(part: Sequence[Hashable], whole: Sequence[Hashable]) -> bool:
     rest = iter(whole)
-    return all(any(one == other for other in rest) for one in part)
+    return all(any(token == other for other in rest) for token in part)
 
 
 def _unique(result: Group, additions: _Additions) -> bool:
@@ -437,11 +439,11 @@ def bound(node: ast.AST) -> set[str]:
             return {name.asname or name.name for name in node.names}
         case ast.ImportFrom():
             return {name.asname or name.name for name in node.names}
-    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store | ast.Del)}
+    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store | ast.Del)}
     if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
-        for one in ast.walk(node):
-            if isinstance(one, ast.stmt) and not isinstance(one, ast.If | ast.Try | ast.With | ast.For | ast.While):
-                found |= bound(one)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.stmt) and not isinstance(inner, ast.If | ast.Try | ast.With | ast.For | ast.While):
+                found |= bound(inner)
     return found
 
 
@@ -449,16 +451,16 @@ def _is_again(node: ast.AST) -> bool:
     """Return whether a function may repeat an earlier name: a property's setter or getter, or an overload."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     name = getattr(node, "name", "")
-    return any(f"{name}." in ast.unparse(one) or "overload" in ast.unparse(one) for one in decorators)
+    return any(f"{name}." in ast.unparse(decorator) or "overload" in ast.unparse(decorator) for decorator in decorators)
 
 
 def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
     """Return whether new class members are independent: fields have defaults and are last, enum members have distinct values."""
     traits = " ".join(map(ast.unparse, [*owner.decorator_list, *owner.bases])).lower()
     members = [*additions.mine, *additions.new]
-    values = Counter(ast.dump(one.value) for item in members if isinstance(one := item.nodes[0], ast.Assign))
+    values = Counter(ast.dump(statement.value) for item in members if isinstance(statement := item.nodes[0], ast.Assign))
     if "enum" in traits or "flag" in traits:
-        have = Counter(ast.dump(one.value) for item in result.items if isinstance(one := item.nodes[0], ast.Assign))
+        have = Counter(ast.dump(statement.value) for item in result.items if isinstance(statement := item.nodes[0], ast.Assign))
         if any(have[value] > 1 for value in values):
             return False
         if additions.mine and _numbered_behind(result, {item.ident for item in members}):

@@ -75,8 +75,8 @@ class _Weaver:
         self.shared |= three[0].scalars != three[1].scalars
         for old, mine, new in zip(*(each.groups for each in three), strict=True):
             self.group(old, mine, new)
-        for one in zip(*(each.children for each in three), strict=True):
-            self.child(source, *one)
+        for versions in zip(*(each.children for each in three), strict=True):
+            self.child(source, *versions)
 
     def child(self, source: Source, base: ast.AST | None, ours: ast.AST | None, theirs: ast.AST | None) -> None:
         if ours is None and theirs is None:
@@ -117,10 +117,10 @@ class _Weaver:
         if ours.text == theirs.text:
             self.shared |= not base.same(ours)
             return
-        if len({len(one.nodes) for one in (base, ours, theirs)}) > 1 or len({one.kind for one in (base, ours, theirs)}) > 1:
+        if len({len(item.nodes) for item in (base, ours, theirs)}) > 1 or len({item.kind for item in (base, ours, theirs)}) > 1:
             raise Doubt
-        for one in zip(base.nodes, ours.nodes, theirs.nodes, strict=True):
-            self.child(base.source, *one)
+        for nodes in zip(base.nodes, ours.nodes, theirs.nodes, strict=True):
+            self.child(base.source, *nodes)
 
     def unite(self, ours: Group, theirs: Group, mine: list[Item], new: list[Item]) -> list[Member]:
         """Unite both sides' additions at one place: items of both once, and sorted if the group is sorted."""
@@ -151,7 +151,7 @@ class _Weaver:
                 # One run adjoins the item above, the other the item below, with a blank line between the two runs.
                 return second + first if shapes == [(True, False), (False, True)] else first + second
         sort = order.found(Block(self.ours, ours), mine, Block(self.theirs, theirs), new)
-        return sorted(first + second, key=lambda one: sort(one[0])) if sort else first + second
+        return sorted(first + second, key=lambda member: sort(member[0])) if sort else first + second
 
     def insert(self, ours: Group, theirs: Group, members: list[Member]) -> None:
         place: Callable[[list[Item], Item | None, Item | None], list[Insertion]]
@@ -163,9 +163,9 @@ class _Weaver:
             raise Doubt
         else:
             place = brackets.inserter(Elements(self.ours, ours), Elements(self.theirs, theirs))
-        done = [one for left, run, right in _runs(members) for one in place(run, left, right)]
+        done = [insertion for left, run, right in _runs(members) for insertion in place(run, left, right)]
         self.insertions += done
-        first = next((one for one in done if one.data != b","), done[0])
+        first = next((insertion for insertion in done if insertion.data != b","), done[0])
         self.evidence.append((first, _say(ours, theirs)))
 
 
