@@ -57,7 +57,7 @@ def same(function: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDe
 
 
 def alike(function: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether two functions have the same decorators: another function may change the arguments of a call."""
+    """Return whether two functions have the same decorators: a different decorator may change the arguments of a call."""
     return [ast.dump(each) for each in function.decorator_list] == [ast.dump(each) for each in other.decorator_list]
 
 
