@@ -66,7 +66,7 @@ class Carry:
 
     @property
     def onto(self) -> CommitId:
-        """The new base."""
+        """Return the new base."""
         return self.rungs[-1].commit
 
     @property
@@ -76,12 +76,12 @@ class Carry:
 
     @property
     def source_tip(self) -> CommitId:
-        """The last commit on the old base."""
+        """Return the last commit on the old base."""
         return self.sources[-1] if self.sources else self.base
 
     @property
     def tip(self) -> CommitId:
-        """The last commit on the new base."""
+        """Return the last commit on the new base."""
         commits = [row.commit for row in self.rows if row.commit is not None]
         return commits[-1] if commits else self.onto
 
@@ -277,14 +277,14 @@ class _Climb:
 
     def _passed(self, name: str) -> bool:
         """Return whether a rung is an ancestor of the new base; without common history, assume that it is."""
-        rung = next(one for one in self.rungs if one.name == name)
+        rung = next(rung for rung in self.rungs if rung.name == name)
         asked = ["merge-base", rung.commit, self.rungs[-1].commit]
         done = git.run(asked, env={"GIT_DIR": str(self.objects.repository)}, accept=(0, 1))
         return done.returncode == 1 or done.stdout.decode("ascii").strip() == rung.commit
 
     def _brought_at(self, stopped: Carried) -> Landed:
         """Return the landing that a lower rung found, or the rung itself if no commit is known."""
-        rung = next(one for one in self.rungs if one.name == stopped.rung)
+        rung = next(rung for rung in self.rungs if rung.name == stopped.rung)
         return stopped.landed or Landed(rung.commit, rung.name, 1.0, rung.name)
 
     def _squashed(self, number: int, links: Sequence[_Link], row: Carried) -> dict[str, Carried]:

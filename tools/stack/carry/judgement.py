@@ -129,11 +129,11 @@ class _Fate:
         """
         if part.fate is not Fate.TAKEN_BACK:
             return part
-        if part.by is not None and any(one.moved and one.by == part.by for one in reworked):
+        if part.by is not None and any(other.moved and other.by == part.by for other in reworked):
             is_moved = self._is_moved(part.group, part.by, 1)
             return replace(part, fate=Fate.REWORKED, moved=True) if is_moved else part
         steps = {part.by, *(step for step, _ in self._departures(part.group))}
-        last = [(one.group, was) for one in reworked for step, was in self._departures(one.group) if step in steps]
+        last = [(other.group, was) for other in reworked for step, was in self._departures(other.group) if step in steps]
         # Two groups may have the same lines. So check that the other group itself was in place before the step.
         is_reworked = State.PRESENT in self.presence.versions(last)
         return replace(part, fate=Fate.REWORKED) if is_reworked else part

@@ -116,8 +116,8 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits 
     """Merge the files that carrying a chain of trees will need, in few calls of git.
 
     A file's merges depend only on earlier merges of the same file. So the first merges of all files go into one call. While
-    git works, their results are guessed from the hunks in `known`, and all later merges go into a second call that uses these
-    guesses as input. A guess never becomes a result: if it was wrong, the later merges are made again from git's own result.
+    git works, their results are guessed from the hunks in `known`. All later merges go into a second call, with these guesses
+    as input. A guess never becomes a result: if it was wrong, the later merges are made again from git's own result.
     Merges that are not foreseen (after a patch that is left out) are made when they are needed. The patches' hunks on the new
     base are added to `known`.
     """

@@ -79,8 +79,8 @@ class Landed:
 class Carried:
     """One patch on the new base.
 
-    `source` is its commit on the previous base, `tip` the commit below it on the new base, `commit` its new commit (None if it
-    is left out), and `tree` the tree after it. If it needs a person, `rung` names the release at which it stopped. `by_hand`:
+    `source`: its commit on the previous base. `tip`: the commit below it on the new base. `commit`: its new commit (None if it
+    is left out). `tree`: the tree after it. If it needs a person, `rung` names the release at which it stopped. `by_hand`:
     a person made the tree.
     """
 

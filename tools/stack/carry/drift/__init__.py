@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drift: a patch that applies and is wrong all the same, since what it relies on has changed. Found without importing a thing."""
+"""Find drift: patches that apply and are still wrong, since code that they rely on has changed. Nothing is imported."""
 
 from stack.carry.drift.checks import check, is_readable
 from stack.carry.drift.finding import Drift, added_between, added_lines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which carried patches apply and are wrong all the same, and since which upstream commit."""
+"""Find carried patches that have drifted, and the upstream commits that caused it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,16 +19,16 @@ from stack.model.patch import Patch
 from stack.store.objects import Entry, Objects
 
 _NO_MODULE = "there is no module"
-"""How a problem begins that is told although the old base had it, too: nothing that imports this can run."""
+"""The beginning of a problem that is reported even if the old base has it, too: code that imports this cannot run."""
 
 Added = Mapping[str, frozenset[int]]
 """The numbers of added lines, by path."""
 
 
 def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carry:
-    """A carry in which every patch that relies on what has changed is `drifted`, with the lines and the commits behind it.
+    """Mark each drifted patch of a carry as `drifted`, with the lines and the commits that caused it.
 
-    What a person has resolved by hand is theirs to judge.
+    Patches that a person resolved by hand are not checked.
 
     Raises:
         StackError: the repository cannot be read.
@@ -54,10 +54,10 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
         if drift.path in readable:
             before_too = _kind(drift) in old
             if before_too and not drift.problem.startswith(_NO_MODULE):
-                continue  # the patch's own: `stack check` tells it
-            said = f"{drift.problem} (on the old base, too)" if before_too else drift.problem
-            one = Drifted(drift.path, drift.line, said, () if before_too else causes.of(drift))
-            found.setdefault(owner.patch.ref.path, []).append(one)
+                continue  # The patch's own mistake, which `stack check` reports.
+            problem = f"{drift.problem} (on the old base, too)" if before_too else drift.problem
+            drifted = Drifted(drift.path, drift.line, problem, () if before_too else causes.of(drift))
+            found.setdefault(owner.patch.ref.path, []).append(drifted)
     rows = tuple(
         replace(row, outcome=Outcome.DRIFTED, drifts=tuple(found[row.patch.ref.path])) if row.patch.ref.path in found else row
         for row in carried.rows
@@ -66,7 +66,7 @@ def judged(objects: Objects, carried: Carry, index: Index | None = None) -> Carr
 
 
 def standing(objects: Objects, base: CommitId, tip: CommitId, patches: Sequence[Patch]) -> Iterator[tuple[Patch, Drift]]:
-    """What is wrong with a chain of patches where it stands, each with the patch that it comes from.
+    """Find the drift of a chain of patches on its own base, each with the patch that causes it.
 
     Raises:
         StackError: the repository cannot be read.
@@ -80,12 +80,12 @@ def standing(objects: Objects, base: CommitId, tip: CommitId, patches: Sequence[
 
 
 def _at_base(objects: Objects, carried: Carry, drifts: Sequence[Drift], known: Known) -> frozenset[str]:
-    """What is wrong on the old base with the patches that add to the files with drift on the new one."""
+    """Return the problems that the same patches have on the old base, for those that change files with drift on the new one."""
     paths = {drift.path for drift in drifts}
     environment = any(drift.variable for drift in drifts)
     involved = [row for row in carried.rows if paths & {file.path for file in _carried_files(carried, row)}]
     added = _added([_files(row.patch, row.patch.raw) for row in carried.rows])
-    union = _union(one for row, one in zip(carried.rows, added, strict=True) if row in involved)
+    union = _union(lines for row, lines in zip(carried.rows, added, strict=True) if row in involved)
     tree = objects.tree_of(carried.source_tip)
     return frozenset(map(_kind, check(objects, tree, union, known=known, hints=False, environment=environment)))
 
@@ -108,7 +108,7 @@ def _files(patch: Patch, data: bytes) -> tuple[FileDiff, ...]:
 
 
 def _added(chain: Sequence[Sequence[FileDiff]]) -> list[dict[str, frozenset[int]]]:
-    """The lines that each patch of a chain adds, by path, as they are numbered after the last of them."""
+    """Return the lines that each patch of a chain adds, by path, numbered as after the last patch."""
     known: list[dict[str, frozenset[int]]] = []
     for files in chain:
         own: dict[str, frozenset[int]] = {}
@@ -127,7 +127,7 @@ _T = TypeVar("_T")
 
 
 def _owner(drift: Drift, patches: Sequence[_T], added: Sequence[Added]) -> _T | None:
-    """The patch that added a line; for a file as a whole the last one that adds to it."""
+    """Return the patch that added the line with drift; without a line, the last patch that adds to the file."""
     pairs = list(zip(patches, added, strict=True))[::-1]
     exact = [patch for patch, lines in pairs if drift.line is not None and drift.line in lines.get(drift.path, ())]
     near = [patch for patch, lines in pairs if drift.path in lines]
@@ -135,7 +135,7 @@ def _owner(drift: Drift, patches: Sequence[_T], added: Sequence[Added]) -> _T | 
 
 
 class _Causes:
-    """The search for the first commit, or release, with which a drift is there."""
+    """Finds the first upstream commit, or release, with which a drift appears."""
 
     def __init__(self, objects: Objects, carried: Carry, index: Index | None, known: Known) -> None:
         self._objects = objects
@@ -152,14 +152,14 @@ class _Causes:
             named = rungs[place] if place is not None else rungs[-1]
             return (Upstream(named.commit, named.name, release=True),)
         step = self._index.step
-        place = first_where(range(self._index.steps), lambda one: self._has(drift, step(one).commit))
+        place = first_where(range(self._index.steps), lambda number: self._has(drift, step(number).commit))
         return (Upstream(step(place).commit, step(place).subject),) if place is not None else ()
 
     def _has(self, drift: Drift, commit: CommitId) -> bool:
         return _kind(drift) in self._wrong(commit, drift.path, environment=drift.variable is not None)
 
     def _wrong(self, commit: CommitId, path: str, *, environment: bool) -> frozenset[str]:
-        """What is wrong in a file when its patches are merged onto a commit at once."""
+        """Return the problems in a file if all its patches are merged onto a commit at once."""
         key = commit, path, environment
         if key not in self._known:
             objects = self._objects
@@ -170,7 +170,7 @@ class _Causes:
             lines = _new_lines(objects.read(own.id) if own is not None else b"", objects.read(merged.id)) if merged else ()
             whole = objects.replaced(tree, {path: merged}) if merged else tree
             added = {path: frozenset(lines)} if lines else {}
-            said = check(
+            drifts = check(
                 objects,
                 whole,
                 added,
@@ -181,11 +181,11 @@ class _Causes:
                 hasty=True,
                 environment=environment,
             )
-            self._known[key] = frozenset(map(_kind, said))
+            self._known[key] = frozenset(map(_kind, drifts))
         return self._known[key]
 
     def _merged(self, tree: TreeId, before: TreeId, path: str) -> Entry | None:
-        """A file with all patches on another tree; as it is in the end where that tree lacks it; None in a conflict."""
+        """Merge a file's patches onto another tree. If that tree lacks the file, return it as on the new base; None in conflict."""
         objects = self._objects
         base = objects.entry(objects.tree_of(self._carried.base), path)
         ours, theirs = objects.entry(tree, path), objects.entry(before, path)
@@ -199,11 +199,11 @@ class _Causes:
 
 
 def _new_lines(old: bytes, new: bytes) -> frozenset[int]:
-    """The numbers of the lines of a file that another one has nowhere."""
+    """Return the numbers of the lines of `new` that `old` does not have anywhere."""
     known = set(old.split(b"\n"))
     return frozenset(number for number, line in enumerate(new.split(b"\n"), 1) if line not in known)
 
 
 def _kind(drift: Drift) -> str:
-    """What is wrong, without the hint that follows: it names what is near in that tree."""
+    """Return the problem without its hint, which differs from tree to tree."""
     return drift.problem.partition(": ")[0]

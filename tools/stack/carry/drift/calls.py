@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls in added lines, of functions whose parameters the upstream changed."""
+"""Check calls in added lines to functions whose parameters upstream changed."""
 
 import ast
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from stack.carry.drift.outline import Definition
 from stack.carry.drift.source import BUILTINS, Parents, Source, chain
 
 _DEPTH = 6
-"""Of packages and re-exports that are followed by their text."""
+"""Upper bound of the packages and re-exports that are followed by their text."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def check(source: Source, parents: Parents, call: ast.Call) -> Iterator[Drift]:
-    """What is wrong with a call: nothing, unless it fitted before and does not now."""
+    """Report a call that matched its function's parameters on the old base and does not match them now."""
     if source.before is None:
         return
     names = chain(call.func)
@@ -42,7 +42,7 @@ def check(source: Source, parents: Parents, call: ast.Call) -> Iterator[Drift]:
 
 
 def _unchanged(source: Source, root: str, attributes: list[str]) -> bool:
-    """Whether a call surely reaches what it reached before, so that no file need be parsed to know it."""
+    """Return whether the text alone shows that a call reaches the same function as before; this saves parsing files."""
     assert source.before is not None
     imported = source.imports.get(root, [])
     if len(imported) > 1:
@@ -74,7 +74,7 @@ def _unchanged(source: Source, root: str, attributes: list[str]) -> bool:
 
 
 def _same_headers(source: Source, path: str, *names: str) -> bool:
-    """Whether the text of a file says that a function, a class or a class's function takes what it took."""
+    """Return whether the text shows that a function, a class or a method has the same parameters as before."""
     assert source.before is not None
     data, old = source.modules.files.read(path) or b"", source.before.files.read(path) or b""
     if not names:
@@ -85,7 +85,7 @@ def _same_headers(source: Source, path: str, *names: str) -> bool:
         return True
     if not is_class:
         now = headers(data, name)
-        # Nothing of the file itself: what the name stands for comes from elsewhere.
+        # The file itself does not define the name, so it comes from elsewhere.
         own = path == source.path and b"class " + name.encode() not in data
         return (own and not now) or (len(names) == 1 and bool(now) and now == headers(old, name))
     method = names[1] if len(names) > 1 else "__init__"
@@ -93,7 +93,7 @@ def _same_headers(source: Source, path: str, *names: str) -> bool:
 
 
 def _gone(source: Source, call: ast.Call, was: Function, now: Function) -> bool:
-    """Whether an added line names a parameter that is no longer there; the rest of the call may be the upstream's."""
+    """Return whether an added line names a removed parameter; the other lines of the call may be upstream's."""
     known, left = ({each.arg for each in ast.walk(of.args) if isinstance(each, ast.arg)} for of in (was, now))
     return any(word.arg in known - left and word.lineno in source.added for word in call.keywords if word.arg)
 
@@ -101,7 +101,7 @@ def _gone(source: Source, call: ast.Call, was: Function, now: Function) -> bool:
 def _callee(
     source: Source, modules: Modules, parents: Parents, root: str, attributes: list[str]
 ) -> tuple[Function, bool, str] | None:
-    """The function that a call reaches, whether its first parameter is given by an object, and its name."""
+    """Return the function that a call reaches, whether an object gives its first argument, and its name."""
     if root == "self" and len(attributes) == 1:
         around = [parent for parent in parents if isinstance(parent, ast.ClassDef)]
         path = modules.module(source.path)
@@ -119,7 +119,7 @@ def _callee(
 
 
 def _target(source: Source, modules: Modules, root: str, attributes: list[str]) -> tuple[Definition, list[str]] | None:
-    """The function or class that a chain of names leads to, and what is left of the chain."""
+    """Return the function or class to which a chain of names leads, and the rest of the chain."""
     rest = list(attributes)
     if root in source.imports:
         if not source.is_only_imported(root):

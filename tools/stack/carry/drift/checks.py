@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All checks of a tree that patches were carried to."""
+"""Run all drift checks on a tree with carried patches."""
 
 import contextlib
 import gc
@@ -17,7 +17,7 @@ from stack.store.objects import Objects
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without garbage collection: syntax trees are a hundred thousand new objects, none of them garbage, and take twice as long."""
+    """Turn garbage collection off: syntax trees are 100,000 new objects without garbage, and would take twice as long."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -29,7 +29,7 @@ def _uncollected() -> Iterator[None]:
 
 @_uncollected()
 def is_readable(objects: Objects, tree: TreeId, path: str) -> bool:
-    """Whether a tree's own file can be read: one that upstream itself has broken, or not at all, is not broken by a patch."""
+    """Return whether upstream's own file can be parsed or does not exist; otherwise upstream broke it, not a patch."""
     data = Files(objects, tree).read(path)
     if data is None or not path.endswith((".py", ".pyi")):
         return True
@@ -53,24 +53,24 @@ def check(
     hasty: bool = False,
     environment: bool = True,
 ) -> tuple[Drift, ...]:
-    """What is wrong in the lines that patches added to a tree; what cannot be told for sure is not named.
+    """Find drift in the lines that patches added to a tree; report only what is certain.
 
     Args:
         objects: the repository that has the trees.
         tree: the tree with the patches.
         added: the numbers of the added lines, by path (see `added_lines`).
         before: the tree of the old base with the same patches.
-        upstream: the tree without the patches: what it has itself need not be read again.
-        known: what has been read of files; shared by checks of trees that are alike.
-        hints: whether to look for what is meant instead.
-        hasty: whether a first look at a file is enough, which may find too much: good for looking for what is known to be wrong.
-        environment: whether to look for environment variables, too: that searches all of the tree.
+        upstream: the tree without the patches; its unchanged statements need not be parsed again.
+        known: parsed files; share it between checks of similar trees.
+        hints: whether to search for the names that may be meant instead.
+        hasty: whether to accept the result of a quick look, which may find too much; enough to look for a known problem.
+        environment: whether to check environment variables, too, which searches the whole tree.
 
     Raises:
         StackError: the repository cannot be read.
 
     """
-    # Git reads the files while the first of them are looked at.
+    # Git reads the files while the first of them are checked.
     objects.expect([each for each in (tree, before) if each is not None], (path for path, lines in added.items() if lines))
     files = Files(objects, tree)
     known = known if known is not None else Known()
@@ -88,7 +88,7 @@ def check(
         if path.endswith((".py", ".pyi")):
             if alike is not None and alike.holds(path, lines):
                 continue
-            with contextlib.suppress(RecursionError):  # nested too deeply to be understood: nothing can be told
+            with contextlib.suppress(RecursionError):  # Nested too deeply to be parsed: report nothing.
                 found += python.check(path, lines, modules, old_modules, named, own, hasty=hasty)
         elif cpp.is_source(path):
             found += cpp.check(path, lines, includes, old_includes)
@@ -104,6 +104,6 @@ def check(
 def _variables(
     files: Files, named: naming.Variables, added: Mapping[str, frozenset[int]], before: Files | None
 ) -> Iterator[Drift]:
-    """The environment variables that the tree does not know; what only the project's own workflows name is theirs."""
+    """Find environment variables that the tree does not know; ignore those that only hidden files, such as workflows, name."""
     used = {name: [each for each in places if not each[0].startswith(".")] for name, places in named.used.items()}
     return variables.check(files, {name: places for name, places in used.items() if places}, named.declared, added, before)

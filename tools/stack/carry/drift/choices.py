@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values that flags of `vllm serve` take, where a tree declares all of them: literals, enumerations, tables of parsers, fields of JSON.
+"""Read the values that flags of `vllm serve` take: literals, enumerations, tables of parsers, fields of JSON.
 
-A flag whose values cannot be told for sure is left out: what is said of the others holds.
+A flag is left out unless the tree certainly declares all of its values.
 """
 
 import ast
@@ -25,35 +25,35 @@ _GET = "get_kwargs"
 _PARSERS = MappingProxyType(
     {"--reasoning-parser": "vllm/reasoning/__init__.py", "--tool-call-parser": "vllm/tool_parsers/__init__.py"}
 )
-"""These flags take the keys of a table, which their packages have under a name of this ending."""
+"""These flags take the keys of a table in their packages, whose name ends with `_TABLE`."""
 _TABLE = "_PARSERS_TO_REGISTER"
 _ENUMERATIONS = frozenset({"Enum", "StrEnum"})
 _AUTO = "auto"
-"""Every enumeration of backends takes this, too: the platform chooses."""
+"""A flag with an enumeration of backends takes this, too: the platform then chooses."""
 
 
 _FEW = 12
-"""Values that a sentence names."""
+"""Upper bound of the values that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a flag takes: one of `values`, or JSON with `keys`; None where it takes no such thing."""
+    """The arguments that a flag takes: one of `values`, or JSON with `keys`; None if it does not take that kind."""
 
     values: frozenset[str] | None = None
     keys: frozenset[str] | None = None
 
 
 def check_values(objects: Objects, tree: TreeId, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
-    """Flags and values of which the tree does not know the value; of JSON, one of its outermost keys.
+    """Find the (flag, value) pairs whose value, or an outermost key of whose JSON, the tree does not know.
 
     Raises:
         StackError: the repository cannot be read.
 
     """
     known = declared(Files(objects, tree))
-    found = {(flag, value): _unknown(flag, value, known[flag]) for flag, value in given if flag in known}
-    return MappingProxyType({pair: one for pair, one in found.items() if one is not None})
+    results = {(flag, value): _unknown(flag, value, known[flag]) for flag, value in given if flag in known}
+    return MappingProxyType({pair: unknown for pair, unknown in results.items() if unknown is not None})
 
 
 def _unknown(flag: str, value: str, known: Choices) -> Unknown | None:
@@ -67,7 +67,7 @@ def _unknown(flag: str, value: str, known: Choices) -> Unknown | None:
 
 
 def _same(value: str, known: frozenset[str]) -> bool:
-    # vLLM reads some of them in any case, and with dashes: in doubt a value counts as known.
+    # vLLM accepts some values in upper or lower case, and with dashes: in doubt, a value counts as known.
     return _plain(value) in map(_plain, known)
 
 
@@ -90,17 +90,17 @@ def _keys(value: str) -> tuple[str, ...]:
 
 
 def declared(files: Files) -> Mapping[str, Choices]:
-    """What flags of `vllm serve` take, by flag."""
+    """Return the choices of `vllm serve`'s flags, by flag."""
     if not files.is_file(_ENGINE):
         return MappingProxyType({})
     source = _Source(files)
     found = {flag: source.field(of, name) for flag, (of, name) in _flags(source.tree(_ENGINE)).items()}
     found |= {flag: Choices(source.keys(path)) for flag, path in _PARSERS.items()}
-    return MappingProxyType({flag: one for flag, one in found.items() if one != Choices()})
+    return MappingProxyType({flag: choices for flag, choices in found.items() if choices != Choices()})
 
 
 def _flags(engine: ast.Module | None) -> dict[str, tuple[str, str]]:
-    """The flags that are made of a field of a configuration: its class, and its name."""
+    """Return the flags that are made from a field of a configuration class, with the class's and the field's name."""
     classes: dict[str, str] = {}
     fields: dict[str, tuple[str, str]] = {}
     found: dict[str, tuple[str, str]] = {}
@@ -113,9 +113,9 @@ def _flags(engine: ast.Module | None) -> dict[str, tuple[str, str]]:
     for node in ast.walk(engine) if engine is not None else ():
         match node:
             case ast.Call(ast.Attribute(attr="add_argument"), [ast.Constant(str(flag)), *_], keywords):
-                expanded = [one.value for one in keywords if one.arg is None]
+                expanded = [keyword.value for keyword in keywords if keyword.arg is None]
                 table, field = _field(expanded[0], fields) if len(expanded) == 1 else ("", "")
-                if table in classes and not any(one.arg in ("choices", "type", "action") for one in keywords):
+                if table in classes and not any(keyword.arg in ("choices", "type", "action") for keyword in keywords):
                     found[flag] = classes[table], field
     return found
 
@@ -130,7 +130,7 @@ def _field(expanded: ast.expr, fields: Mapping[str, tuple[str, str]]) -> tuple[s
 
 
 class _Source:
-    """The Python files of a tree, parsed once."""
+    """The Python files of a tree; each is parsed once."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -138,7 +138,7 @@ class _Source:
         self._trees: dict[str, ast.Module | None] = {}
 
     def tree(self, path: str) -> ast.Module | None:
-        """A file, None where it is none or is no Python."""
+        """Parse a file; None if it is not valid Python."""
         if path not in self._trees:
             try:
                 self._trees[path] = parse(self._files.read(path) or b"")
@@ -147,7 +147,7 @@ class _Source:
         return self._trees[path]
 
     def keys(self, path: str) -> frozenset[str] | None:
-        """The keys of the one table of parsers in a file."""
+        """Return the keys of the table of parsers in a file; None if there is not exactly one."""
         tables = [
             node.value
             for node in self._body(path)
@@ -158,7 +158,7 @@ class _Source:
         return _strings(tables[0].keys) if len(tables) == 1 else None
 
     def field(self, of: str, name: str) -> Choices:
-        """What the field of a configuration takes, whose class the engine imports."""
+        """Return the choices of a field of a configuration class that the engine imports."""
         found = self._class(_ENGINE, of)
         if found is None:
             return Choices()
@@ -169,14 +169,14 @@ class _Source:
     def _annotation(self, path: str, annotation: ast.expr) -> Choices:
         parts = [part for part in _union(annotation) if not (isinstance(part, ast.Constant) and part.value is None)]
         values = [self._values(path, part) for part in parts]
-        if parts and all(one is not None for one in values):
-            return Choices(functools.reduce(frozenset.union, (one for one in values if one is not None)))
+        if parts and all(part is not None for part in values):
+            return Choices(functools.reduce(frozenset.union, (part for part in values if part is not None)))
         keys = [self._names(path, part.id) for part in parts if isinstance(part, ast.Name)]
-        known = [one for one in keys if one]
+        known = [names for names in keys if names]
         return Choices(keys=known[0]) if len(known) == 1 else Choices()
 
     def _values(self, path: str, part: ast.expr) -> frozenset[str] | None:
-        """The values of a part of a union: a literal, a name that stands for one, an enumeration."""
+        """Return the values of a part of a union: a literal, an alias of one, or an enumeration; None for anything else."""
         match part:
             case ast.Subscript(ast.Name("Literal"), ast.Tuple(elements)):
                 return _strings(elements)
@@ -191,14 +191,14 @@ class _Source:
         return None
 
     def _names(self, path: str, name: str) -> frozenset[str] | None:
-        """The fields of a class that has nothing above it."""
+        """Return the fields of a class; None if it has base classes."""
         found = self._class(path, name)
         if found is None or found[1].bases:
             return None
         return frozenset(_named(each) for each in _annotated(found[1]))
 
     def _class(self, path: str, name: str) -> tuple[str, ast.ClassDef] | None:
-        """A class that a file defines or imports, and the file that has it."""
+        """Return a class that a file defines or imports, and the file that defines it."""
         resolved = self._modules.resolve(path.removesuffix(".py").removesuffix("/__init__"), name)
         if resolved is None or resolved[1] is None:
             return None
@@ -227,9 +227,9 @@ def _union(annotation: ast.expr) -> list[ast.expr]:
 
 
 def _strings(nodes: Iterable[ast.expr | None]) -> frozenset[str] | None:
-    """Texts, None where one of them is something else."""
+    """Return the values of string constants; None if a node is anything else."""
     values = [node.value if isinstance(node, ast.Constant) else None for node in nodes]
-    return frozenset(str(one) for one in values) if all(isinstance(one, str) for one in values) else None
+    return frozenset(str(value) for value in values) if all(isinstance(value, str) for value in values) else None
 
 
 def _members(definition: ast.ClassDef) -> frozenset[str] | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a Python file, cut into its top-level statements without parsing it."""
+"""Split the text of a Python file into its top-level statements without parsing it."""
 
 import ast
 import functools
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from stack.carry.drift.outline import parse
 
-# Each begins with a line break: that is found many times as fast as the begin of a line.
+# Each pattern begins with a line feed: a search for it is many times as fast as one for the start of a line.
 _IMPORT = re.compile(
     rb"\n[ \t]*(from[ \t]+[.\w]+[ \t]+import[ \t]*(?:\([^()]*\)|[^\n\\(]*(?:\\\n[^\n\\]*)*)|import[ \t]+[^\n\\]*(?:\\\n[^\n\\]*)*)"
 )
@@ -19,25 +19,25 @@ _NO_START = (b"else", b"elif", b"exce", b"fina", b'"""', b"'''")
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A top-level statement: its text, and the place of its first line in the file's list of lines."""
+    """A top-level statement: its text, and its first line in the file (from 0)."""
 
     text: bytes
     start: int
 
     @property
     def lines(self) -> list[bytes]:
-        """Its lines."""
+        """Return its lines."""
         return self.text[:-1].split(b"\n")
 
     def added(self, numbers: Set[int]) -> set[int]:
-        """Those of a file's line numbers that lie in it, as places in its own list of lines."""
+        """Return those of the file's line numbers that are in this statement, as places in its own list of lines."""
         size = self.text.count(b"\n")
         return {place for number in numbers if 0 <= (place := number - 1 - self.start) < size}
 
 
 @functools.lru_cache(maxsize=16)
 def chunks(data: bytes) -> tuple[Chunk, ...]:
-    """The top-level statements of a file; a decorator belongs to what it decorates, and what stands before the first to it."""
+    """Split a file into top-level statements. A decorator belongs to its definition, text before the first statement to that."""
     data = data if data.endswith(b"\n") else data + b"\n"
     first = [0]
     decorated = data.startswith(b"@")
@@ -56,15 +56,15 @@ def chunks(data: bytes) -> tuple[Chunk, ...]:
 
 
 def texts(data: bytes) -> frozenset[bytes]:
-    """The text of each top-level statement of a file."""
+    """Return the text of each top-level statement of a file."""
     return frozenset(chunk.text for chunk in chunks(data))
 
 
 def imports(data: bytes, shown: list[bytes] | None = None) -> list[ast.stmt]:
-    """The imports of a file, or of the lines that are not shown, as statements of a line that nobody added.
+    """Return the imports of a file, or of the lines that are not in `shown`; their line number is 0, which is never added.
 
     Raises:
-        SyntaxError: what looks like one is none.
+        SyntaxError: text that looks like an import is not valid.
 
     """
     found = []
@@ -83,6 +83,6 @@ def imports(data: bytes, shown: list[bytes] | None = None) -> list[ast.stmt]:
 
 
 def aliases(node: ast.stmt) -> Iterator[ast.alias]:
-    """What an import names; nothing for any other statement."""
+    """Yield the names of an import; nothing for any other statement."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield from node.names

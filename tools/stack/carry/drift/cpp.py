@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Includes in added C++ and CUDA lines."""
+"""Check the includes in added C++ and CUDA lines."""
 
 import functools
 import posixpath
@@ -14,20 +14,20 @@ _SOURCES = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".cu", ".c", ".cc", ".cpp", ".c
 _INCLUDE = re.compile(r"^\s*#\s*include\s*(?P<kind>[\"<])(?P<name>[^\">{}]+)[\">]")
 _PROSE = (".md", ".rst", ".ipynb")
 _DEEPEST = 3
-"""Below the root, folders named `include` that are include roots."""
+"""Levels below the root in which folders named `include` or `csrc` are include roots."""
 _OTHERS = frozenset({"3rdparty", "third_party", "thirdparty", "external", "extern", "deps"})
 _VENDORED = _OTHERS | frozenset({"csrc", "cpp", "src", "lib", "include"})
 
 
 class Includes:
-    """What an include can mean in one tree."""
+    """Resolves includes in one tree."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
 
     @functools.cached_property
     def roots(self) -> tuple[str, ...]:
-        """The folders that a compiler is likely to be given."""
+        """Return the folders that are probably passed to the compiler as include folders."""
         found = ["", "csrc", "src", "include"]
         level = [""]
         for _ in range(_DEEPEST):
@@ -41,7 +41,7 @@ class Includes:
         return tuple(dict.fromkeys(root for root in found if self.files.is_folder(root)))
 
     def places(self, path: str, name: str) -> list[str]:
-        """Where an include of a file can lead: beside it, above it, below the roots."""
+        """Return the paths to which an include may resolve: from the file's folder, the folders above it, and the roots."""
         folders, folder = [], posixpath.dirname(path)
         while folder:
             folders.append(folder)
@@ -49,13 +49,13 @@ class Includes:
         return [posixpath.normpath(posixpath.join(root, name)) for root in dict.fromkeys((*folders, *self.roots))]
 
     def found(self, path: str, name: str) -> str | None:
-        """Where an include leads, if it leads to a file of the tree (or into a submodule)."""
+        """Return the path to which an include resolves: a file of the tree, or a path in a submodule; None if there is none."""
         return next(
             (place for place in self.places(path, name) if self.files.is_file(place) or self.files.is_unknown(place)), None
         )
 
     def owns(self, path: str, name: str) -> bool:
-        """Whether the first folder of an include is one of the tree's own."""
+        """Return whether the first folder of an include is one of the tree's own."""
         first = name.partition("/")[0]
         if "/" not in name or first in (".", ".."):
             return "/" in name
@@ -64,7 +64,7 @@ class Includes:
         return any(self.files.is_folder(posixpath.join(root, first)) for root in (posixpath.dirname(path), *self.roots))
 
     def is_brought(self, path: str, name: str) -> bool:
-        """Whether the folder of an include is missing, and something other than C++ knows it: then that brings it."""
+        """Return whether the folder of an include is missing, and a build file or script names it: then the build may make it."""
         parts = [part for part in name.split("/")[:-1] if part not in (".", "..")]
         for depth in range(1, len(parts) + 1):
             if not any(self.files.is_folder(place) for place in self.places(path, "/".join(parts[:depth]))):
@@ -72,7 +72,7 @@ class Includes:
         return False
 
     def _is_named(self, folder: str) -> bool:
-        """Whether a script or a build file names a folder, alone or in a path."""
+        """Return whether a script or a build file names a folder, alone or in a path."""
         skipped = [f":(exclude)*{suffix}" for suffix in (*_SOURCES, *_PROSE)] + [
             f":(exclude){aside}/*" for aside in sorted(ASIDE)
         ]
@@ -81,7 +81,7 @@ class Includes:
         return git.run(search, env={"GIT_DIR": str(self.files.objects.repository)}, accept=(0, 1)).returncode == 0
 
     def ending(self, name: str) -> list[str]:
-        """The files whose path ends so."""
+        """Return the files whose path ends with `name`."""
         plain = posixpath.normpath(name).lstrip("./")
         return [path for path in self._by_name.get(posixpath.basename(plain), ()) if f"/{path}".endswith(f"/{plain}")]
 
@@ -93,17 +93,17 @@ class Includes:
         return found
 
     def same_name(self, name: str) -> list[str]:
-        """The files of that name, wherever."""
+        """Return the files with the same file name, in any folder."""
         return self._by_name.get(posixpath.basename(name), [])
 
 
 def is_source(path: str) -> bool:
-    """Whether a file is C++ or CUDA."""
+    """Return whether a file is C++ or CUDA."""
     return path.endswith(_SOURCES)
 
 
 def check(path: str, added: frozenset[int], now: Includes, before: Includes | None) -> Iterator[Drift]:
-    """The added includes of one file that lead nowhere."""
+    """Find the added includes of one file that do not resolve."""
     text = now.files.text(path)
     for number, line in enumerate(text.split("\n"), 1):
         include = _INCLUDE.match(line) if number in added else None

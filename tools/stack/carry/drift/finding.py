@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check found, and which lines it looks at: those that patches added."""
+"""The finding of a drift check, and the added lines that the checks examine."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ _NEAR = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A place where a patch applies and is wrong all the same. `problem` is one sentence with what to look for.
+    """A place where a patch applies and is still wrong. `problem` is one sentence, with a hint after a colon.
 
-    `variable`: the environment variable that it is about.
+    `variable`: the environment variable concerned, if any.
     """
 
     path: str
@@ -29,9 +29,9 @@ class Drift:
 
 
 def added_lines(files: Sequence[FileDiff]) -> dict[str, frozenset[int]]:
-    """The lines that diffs add, by path, as they are numbered after the last of them.
+    """Return the lines that diffs add, by path, numbered as after the last diff.
 
-    Several diffs of one file follow each other, as the patches of a series do.
+    Several diffs of one file apply one after the other, like the patches of a series.
     """
     known: dict[str, frozenset[int]] = {}
     for file in files:
@@ -42,7 +42,7 @@ def added_lines(files: Sequence[FileDiff]) -> dict[str, frozenset[int]]:
 
 
 def added_between(objects: Objects, old: str, new: str, paths: Sequence[str] = ()) -> dict[str, frozenset[int]]:
-    """The lines that one tree has and another one lacks, by path; only of some paths, if they are named.
+    """Return the lines that the tree `new` has and `old` lacks, by path; only of `paths`, if there are any.
 
     Raises:
         StackError: git cannot compare them.
@@ -55,12 +55,12 @@ def added_between(objects: Objects, old: str, new: str, paths: Sequence[str] = (
 
 
 def after(earlier: frozenset[int], hunks: Sequence[Hunk], *, adding: bool = True) -> frozenset[int]:
-    """Lines added before and (unless not `adding`) by `hunks`, in the numbers after them."""
+    """Return the numbers, after `hunks`, of the `earlier` added lines, and (if `adding`) of those that the hunks add."""
     added: set[int] = set()
     gone: set[int] = set()
     shifts: list[tuple[int, int]] = []
     for hunk in hunks:
-        # A side without lines is named by the line before it.
+        # If a side has no lines, its start is the line before it.
         old, new = hunk.old_start + (not hunk.old_count), hunk.new_start + (not hunk.new_count)
         for line in hunk.lines:
             kind = line[:1]
@@ -77,11 +77,11 @@ def after(earlier: frozenset[int], hunks: Sequence[Hunk], *, adding: bool = True
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name that is most like the one that is missing; None where none is like it."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
-    return found[0] if found else None
+    """Return the known name that is most similar to a missing name; None if none is similar."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
+    return matches[0] if matches else None
 
 
 def touches(added: frozenset[int], first: int, last: int | None) -> bool:
-    """Whether one of the lines from `first` to `last` is among `added`."""
+    """Return whether one of the lines from `first` to `last` is among `added`."""
     return any(number in added for number in range(first, (last or first) + 1))

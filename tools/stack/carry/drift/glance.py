@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A first look at a file with added lines that finds too much rather than too little, without parsing all of it.
+"""Take a quick look at a file with added lines without parsing all of it; it may find too much, but never too little.
 
-A carry touches a few functions of files with thousands of lines; parsing those whole takes longer than carrying them. So only
-the top-level statements that upstream's own file does not have are parsed, and what the rest of the file binds is taken from its
-text. Where this finds something, or cannot tell, the whole file is read.
+Patches change a few functions of files with thousands of lines, and parsing the whole files would take longer than carrying the
+patches. So only the top-level statements that upstream's own file does not have are parsed. The names that the rest of the file
+binds are read from its text. If this finds something, or is not sure, the whole file is parsed.
 """
 
 import ast
@@ -20,7 +20,7 @@ _WORD = re.compile(rb"\w+")
 
 
 class _AllBut(Set[str]):
-    """Every name but some."""
+    """The infinite set of all names except the `missing` ones."""
 
     def __init__(self, missing: frozenset[str]) -> None:
         self._missing = missing
@@ -36,7 +36,7 @@ class _AllBut(Set[str]):
 
 
 def glance(path: str, added: frozenset[int], modules: Modules, before: Modules | None, upstream: Files | None) -> Source | None:
-    """A file as far as its checks need it to see that nothing is wrong; None where the whole has to be read.
+    """Parse as much of a file as the checks need to see that nothing is wrong; None if the whole file must be parsed.
 
     `upstream` are the files of the new base without patches.
     """
@@ -62,22 +62,22 @@ def glance(path: str, added: frozenset[int], modules: Modules, before: Modules |
 
 
 def _ours(path: str, now: bytes, old: bytes, added: frozenset[int], upstream: Files) -> tuple[list[ast.stmt], bytes]:
-    """The top-level statements that upstream does not have, with the imports of all others; and their text.
+    """Return the top-level statements that upstream does not have, with the imports of all others; and their text.
 
-    Functions that nothing was added to are left empty.
+    The bodies of functions without added lines are left out.
 
     Raises:
-        SyntaxError: they cannot be told apart, or are no Python.
+        SyntaxError: the statements cannot be separated, or are not valid Python.
 
     """
     own = upstream.read(path)
     if own is None and now == old:
-        return parse(now).body, now  # a file of the patches' own, as it was
+        return parse(now).body, now  # A file that the patches add, and that is unchanged.
     if own is None:
         raise SyntaxError
     lines = now.split(b"\n")
     known = texts(own)
-    shown: list[bytes] = [b""] * len(lines)  # as many as there are: the nodes get their numbers from them
+    shown: list[bytes] = [b""] * len(lines)  # Blank lines keep the nodes' line numbers right.
     ours = [chunk for chunk in chunks(now) if chunk.text not in known]
     for chunk in ours:
         within = chunk.lines
@@ -88,7 +88,7 @@ def _ours(path: str, now: bytes, old: bytes, added: frozenset[int], upstream: Fi
 
 
 def _gone(old: bytes, now: bytes, added: frozenset[int]) -> frozenset[str]:
-    """The words of added lines that stood in lines that a file had and has no longer: only they can have lost what binds them."""
+    """Return the words of added lines that are also in lines that the file lost: only these can have lost their binding."""
     lines = now.split(b"\n")
     used = {word for number in added for word in _WORD.findall(lines[number - 1])}
     left = set(lines)

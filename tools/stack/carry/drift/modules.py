@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python modules of a source tree: where they are and which names they have, without importing any.
+"""Find the Python modules of a source tree and their names without importing them.
 
-A module's place is its path without suffix (`vllm/utils`). Whatever cannot be told for sure counts as there: a module that
-makes names while it runs, one that its build makes, a star import of something that is not in the tree.
+A module's place is its path without suffix (`vllm/utils`). In doubt, a module or name counts as present: in a module that makes
+names at run time, in one that the build makes, after a star import from outside the tree.
 """
 
 import ast
@@ -18,7 +18,7 @@ from stack.store import git
 
 _ROOTS = ("", "src", "python")
 _DEPTH = 12
-"""Of re-exports that are followed."""
+"""Upper bound of the re-exports that are followed."""
 _TOP = re.compile(rb"^(?:(?:async )?def (\w+)\(|class (\w+)[(:]|(\w+)(?: = |: ))", re.MULTILINE)
 _PARAMETERS = re.compile(rb"(\(.*?\)[^\n]*:)[ \t]*(?:#.*)?$", re.MULTILINE | re.DOTALL)
 _DEFINITIONS = r"^(async +def|def|class) +[A-Za-z]"
@@ -28,7 +28,7 @@ _NAMED = re.compile(r"^(?:async +)?(?:def|class) +(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A name that an import binds: to the module `place` (`name` None), or to a name in it. None: not of this tree."""
+    """The target of an import: the module `place` (then `name` is None), or a name in it; `place` None: not in this tree."""
 
     place: str | None
     name: str | None
@@ -36,7 +36,7 @@ class Imported:
 
 @dataclass(slots=True)
 class Module:
-    """What a module binds at its top level; None stands for anything but an import or a definition."""
+    """The names that a module binds at its top level; None stands for anything but an import or a definition."""
 
     bound: dict[str, list[Imported | Definition | None]] = field(default_factory=dict)
     stars: list[str | None] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Module:
 
 
 class Modules:
-    """The modules of one tree. What is `known` may be shared between trees."""
+    """The modules of one tree; `known` is a cache that several trees may share."""
 
     def __init__(self, files: Files, known: Known | None = None, *, hints: bool = True) -> None:
         self.files = files
@@ -58,14 +58,14 @@ class Modules:
         self._belongs: dict[tuple[str, str], str | None] = {}
 
     def file(self, place: str) -> str | None:
-        """The file of the module at a place; None where there is none, or only a folder (a namespace package)."""
+        """Return the file of the module at a place; None if there is none, or only a folder (a namespace package)."""
         if place not in self._files:
             paths = (f"{place}/__init__.py", f"{place}.py", f"{place}/__init__.pyi", f"{place}.pyi")
             self._files[place] = next(filter(self.files.is_file, paths), None)
         return self._files[place]
 
     def exists(self, place: str) -> bool:
-        """Whether a module is there, or may be."""
+        """Return whether a module exists, or may exist."""
         if self.file(place) or self.files.is_unknown(place) or self.files.is_folder(place):
             return True
         folder, _, name = place.rpartition("/")
@@ -74,7 +74,7 @@ class Modules:
         )
 
     def belongs(self, top: str, importer: str) -> str | None:
-        """The place of a top-level package or module if it is the tree's own, seen from the file that imports it."""
+        """Return the place of a top-level package or module for an importing file; None if it is not in the tree."""
         key = top, importer.rpartition("/")[0]
         if key not in self._belongs:
             roots = dict.fromkeys((_root(self.files, importer), *_ROOTS))
@@ -82,7 +82,7 @@ class Modules:
         return self._belongs[key]
 
     def place(self, importer: str, level: int, dotted: str) -> str | None:
-        """Where an import leads; None where that is not for this tree to say."""
+        """Return the place that an import names; None if it is outside this tree."""
         if not level:
             top, _, rest = dotted.partition(".")
             place = self.belongs(top, importer)
@@ -93,7 +93,7 @@ class Modules:
         return "/".join([*parts[: len(parts) - level + 1], *(dotted.split(".") if dotted else [])]) or None
 
     def missing(self, place: str, before: "Modules | None") -> bool:
-        """Whether a module is surely not there. The tree before decides what the tree alone leaves in doubt."""
+        """Return whether a module certainly does not exist. If the build may make it, the tree `before` decides."""
         if self.exists(place):
             return False
         above = place.rpartition("/")[0]
@@ -105,12 +105,12 @@ class Modules:
         return True
 
     def _is_plain_module(self, place: str) -> bool:
-        """A module that is no package can still hold others: what it puts into `sys.modules`."""
+        """Return whether a module is not a package but may hold others, since it uses `sys.modules`."""
         path = self.file(place)
         return path is not None and "/__init__." not in path and b"sys.modules" in (self.files.read(path) or b"")
 
     def lacks(self, place: str, name: str, before: "Modules | None") -> bool:
-        """Whether an existing module surely has no such name."""
+        """Return whether an existing module certainly lacks a name."""
         if self.provides(place, name) is not False:
             return False
         inner = f"{place}/{name}"
@@ -119,10 +119,10 @@ class Modules:
         return True
 
     def provides(self, place: str, name: str, depth: int = _DEPTH) -> bool | None:
-        """Whether the module at a place has a name: None where that cannot be told."""
+        """Return whether the module at a place has a name; None if that is not certain."""
         key = (place, name)
         if key not in self._provides:
-            self._provides[key] = None  # modules that star-import each other
+            self._provides[key] = None  # Ends the recursion if modules star-import each other.
             self._provides[key] = self._has(place, name, depth)
         return self._provides[key]
 
@@ -146,9 +146,9 @@ class Modules:
         return None if module.dynamic or None in found else False
 
     def resolve(self, place: str, name: str, depth: int = _DEPTH) -> tuple[str, Definition | None] | None:
-        """What a name of a module stands for: (place, None) for a module, (place, definition) for what is defined there.
+        """Resolve a name of a module to (place, None) for a module, or (place, definition) for a function or class.
 
-        None where it is anything else, or more than one thing.
+        Return None if it is anything else, or ambiguous.
         """
         key = place, name, depth
         if key not in self._resolved:
@@ -174,11 +174,11 @@ class Modules:
         return self.follow(bound[0], depth) if isinstance(bound[0], Imported) else (place, bound[0])
 
     def is_defined(self, path: str, name: str) -> bool:
-        """Whether a line that is not indented defines or assigns a name: most names are found so, without parsing the file."""
+        """Return whether an unindented line defines or assigns a name; this finds most names without parsing the file."""
         return name.encode("utf-8", "replace") in self._defined(path).names
 
     def defines_class(self, path: str, name: str) -> bool:
-        """Whether a class of that name stands at the top level of a file."""
+        """Return whether a file defines a class of that name at its top level."""
         return name.encode("utf-8", "replace") in self._defined(path).classes
 
     def _defined(self, path: str) -> Defined:
@@ -186,13 +186,13 @@ class Modules:
         if entry is None:
             return _NOTHING
         if entry.id not in self._known.defined:
-            found = _TOP.findall(self.files.read(path) or b"")
-            names = frozenset(one or other or third for one, other, third in found)
-            self._known.defined[entry.id] = Defined(names, frozenset(other for _, other, _ in found if other))
+            matches = _TOP.findall(self.files.read(path) or b"")
+            names = frozenset(function or klass or variable for function, klass, variable in matches)
+            self._known.defined[entry.id] = Defined(names, frozenset(klass for _, klass, _ in matches if klass))
         return self._known.defined[entry.id]
 
     def reexport(self, path: str, name: str) -> str | None:
-        """Where a file has a name from, by its text alone: None unless it imports it once, under its own name, from this tree."""
+        """Return the place from which a file imports a name, by its text; None unless it does so once and without renaming."""
         if (path, name) not in self._reexports:
             self._reexports[path, name] = self._reexport(path, name)
         return self._reexports[path, name]
@@ -217,14 +217,14 @@ class Modules:
         return self.place(path, len(found[0][0]), found[0][1].decode("utf-8", "replace"))
 
     def is_plain(self, imported: Imported) -> bool:
-        """Whether an imported name is, at first sight, a function, a class or a value: no module."""
+        """Return whether an imported name certainly is not a module but a function, a class or a value."""
         if imported.place is None or imported.name is None:
             return imported.place is None
         path = self.file(imported.place)
         return path is not None and self.is_defined(path, imported.name)
 
     def follow(self, imported: Imported, depth: int = _DEPTH) -> tuple[str, Definition | None] | None:
-        """What an imported name stands for."""
+        """Resolve an imported name like `resolve`."""
         if imported.place is None:
             return None
         if imported.name is None:
@@ -232,7 +232,7 @@ class Modules:
         return self.resolve(imported.place, imported.name, depth - 1)
 
     def module(self, path: str) -> Module | None:
-        """What a file binds; None where it cannot be parsed."""
+        """Return the names that a file binds; None if it cannot be parsed."""
         if path not in self._modules:
             entry = self.files.entry(path)
             known = self._known.outlines
@@ -257,7 +257,7 @@ class Modules:
         return module
 
     def bindings(self, path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Imported]]:
-        """The names that an import in a file binds, and to what."""
+        """Yield the names that an import in a file binds, with their targets."""
         for alias in statement.names:
             if isinstance(statement, ast.ImportFrom):
                 place = self.place(path, statement.level, statement.module or "")
@@ -269,7 +269,7 @@ class Modules:
                 yield top, Imported(self.place(path, 0, top), None)
 
     def nearest(self, place: str) -> str | None:
-        """The module that a missing one may have become."""
+        """Return the module that a missing module may have become, as a dotted name."""
         if not self._hints:
             return None
         name = place.rpartition("/")[2]
@@ -278,7 +278,7 @@ class Modules:
         return found.replace("/", ".") if found else None
 
     def names(self, place: str) -> list[str]:
-        """The names that a module is known to have."""
+        """Return the known names of a module."""
         path = self.file(place)
         module = self.module(path) if path is not None else None
         inner = [name.removesuffix(".py") for name in self.files.names(place)]
@@ -290,7 +290,7 @@ class Modules:
         return sorted(place for place in places if place.partition("/")[0] not in ASIDE)
 
     def elsewhere(self, name: str) -> list[str]:
-        """The files that define a function or class of that name at their top level."""
+        """Return the files that define a function or class of that name at their top level."""
         return self._definitions.get(name, []) if self._hints else []
 
     @functools.cached_property
@@ -312,7 +312,7 @@ class Modules:
 
 
 def _root(files: Files, path: str) -> str:
-    """The folder that a file's own top-level package lies in; a script's own folder."""
+    """Return the folder with a file's top-level package, or a script's own folder."""
     root = folder = path.rpartition("/")[0]
     while folder:
         above = folder.rpartition("/")[0]
@@ -323,7 +323,7 @@ def _root(files: Files, path: str) -> str:
 
 
 def headers(data: bytes, name: str) -> list[bytes]:
-    """The text of the parameters of all functions of that name, in order, wherever they stand in the file."""
+    """Return the parameters' text of all functions of that name in a file, in order."""
     word = b"def " + name.encode("utf-8", "replace") + b"("
     found = []
     place = data.find(word)

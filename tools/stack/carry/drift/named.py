@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The environment variables and the flags of `vllm serve` that recipes and compose files name."""
+"""Find the environment variables and the flags of `vllm serve` that recipes and compose files name."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDERS = ("validation/recipes", "docker")
-"""Where a stack has such files."""
+"""The folders of a stack with such files."""
 _SUFFIXES = frozenset({".toml", ".yaml", ".yml", ".env", ".sh", ".json"})
 _NAMES = re.compile(r"^(?:Dockerfile|Containerfile|compose)\b|^\.env")
 _VARIABLE = re.compile(r"\b(?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9]\b")
@@ -18,7 +18,7 @@ _COMMAND = re.compile(r"^(\s*)(?:-\s+)?[\"']?(?:command|args|arguments|serve|fla
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A variable or flag, and where it is named. `path` is below the stack's root."""
+    """A variable or flag, and the line that names it. `path` is below the stack's root."""
 
     path: str
     line: int
@@ -26,7 +26,7 @@ class Named:
 
 
 def settings(root: Path) -> Iterator[Path]:
-    """The recipes and compose files of a stack."""
+    """Yield the recipes and compose files of a stack."""
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             if file.is_file() and (file.suffix in _SUFFIXES or _NAMES.match(file.name)):
@@ -34,21 +34,21 @@ def settings(root: Path) -> Iterator[Path]:
 
 
 def named(path: str, text: str) -> Iterator[Named]:
-    """What a file names: every variable, and the flags in the arguments of `vllm serve`; comments left out."""
+    """Yield the variables that a file names, and the flags in the arguments of `vllm serve`; skip comments."""
     inside: int | None = None
     for number, line in enumerate(text.split("\n"), 1):
         code = line.split(" #")[0] if not line.lstrip().startswith("#") else ""
         inside = _arguments(code, inside)
-        for found in _VARIABLE.findall(code):
-            yield Named(path, number, found)
-        for found in _FLAG.findall(code) if inside is not None else ():
-            yield Named(path, number, found)
+        for variable in _VARIABLE.findall(code):
+            yield Named(path, number, variable)
+        for flag in _FLAG.findall(code) if inside is not None else ():
+            yield Named(path, number, flag)
 
 
 def _arguments(line: str, inside: int | None) -> int | None:
-    """Whether a line belongs to the arguments of `vllm serve`: the indentation of the line that they began with.
+    """Return the indentation of the line where the arguments of `vllm serve` began; None if this line is not one of them.
 
-    They end with the next line that is indented no further and is no item, closing bracket or continuation of theirs.
+    They end at the next line that is not indented further, unless it is an item, a closing bracket or a continuation.
     """
     indented = len(line) - len(line.lstrip())
     if _SERVE.search(line) or _COMMAND.match(line):

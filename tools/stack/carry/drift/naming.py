@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables in Python: where a string is the name of one, and whether it is read there or set."""
+"""Find environment variables in Python code: strings that name one, and whether the code reads or sets it."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ _WRITERS = frozenset({"setenv", "setdefault", "putenv", "update", "delenv", "uns
 
 @dataclass(slots=True)
 class Variables:
-    """Environment variables in added lines: where each is used, and which ones are read or declared there."""
+    """The environment variables in added lines: the places that use each, and those that are read or declared there."""
 
     used: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     declared: set[str] = field(default_factory=set)
@@ -26,15 +26,15 @@ class Variables:
         self.used.setdefault(name, []).append((path, line))
 
     def learn(self, others: "Variables") -> None:
-        """Take over what was noted elsewhere."""
+        """Add the variables of another collection."""
         for name, places in others.used.items():
             self.used.setdefault(name, []).extend(places)
         self.declared |= others.declared
 
     def string(self, path: str, parents: Parents, node: ast.Constant, value: str) -> None:
-        """Note what a string in an added line says."""
+        """Note the variables that a string in an added line names."""
         aside = path.partition("/")[0] in ASIDE
-        if parents and isinstance(parents[-1], ast.Expr):  # a docstring
+        if parents and isinstance(parents[-1], ast.Expr):  # A docstring.
             return
         if not NAME.fullmatch(value):
             for name in _SETTING.findall(value) if not aside else ():
@@ -43,13 +43,13 @@ class Variables:
         named = _is_variable(parents, node)
         if named:
             self.use(value, path, node.lineno)
-        # What the sources hold in a list, say, they will ask for.
+        # A name in any other place of the sources, such as a list, counts as read.
         if _reads(parents, node) or not (named or aside):
             self.declared.add(value)
 
 
 def _reads(parents: Parents, node: ast.Constant) -> bool:
-    """Whether an environment variable is read or declared where its name stands."""
+    """Return whether the code around a variable's name reads or declares it."""
     above = parents[-1] if parents else None
     if isinstance(above, ast.Call):
         called = set(words(above.func))
@@ -64,7 +64,7 @@ def _reads(parents: Parents, node: ast.Constant) -> bool:
 
 
 def _is_variable(parents: Parents, node: ast.Constant) -> bool:
-    """Whether a string in capitals surely is a variable's name: backends and macros are called so, too."""
+    """Return whether a string in capitals certainly is a variable's name; backends and macros have similar names."""
     above = parents[-1] if parents else None
     if isinstance(above, ast.Dict):
         values = [value for key, value in zip(above.keys, above.values, strict=True) if key is node]
@@ -76,7 +76,7 @@ def _is_variable(parents: Parents, node: ast.Constant) -> bool:
 
 
 def _is_environment(parents: Parents) -> bool:
-    """Whether a dict (the last of `parents`) is given to a process as its environment, or is named so."""
+    """Return whether a dict (the last of `parents`) is passed as a process's environment, or has such a name."""
     for parent in reversed(parents):
         if isinstance(parent, ast.Dict) and any(
             key is None and _mentions(value) for key, value in zip(parent.keys, parent.values, strict=True)
@@ -88,7 +88,7 @@ def _is_environment(parents: Parents) -> bool:
             return _mentions(parent.func)
         if isinstance(parent, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-            # A constant in capitals is a table of variables, of old ones too.
+            # A constant in capitals is a table of variables, which may list old ones, too.
             return any(_mentions(target) and not ast.unparse(target).isupper() for target in targets)
         if isinstance(parent, ast.stmt):
             return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Python file binds at its top level, read without importing it."""
+"""Read the names that a Python file binds at its top level, without importing it."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
 LARGEST = 4_000_000
-"""Bytes of a file that is parsed; one that is larger was written by a program."""
+"""In bytes; larger files are generated code and are not parsed."""
 _DYNAMIC = re.compile(
     rb"^(?:async )?def __getattr__\b|\b__getattr__\s*[,=]|import .*\b__getattr__\b|\bglobals\(\)\s*(?:\[|\.update|\.setdefault|$|\))"
     rb"|\bglobals\(\),|\b(?:locals|vars)\(\)\s*(?:\[|\.update)|sys\.modules\[__name__\]|^\s*exec\(|\b(?:module|mod|_module)\.__dict__\b",
@@ -24,7 +24,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is kept of a file: its imports, its definitions without their bodies, the other names that it binds."""
+    """A file's imports, its definitions without bodies, and the other names that it binds; `dynamic`: it may make further names."""
 
     imports: tuple[ast.Import | ast.ImportFrom, ...]
     definitions: tuple[Definition, ...]
@@ -34,7 +34,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """The names that lines at the left edge of a file define or assign, and those of its classes."""
+    """The names that unindented lines of a file define or assign, and the names of its classes."""
 
     names: frozenset[bytes]
     classes: frozenset[bytes]
@@ -42,14 +42,14 @@ class Defined:
 
 @dataclass(slots=True)
 class Known:
-    """What has been read of files, by their blobs: shared by the checks of trees that are alike."""
+    """A cache of parsed files, by blob id; the checks of similar trees share it."""
 
     outlines: dict[str, Outline | None] = field(default_factory=dict)
     defined: dict[str, Defined] = field(default_factory=dict)
 
 
 def outline(data: bytes) -> Outline | None:
-    """What a file binds at its top level; None where it is not Python."""
+    """Return the top-level names of a file; None if it is not valid Python."""
     tree = _parsed(data)
     if tree is None:
         return None
@@ -75,7 +75,7 @@ def outline(data: bytes) -> Outline | None:
 
 
 def _parsed(data: bytes) -> ast.Module | None:
-    """A file without what is in its functions, where that can be told from the text: bodies are most of what there is to parse."""
+    """Parse a file, if possible without the bodies of its functions, which are most of its text; None if it is not valid."""
     lines = bodiless(data.split(b"\n"))
     for text in (None if lines is None else b"\n".join(lines), data):
         try:
@@ -87,9 +87,9 @@ def _parsed(data: bytes) -> ast.Module | None:
 
 
 def bodiless(lines: list[bytes], wanted: Set[int] = frozenset()) -> list[bytes] | None:
-    """As many lines of Python, with functions that do nothing unless a `wanted` line is in them (by its place in the list).
+    """Replace the body of each function without a `wanted` line (from 0) by `pass`; keep the number of lines.
 
-    None where indentation does not tell where a function ends: the text has to be read whole.
+    Return None if indentation does not show where a function ends: then the whole text must be parsed.
     """
     kept = list(lines)
     number = 0
@@ -107,13 +107,13 @@ def bodiless(lines: list[bytes], wanted: Set[int] = frozenset()) -> list[bytes] 
         if number == first or not wanted.isdisjoint(range(first, number)):
             continue
         if sum(each.count(quotes) for each in lines[first:number] for quotes in _QUOTES) % 2:
-            return None  # it ends inside of a string
+            return None  # The body ends inside a string.
         kept[first:number] = [b" " * column + b" pass", *[b""] * (number - first - 1)]
     return kept
 
 
 def _after_header(lines: list[bytes], number: int) -> int | None:
-    """The line behind the one that closes the brackets of a function's first line; None where none does."""
+    """Return the line after a function's header, whose brackets may span several lines; None if they are not closed."""
     depth = 0
     for place in range(number, len(lines)):
         code = lines[place].partition(b"#")[0]
@@ -124,9 +124,9 @@ def _after_header(lines: list[bytes], number: int) -> int | None:
 
 
 def _after_body(lines: list[bytes], first: int, column: int) -> int:
-    """The line behind a body that begins at a line, or would: of a function in that column."""
+    """Return the line after the body of a function in that column; `first` is the line after the header."""
     if not lines[first - 1].partition(b"#")[0].rstrip().endswith(b":"):
-        return first  # it stands in the line of its header
+        return first  # The body is on the line of the header.
     for place in range(first, len(lines)):
         text = lines[place].lstrip(b" ")
         if text and len(lines[place]) - len(text) <= column:
@@ -143,7 +143,7 @@ def _without_bodies(definition: Definition) -> Definition:
 
 
 def parse(data: bytes) -> ast.Module:
-    """The syntax tree of a file.
+    """Parse a file.
 
     Raises:
         SyntaxError: it is not Python.
@@ -153,14 +153,14 @@ def parse(data: bytes) -> ast.Module:
         raise SyntaxError("too large")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what an upstream writes is not ours to warn of
+            warnings.simplefilter("ignore")  # Warnings about upstream's code do not concern the user.
             return ast.parse(data)
     except (ValueError, RecursionError, MemoryError) as bad:
         raise SyntaxError(str(bad) or "too deeply nested") from bad
 
 
 def statements(body: list[ast.stmt], *, functions: bool) -> Iterator[ast.stmt]:
-    """All statements of a module, those in conditions and the like too; those of functions and classes on request."""
+    """Yield all statements of a module, also nested ones; those in functions and classes only if `functions`."""
     stack: list[ast.AST] = list(reversed(body))
     while stack:
         node = stack.pop()
@@ -177,7 +177,7 @@ def statements(body: list[ast.stmt], *, functions: bool) -> Iterator[ast.stmt]:
 
 
 def _stored(statement: ast.stmt) -> Iterator[str]:
-    """The names that one statement itself binds."""
+    """Yield the names that one statement itself binds, without its nested statements."""
     for kind, value in ast.iter_fields(statement):
         if kind in ("body", "handlers", "orelse", "finalbody", "cases"):
             if kind == "handlers":

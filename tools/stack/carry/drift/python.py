@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added Python lines: what they import, which names and attributes they use, and whom they call."""
+"""Check the imports, names, attributes and calls in added Python lines."""
 
 import ast
 import bisect
@@ -32,9 +32,9 @@ def check(
     *,
     hasty: bool = False,
 ) -> Iterator[Drift]:
-    """What is wrong in the added lines of one file; `upstream` are the files of the new base without patches.
+    """Find drift in the added lines of one file; `upstream` are the files of the new base without patches.
 
-    `hasty`: what a first look finds is believed.
+    `hasty`: accept the result of a quick look, which may find too much.
     """
     data = modules.files.read(path)
     if data is None or len(data) > LARGEST:
@@ -59,7 +59,7 @@ def check(
 
 
 def _for_newer_python(modules: Modules) -> bool:
-    """Whether the tree is written for a Python that knows more than this one."""
+    """Return whether the tree requires a newer Python than this one, whose syntax may not parse here."""
     found = _NEWER.search(modules.files.text("pyproject.toml"))
     return found is not None and int(found[1]) > sys.version_info.minor
 
@@ -92,7 +92,7 @@ class _File:
     # imports
 
     def _import(self, statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Drift]]:
-        """What does not resolve, with the name that it would have bound."""
+        """Find imports that do not resolve, with the name that each would have bound."""
         whole = isinstance(statement, ast.ImportFrom) and statement.lineno in self.added
         for alias in statement.names:
             if not whole and not touches(self.added, alias.lineno, alias.end_lineno):
@@ -107,7 +107,7 @@ class _File:
                 yield alias.asname or alias.name.partition(".")[0], Drift(self.path, alias.lineno, problem)
 
     def _resolves(self, statement: ast.Import | ast.ImportFrom) -> bool:
-        """Whether an import works, as far as the tree can tell: third parties' may."""
+        """Return whether an import works, as far as the tree shows; third-party imports may."""
         for alias in statement.names:
             if isinstance(statement, ast.Import):
                 place = self.modules.place(self.path, 0, alias.name)
@@ -122,7 +122,7 @@ class _File:
         return True
 
     def _fallbacks(self) -> dict[int, list[ast.Import | ast.ImportFrom]]:
-        """For each import in a `try` that survives its failure: the imports of the other arms."""
+        """Map each import in a `try` that handles its failure to the imports of the other branches."""
         others: dict[int, list[ast.Import | ast.ImportFrom]] = {}
         for statement in statements(self.tree.body, functions=True):
             if not isinstance(statement, ast.Try) or not any(_survives(handler) for handler in statement.handlers):
@@ -160,10 +160,10 @@ class _File:
         near = nearest(name, self.modules.names(place))
         return f"the nearest name there is {near}" if near else "no function or class of the tree has that name"
 
-    # what added lines use
+    # names, attributes and calls in added lines
 
     def _added_nodes(self) -> Iterator[tuple[Parents, ast.AST]]:
-        """The nodes that added lines have a part in, each with those around it; an attribute chain is one node."""
+        """Yield the nodes that overlap added lines, each with the nodes around it; an attribute chain is one node."""
         order = sorted(self.added)
         stack: list[tuple[Parents, ast.AST]] = [((), node) for node in reversed(self.tree.body)]
         while stack:
@@ -198,7 +198,7 @@ class _File:
             self.variables.declared.add(node.id)
         if node.lineno not in self.added or node.id in self.bound or node.id in BUILTINS or not isinstance(node.ctx, ast.Load):
             return
-        if node.id.startswith("__"):  # in a class it has another name
+        if node.id.startswith("__"):  # In a class, Python mangles such a name.
             return
         if self.stars or self._makes_names or any(_catches(parent, "NameError") for parent in parents):
             return
@@ -210,9 +210,9 @@ class _File:
         yield Drift(self.path, node.lineno, f"nothing in this file binds {node.id}: {hint}")
 
     def _was_bound(self, name: str) -> bool:
-        """Whether a name that nothing binds is a mistake: the file bound it before, or it is a file that leaves no other name open.
+        """Return whether an unbound name is a mistake: the old file bound it, or no other name in the file is unbound.
 
-        A template that is filled in and run leaves names open; a file that only patches made relies on nothing.
+        A template that is filled in before it runs has unbound names. A file that only patches made cannot have lost a binding.
         """
         if self.before is not None:
             old = self.before.files.read(self.path)
@@ -265,7 +265,7 @@ class _File:
             place = found[0]
 
     def _module_of(self, name: str) -> str | None:
-        """The module that a name stands for everywhere in the file; None where it may be anything else."""
+        """Return the module that a name means everywhere in the file; None if it may mean anything else."""
         known = self.source.imports.get(name, [])
         if not self.source.is_only_imported(name) or any(self.modules.is_plain(imported) for imported in known):
             return None
@@ -276,7 +276,7 @@ class _File:
         return single[0] if single is not None and single[1] is None else None
 
     def _guarded(self, attribute: str) -> bool:
-        """Whether the file asks for that attribute by name, or sets it itself."""
+        """Return whether the file has that attribute's name as a string, or sets the attribute itself."""
         word = re.escape(attribute)
         text = self.modules.files.text(self.path)
         return re.search(rf"[\"']{word}[\"']|\.{word}\s*=[^=]", text) is not None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What recipes and compose files name: environment variables, and flags of `vllm serve`, held against one tree's sources.
+"""Check the environment variables and flags of `vllm serve` in recipes and compose files against one tree's sources.
 
-A tree answers for its own names only: `VLLM_*` where it is vLLM, `FLASHINFER_*` where it is FlashInfer.
+Only a tree's own names are checked: `VLLM_*` in vLLM's tree, `FLASHINFER_*` in FlashInfer's.
 """
 
 import ast
@@ -30,7 +30,7 @@ _DEPTH = 6
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A setting that the tree does not know. `near` is the name there that is most like it, if there is one."""
+    """A setting that the tree does not know. `near` is the most similar name that it knows, if any."""
 
     name: str
     problem: str
@@ -38,9 +38,9 @@ class Unknown:
 
 
 def check_settings(objects: Objects, tree: TreeId, variables: Iterable[str], serve_flags: Iterable[str]) -> tuple[Unknown, ...]:
-    """The environment variables and the flags of `vllm serve` that a tree does not know.
+    """Find the environment variables and the flags of `vllm serve` that a tree does not know.
 
-    A flag may be given as on a command line: with its value after `=`, with underscores, with a key after a dot, shortened.
+    A flag may be written as on a command line: with its value after `=`, underscores, a key after a dot, or abbreviated.
 
     Raises:
         StackError: the repository cannot be read.
@@ -75,7 +75,7 @@ def _unknown_flags(files: Files, given: Iterable[str]) -> Iterator[Unknown]:
 
 
 def _plain(flag: str) -> str:
-    """The flag itself: without a value, without the keys after a dot, with dashes, as vLLM's parser reads it."""
+    """Normalise a flag like vLLM's parser: without a value and keys after a dot, and with dashes."""
     name = flag.partition("=")[0]
     return name.partition(".")[0].replace("_", "-") if name.startswith("--") else name.partition(".")[0]
 
@@ -85,12 +85,12 @@ def _accepted(name: str, known: frozenset[str]) -> bool:
         return True
     if name.startswith("--no-") and f"--{name[5:]}" in known:
         return True
-    # argparse takes a flag's beginning as long as only one flag begins so.
+    # argparse accepts a unique prefix of a flag.
     return name.startswith("--") and len([flag for flag in known if flag.startswith(name)]) == 1
 
 
 def serve_flags(files: Files) -> frozenset[str] | None:
-    """The flags of `vllm serve`; None where the tree does not declare them in a way that is known here."""
+    """Return the flags of `vllm serve`; None if the tree declares them in an unknown way."""
     frontend = _frontend(files)
     if frontend is None:
         return None
@@ -102,12 +102,12 @@ def serve_flags(files: Files) -> frozenset[str] | None:
     if any("--disable-" in files.text(source) for source in _PARSER):
         # `BooleanOptionalAction` of this tree gives `--enable-x` its `--disable-x`.
         pairs = (("--enable-", "--disable-"), ("--disable-", "--enable-"))
-        found |= {other + flag.removeprefix(one) for flag in found for one, other in pairs if flag.startswith(one)}
+        found |= {other + flag.removeprefix(prefix) for flag in found for prefix, other in pairs if flag.startswith(prefix)}
     return frozenset(found)
 
 
 def _declared(text: str) -> set[str]:
-    """The flags that calls of `add_argument` name."""
+    """Return the flags that calls of `add_argument` name."""
     try:
         tree = parse(text.encode())
     except SyntaxError:
@@ -122,7 +122,7 @@ def _declared(text: str) -> set[str]:
 
 
 def _frontend(files: Files) -> tuple[str, set[str]] | None:
-    """The file that makes the parser of `vllm serve`, and the fields of the dataclass that become flags."""
+    """Find the file that makes the parser of `vllm serve`, and the dataclass fields that become flags."""
     modules = Modules(files)
     candidates = sorted(path for path in files.walk(_ENTRYPOINTS) if path.endswith("/cli_args.py"))
     for path in candidates:
@@ -134,7 +134,7 @@ def _frontend(files: Files) -> tuple[str, set[str]] | None:
 
 
 def _fields(modules: Modules, path: str, name: str, depth: int) -> set[str] | None:
-    """The annotated fields of a class, those of its bases too; None where one of them cannot be found."""
+    """Return the annotated fields of a class and its bases; None if one of the classes cannot be found."""
     try:
         tree = parse(modules.files.read(path) or b"")
     except SyntaxError:

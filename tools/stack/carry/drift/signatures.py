@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a call fits a function, by its text alone."""
+"""Compare calls with function signatures, from their syntax alone."""
 
 import ast
 
@@ -7,7 +7,10 @@ _PLAIN = frozenset({"staticmethod", "classmethod"})
 
 
 def why_not(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef, *, bound: bool) -> str | None:
-    """Why a call does not fit a function's parameters; None where it does, or may. `bound`: the first one is given by the object."""
+    """Return why a call does not match a function's parameters; None if it matches, or may match.
+
+    `bound`: the object gives the first argument.
+    """
     wanted = function.args
     positional = [*wanted.posonlyargs, *wanted.args]
     names = [argument.arg for argument in positional]
@@ -39,7 +42,7 @@ def why_not(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef, *,
 
 
 def shown(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """The parameters as source text, without annotations."""
+    """Return the parameters as source text, without annotations."""
     bare = ast.parse(f"def f({ast.unparse(function.args)}): pass").body[0]
     assert isinstance(bare, ast.FunctionDef)
     for argument in ast.walk(bare.args):
@@ -48,18 +51,18 @@ def shown(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return f"({ast.unparse(bare.args)})"
 
 
-def same(one: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether two functions take the same arguments."""
-    return shown(one) == shown(other)
+def same(function: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether two functions take the same arguments."""
+    return shown(function) == shown(other)
 
 
-def alike(one: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether the same decorators stand over two functions: another one may change what a call needs."""
-    return [ast.dump(each) for each in one.decorator_list] == [ast.dump(each) for each in other.decorator_list]
+def alike(function: ast.FunctionDef | ast.AsyncFunctionDef, other: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether two functions have the same decorators: a different decorator may change the arguments of a call."""
+    return [ast.dump(each) for each in function.decorator_list] == [ast.dump(each) for each in other.decorator_list]
 
 
 def method(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
-    """`staticmethod`, `classmethod`, or `method`; None for anything that is not simply called, such as a property."""
+    """Return `staticmethod`, `classmethod` or `method`; None for a function with any other decorator, such as a property."""
     plain = [decorator.id if isinstance(decorator, ast.Name) else "" for decorator in function.decorator_list]
     kinds = [name for name in plain if name in _PLAIN]
     if len(kinds) == 1:

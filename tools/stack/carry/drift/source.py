@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One Python file with added lines, as its checks see it, and what they ask of its syntax."""
+"""A Python file with added lines, prepared for the drift checks."""
 
 import ast
 import builtins
@@ -20,7 +20,7 @@ Parents = tuple[ast.AST, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """The names that a file binds in any scope; those that something else than an import binds; those that functions bind."""
+    """The names that a file binds: in any scope, other than by an import (`otherwise`), and inside functions (`inner`)."""
 
     bound: Set[str]
     otherwise: frozenset[str]
@@ -28,7 +28,7 @@ class Scopes:
 
 
 def scopes(data: bytes, path: str) -> Scopes | None:
-    """The names of a file; None where Python cannot tell."""
+    """Return the names of a file; None if Python cannot compile it."""
     bound: set[str] = set()
     otherwise: set[str] = set()
     inner: set[str] = set()
@@ -52,7 +52,7 @@ def scopes(data: bytes, path: str) -> Scopes | None:
 
 @dataclass(slots=True)
 class Source:
-    """A file, its added lines, the modules around it (`before`: on the old base) and the names in it."""
+    """A file, its added lines, the modules of its tree (`before`: of the old base) and the names in it."""
 
     path: str
     added: frozenset[int]
@@ -62,15 +62,15 @@ class Source:
     names: Scopes
     imports: dict[str, list[Imported]] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
-    """Names whose import is reported: what is made of them need not be reported again."""
+    """Names whose import is reported as broken; their uses are not reported again."""
 
     def is_only_imported(self, name: str) -> bool:
-        """Whether a name is what an import binds, everywhere in the file."""
+        """Return whether only imports bind a name, everywhere in the file."""
         return name in self.imports and name not in self.names.otherwise and name not in self.broken
 
 
 def chain(node: ast.expr) -> tuple[str, list[str]] | None:
-    """The names of `a.b.c`; None for anything that is not only names."""
+    """Return the names of `a.b.c`, as the first and a list of the others; None for any other expression."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
         attributes.append(node.attr)
@@ -79,7 +79,7 @@ def chain(node: ast.expr) -> tuple[str, list[str]] | None:
 
 
 def words(node: ast.AST) -> Iterator[str]:
-    """The names in a piece of syntax."""
+    """Return the names in a syntax tree."""
     return (
         each.id if isinstance(each, ast.Name) else each.attr
         for each in ast.walk(node)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A source tree's files, and which files that it lacks its build makes."""
+"""Read a source tree's files, and tell which missing files its build makes."""
 
 import functools
 import posixpath
@@ -14,14 +14,14 @@ LINK = 0o120000
 _LINKS = 8
 _BUILD_FILES = ("setup.py", "CMakeLists.txt", "build_backend.py", "build_utils.py", "hatch_build.py", "meson.build")
 _COMPILED = re.compile(r"^_\w*C(_\w+)?$")
-"""`_C`, `_moe_C`, `_C_stable_libtorch`: by custom the names of extension modules."""
+"""The usual names of extension modules: `_C`, `_moe_C`, `_C_stable_libtorch`."""
 _MADE = re.compile(r"(_pb2(_grpc)?|^_version|^_build_meta)$")
 ASIDE = frozenset({"tests", "test", "testing", "benchmarks", "docs", "examples", "recipes", "docker", "scripts", "ci", "tools"})
-"""Folders beside the sources proper; the registry's archives often leave some of their files out."""
+"""Folders that are not part of the package; the registry's archives often lack some of their files."""
 
 
 class Files:
-    """The files of one tree, links followed."""
+    """The files of one tree; links are followed."""
 
     def __init__(self, objects: Objects, tree: TreeId) -> None:
         self.objects = objects
@@ -29,7 +29,7 @@ class Files:
         self._known: dict[str, Entry | None] = {"": Entry(FOLDER, tree)}
 
     def entry(self, path: str) -> Entry | None:
-        """What is at a path: a file, a folder, a submodule's entry at or above it, or None."""
+        """Return the entry at a path: a file, a folder, or a submodule at or above it; None if there is nothing."""
         if path not in self._known:
             self._known[path] = self._follow(path, _LINKS)
         return self._known[path]
@@ -43,40 +43,40 @@ class Files:
         if entry is None or entry.mode != LINK:
             return entry
         target = posixpath.normpath(posixpath.join(folder, self.objects.read(entry.id).decode("utf-8", "replace")))
-        # A link that leaves the tree, or a ring of them, can name anything.
+        # A link that leaves the tree, or a cycle of links, is treated like a submodule: its content is unknown.
         return self._follow(target, links - 1) if links and not target.startswith(("/", "..")) else Entry(SUBMODULE, entry.id)
 
     def is_file(self, path: str) -> bool:
-        """Whether a file is there."""
+        """Return whether the path is a file."""
         entry = self.entry(path)
         return entry is not None and entry.mode not in (FOLDER, SUBMODULE)
 
     def is_folder(self, path: str) -> bool:
-        """Whether a folder is there."""
+        """Return whether the path is a folder."""
         entry = self.entry(path)
         return entry is not None and entry.mode == FOLDER
 
     def is_unknown(self, path: str) -> bool:
-        """Whether what is there cannot be told from this tree: it is, or lies in, a submodule."""
+        """Return whether the path is in a submodule, whose content this tree does not have."""
         entry = self.entry(path)
         return entry is not None and entry.mode == SUBMODULE
 
     def read(self, path: str) -> bytes | None:
-        """A file's content, None where there is none."""
+        """Return a file's content; None if the path is not a file."""
         entry = self.entry(path)
         return None if entry is None or entry.mode in (FOLDER, SUBMODULE) else self.objects.read(entry.id)
 
     def text(self, path: str) -> str:
-        """A file's text, empty where there is none."""
+        """Return a file's text; empty if the path is not a file."""
         return (self.read(path) or b"").decode("utf-8", "replace")
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         entry = self.entry(folder)
         return sorted(self.objects.entries(entry.id)) if entry is not None and entry.mode == FOLDER else []
 
     def walk(self, folder: str = "") -> Iterator[str]:
-        """The paths of all files below a folder; links are not followed."""
+        """Yield the paths of all files below a folder; links are not followed."""
         start = self.entry(folder)
         stack = [(folder, start)] if start is not None else []
         while stack:
@@ -90,11 +90,11 @@ class Files:
 
     @functools.cached_property
     def archive(self) -> bool:
-        """Whether this is a registry's archive: it has what its build made, and may lack what its maker left out."""
+        """Return whether this tree is a source archive, which has generated files and may lack others."""
         return self.is_file("PKG-INFO")
 
     def declares(self, place: str) -> bool:
-        """Whether the build says that it makes the module or file at a path (without its suffix)."""
+        """Return whether a build file names the module or file at a path (without its suffix), or git ignores it."""
         dotted, name = place.replace("/", "."), place.rpartition("/")[2]
         words = [dotted, place, *([name] if name.startswith("_") else [])]
         if any(word in self._build and re.search(rf"(?<![\w./]){re.escape(word)}(?![\w.])", self._build) for word in words):
@@ -102,7 +102,7 @@ class Files:
         return self._ignored(place, ("", ".py", ".pyi", ".h"))
 
     def may_be_made(self, place: str) -> bool:
-        """Whether something that this tree lacks may come from its build: when in doubt, it does."""
+        """Return whether the build may make a path that this tree lacks; in doubt, True."""
         parts = place.split("/")
         if any(_COMPILED.search(part) or _MADE.search(part) for part in parts):
             return True
@@ -118,7 +118,7 @@ class Files:
 
     @functools.cached_property
     def _rules(self) -> list[tuple[bool, re.Pattern[str]]]:
-        """`.gitignore` as far as it names places: patterns that hold anywhere (`lib/`, `*.log`) say nothing about a module."""
+        """Parse the patterns of `.gitignore` that name one place; skip those for any folder (`lib/`, `*.log`)."""
         rules = []
         for line in self.text(".gitignore").splitlines():
             kept, pattern = line.startswith("!"), line.strip().lstrip("!")
@@ -131,7 +131,7 @@ class Files:
         return rules
 
     def _ignored(self, place: str, suffixes: Sequence[str]) -> bool:
-        """Whether git is told to ignore what a place would be, and is not told to keep it."""
+        """Return whether `.gitignore` ignores a place, and does not except it from that."""
         parts = place.split("/")
         above = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
         places = [*above, *(place + suffix for suffix in suffixes)]
@@ -140,7 +140,7 @@ class Files:
 
     @functools.cached_property
     def promised(self) -> bool:
-        """Whether contents may still be at the remote, so that reading all of a tree would fetch them one by one."""
+        """Return whether this is a partial clone: reading a whole tree could then fetch its files one by one."""
         try:
             return any((self.objects.repository / "objects/pack").glob("*.promisor"))
         except OSError as error:

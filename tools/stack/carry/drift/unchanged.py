@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added lines that rely on nothing that has changed: told from text, so that most files need no parsing at all.
+"""Recognise from the text alone that added lines cannot have drifted, so that most files need not be parsed.
 
-What lines can rely on is what their file imports and what it defines itself. Where all of that stands in the new tree as it
-stood in the old one, nothing can have drifted. Where this cannot be told, the answer is no, and the file is looked at.
+Lines can rely only on names that their file imports or defines. If all of these are the same in the new tree as in the old one,
+nothing can have drifted. If this is not certain, the answer is no, and the file is checked.
 """
 
 import ast
@@ -16,16 +16,16 @@ from stack.carry.drift.outline import LARGEST, bodiless
 from stack.carry.drift.tree import Files
 
 _DEPTH = 12
-"""Of packages and re-exports that are followed."""
+"""Upper bound of the packages and re-exports that are followed."""
 _CHAIN = re.compile(rb"(?<![\w.])([A-Za-z_]\w*)((?:\s*\.\s*[A-Za-z_]\w*)*)")
 _BINDING = re.compile(rb"[^=!<>]=[^=]|^\s*\w+\s*:|\b(?:for|as|import|def|class|global|case)\b")
 
 _Chains = dict[str, set[tuple[str, ...]]]
-"""For each name that a text uses: what follows it, attribute by attribute."""
+"""For each name in a text: the attribute chains that follow it."""
 
 
 class Unchanged:
-    """Two trees with the same patches, and the newer one without them, seen from lines that were added to both."""
+    """Compares two trees with the same patches (`upstream`: the newer one without them) for lines that were added to both."""
 
     def __init__(self, now: Modules, before: Modules, upstream: Files) -> None:
         self._now = now
@@ -34,7 +34,7 @@ class Unchanged:
         self._known: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def holds(self, path: str, added: Set[int]) -> bool:
-        """Whether all that added lines of a file (by their numbers) rely on is as it was."""
+        """Return whether everything that added lines of a file (by their numbers) rely on is unchanged."""
         now, old = self._now.files.read(path), self._before.files.read(path)
         if now is None or old is None or len(now) > LARGEST:
             return False
@@ -51,7 +51,7 @@ class Unchanged:
             return False
 
     def _around(self, path: str, now: bytes, old: bytes, added: Set[int]) -> bytes | None:
-        """The statements and functions with added lines; None unless they stood there before and the rest is upstream's own."""
+        """Return the statements and functions with added lines; None if they are new, or other text is neither old nor upstream's."""
         before = texts(old)
         known = before if now == old else before | texts(self._upstream.read(path) or b"")
         around: list[bytes] = []
@@ -68,20 +68,20 @@ class Unchanged:
         was = _bound(self._before, path, old)
         used = [name for name in bound.keys() | was.keys() if name in chains or name == "*"]
         return all(
-            bound.get(name) == was.get(name) and all(self._import(one, chains.get(name, {()})) for one in bound[name])
+            bound.get(name) == was.get(name) and all(self._import(imported, chains.get(name, {()})) for imported in bound[name])
             for name in used
         )
 
     def _import(self, imported: Imported, chains: Set[tuple[str, ...]]) -> bool:
         if imported.place is None:
-            return True  # a third party's
+            return True  # A third-party package.
         if imported.name == "*":
             return False
         name = () if imported.name is None else (imported.name,)
         return all(self._same(imported.place, (*name, *rest)) for rest in chains)
 
     def _own(self, path: str, now: bytes, old: bytes, chains: _Chains) -> bool:
-        """Whether a changed file still binds what it bound, and defines it as it did."""
+        """Return whether a changed file still binds the used names, with the same parameters."""
         for name, rests in chains.items():
             if (self._now.is_defined(path, name) or self._before.is_defined(path, name)) and not all(
                 self._in_file(path, (name, *rest)) for rest in rests
@@ -93,10 +93,10 @@ class Unchanged:
         return all(self._now.is_defined(path, name) for name in unbound & chains.keys())
 
     def _same(self, place: str, names: tuple[str, ...], depth: int = _DEPTH) -> bool:
-        """Whether names, one in the other, of the module at a place stand for what they stood for."""
+        """Return whether a chain of names in the module at a place has the same meaning as before."""
         key = place, names
         if key not in self._known:
-            self._known[key] = False  # modules that import each other
+            self._known[key] = False  # Ends the recursion if modules import each other.
             self._known[key] = depth > 0 and self._is_same(place, names, depth)
         return self._known[key]
 
@@ -118,7 +118,7 @@ class Unchanged:
         return self._now.file(inner) is not None and self._same(inner, names[1:], depth - 1)
 
     def _in_file(self, path: str, names: tuple[str, ...]) -> bool:
-        """Whether both files at a path define a name at their top level, and take the same when it is called."""
+        """Return whether both files at a path define a name at their top level, with the same parameters."""
         if not (self._now.is_defined(path, names[0]) and self._before.is_defined(path, names[0])):
             return False
         now, old = self._now.files.read(path) or b"", self._before.files.read(path) or b""
@@ -133,7 +133,7 @@ class Unchanged:
 
 
 def _is_given(name: str) -> bool:
-    """Whether every module has that name, or may."""
+    """Return whether every module may have that name (`__name__` and the like)."""
     return name.startswith("__") and name.endswith("__")
 
 
@@ -146,7 +146,7 @@ def _chains(text: bytes) -> _Chains:
 
 
 def _bound(modules: Modules, path: str, data: bytes) -> dict[str, frozenset[Imported]]:
-    """What the imports of a file bind, wherever they stand in it."""
+    """Return the names that the imports anywhere in a file bind."""
     bound: dict[str, set[Imported]] = {}
     for name, imported in _bindings(modules, path, data):
         bound.setdefault(name, set()).add(imported)

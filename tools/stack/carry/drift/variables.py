@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Environment variables: which of those that are named in added lines, or in a setting, a tree's sources know."""
+"""Check that a tree's sources know the environment variables that added lines or settings name."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -10,7 +10,7 @@ from stack.store import git
 from stack.store.objects import EMPTY_TREE
 
 OWNERS = {"VLLM_": "vllm", "FLASHINFER_": "flashinfer"}
-"""Whose variables: a tree answers for its own ones only."""
+"""The package that owns the variables with a prefix; only a tree's own variables are checked."""
 _SETTING_FILES = re.compile(
     r"(\.(sh|bash|ya?ml|env|hcl|toml)$|(^|/)(Dockerfile|Containerfile|Makefile)[^/]*$|(^|/)\.env[^/]*$)"
 )
@@ -19,22 +19,22 @@ _PROSE = (".md", ".rst", ".ipynb", ".html", ".patch", ".json")
 _NAME = re.compile(r"\b(?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9]\b")
 
 Occurrence = tuple[str, int, str]
-"""Path, line number, text."""
+"""(path, line number, text)"""
 
 
 def owned(files: Files, name: str) -> bool:
-    """Whether a variable is this tree's to know."""
+    """Return whether a variable belongs to this tree's package."""
     owner = next((owner for prefix, owner in OWNERS.items() if name.startswith(prefix)), None)
     return owner is not None and (files.is_file(f"{owner}/__init__.py") or files.is_file(f"{owner}/envs.py"))
 
 
 def sets(path: str) -> bool:
-    """Whether a file is a script, a Dockerfile or the like, in which variables are set."""
+    """Return whether a file is a script, a Dockerfile or the like, which sets variables."""
     return _SETTING_FILES.search(path) is not None and not path.startswith(".")
 
 
 def in_settings(lines: Mapping[int, str]) -> Iterator[tuple[str, int]]:
-    """The variables that lines of such a file set."""
+    """Yield (variable, line number) for the variables that lines of such a file set."""
     for number, line in lines.items():
         if not line.lstrip().startswith("#"):
             yield from ((name, number) for name in _NAMED.findall(line))
@@ -47,9 +47,9 @@ def check(
     added: Mapping[str, frozenset[int]],
     before: Files | None,
 ) -> Iterator[Drift]:
-    """The variables that the tree does not know.
+    """Find used variables that the tree does not know.
 
-    One that only the patches themselves read is their own, unless the upstream had it before.
+    A variable that only the patches read is their own, unless upstream knew it on the old base.
     """
     table = _table(files)
     open_names = sorted(name for name in used if name not in table and owned(files, name))
@@ -60,7 +60,7 @@ def check(
     kept = {
         name for name in open_names if name in set(declared) or any(_declares(name, each, upstream=False) for each in own[name])
     }
-    # Each search reads all of a tree: what the patches read themselves is only looked for where it might have been before.
+    # Each search reads a whole tree. So variables that the patches read themselves are only searched for on the old base.
     had = _had(before, kept, own)
     open_names = [name for name in open_names if name not in kept or name in had]
     now = find(files, open_names) if open_names else {}
@@ -76,7 +76,7 @@ def check(
 
 
 def _own(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> list[Occurrence]:
-    """Where added lines name a variable."""
+    """Return the added lines that name a variable."""
     found = []
     for path, numbers in added.items():
         data = files.read(path) or b""
@@ -88,7 +88,7 @@ def _own(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> list[O
 
 
 def _had(before: Files | None, names: Set[str], own: Mapping[str, list[Occurrence]]) -> set[str]:
-    """The variables that the old base knew itself."""
+    """Return the variables that the old base itself knew."""
     if before is None or not names:
         return set()
     found = set()
@@ -101,7 +101,7 @@ def _had(before: Files | None, names: Set[str], own: Mapping[str, list[Occurrenc
 
 
 def _is_read_near(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> bool:
-    """Whether upstream's own lines of a file with added ones know a variable: most are found so, without searching the tree."""
+    """Return whether upstream's own lines of a patched file know a variable; this mostly saves searching the tree."""
     for path, lines in added.items():
         data = files.read(path) or b""
         if name.encode() not in data or path.endswith(_PROSE):
@@ -113,7 +113,7 @@ def _is_read_near(files: Files, name: str, added: Mapping[str, frozenset[int]]) 
 
 
 def known(files: Files) -> list[str]:
-    """The variables that the tree's own table names, or, without one, any source of its package."""
+    """Return the variables in the tree's own `envs.py`, or, without it, in any of its Python sources."""
     table = _table(files)
     if table:
         return sorted(table)
@@ -126,12 +126,12 @@ def known(files: Files) -> list[str]:
 
 
 def find(files: Files, names: list[str]) -> dict[str, list[Occurrence]]:
-    """Where names stand in a tree, prose left out."""
+    """Return the lines of a tree that have each name, without documentation files."""
     skipped = [f":(exclude)*{suffix}" for suffix in _PROSE]
-    said = grep(files, ["-n", "-z", "-w", "-F", *(word for name in names for word in ("-e", name))], ["*", *skipped])
+    output = grep(files, ["-n", "-z", "-w", "-F", *(word for name in names for word in ("-e", name))], ["*", *skipped])
     wanted = set(names)
     found: dict[str, list[Occurrence]] = {}
-    for line in said.split("\n"):
+    for line in output.split("\n"):
         head, _, rest = line.partition("\0")
         number, _, text = rest.partition("\0")
         path = head.partition(":")[2]
@@ -141,7 +141,7 @@ def find(files: Files, names: list[str]) -> dict[str, list[Occurrence]]:
 
 
 def grep(files: Files, what: list[str], where: list[str]) -> str:
-    """What `git grep` says of some of a tree's files.
+    """Run `git grep` on some of a tree's files and return its output.
 
     Raises:
         GitError: the tree cannot be searched.
@@ -154,7 +154,7 @@ def grep(files: Files, what: list[str], where: list[str]) -> str:
 
 
 def bring(files: Files, where: list[str]) -> None:
-    """Have the contents of some of a tree's files that are still at the remote come at once; who reads them fetches them one by one.
+    """Fetch missing contents of a partial clone for some of a tree's files in one go; reading would fetch them one by one.
 
     Raises:
         GitError: they cannot be fetched.
@@ -166,7 +166,7 @@ def bring(files: Files, where: list[str]) -> None:
 
 
 def _table(files: Files) -> frozenset[str]:
-    """The variables that `envs.py` of the tree's package declares."""
+    """Return the variables that `envs.py` of the tree's package declares."""
     names: set[str] = set()
     for owner in OWNERS.values():
         for line in files.text(f"{owner}/envs.py").splitlines():
@@ -181,7 +181,7 @@ def _is_aside(path: str) -> bool:
 
 
 def _declares(name: str, place: Occurrence, *, upstream: bool) -> bool:
-    """Whether a line reads or declares a variable, rather than only setting or mentioning it."""
+    """Return whether a line reads or declares a variable, rather than only setting or mentioning it."""
     path, _, text = place
     code = text.split("#")[0] if path.endswith((".py", ".sh", ".cmake", ".yaml", ".yml")) else text.split("//")[0]
     code = text if text.lstrip().startswith("#define") else code

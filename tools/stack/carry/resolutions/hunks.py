@@ -33,7 +33,7 @@ _STRANGE = re.compile("[\U0010fe80-\U0010feff]")
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """A conflicting hunk: its three versions, and up to three merged lines before and after it."""
+    """A conflicting hunk: its three versions, and up to three merged lines on each side, up to the next hunk."""
 
     before: str
     base: str

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conflicts that are none: both sides add to the same imports, set, dict, keyword arguments or definitions, and both may.
+"""Resolve conflicts in which both sides only add: to the same imports, set, dict, keyword arguments or definitions.
 
-Git compares lines, so what two sides add at one place is a conflict to it. Here the files' syntax tells what the place is.
-Where both sides only add and their order means nothing, the union is the merge; it is made, and then proven by reading it again.
-In any doubt there is no answer, and the conflict stays one.
+Git compares lines, so two additions at one place are a conflict. Here the file's syntax shows what the place is. If both sides
+only add, and the order has no meaning, the merge is the union of both. It is made, then parsed again and proven. In doubt, the
+conflict stays.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ _CPP = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx",
 
 @dataclass(frozen=True, slots=True)
 class Structured:
-    """A merged file, and what was merged in it: which construct, at which line of `data`, and what each side added."""
+    """A merged file; `evidence` names each construct, its line in `data`, and the additions of each side."""
 
     data: bytes
     evidence: str
 
 
 def resolve(path: str, base: bytes, ours: bytes, theirs: bytes) -> Structured | None:
-    """Merge a file by its structure that git's three-way merge left in conflict; None wherever that is not plainly right."""
+    """Merge a file in conflict by its syntax; None unless the result is proven."""
     suffix = PurePosixPath(path).suffix.lower()
     if suffix not in _PYTHON | _CPP:
         return None
@@ -42,7 +42,7 @@ def resolve(path: str, base: bytes, ours: bytes, theirs: bytes) -> Structured | 
 
 
 def _has_windows_ends(data: bytes) -> bool | None:
-    """Whether lines end with carriage return and line feed; None where some do and some do not."""
+    """Return whether lines end with carriage return and line feed; None if only some do."""
     pairs = data.count(b"\r\n")
     if pairs != data.count(b"\r") or pairs not in (0, data.count(b"\n")):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items on lines of their own: statements of a body and decorators, with the comments above them and the blank lines between."""
+"""Insert items that are on their own lines: statements and decorators, with their comments and the blank lines between them."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ _ENDS_LINE = re.compile(rb"[ \t]*(#[^\n]*)?\n")
 _DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 Inserter = Callable[[list[Item], Item | None, Item | None], list[Insertion]]
-"""Makes the insertions of a run of items of theirs between two neighbours in ours."""
+"""Makes the insertions for a run of their items between two neighbours on our side."""
 
 
 class Block:
@@ -25,14 +25,14 @@ class Block:
 
     @cached_property
     def place(self) -> dict[int, int]:
-        """The index of each item."""
+        """Return the index of each item."""
         return {id(item): number for number, item in enumerate(self.group.items)}
 
     def lines(self, item: Item) -> tuple[int, int]:
-        """First line and the one after the last, from 0.
+        """Return the item's first line, and the line after its last, from 0.
 
         Raises:
-            Doubt: the item shares a line with another.
+            Doubt: the item shares a line with another item.
 
         """
         start, end = self.source.span(item.nodes[0])
@@ -43,17 +43,17 @@ class Block:
         return first, last + 1
 
     def text(self, first: int, end: int) -> bytes:
-        """Some lines."""
+        """Return the lines from `first` to before `end`."""
         return b"".join(self.source.lines[first:end])
 
     def column(self, item: Item) -> int:
-        """The item's indentation."""
+        """Return the item's indentation."""
         node = item.nodes[0]
         assert isinstance(node, ast.stmt | ast.expr)
         return node.col_offset
 
     def end(self, item: Item) -> int:
-        """The line after the item and the comments that are still inside of it."""
+        """Return the line after the item and after deeper indented comments that still belong to it."""
         line = self.lines(item)[1]
         look = line
         while look < len(self.source.lines):
@@ -65,7 +65,7 @@ class Block:
         return line
 
     def lead(self, item: Item) -> int:
-        """The first of the blank and comment lines that lead to the item; for a body's first item of the comments only."""
+        """Return the first of the blank and comment lines above the item; for a body's first item, of the comment lines only."""
         number = self.place[id(item)]
         line = self.lines(item)[0]
         if number:
@@ -75,32 +75,32 @@ class Block:
         return line
 
     def comment(self, item: Item) -> int:
-        """The first of the comment lines right above the item."""
+        """Return the first of the comment lines directly above the item."""
         line, lead = self.lines(item)[0], self.lead(item)
         while line > lead and self.source.lines[line - 1].strip():
             line -= 1
         return line
 
     def blanks(self, item: Item) -> int:
-        """How many blank lines stand between the item, with its comments, and what is before it."""
+        """Count the blank lines above the item and its comments."""
         line = lead = self.lead(item)
         while not self.source.lines[line].strip():
             line += 1
         return line - lead
 
     def shape(self, run: Sequence[Item]) -> tuple[bool, bool]:
-        """Whether blank lines stand before and after a run of items."""
+        """Return whether there are blank lines before, and after, a run of items."""
         after = self.after(run[-1])
         return self.blanks(run[0]) > 0, after is not None and self.blanks(after) > 0
 
     def after(self, item: Item) -> Item | None:
-        """The next item."""
+        """Return the next item, or None."""
         number = self.place[id(item)] + 1
         return self.group.items[number] if number < len(self.group.items) else None
 
 
 def inserter(ours: Block, theirs: Block) -> Inserter:
-    """Insert statements."""
+    """Return an inserter for statements."""
 
     def insert(run: list[Item], left: Item | None, right: Item | None) -> list[Insertion]:
         neighbour = left or right
@@ -116,7 +116,7 @@ def inserter(ours: Block, theirs: Block) -> Inserter:
 
 
 def _behind(ours: Block, theirs: Block, run: list[Item], left: Item, right: Item | None) -> list[Insertion]:
-    """The run stands with what is before it."""
+    """Insert a run right after the item before it."""
     rows: list[bytes] = []
     for last, item in zip([left, *run[:-1]], run, strict=True):
         gap = max(theirs.blanks(item), _apart(last, item))
@@ -127,11 +127,11 @@ def _behind(ours: Block, theirs: Block, run: list[Item], left: Item, right: Item
 
 
 def _before(ours: Block, theirs: Block, run: list[Item], left: Item | None, right: Item | None, close: int) -> list[Insertion]:
-    """The run stands with what follows it."""
+    """Insert a run right before the item that follows it."""
     assert right is not None
     at = ours.comment(right)
     if left is None and ours.source.lines[0].startswith(b"#") and at == 0:
-        raise Doubt  # a licence at the top of the file, or the comment of the first statement?
+        raise Doubt  # The comment may be a licence at the top of the file, or belong to the first statement.
     rows = [b"\n" * max(0, _apart(left, run[0]) - ours.blanks(right))] if left is not None else []
     for number, item in enumerate(run):
         rows += [b"\n" * theirs.blanks(item) if number else b"", _with_comments(theirs, item)]
@@ -140,21 +140,21 @@ def _before(ours: Block, theirs: Block, run: list[Item], left: Item | None, righ
 
 
 def _with_comments(block: Block, item: Item) -> bytes:
-    """The item's lines and the comments that lead to it, without the blank lines before them."""
+    """Return the item's lines and the comments above it, without the blank lines above these."""
     end = block.end(item)
     return block.text(block.lead(item) + block.blanks(item), end)
 
 
-def _apart(one: Item, other: Item) -> int:
-    """How many blank lines belong between two statements at least."""
-    nodes = one.nodes[0], other.nodes[0]
+def _apart(upper: Item, lower: Item) -> int:
+    """Return the least number of blank lines between two statements: around definitions 1, or 2 at the top level."""
+    nodes = upper.nodes[0], lower.nodes[0]
     if not any(isinstance(node, _DEFINITION) for node in nodes):
         return 0
     return 1 if isinstance(nodes[0], ast.stmt) and nodes[0].col_offset else 2
 
 
 def decorator_inserter(ours: Block, theirs: Block) -> Inserter:
-    """Insert decorators."""
+    """Return an inserter for decorators."""
 
     def insert(run: list[Item], left: Item | None, right: Item | None) -> list[Insertion]:
         neighbour = left or right
@@ -176,6 +176,6 @@ def decorator_inserter(ours: Block, theirs: Block) -> Inserter:
 
 
 def _floor(block: Block, item: Item) -> int:
-    """The line above which nothing is the decorator's: comments above a whole definition are the definition's."""
+    """Return the first line that can belong to a decorator: comments above the first one belong to the definition."""
     number = block.place[id(item)]
     return block.lines(block.group.items[number - 1])[1] if number else block.lines(item)[0]

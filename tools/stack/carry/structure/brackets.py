@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items between commas: elements of lists, sets and dicts, arguments, parameters, imported names."""
+"""Insert items that are separated by commas: elements of lists, sets and dicts, arguments, parameters, imported names."""
 
 import ast
 import io
@@ -16,12 +16,12 @@ _CALL = re.compile(rb"(?:[ \t\n\\)]|#[^\n]*\n)*\(")
 _DEF = re.compile(rb"(?:async[ \t]+)?def[ \t]+[^\s(\[]+[ \t]*\(")
 _LAST_ON_LINE = re.compile(rb"[ \t]*(,?)[ \t]*(#[^\n]*)?\n")
 _LONGEST = 1 << 17
-"""Bytes between brackets; what holds more is a table."""
+"""Upper bound of the bytes between brackets; a larger group is a table of data."""
 _SILENT = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 class Elements:
-    """The elements of a group in their text. There may be more of them than items: a call's positional arguments."""
+    """The elements of a group in the text; there may be more than the group's items, such as a call's positional arguments."""
 
     def __init__(self, source: Source, group: Group) -> None:
         self.source = source
@@ -38,22 +38,22 @@ class Elements:
         return inside[0]
 
     def begins_line(self, number: int) -> bool:
-        """Whether nothing is before the element on its line."""
+        """Return whether the element is the first on its line."""
         start = self.spans[number][0]
         return not self.source.data[self.source.starts[self.source.line(start)] : start].strip()
 
     def indent(self, number: int) -> bytes:
-        """The white space before an element that begins its line."""
+        """Return the whitespace before an element that begins its line."""
         start = self.spans[number][0]
         return self.source.data[self.source.starts[self.source.line(start)] : start]
 
     def text(self, number: int) -> bytes:
-        """The element without comma."""
+        """Return the element without its comma."""
         start, end = self.spans[number]
         return self.source.data[start:end]
 
     def comments(self, number: int) -> tuple[list[bytes], bytes]:
-        """The comment lines above an element, and the comment behind it, where it is the line's last."""
+        """Return the comment lines above an element, and the comment after it if it is the last on its line."""
         above: list[bytes] = []
         if self.begins_line(number):
             line = self.source.line(self.spans[number][0])
@@ -66,7 +66,7 @@ class Elements:
 
 
 def _closed(source: Source, group: Group) -> bool:
-    """Whether an import's names stand in parentheses."""
+    """Return whether an import's names are in parentheses."""
     start, end = source.span(group.owner)
     return source.data[start:end].endswith(b")")
 
@@ -100,7 +100,7 @@ def _checked(spans: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:
 
 
 def _split(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
-    """The stretches between the commas of a bracket that `data` begins with."""
+    """Yield the spans between the commas of the bracket with which `data` begins, as byte offsets plus `offset`."""
     if len(data) > _LONGEST:
         raise Doubt
     rows = lines(data + b"\n")
@@ -136,7 +136,7 @@ def _split(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """An element of theirs with its comments."""
+    """An element of their side with its comments."""
 
     text: bytes
     above: list[bytes]
@@ -145,7 +145,7 @@ class _New:
 
 
 def inserter(ours: Elements, theirs: Elements) -> Inserter:
-    """Insert elements."""
+    """Return an inserter for elements."""
 
     def insert(run: list[Item], left: Item | None, right: Item | None) -> list[Insertion]:
         new = [_new(theirs, theirs.at[id(item)]) for item in run]
@@ -155,16 +155,18 @@ def inserter(ours: Elements, theirs: Elements) -> Inserter:
             return _first(ours, new)
         is_last = number + 1 == len(ours.spans)
         ends = _LAST_ON_LINE.match(ours.source.data, ours.spans[number][1])
-        # Black's second form: all elements on one line between the lines of the brackets, without a last comma.
-        beside = is_last and ends and not ends[1] and all(one.indent is None and b"\n" not in one.text for one in new)
-        if ours.bare or not ends or (beside and not any(one.behind for one in new)):
+        # Black's second form: all elements on one line between the lines of the brackets, without a trailing comma.
+        beside = (
+            is_last and ends and not ends[1] and all(element.indent is None and b"\n" not in element.text for element in new)
+        )
+        if ours.bare or not ends or (beside and not any(element.behind for element in new)):
             return _inline(ours.spans[number][1], b", %s", new)
         if not ends[1] and not is_last:
-            raise Doubt  # the comma stands elsewhere
+            raise Doubt  # The comma is on another line.
         indent = next(
             (ours.indent(near) for near in (number, number + 1) if near < len(ours.spans) and ours.begins_line(near)), None
         )
-        # Where ours ends without a comma, the result does, too.
+        # If our side has no trailing comma, the result has none, either.
         rows = _rows(new, indent, b"," if ends[1] else b"")
         comma = [] if ends[1] else [Insertion(ours.spans[number][1], b",")]
         return [*comma, Insertion(ends.end(), rows)]
@@ -178,31 +180,31 @@ def _new(theirs: Elements, number: int) -> _New:
 
 
 def _first(ours: Elements, new: list[_New]) -> list[Insertion]:
-    """Insert before the first of ours."""
+    """Insert before the first element of our side."""
     if not ours.spans:
         raise Doubt
     start = ours.spans[0][0]
     if not ours.begins_line(0):
         return _inline(start, b"%s, ", new)
     if ours.comments(0)[0]:
-        raise Doubt  # of the first element or of them all?
+        raise Doubt  # The comment may belong to the first element, or to all of them.
     return [Insertion(ours.source.starts[ours.source.line(start)], _rows(new, ours.indent(0)))]
 
 
 def _inline(at: int, form: bytes, new: list[_New]) -> list[Insertion]:
-    if any(one.above or one.behind or b"\n" in one.text for one in new):
+    if any(element.above or element.behind or b"\n" in element.text for element in new):
         raise Doubt
-    return [Insertion(at, b"".join(form % one.text for one in new))]
+    return [Insertion(at, b"".join(form % element.text for element in new))]
 
 
 def _rows(new: list[_New], indent: bytes | None, last: bytes = b",") -> bytes:
-    """Elements on lines of their own, with what follows the last."""
+    """Return elements on their own lines; `last` follows the last element."""
     found: list[bytes] = []
-    for number, one in enumerate(new):
-        own = one.indent if indent is None else indent
-        if own is None or (b"\n" in one.text and own != one.indent):
+    for number, element in enumerate(new):
+        own = element.indent if indent is None else indent
+        if own is None or (b"\n" in element.text and own != element.indent):
             raise Doubt
-        found += [own + row + b"\n" for row in one.above]
+        found += [own + row + b"\n" for row in element.above]
         comma = b"," if number + 1 < len(new) else last
-        found.append(own + one.text + comma + (b"  " + one.behind if one.behind else b"") + b"\n")
+        found.append(own + element.text + comma + (b"  " + element.behind if element.behind else b"") + b"\n")
     return b"".join(found)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C++ and CUDA files: blocks of includes, with the one-line definitions among them.
+"""Resolve conflicts in C++ and CUDA files, in blocks of includes and one-line definitions.
 
-No parser is asked: `#include`, a one-line `#define` and a one-line `using` are whole by themselves, so among lines of their own
-kind they may be put in any place between two lines, as long as that place is code and no line before it goes on.
+This needs no parser: `#include`, a one-line `#define` and a one-line `using` are each complete. So they can be inserted between
+any two lines of their kind, if that place is code and the line before it is not continued.
 """
 
 import re
@@ -29,7 +29,7 @@ _FEW = 2
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line that is whole by itself, with the comment lines above it."""
+    """A complete one-line construct, with the comment lines above it."""
 
     kind: str
     name: bytes
@@ -37,7 +37,7 @@ class _Line:
 
     @property
     def value(self) -> Hashable:
-        """The value of a constant; None if the line defines none."""
+        """Return the value of a constant; None if the line does not define one."""
         found = _VALUE.fullmatch(lines(self.text)[-1]) if self.kind == "define" else None
         text = b"".join(found[1].split()) if found is not None else b""
         while text.startswith(b"(") and text.endswith(b")"):
@@ -59,15 +59,15 @@ def _number(text: bytes) -> int | None:
 
 
 def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, str]:
-    """The merged file and what was merged.
+    """Return the merged file and the evidence.
 
     Raises:
-        Doubt: some conflict is one.
+        Doubt: a conflict cannot be resolved with certainty.
 
     """
     elsewhere = b"".join(cell.ours for cell in cells) != ours
     pieces: list[bytes] = []
-    said: list[str] = []
+    evidence: list[str] = []
     brought: list[_Line] = []
     for place, cell in enumerate(cells):
         if not cell.conflict:
@@ -81,26 +81,26 @@ def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, s
         new = [line for line, added in members if added]
         brought += new
         if elsewhere and _shares(three[0], three[1], three[2]):
-            raise Doubt  # upstream took a part of this change, and may have changed the rest on purpose
+            raise Doubt  # Upstream took a part of this change, and may have changed the rest on purpose.
         line = before.count(b"\n") + 1
         merged = b"".join(line.text for line, _ in members) + _tail(cell.ours)
         if not prove(cell.base, cell.ours, cell.theirs, merged):
             raise Doubt
-        said.append(_say(three, new, line))
+        evidence.append(_say(three, new, line))
         pieces.append(merged)
     data = b"".join(pieces)
     _nothing_twice(ours, theirs, data, brought)
-    return data, "; ".join(said)
+    return data, "; ".join(evidence)
 
 
 def _shares(base: Sequence[_Line], ours: Sequence[_Line], theirs: Sequence[_Line]) -> bool:
-    """Whether both sides brought the same, and more than an include."""
+    """Return whether both sides added the same line, other than an include."""
     old, new = {line.token for line in base}, {line.token for line in theirs}
     return any(line.kind != "include" and line.token in new - old for line in ours)
 
 
 def prove(base: bytes, ours: bytes, theirs: bytes, result: bytes) -> bool:
-    """Whether a region's result is the union: all of ours in its order, all of theirs in its order, nothing else, nothing twice."""
+    """Return whether a region's result is the union: all lines of each side in its order, each once, and no others."""
     try:
         old, mine, new, have = (_read(data) for data in (base, ours, theirs, result))
     except Doubt:
@@ -124,10 +124,10 @@ def prove(base: bytes, ours: bytes, theirs: bytes, result: bytes) -> bool:
 
 
 def _read(data: bytes) -> list[_Line]:
-    """Take a region apart.
+    """Parse a region.
 
     Raises:
-        Doubt: there is more in it than lines that are whole by themselves.
+        Doubt: it has other lines than complete one-line constructs.
 
     """
     found: list[_Line] = []
@@ -144,16 +144,16 @@ def _read(data: bytes) -> list[_Line]:
             raise Doubt
         name = match[1].strip(b'<>"') if kind == "include" else match[1]
         if kind == "include" and not _HEADER.search(name):
-            raise Doubt  # a piece of code or of a table: its place matters
+            raise Doubt  # A part of code or of a table, whose position matters.
         found.append(_Line(kind, name, above + row))
         above = b""
     if above.strip():
-        raise Doubt  # a comment on what follows, or on nothing
+        raise Doubt  # A comment that belongs to the next line, or to nothing.
     return found
 
 
 def _tail(data: bytes) -> bytes:
-    """The blank lines that a region ends with."""
+    """Return the blank lines at the end of a region."""
     rows = lines(data)
     count = 0
     while count < len(rows) and not rows[-1 - count].strip():
@@ -162,7 +162,7 @@ def _tail(data: bytes) -> bytes:
 
 
 def _is_code(data: bytes) -> bool:
-    """Whether what follows is neither in a comment nor in a string."""
+    """Return whether the text after `data` is neither in a comment nor in a string."""
     rest = _LITERAL.sub(b"", data)
     return b"/*" not in rest and b'"' not in rest
 
@@ -170,7 +170,7 @@ def _is_code(data: bytes) -> bool:
 def _union(
     base: list[_Line], ours: list[_Line], theirs: list[_Line], before: list[_Line], behind: list[_Line]
 ) -> list[tuple[_Line, bool]]:
-    """Ours with what theirs adds, place by place; in order where all around is in order."""
+    """Merge their additions into our lines, place by place; sorted if the lines around are sorted."""
     places: list[list[list[_Line]]] = []
     for side in (ours, theirs):
         gaps: list[list[_Line]] = [[]]
@@ -182,7 +182,7 @@ def _union(
             else:
                 gaps[-1].append(line)
         if rest:
-            raise Doubt  # something is gone
+            raise Doubt  # A side removed a line.
         places.append(gaps)
     anchors = [line for line in ours if line.token in {old.token for old in base}]
     if len(anchors) != len(base):
@@ -197,10 +197,10 @@ def _union(
 
 
 def _place(mine: list[_Line], new: list[_Line], keep: bool) -> list[tuple[_Line, bool]]:
-    """Both sides' lines of one place, what is in both once."""
+    """Unite both sides' lines at one place; lines of both sides occur once."""
     shared = [line.token for line in mine if line.token in {other.token for other in new}]
     if shared != [line.token for line in new if line.token in shared]:
-        raise Doubt  # in both, in another order
+        raise Doubt  # Both sides have these lines, but in different orders.
     parts = [list(_parted(side, shared)) for side in (mine, new)]
     members = _merge(parts[0][0], parts[1][0], keep)
     for own, other in zip(parts[0][1:], parts[1][1:], strict=True):
@@ -210,7 +210,7 @@ def _place(mine: list[_Line], new: list[_Line], keep: bool) -> list[tuple[_Line,
 
 
 def _parted(side: Sequence[_Line], tokens: Sequence[Hashable]) -> Iterator[list[_Line]]:
-    """The lines, parted before each of those that both sides have."""
+    """Split the lines before each line that both sides have."""
     part: list[_Line] = []
     for line in side:
         if line.token in tokens:
@@ -223,24 +223,24 @@ def _parted(side: Sequence[_Line], tokens: Sequence[Hashable]) -> Iterator[list[
 def _merge(mine: list[_Line], new: list[_Line], keep: bool) -> list[tuple[_Line, bool]]:
     both = [(line, False) for line in mine] + [(line, True) for line in new]
     if mine and new and {line.kind for line in mine} != {line.kind for line in new}:
-        raise Doubt  # a macro may be meant for the include that follows it
+        raise Doubt  # A macro may belong to the include after it.
     words = [{word for line in side for word in _WORD.findall(line.text)} for side in (mine, new)]
     for side, other in ((mine, words[1]), (new, words[0])):
         if any(line.kind != "include" and line.name in other for line in side):
             raise Doubt
     plain = all(line.text.count(b"\n") == 1 for line, _ in both)
-    return sorted(both, key=lambda one: one[0].name) if keep and plain and mine and new else both
+    return sorted(both, key=lambda member: member[0].name) if keep and plain and mine and new else both
 
 
 def _key(side: Sequence[_Line]) -> bool:
-    """Whether the lines are includes in order, of one form."""
+    """Return whether the lines are sorted includes of one form (quotes or angle brackets)."""
     names = [line.name for line in side]
     forms = {line.text.strip()[-1:] for line in side}
     return all(line.kind == "include" for line in side) and len(forms) == 1 and names == sorted(names)
 
 
 def _near(cells: Sequence[Cell], place: int, step: int) -> list[_Line]:
-    """The includes right before or behind a region."""
+    """Return the includes directly before or after a region."""
     found: list[_Line] = []
     at = place + step
     while 0 <= at < len(cells) and not cells[at].conflict and _INCLUDE.fullmatch(cells[at].ours):
@@ -250,7 +250,7 @@ def _near(cells: Sequence[Cell], place: int, step: int) -> list[_Line]:
 
 
 def _nothing_twice(ours: bytes, theirs: bytes, data: bytes, brought: Sequence[_Line]) -> None:
-    """Refuse what one side brings and the file has elsewhere."""
+    """Refuse added lines that the file already has elsewhere."""
     counts = [Counter(_names(text)) for text in (ours, theirs, data)]
     for line in brought:
         name = (line.kind, line.name)
@@ -269,14 +269,14 @@ def _names(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _is_in_order(part: Sequence[Hashable], whole: Sequence[Hashable]) -> bool:
     rest = iter(whole)
-    return all(any(one == other for other in rest) for one in part)
+    return all(any(token == other for other in rest) for token in part)
 
 
 def _say(three: Sequence[Sequence[_Line]], new: Sequence[_Line], line: int) -> str:
-    old = {one.token for one in three[0]}
-    mine = [one for one in three[1] if one.token not in old]
+    old = {entry.token for entry in three[0]}
+    mine = [entry for entry in three[1] if entry.token not in old]
     if not new:
         return f"ours has all that theirs adds at line {line}"
-    kind = "include block" if all(one.kind == "include" for one in [*mine, *new]) else "definitions"
-    labels = [", ".join(one.name.decode("utf-8", "replace") for one in side) for side in (mine, new)]
+    kind = "include block" if all(entry.kind == "include" for entry in [*mine, *new]) else "definitions"
+    labels = [", ".join(entry.name.decode("utf-8", "replace") for entry in side) for side in (mine, new)]
     return f"both sides add to the {kind} at line {line}: " + "; ".join(label for label in labels if label)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file's three-way merge as cells: lines that merge by themselves, and conflict regions with their three versions."""
+"""Merge one file three-way into cells: cleanly merged lines, and conflict regions with their three versions."""
 
 import tempfile
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from stack.store import git
 
 _MARKER = 200
 _LARGEST = 1 << 19
-"""Bytes; what is larger is data, and its tree would take hundreds of megabytes."""
+"""In bytes; a larger file is data, and its syntax tree would take hundreds of megabytes."""
 
 
 class Doubt(Exception):
-    """The conflict is not plainly none: it stays a conflict."""
+    """Raised when a resolution is not certain: the conflict stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A line that all versions have (then they are the same object), or a conflict region's three versions."""
+    """A cleanly merged line (then all three are the same object), or the three versions of a conflict region."""
 
     base: bytes
     ours: bytes
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Insertion:
-    """Bytes that come in before the byte `at` of ours."""
+    """Bytes to insert before the byte `at` of our side."""
 
     at: int
     data: bytes
@@ -38,7 +38,7 @@ def cells(base: bytes, ours: bytes, theirs: bytes) -> list[Cell]:
     """Merge with git, line by line.
 
     Raises:
-        Doubt: not text of whole lines, or git finds no conflict or cannot merge.
+        Doubt: a version is not text of whole lines, or git finds no conflict or cannot merge.
 
     """
     for data in (base, ours, theirs):
@@ -50,8 +50,8 @@ def cells(base: bytes, ours: bytes, theirs: bytes) -> list[Cell]:
         names = [str(Path(folder, name)) for name in ("ours", "base", "theirs")]
         for name, data in zip(names, (ours, base, theirs), strict=True):
             Path(name).write_bytes(data)
-        # With --diff3, git leaves a conflict as it met it; without, it moves what both sides begin and end with out of it, and
-        # the region's base no longer belongs to it.
+        # With --diff3, git keeps the whole conflict. Without it, git moves lines with which both sides begin or end out of the
+        # conflict, and the region's base no longer belongs to it.
         command = [
             "merge-file",
             "-p",
@@ -67,13 +67,13 @@ def cells(base: bytes, ours: bytes, theirs: bytes) -> list[Cell]:
             *names,
         ]
         done = git.run(command, accept=range(128))
-    found = _read(done.stdout)
-    if not any(cell.conflict for cell in found):
+    merged = _read(done.stdout)
+    if not any(cell.conflict for cell in merged):
         raise Doubt
-    # A blank line more or less is what is left where upstream took something and dropped it again.
-    if any(cell.conflict and _ink(cell.ours) == _ink(cell.base) for cell in found):
+    # If our side changes only blank lines, upstream may have taken the change and dropped it again.
+    if any(cell.conflict and _ink(cell.ours) == _ink(cell.base) for cell in merged):
         raise Doubt
-    return found
+    return merged
 
 
 def _ink(data: bytes) -> list[bytes]:
@@ -101,5 +101,5 @@ def _read(data: bytes) -> list[Cell]:
 
 
 def lines(data: bytes) -> list[bytes]:
-    """The lines with their ends, of text whose last line has one; a carriage return or form feed ends none."""
+    """Split text whose last line has a line end into lines with their line ends; only a line feed ends a line."""
     return [line + b"\n" for line in data.split(b"\n")[:-1]]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python syntax tree seen as groups of items: what stands side by side in a body, a list, a call, and where one may add.
+"""Take a Python syntax tree apart into groups of items: the members of a body, a list or a call, to which a side may add.
 
-The standard library's `ast` is enough and the best judge: it is the grammar of the Python that runs us, it keeps byte offsets
-of every node, and it costs no dependency. What it cannot read (newer syntax than ours) is a doubt, so a conflict.
+The standard library's `ast` is sufficient: it has the grammar of the running Python, keeps the byte offsets of every node, and
+adds no dependency. Text that it cannot parse (newer syntax) raises `Doubt`, and the conflict stays.
 """
 
 import ast
@@ -20,17 +20,17 @@ from stack.carry.structure.hunks import Doubt, lines
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _Placed = ast.expr | ast.stmt | ast.arg | ast.alias | ast.keyword | ast.excepthandler | ast.pattern
 _LONGEST = 300
-"""Items of a group that may differ; above it finding out which costs more than it is worth."""
+"""Upper bound of the items that are compared in a group; longer groups take too long."""
 
 
 class Source:
-    """Text that parses, with its tree."""
+    """Parsed text with its syntax tree."""
 
     def __init__(self, data: bytes) -> None:
-        """Parse.
+        """Parse the text.
 
         Raises:
-            Doubt: it does not parse.
+            Doubt: it cannot be parsed.
 
         """
         self.data = data
@@ -41,7 +41,7 @@ class Source:
         self.tree = _parse(data, self.lines)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Byte offsets of a node; those of a statement begin with its first decorator's line."""
+        """Return the byte offsets of a node; a decorated definition begins with its first decorator's line."""
         assert isinstance(node, _Placed)
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
@@ -50,7 +50,7 @@ class Source:
         return first, self.starts[node.end_lineno - 1] + node.end_col_offset
 
     def line(self, offset: int) -> int:
-        """The number of the line, from 0, that a byte is in."""
+        """Return the line (from 0) of a byte."""
         return bisect.bisect_right(self.starts, offset) - 1
 
 
@@ -59,7 +59,7 @@ def _parse(data: bytes, rows: Sequence[bytes]) -> ast.Module:
     if any(coding.lower().replace(b"_", b"-") not in (b"utf-8", b"utf8", b"ascii", b"us-ascii") for coding in codings):
         raise Doubt
     if data.startswith(b"\xef\xbb\xbf") or b"\r" in data or b"\f" in data:
-        raise Doubt  # each shifts the columns or lines that `ast` gives
+        raise Doubt  # Each of these shifts the columns or lines that `ast` reports.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -69,7 +69,7 @@ def _parse(data: bytes, rows: Sequence[bytes]) -> ast.Module:
 
 
 class Item:
-    """One member of a group: `key` tells what it defines (None where nothing), `nodes` are its parts, in order."""
+    """One member of a group. `key`: what it defines (None: nothing); `nodes`: its parts, in order."""
 
     def __init__(self, source: Source, nodes: Sequence[ast.AST], key: Hashable = None, kind: str = "") -> None:
         self.source = source
@@ -79,7 +79,7 @@ class Item:
 
     @cached_property
     def text(self) -> bytes | str:
-        """The source; equal text of equal kind is an equal item."""
+        """Return the kind and the source text; items with equal text are equal."""
         if not all(isinstance(node, _Placed) for node in self.nodes):
             return self.ident
         spans = [self.source.span(node) for node in self.nodes]
@@ -87,16 +87,16 @@ class Item:
 
     @cached_property
     def ident(self) -> str:
-        """The item without its layout."""
+        """Return the item as a dump of its syntax tree, which does not depend on layout."""
         return "\0".join([self.kind, *(ast.dump(node, annotate_fields=False) for node in self.nodes)])
 
     def same(self, other: "Item") -> bool:
-        """Whether the two are equal but for layout."""
+        """Return whether two items are equal except for layout."""
         return self.text == other.text or self.ident == other.ident
 
     @cached_property
     def label(self) -> str:
-        """The item in a few words, for people."""
+        """Return a short description of the item, for people."""
         node = self.nodes[0] if self.nodes else None
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return node.name
@@ -114,7 +114,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The items of one list of a node; to those of kind `fixed` nothing may be added."""
+    """The items of one list of a node; nothing may be added to a group of kind `fixed`."""
 
     kind: str
     items: list[Item]
@@ -123,7 +123,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a node consists of."""
+    """The parts of a node: groups of items, single children, and plain values."""
 
     groups: list[Group]
     children: list[ast.AST | None]
@@ -132,7 +132,7 @@ class Parts:
 
 def parts(source: Source, node: ast.AST) -> Parts:
     """Take a node apart."""
-    if isinstance(node, ast.arguments):  # of a lambda; those of a function are taken with it
+    if isinstance(node, ast.arguments):  # Of a lambda; a function's arguments are handled with the function.
         return Parts([Group("fixed", _parameters(source, node), node)], [], [])
     if isinstance(node, ast.Dict):
         pairs = [
@@ -145,11 +145,11 @@ def parts(source: Source, node: ast.AST) -> Parts:
         if isinstance(value, ast.arguments) and not isinstance(node, ast.Lambda):
             found.groups.append(Group("parameters", _parameters(source, value), node))
         elif isinstance(value, list):
-            found.groups.append(Group(_kind(node, name), [_item(source, one) for one in value], node))
+            found.groups.append(Group(_kind(node, name), [_item(source, member) for member in value], node))
         elif value is None or isinstance(value, ast.AST):
             found.children.append(value)
         else:
-            # 1 == True == 1.0, and `type` alone tells them apart
+            # 1 == True == 1.0: only the type distinguishes them.
             found.scalars.append((type(value), repr(value)))
     return found
 
@@ -199,25 +199,28 @@ def _key(node: ast.AST) -> Hashable:
 
 def _dict_key(key: ast.expr | None) -> Hashable:
     if isinstance(key, ast.Constant):
-        return ("constant", key.value)  # 1 and True are one key here as in the dict
+        return ("constant", key.value)  # 1 and True are the same key, like in the dict.
     return None if key is None else ast.dump(key)
 
 
 def _parameters(source: Source, node: ast.arguments) -> list[Item]:
-    plain = [("positional", one) for one in node.posonlyargs] + [("parameter", one) for one in node.args]
+    plain = [("positional", argument) for argument in node.posonlyargs] + [("parameter", argument) for argument in node.args]
     defaults: list[ast.expr | None] = [None] * (len(plain) - len(node.defaults)) + list(node.defaults)
-    found = [(kind, one, default) for (kind, one), default in zip(plain, defaults, strict=True)]
+    found = [(kind, argument, default) for (kind, argument), default in zip(plain, defaults, strict=True)]
     if node.vararg:
         found.append(("*", node.vararg, None))
-    found += [("keyword", one, default) for one, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+    found += [("keyword", argument, default) for argument, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
     if node.kwarg:
         found.append(("**", node.kwarg, None))
-    return [Item(source, (one,) if default is None else (one, default), one.arg, kind) for kind, one, default in found]
+    return [
+        Item(source, (argument,) if default is None else (argument, default), argument.arg, kind)
+        for kind, argument, default in found
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stretch of a group in three versions. In a pair each has one item, of the same role; otherwise anything may be."""
+    """A section of a group in three versions. In a `pair`, each version has one item, in the same role."""
 
     base: list[Item]
     ours: list[Item]
@@ -226,10 +229,10 @@ class Step:
 
 
 def align(base: list[Item], ours: list[Item], theirs: list[Item]) -> list[Step]:
-    """Lay three versions of a group side by side: what of the base is in both others, and what lies between.
+    """Align three versions of a group: items of the base that both sides have, and the sections between them.
 
     Raises:
-        Doubt: they differ in more than can be compared.
+        Doubt: the versions differ in too many items to be compared.
 
     """
     head = 0
@@ -250,13 +253,13 @@ def _pair(base: Item, ours: Item, theirs: Item) -> Step:
 
 
 def _align(base: list[Item], ours: list[Item], theirs: list[Item]) -> list[Step]:
-    # By key first: what has the same name everywhere is found without comparing it, and a class may be thousands of lines.
+    # Match by name first: that needs no comparison of the items, and a class may have thousands of lines.
     return _split(base, ours, theirs, _by_role(base, ours, theirs, keyed=True), _by_content)
 
 
 def _by_content(base: list[Item], ours: list[Item], theirs: list[Item]) -> list[Step]:
     in_ours, in_theirs = dict(common(base, ours)), dict(common(base, theirs))
-    anchors = [(one, in_ours[one], in_theirs[one]) for one in in_ours if one in in_theirs]
+    anchors = [(place, in_ours[place], in_theirs[place]) for place in in_ours if place in in_theirs]
     return _split(base, ours, theirs, anchors, _by_type)
 
 
@@ -266,7 +269,7 @@ def _by_type(base: list[Item], ours: list[Item], theirs: list[Item]) -> list[Ste
 
 
 def _by_role(base: list[Item], ours: list[Item], theirs: list[Item], *, keyed: bool) -> list[tuple[int, int, int]]:
-    """The items that can be one only on each side: alone with their key, or alone of their type."""
+    """Match the items whose role is unique in each version: the only one with their key, or the only one of their type."""
     roles = [[_role(item) for item in items] for items in (base, ours, theirs)]
     anchors: list[tuple[int, int, int]] = []
     for number, item in enumerate(base):
@@ -302,18 +305,18 @@ def _split(
     return steps
 
 
-def common(one: Sequence[Item], other: Sequence[Item]) -> list[tuple[int, int]]:
-    """A longest common subsequence, as index pairs.
+def common(items: Sequence[Item], other: Sequence[Item]) -> list[tuple[int, int]]:
+    """Return a longest common subsequence, as pairs of indices.
 
     Raises:
-        Doubt: too long to compare.
+        Doubt: the sequences are too long to compare.
 
     """
-    if not one or not other:
+    if not items or not other:
         return []
-    if len(one) > _LONGEST or len(other) > _LONGEST:
+    if len(items) > _LONGEST or len(other) > _LONGEST:
         raise Doubt
-    left, right = tokens(one, other)
+    left, right = tokens(items, other)
     best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for low in range(len(left) - 1, -1, -1):
         for high in range(len(right) - 1, -1, -1):
@@ -335,7 +338,7 @@ def common(one: Sequence[Item], other: Sequence[Item]) -> list[tuple[int, int]]:
 
 
 def tokens(*sides: Sequence[Item]) -> list[list[Hashable]]:
-    """For every item something that is equal where the items are, made without taking apart what is plainly equal or not."""
+    """Return a token for every item, such that equal items have equal tokens; avoid dumping syntax trees where texts suffice."""
     texts: dict[Hashable, set[bytes | str]] = {}
     for item in itertools.chain(*sides):
         texts.setdefault(item.key, set()).add(item.text)
@@ -345,6 +348,6 @@ def tokens(*sides: Sequence[Item]) -> list[list[Hashable]]:
 
 
 def equal(*sides: Sequence[Item]) -> bool:
-    """Whether stretches are equal but for layout."""
+    """Return whether sections are equal except for layout."""
     first, *others = tokens(*sides)
     return all(other == first for other in others)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell a change of layout from a change of meaning: two texts are the same program if they parse to the same tree.
+"""Distinguish changes of layout from changes of meaning: two texts are the same program if they parse to the same tree.
 
-Blanks are never dropped: they are part of strings, and in Python, YAML and make they are syntax. A language without a rule here
-has to be equal to the byte.
+Whitespace is never just dropped: it is part of strings, and syntax in Python, YAML and make. Files in languages without a rule
+here must be equal byte for byte.
 """
 
 import ast
@@ -19,7 +19,7 @@ from stack.carry.structure.items import Source
 PYTHON = {".py", ".pyi"}
 CPP = {".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".inl"}
 
-# A preprocessor directive ends with its line; everywhere else in C++ a line end is a blank like another.
+# A preprocessor directive ends with its line; everywhere else in C++, a line end is ordinary whitespace.
 _CPP_TOKEN = re.compile(
     rb"(?P<directive>^[ \t]*\#(?:[^\\\n]|\\.|\\\n)*)"
     rb'|(?P<exact>R"([^()\\\s]{0,16})\(.*?\)\3"|"(?:[^"\\\n]|\\.)*"|(?<![0-9a-fA-F])\'(?:[^\'\\\n]|\\.)*\')'
@@ -29,22 +29,22 @@ _CPP_TOKEN = re.compile(
 )
 
 
-def same(path: str, one: bytes, other: bytes) -> bool:
-    """Whether two versions of a file differ in layout only."""
-    if one == other:
+def same(path: str, version: bytes, other: bytes) -> bool:
+    """Return whether two versions of a file differ in layout only."""
+    if version == other:
         return True
-    if reflow.joined(one) != reflow.joined(other):
-        return False  # cheap, and true of most pairs: a formatter changes blanks, quotes and commas only
+    if reflow.joined(version) != reflow.joined(other):
+        return False  # A cheap test that rejects most pairs: a formatter changes only whitespace, quotes and commas.
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in PYTHON:
-        return _same_python(one, other)
-    return suffix in CPP and _cpp_tokens(one) == _cpp_tokens(other)
+        return _same_python(version, other)
+    return suffix in CPP and _cpp_tokens(version) == _cpp_tokens(other)
 
 
-def _same_python(one: bytes, other: bytes) -> bool:
+def _same_python(version: bytes, other: bytes) -> bool:
     try:
-        trees = [ast.dump(Source(data).tree) for data in (one, other)]
-        return trees[0] == trees[1] and _comments(one) == _comments(other)
+        trees = [ast.dump(Source(data).tree) for data in (version, other)]
+        return trees[0] == trees[1] and _comments(version) == _comments(other)
     except (Doubt, RecursionError, tokenize.TokenError, SyntaxError):
         return False
 
@@ -55,10 +55,10 @@ def _comments(data: bytes) -> Counter[str]:
 
 
 def _cpp_tokens(data: bytes) -> list[bytes]:
-    return [_plain(found) for found in _CPP_TOKEN.finditer(data)]
+    return [_plain(token) for token in _CPP_TOKEN.finditer(data)]
 
 
-def _plain(found: re.Match[bytes]) -> bytes:
-    """A token without the blanks that mean nothing in it."""
-    text = found[0]
-    return b" ".join(text.split()) if found.lastgroup == "comment" else text
+def _plain(token: re.Match[bytes]) -> bytes:
+    """Return a token's text; whitespace in a comment is normalised."""
+    text = token[0]
+    return b" ".join(text.split()) if token.lastgroup == "comment" else text

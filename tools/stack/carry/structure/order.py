@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups that are kept sorted stay sorted: find the order that both sides keep."""
+"""Find the order in which both sides keep a group sorted, so that the merge keeps it, too."""
 
 import ast
 import itertools
@@ -12,18 +12,18 @@ from stack.carry.structure.items import Item
 Key = Callable[[Item], Any]
 
 _FEW = 2
-"""Items that say nothing yet about an order."""
+"""A group with at most this number of items does not show an order."""
 
 
 def found(ours: Block, mine: Sequence[Item], theirs: Block, new: Sequence[Item]) -> Key | None:
-    """The order that both versions of a group are in, where there is one."""
+    """Return the sort key of the order that both versions of a group are in; None if there is none."""
     kind = ours.group.kind
     if kind == "suite":
         return _first(_import_keys(), _imports(ours, mine), _imports(theirs, new))
     if kind not in ("list", "set", "dict", "names"):
         return None
     names = [[_name(item) for item in block.group.items] for block in (ours, theirs)]
-    # A list with options on it is a command line, whatever order it seems to be in.
+    # A list with options is a command line: its order has a meaning, even if it looks sorted.
     if any(name is None or name.startswith("-") for name in [*names[0], *names[1]]):
         return None
     return _first(_NAME_KEYS, ours.group.items, theirs.group.items)
@@ -51,7 +51,7 @@ def _text(item: Item) -> str:
 
 
 def _cased(item: Item) -> tuple[int, str]:
-    """Constants, classes, the rest: isort's order of what is imported."""
+    """Sort constants first, then classes, then other names: isort's order of imported names."""
     name = _text(item)
     rank = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
     return rank, name
@@ -66,7 +66,7 @@ _NAME_KEYS: list[Key] = [
 
 
 def _imports(block: Block, items: Sequence[Item]) -> list[Item]:
-    """The imports around some new ones, as far as no blank line parts them; none where others are among them."""
+    """Return the imports around new ones up to the next blank lines; empty if the new items are not all imports."""
     everything = block.group.items
     low, high = block.place[id(items[0])], block.place[id(items[-1])] + 1
     if not all(_is_import(item) for item in items):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge a union: does it hold all of ours and all that theirs adds, once, and nothing else, where adding is harmless?
+"""Prove a union: it has all items of our side and all that their side adds, each once, and adding them is harmless.
 
-The judge knows nothing of how the text was made. It reads four texts (base, ours, theirs, result), lays their trees side by
-side, and everywhere but in the groups that both sides may add to the result has to equal ours and theirs alike. In those
-groups it wants every item of ours in ours' order, every item of theirs in theirs' order, and not one more.
+The proof does not depend on how the text was made. It parses four texts (base, ours, theirs, result) and aligns their trees.
+Outside the groups to which both sides may add, the result must equal both sides. In these groups, it must have every item of
+our side in our order, every item of their side in their order, and no other item.
 """
 
 import ast
@@ -24,13 +24,13 @@ _KIND_CHANGING = {"staticmethod", "classmethod", "property", "overload", "abstra
 def prove(
     base: bytes, ours: bytes, theirs: bytes, result: bytes, around: Collection[str] = (), ordered: Collection[str] = ()
 ) -> bool:
-    """Whether `result` is the union.
+    """Return whether `result` is the union of both sides.
 
     Args:
-        base: the text that both sides began with.
+        base: the common ancestor of both sides.
         ours: our side.
         theirs: the other side.
-        result: what is judged.
+        result: the merged text.
         around: names that the module has outside of these texts.
         ordered: names of dictionaries whose order the module reads (see `order_read`).
 
@@ -46,9 +46,9 @@ def prove(
 
 
 def _comments(four: Sequence[bytes], twice: Counter[bytes]) -> bool:
-    """Whether no comment is lost or doubled; `twice` are those of items that both sides have and the result has once.
+    """Return whether no comment is lost or doubled; `twice` are comments of items that both sides add and the result has once.
 
-    What begins with # in a string counts as a comment, too: that only asks for more.
+    Text after # in a string counts as a comment, too, which only makes the check stricter.
     """
     old, mine, new, have = (Counter(_hashes(data)) for data in four)
     for text in {*mine, *new, *have}:
@@ -69,7 +69,7 @@ def _hashes(data: bytes) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Additions:
-    """What the sides add to one group: each side's own items, and those that both have and the base has not."""
+    """Both sides' additions to one group: each side's own items, and items that both sides add."""
 
     mine: list[Item] = field(default_factory=list)
     new: list[Item] = field(default_factory=list)
@@ -82,10 +82,10 @@ class _Judge:
         self.around = around
         self.ordered = ordered
         self.twice: Counter[bytes] = Counter()
-        """The comments at what both sides changed alike."""
+        """The comments of items that both sides changed in the same way."""
 
     def alike(self, item: Item) -> None:
-        """Note an item of ours that theirs has, too, and the base has not."""
+        """Note the comments of an item that both sides add."""
         if not isinstance(item.nodes[0] if item.nodes else None, ast.expr | ast.stmt | ast.arg | ast.alias | ast.keyword):
             return
         rows = item.source.lines
@@ -96,22 +96,24 @@ class _Judge:
         self.twice.update(_hashes(b"".join(rows[first : last + 1])))
 
     def node(self, four: Sequence[ast.AST], scope: str) -> bool:
-        """Judge nodes that are at the same place."""
-        if len({type(one) for one in four}) > 1 or isinstance(four[0], ast.JoinedStr):
+        """Check four nodes that are at the same place."""
+        if len({type(node) for node in four}) > 1 or isinstance(four[0], ast.JoinedStr):
             return False
-        taken = [parts(source, one) for source, one in zip(self.sources, four, strict=True)]
+        taken = [parts(source, node) for source, node in zip(self.sources, four, strict=True)]
         if not taken[1].scalars == taken[2].scalars == taken[3].scalars:
             return False
         inner = _scope(four[0], scope, self.ordered)
         groups = zip(*(each.groups for each in taken), strict=True)
         children = zip(*(each.children for each in taken), strict=True)
-        return all(self.group(list(one), inner) for one in groups) and all(self.child(list(one), inner) for one in children)
+        return all(self.group(list(versions), inner) for versions in groups) and all(
+            self.child(list(versions), inner) for versions in children
+        )
 
     def child(self, four: Sequence[ast.AST | None], scope: str) -> bool:
         base, ours, theirs, result = four
         if ours is None or theirs is None or result is None:
             return ours is None and theirs is None and result is None
-        items = [Item(source, [one]) for source, one in zip(self.sources[1:], (ours, theirs, result), strict=True)]
+        items = [Item(source, [node]) for source, node in zip(self.sources[1:], (ours, theirs, result), strict=True)]
         if items[0].text == items[1].text == items[2].text:
             self.alike(items[0])
             return True
@@ -145,13 +147,13 @@ class _Judge:
             if four[0].text != four[1].text:
                 self.alike(four[1])
             return True
-        if len({len(one.nodes) for one in four}) > 1 or len({one.kind for one in four}) > 1:
+        if len({len(item.nodes) for item in four}) > 1 or len({item.kind for item in four}) > 1:
             return False
-        return all(self.child(list(one), scope) for one in zip(*(one.nodes for one in four), strict=True))
+        return all(self.child(list(nodes), scope) for nodes in zip(*(item.nodes for item in four), strict=True))
 
     def allowed(self, ours: Group, result: Group, additions: _Additions, scope: str) -> bool:
-        """Whether both sides' items may stand in this group together, in this or any order."""
-        keys = [one.key for one in [*additions.mine, *additions.new]]
+        """Return whether this group may have both sides' items together, in any order."""
+        keys = [item.key for item in [*additions.mine, *additions.new]]
         rules: dict[str, Callable[[], bool]] = {
             "suite": lambda: self.suite(ours, result, additions, scope),
             "decorators": lambda: _decorators(result, additions),
@@ -161,20 +163,20 @@ class _Judge:
             ),
             "dict": lambda: _unique(result, additions) and None not in keys and scope != "ordered" and _values(additions),
             "names": lambda: _unique(result, additions) and "*" not in keys and not self.around.intersection(map(str, keys)),
-            # The place of an element counts in signatures, records, command lines, and where a list is unpacked or indexed.
+            # The position of a list's element matters in signatures, records and command lines, and if it is unpacked or indexed.
             "list": lambda: (scope == "exports" or not additions.mine) and _elements(result, additions),
             "set": lambda: _elements(result, additions),
         }
         return ours.kind in rules and rules[ours.kind]()
 
     def suite(self, ours: Group, result: Group, additions: _Additions, scope: str) -> bool:
-        statements = [one.nodes[0] for one in [*additions.mine, *additions.new]]
+        statements = [item.nodes[0] for item in [*additions.mine, *additions.new]]
         fine = _PLAIN if scope in ("module", "class") else _IMPORTS
-        if not all(isinstance(one, fine) for one in statements):
+        if not all(isinstance(statement, fine) for statement in statements):
             return False
-        if any(isinstance(one, ast.Import | ast.ImportFrom) and _is_special(one) for one in statements):
+        if any(isinstance(statement, ast.Import | ast.ImportFrom) and _is_special(statement) for statement in statements):
             return False
-        if any(isinstance(one, ast.Assign) and not _plain_targets(one) for one in statements):
+        if any(isinstance(statement, ast.Assign) and not _plain_targets(statement) for statement in statements):
             return False
         if isinstance(ours.owner, ast.ClassDef) and not _fields(ours.owner, result, additions):
             return False
@@ -183,7 +185,7 @@ class _Judge:
         return self.independent(result, additions, scope)
 
     def independent(self, result: Group, additions: _Additions, scope: str) -> bool:
-        """Whether no name that a side brings stands anywhere else, and neither side uses what the other brings."""
+        """Return whether each name that a side binds is new, and neither side uses a name that the other binds."""
         everywhere = Counter(name for item in result.items for name in bound(item.nodes[0]))
         if scope == "module":
             everywhere.update(self.around)
@@ -193,7 +195,7 @@ class _Judge:
             alone = {name for item in own if not _is_again(item.nodes[0]) for name in bound(item.nodes[0])}
             if any(name in strange or (everywhere[name] > count and name in alone) for name, count in names.items()):
                 return False
-            used = {one.id for item in other for one in ast.walk(item.nodes[0]) if isinstance(one, ast.Name)}
+            used = {node.id for item in other for node in ast.walk(item.nodes[0]) if isinstance(node, ast.Name)}
             if any(name.partition(".")[0] in used for name in names):
                 return False
         return True
@@ -216,15 +218,15 @@ _COPIES = {"list", "tuple"}
 
 
 def order_read(tree: ast.Module) -> set[str]:
-    """Find the names whose elements a module reads by position: the first, the last, the next, the numbered.
+    """Find the names of collections whose elements a module reads by position (first, last, next, numbered).
 
-    A bare `list(x)` as an argument does not count: it mostly copies the keys for a search. `list(x)[-1]` does.
+    A bare `list(x)` as an argument does not count, since it mostly copies keys for a search. `list(x)[-1]` counts.
     """
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name), args=args) if name in _IN_ORDER:
-                found |= {_iterated(one) for one in args}
+                found |= {_iterated(argument) for argument in args}
             case ast.Call(func=ast.Attribute(value=value, attr="popitem")):
                 found.add(_last(value))
             case ast.Subscript(value=ast.Call(func=ast.Name(id=name), args=[copied])) if name in _COPIES:
@@ -239,14 +241,14 @@ def order_read(tree: ast.Module) -> set[str]:
 
 
 def _iterated(node: ast.expr) -> str:
-    """The name of what is gone through: of `x`, of `x.values()`."""
+    """Return the name of the iterated collection: `x` for `x` and for `x.values()`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "values", "items"):
         return _last(node.func.value)
     return _last(node)
 
 
 def _last(node: ast.AST) -> str:
-    """The name by which a variable or an attribute is known; nothing for anything else."""
+    """Return the name of a variable or an attribute; empty for anything else."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
@@ -256,7 +258,7 @@ def _united(step: Step) -> int:
 
 
 def _holds(step: Step, run: list[Item], additions: _Additions) -> bool:
-    """Whether a stretch of the result has each item of both sides, in both sides' orders, no item twice for it."""
+    """Return whether a section of the result has each item of both sides once, in both sides' orders."""
     if equal(step.ours, step.theirs):
         additions.shared.extend(step.ours)
         return equal(step.ours, run)
@@ -274,11 +276,11 @@ def _holds(step: Step, run: list[Item], additions: _Additions) -> bool:
 
 def _is_in_order(part: Sequence[Hashable], whole: Sequence[Hashable]) -> bool:
     rest = iter(whole)
-    return all(any(one == other for other in rest) for one in part)
+    return all(any(token == other for other in rest) for token in part)
 
 
 def _unique(result: Group, additions: _Additions) -> bool:
-    """Whether no key that a side adds comes twice."""
+    """Return whether every key that a side adds is unique in the result."""
     keys = Counter(item.key for item in result.items)
     return all(keys[item.key] == 1 for item in [*additions.mine, *additions.new])
 
@@ -288,13 +290,13 @@ def _is_dict(owner: ast.AST) -> bool:
 
 
 def _values(additions: _Additions) -> bool:
-    """Whether no side brings a value that the other brings, too: two codes of one number."""
+    """Return whether the sides add different values: the same number could be two codes, such as error codes."""
     mine, new = ({code for item in side if (code := _code(item)) is not None} for side in (additions.mine, additions.new))
     return not mine & new
 
 
 def _code(item: Item) -> Hashable:
-    """The value that an item names; None if several names may have it (True, False, None)."""
+    """Return the value of an item; None if several names may share it (True, False, None)."""
     node = item.nodes[-1]
     value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.keyword) else node
     if not isinstance(value, ast.expr) or (isinstance(value, ast.Constant) and isinstance(value.value, bool | type(None))):
@@ -314,7 +316,7 @@ _LARGEST = 1 << 64
 
 
 def _number(node: ast.expr) -> int | None:
-    """The whole number that an expression of plain numbers stands for."""
+    """Evaluate an expression of integer constants; None for any other expression."""
     match node:
         case ast.Constant(value=int(number)) if abs(number) < _LARGEST:
             return int(number)
@@ -330,9 +332,9 @@ def _number(node: ast.expr) -> int | None:
 
 
 def _decorators(result: Group, additions: _Additions) -> bool:
-    """Whether the new decorators differ in more than their arguments and none makes another kind of thing of the function."""
+    """Return whether the new decorators are of different kinds, and none changes the kind of the function."""
     if not additions.mine and not additions.shared:
-        return False  # git often shows a new function as beginning below the next one's decorators: which one is it for?
+        return False  # Git's diff of a new function often begins below the next one's decorators: the owner is not certain.
     roles = Counter(_decorator_role(item.nodes[0]) for item in result.items)
     for item in [*additions.mine, *additions.new]:
         node = item.nodes[0]
@@ -347,7 +349,7 @@ def _decorators(result: Group, additions: _Additions) -> bool:
 
 
 def _decorator_role(node: ast.AST) -> str:
-    """What there can be one of only: a mark per arguments (of parametrize per names), any other decorator at all."""
+    """Return the role of a decorator, which may occur once: pytest marks with different arguments have different roles."""
     if not isinstance(node, ast.Call):
         return ast.dump(node)
     name = ast.unparse(node.func)
@@ -357,9 +359,9 @@ def _decorator_role(node: ast.AST) -> str:
 
 
 def _parameters(result: Group, additions: _Additions) -> bool:
-    """Whether calls by position mean what they meant.
+    """Return whether calls with positional arguments keep their meaning.
 
-    Each side calls its own new parameter by position, so only one of them may add such. It has a default and stands last.
+    Each side may pass its own new parameter by position, so only one side may add one. It must have a default and be last.
     """
     new = tokens(result.items, additions.new)
     own = set(new[1])
@@ -377,7 +379,7 @@ def _parameters(result: Group, additions: _Additions) -> bool:
 
 
 def _elements(result: Group, additions: _Additions) -> bool:
-    """Whether no element comes twice, and no option of a command line is parted from its value."""
+    """Return whether no element is repeated, and no command-line option is separated from its value."""
     have, mine, new = tokens(result.items, additions.mine, additions.new)
     counts = Counter(have)
     if any(counts[token] > 1 for token in [*mine, *new]) or any("*" in item.label[:1] for item in additions.new):
@@ -392,7 +394,7 @@ def _elements(result: Group, additions: _Additions) -> bool:
 
 
 def _head(node: ast.AST) -> str:
-    """What names an element of several parts, so that two of that name may be one thing of two values: its first string."""
+    """Return the first string of a tuple, list or call, which may be its name; two elements with one name may be one thing."""
     first = node.elts if isinstance(node, ast.Tuple | ast.List) else node.args if isinstance(node, ast.Call) else []
     if not first or not isinstance(first[0], ast.Constant) or not isinstance(first[0].value, str):
         return ""
@@ -400,7 +402,7 @@ def _head(node: ast.AST) -> str:
 
 
 def _of_one_sort(result: Group, additions: _Additions) -> bool:
-    """Whether a group that holds one sort of literal gets no other: git may have put the lines into another list."""
+    """Return whether a group with one sort of literal gets only that sort; otherwise git may have confused two lists."""
     fresh = [*additions.mine, *additions.new]
     idents = {item.ident for item in fresh}
     old = {_sort(item.nodes[0]) for item in result.items if item.ident not in idents}
@@ -419,7 +421,7 @@ def _is_option(item: Item) -> bool:
 
 
 def _is_special(node: ast.Import | ast.ImportFrom) -> bool:
-    """Whether nobody can say what it brings."""
+    """Return whether the names or effects of an import are unknown: a star import, or one from `__future__`."""
     return any(name.name == "*" for name in node.names) or (isinstance(node, ast.ImportFrom) and node.module == "__future__")
 
 
@@ -428,37 +430,37 @@ def _plain_targets(node: ast.Assign) -> bool:
 
 
 def bound(node: ast.AST) -> set[str]:
-    """The names that a statement brings into its scope."""
+    """Return the names that a statement binds in its scope."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return {node.name}
         case ast.Import():
-            # `import a.b` and `import a.c` go together
+            # Keep the whole dotted name: `import a.b` and `import a.c` do not clash.
             return {name.asname or name.name for name in node.names}
         case ast.ImportFrom():
             return {name.asname or name.name for name in node.names}
-    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store | ast.Del)}
+    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store | ast.Del)}
     if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
-        for one in ast.walk(node):
-            if isinstance(one, ast.stmt) and not isinstance(one, ast.If | ast.Try | ast.With | ast.For | ast.While):
-                found |= bound(one)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.stmt) and not isinstance(inner, ast.If | ast.Try | ast.With | ast.For | ast.While):
+                found |= bound(inner)
     return found
 
 
 def _is_again(node: ast.AST) -> bool:
-    """Whether a function of that name may well be there already: a property's other half, an overload."""
+    """Return whether a function may repeat an earlier name: a property's setter or getter, or an overload."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     name = getattr(node, "name", "")
-    return any(f"{name}." in ast.unparse(one) or "overload" in ast.unparse(one) for one in decorators)
+    return any(f"{name}." in ast.unparse(decorator) or "overload" in ast.unparse(decorator) for decorator in decorators)
 
 
 def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
-    """Whether new members of a class keep apart: fields have defaults and come last, members of an enum have their own value."""
+    """Return whether new class members are independent: fields have defaults and are last, enum members have distinct values."""
     traits = " ".join(map(ast.unparse, [*owner.decorator_list, *owner.bases])).lower()
     members = [*additions.mine, *additions.new]
-    values = Counter(ast.dump(one.value) for item in members if isinstance(one := item.nodes[0], ast.Assign))
+    values = Counter(ast.dump(statement.value) for item in members if isinstance(statement := item.nodes[0], ast.Assign))
     if "enum" in traits or "flag" in traits:
-        have = Counter(ast.dump(one.value) for item in result.items if isinstance(one := item.nodes[0], ast.Assign))
+        have = Counter(ast.dump(statement.value) for item in result.items if isinstance(statement := item.nodes[0], ast.Assign))
         if any(have[value] > 1 for value in values):
             return False
         if additions.mine and _numbered_behind(result, {item.ident for item in members}):
@@ -470,7 +472,7 @@ def _fields(owner: ast.ClassDef, result: Group, additions: _Additions) -> bool:
 
 
 def _numbered_behind(result: Group, added: Collection[str]) -> bool:
-    """Whether the first added member of an enum, or one behind it, gets its number from its place: by `auto()`."""
+    """Return whether the first added member of an enum, or a later one, gets its number from its position by `auto()`."""
     idents = [item.ident for item in result.items]
     first = next((place for place, ident in enumerate(idents) if ident in added), len(idents))
     return any("'auto'" in ident for ident in idents[first:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python files: find the statements around the conflicts, weave, prove."""
+"""Resolve conflicts in Python files: find the statements around them, weave the additions in, prove the result."""
 
 import ast
 from collections import Counter
@@ -12,47 +12,48 @@ from stack.carry.structure.weave import Woven, weave
 
 
 def resolve(cells: Sequence[Cell], ours: bytes, theirs: bytes) -> tuple[bytes, str]:
-    """The merged file and what was merged.
+    """Return the merged file and the evidence.
 
     Raises:
-        Doubt: some conflict is one.
+        Doubt: a conflict cannot be resolved with certainty.
 
     """
     whole = Source(b"".join(cell.ours for cell in cells))
-    # What theirs changes elsewhere in the file, where git saw no conflict.
+    # Whether their side also changes the file elsewhere, where git found no conflict.
     elsewhere = whole.data != ours
     windows = _windows(cells, whole)
     around = _around(whole, cells, windows)
     ordered = order_read(whole.tree) | order_read(Source(theirs).tree)
     pieces: list[bytes] = []
-    said: list[str] = []
+    evidence: list[str] = []
     last = 0
     for start, end in windows:
         pieces += [cell.ours for cell in cells[last:start]]
-        three = [b"".join(side) for side in zip(*((one.base, one.ours, one.theirs) for one in cells[start:end]), strict=True)]
+        versions = ((cell.base, cell.ours, cell.theirs) for cell in cells[start:end])
+        three = [b"".join(side) for side in zip(*versions, strict=True)]
         woven = weave(*map(Source, three))
         if woven.shared and elsewhere:
-            # Upstream took this change or a part of it, and may have changed on purpose what git would now bring once more.
+            # Upstream has this change or a part of it. It may have changed the rest on purpose, which git would now add again.
             raise Doubt
         merged = woven.apply(three[1])
         if not prove(three[0], three[1], three[2], merged, around, ordered):
             raise Doubt
         line = sum(piece.count(b"\n") for piece in pieces) + 1
-        said += _evidence(woven, three[1], line) or [_nothing_new(cells[start:end], line)]
+        evidence += _evidence(woven, three[1], line) or [_nothing_new(cells[start:end], line)]
         pieces.append(merged)
         last = end
     data = b"".join([*pieces, *(cell.ours for cell in cells[last:])])
     _no_name_twice(Source(ours) if elsewhere else whole, Source(theirs), Source(data))
-    return data, "; ".join(said)
+    return data, "; ".join(evidence)
 
 
 def _evidence(woven: Woven, ours: bytes, line: int) -> list[str]:
-    said = []
+    texts = []
     for first, text in woven.evidence:
-        before = sum(one.data.count(b"\n") for one in woven.insertions if one.at < first.at)
+        before = sum(insertion.data.count(b"\n") for insertion in woven.insertions if insertion.at < first.at)
         blank = len(first.data) - len(first.data.lstrip(b"\n"))
-        said.append(text.replace("{line}", str(line + ours.count(b"\n", 0, first.at) + before + blank), 1))
-    return said
+        texts.append(text.replace("{line}", str(line + ours.count(b"\n", 0, first.at) + before + blank), 1))
+    return texts
 
 
 def _nothing_new(window: Iterable[Cell], line: int) -> str:
@@ -64,10 +65,10 @@ def _nothing_new(window: Iterable[Cell], line: int) -> str:
 
 
 def _windows(cells: Sequence[Cell], whole: Source) -> list[tuple[int, int]]:
-    """The cells of the conflicts and of the top-level statements around them: to parse these three times more is enough.
+    """Return the spans of cells with the conflicts and the top-level statements around them; only these are parsed again.
 
-    Every window begins and ends between statements of the lines that all versions have, so each version of it parses by itself
-    if it does in its file.
+    Every window begins and ends between statements that all versions have. So each version of a window can be parsed alone if
+    its file can be parsed.
     """
     number, line = {}, 0
     for place, cell in enumerate(cells):
@@ -90,7 +91,7 @@ def _windows(cells: Sequence[Cell], whole: Source) -> list[tuple[int, int]]:
 
 
 def _cuts(whole: Source, number: dict[int, int]) -> list[int]:
-    """The cells that begin a top-level statement of ours."""
+    """Return the cells at which a top-level statement of our side begins."""
     cuts = []
     last = -1
     for node in whole.tree.body:
@@ -103,7 +104,7 @@ def _cuts(whole: Source, number: dict[int, int]) -> list[int]:
 
 
 def _around(whole: Source, cells: Sequence[Cell], windows: Sequence[tuple[int, int]]) -> set[str]:
-    """The names of the module that come from outside of the windows."""
+    """Return the module's names that are bound outside the windows."""
     starts = [0]
     for cell in cells:
         starts.append(starts[-1] + cell.ours.count(b"\n"))
@@ -117,14 +118,14 @@ def _around(whole: Source, cells: Sequence[Cell], windows: Sequence[tuple[int, i
 
 
 def _no_name_twice(ours: Source, theirs: Source, result: Source) -> None:
-    """Refuse a name that comes twice through lines that git merged by themselves: upstream has it elsewhere by now."""
+    """Refuse a result that binds a name more often than both sides do, through lines that git merged cleanly elsewhere."""
     mine, new, have = (Counter(_names(source.tree)) for source in (ours, theirs, result))
     if any(count > max(mine[name], new[name], 1) for name, count in have.items()):
         raise Doubt
 
 
 def _names(tree: ast.AST, scope: str = "") -> Iterator[str]:
-    """Every name that a module or class binds, once for each time."""
+    """Yield the names that a module and its classes bind, repeated for each binding."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.stmt | ast.excepthandler):
             if hasattr(node, "body") and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

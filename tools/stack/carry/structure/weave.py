@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the items that theirs adds into the text of ours.
+"""Insert the items that their side adds into the text of our side.
 
-Nothing of ours is rewritten: the result is ours with insertions, so that its layout and comments stay as they are. Whether
-an insertion was right is not decided here: `proof` reads the result and judges.
+Our text is not rewritten: the result is our text with insertions, so its layout and comments stay the same. This module does
+not decide whether an insertion is right: `proof` parses the result and decides.
 """
 
 import ast
@@ -23,39 +23,39 @@ _NAMES = {
 }
 
 Member = tuple[Item, bool]
-"""An item of the united group, and whether theirs adds it."""
+"""An item of the united group, and whether their side adds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Woven:
-    """What has to be inserted into ours, and for each construct the first insertion and what it is."""
+    """The insertions into our text. `evidence`: for each construct, its first insertion and a description."""
 
     insertions: tuple[Insertion, ...]
     evidence: tuple[tuple[Insertion, str], ...]
     shared: bool
-    """Whether both sides made the same change somewhere, and not just the same import."""
+    """Whether both sides made the same change somewhere, other than the same import."""
 
     def apply(self, ours: bytes) -> bytes:
-        """The text."""
+        """Return our text with the insertions."""
         pieces: list[bytes] = []
         last = 0
-        for one in self.insertions:
-            pieces += [ours[last : one.at], one.data]
-            last = one.at
+        for insertion in self.insertions:
+            pieces += [ours[last : insertion.at], insertion.data]
+            last = insertion.at
         return b"".join([*pieces, ours[last:]])
 
 
 def weave(base: Source, ours: Source, theirs: Source) -> Woven:
-    """Find what theirs adds and where it goes.
+    """Find the items that their side adds, and their places in our text.
 
     Raises:
-        Doubt: one of them does not only add, or there is no plain place for it.
+        Doubt: a side does more than add, or the place of an item is not certain.
 
     """
     weaver = _Weaver(ours, theirs)
     weaver.node(base, base.tree, ours.tree, theirs.tree)
-    insertions = sorted(weaver.insertions, key=lambda one: one.at)
-    return Woven(tuple(insertions), tuple(sorted(weaver.evidence, key=lambda one: one[0].at)), weaver.shared)
+    insertions = sorted(weaver.insertions, key=lambda insertion: insertion.at)
+    return Woven(tuple(insertions), tuple(sorted(weaver.evidence, key=lambda pair: pair[0].at)), weaver.shared)
 
 
 class _Weaver:
@@ -68,15 +68,15 @@ class _Weaver:
 
     def node(self, source: Source, base: ast.AST, ours: ast.AST, theirs: ast.AST) -> None:
         if not type(base) is type(ours) is type(theirs) or isinstance(base, ast.JoinedStr):
-            raise Doubt  # the places of what stands in an f-string are not to be relied on
+            raise Doubt  # The offsets of nodes inside an f-string are not reliable.
         three = [parts(source, base), parts(self.ours, ours), parts(self.theirs, theirs)]
         if three[1].scalars != three[2].scalars:
             raise Doubt
         self.shared |= three[0].scalars != three[1].scalars
         for old, mine, new in zip(*(each.groups for each in three), strict=True):
             self.group(old, mine, new)
-        for one in zip(*(each.children for each in three), strict=True):
-            self.child(source, *one)
+        for versions in zip(*(each.children for each in three), strict=True):
+            self.child(source, *versions)
 
     def child(self, source: Source, base: ast.AST | None, ours: ast.AST | None, theirs: ast.AST | None) -> None:
         if ours is None and theirs is None:
@@ -87,7 +87,7 @@ class _Weaver:
         if mine.text == new.text:
             self.shared |= base is None or Item(source, [base]).text != mine.text
             return
-        # To dump a whole class only to see that it differs takes long; what is in it is looked at anyway.
+        # Do not dump a whole class only to see that it differs: that takes long, and its members are compared anyway.
         if (
             base is None or not type(base) is type(ours) is type(theirs) or not hasattr(ours, "body")
         ) and mine.ident == new.ident:
@@ -117,17 +117,17 @@ class _Weaver:
         if ours.text == theirs.text:
             self.shared |= not base.same(ours)
             return
-        if len({len(one.nodes) for one in (base, ours, theirs)}) > 1 or len({one.kind for one in (base, ours, theirs)}) > 1:
+        if len({len(item.nodes) for item in (base, ours, theirs)}) > 1 or len({item.kind for item in (base, ours, theirs)}) > 1:
             raise Doubt
-        for one in zip(base.nodes, ours.nodes, theirs.nodes, strict=True):
-            self.child(base.source, *one)
+        for nodes in zip(base.nodes, ours.nodes, theirs.nodes, strict=True):
+            self.child(base.source, *nodes)
 
     def unite(self, ours: Group, theirs: Group, mine: list[Item], new: list[Item]) -> list[Member]:
-        """Both sides' additions at one place: ours, theirs, and what is in both once; in order where the group is in order."""
+        """Unite both sides' additions at one place: items of both once, and sorted if the group is sorted."""
         shared = common(mine, new)
         left, right = tokens(mine, new)
         if any(token in left for place, token in enumerate(right) if place not in {high for _, high in shared}):
-            raise Doubt  # in both, in another order
+            raise Doubt  # Both sides have these items, but in different orders.
         members: list[Member] = []
         low = high = 0
         for at, other in [*shared, (len(mine), len(new))]:
@@ -143,15 +143,15 @@ class _Weaver:
             return first + second
         if ours.kind == "suite":
             heads = [next((at for at, item in enumerate(side) if not _is_import(item)), len(side)) for side in (mine, new)]
-            if (heads[0] < len(mine) or heads[1] < len(new)) and any(heads):  # imports stay with imports
+            if (heads[0] < len(mine) or heads[1] < len(new)) and any(heads):  # Imports stay with imports.
                 top = self.merge(ours, theirs, mine[: heads[0]], new[: heads[1]])
                 return top + self.merge(ours, theirs, mine[heads[0] :], new[heads[1] :])
             shapes = [Block(self.ours, ours).shape(mine), Block(self.theirs, theirs).shape(new)]
             if shapes[0] != shapes[1]:
-                # One stands with what is before it and the other with what follows, a blank line between them.
+                # One run adjoins the item above, the other the item below, with a blank line between the two runs.
                 return second + first if shapes == [(True, False), (False, True)] else first + second
         sort = order.found(Block(self.ours, ours), mine, Block(self.theirs, theirs), new)
-        return sorted(first + second, key=lambda one: sort(one[0])) if sort else first + second
+        return sorted(first + second, key=lambda member: sort(member[0])) if sort else first + second
 
     def insert(self, ours: Group, theirs: Group, members: list[Member]) -> None:
         place: Callable[[list[Item], Item | None, Item | None], list[Insertion]]
@@ -163,14 +163,14 @@ class _Weaver:
             raise Doubt
         else:
             place = brackets.inserter(Elements(self.ours, ours), Elements(self.theirs, theirs))
-        done = [one for left, run, right in _runs(members) for one in place(run, left, right)]
+        done = [insertion for left, run, right in _runs(members) for insertion in place(run, left, right)]
         self.insertions += done
-        first = next((one for one in done if one.data != b","), done[0])
+        first = next((insertion for insertion in done if insertion.data != b","), done[0])
         self.evidence.append((first, _say(ours, theirs)))
 
 
 def _say(ours: Group, theirs: Group) -> str:
-    """Which construct it is and what each side adds: what one has and the other has not."""
+    """Describe the construct and the items that only one side has."""
     mine, new = tokens(ours.items, theirs.items)
     keys = {item.key for item in ours.items} & {item.key for item in theirs.items} - {None}
     first = [item for item, token in zip(ours.items, mine, strict=True) if token not in set(new) and item.key not in keys]
@@ -190,7 +190,7 @@ def _is_import(item: Item) -> bool:
 
 
 def _runs(members: Sequence[Member]) -> Iterator[tuple[Item | None, list[Item], Item | None]]:
-    """The stretches that are inserted together, each with its neighbours in ours."""
+    """Yield the runs of items that are inserted together, each with its neighbours on our side."""
     left: Item | None = None
     run: list[Item] = []
     for item, added in members:
