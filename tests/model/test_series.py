@@ -93,7 +93,11 @@ def test_refuses_odd_tags(tmp_path: Path, tag: str) -> None:
         ("[[patch]]", "[[patches]]", "patches is an unknown key: did you mean 'patch'?"),
         ('upstream = "vllm"', "", "patch[0].upstream is missing: add it"),
         ('upstream = "vllm"', 'upstream = "../x"', "patch[0].upstream is '../x': it has to be the name of an upstream"),
-        ('upstream = "vllm"', 'upstream = "vllm"\norder = 1', "patch[0].order is an unknown key: known here: compiles, file, from, pull, tags, upstream"),
+        (
+            'upstream = "vllm"',
+            'upstream = "vllm"\norder = 1',
+            "patch[0].order is an unknown key: known here: compiles, file, from, pull, tags, upstream",
+        ),
         ('upstream = "vllm"', 'upstream = "cutlass"', "patch[0].file is 'vllm/gate-kernels.patch': a patch of cutlass stands in cutlass/"),
         *(
             ('upstream = "vllm"', f'upstream = "vllm"\ncompiles = [{{ {keys} }}]', f"patch[0].{line}")
