@@ -111,7 +111,7 @@ def test_it_serves_and_says_what_runs_until_it_is_ended(fake: Fake, begin: Begin
     assert fake.gone()
     assert ended.code == 0
     assert "Using CPU Unquantized MoE backend" in ended.err  # the log
-    assert ended.err.endswith("the server has ended, as it was told to\n")
+    assert ended.err.endswith("the server was stopped as requested\n")
     arguments = fake.said("arguments")
     assert isinstance(arguments, list)
     assert arguments[:2] == ["serve", str(fake.folder / "model")]
@@ -130,14 +130,14 @@ def test_a_server_that_ends_by_itself_is_no_success(fake: Fake, begin: Begin) ->
     started = begin("--", "--how", "ends")
     _, err = started.process.communicate(timeout=60)
     assert started.process.returncode == 1
-    assert err.endswith("stack: the server ended by itself, with 4\n")
+    assert err.endswith("stack: the server ended by itself with status 4\n")
     assert fake.gone()
 
 
 def test_the_log_goes_into_a_file(fake: Fake, begin: Begin) -> None:
     file = fake.folder / "server.log"
     ended = begin("--log", str(file)).end(signal.SIGINT)
-    assert ended.err == "the server has ended, as it was told to\n"
+    assert ended.err == "the server was stopped as requested\n"
     assert "Application startup complete." in file.read_text()
 
 

@@ -263,7 +263,7 @@ def test_what_upstream_dropped_again_is_kept_or_dropped_by_a_person(
 
 def test_a_workspace_given_up(stack: Stack, world: World, tmp_path: Path) -> None:
     before = world.files()
-    for options, said in (((), "given up: the stack is as it was\n"), (("--json",), None)):
+    for options, said in (((), "aborted: the stack is unchanged\n"), (("--json",), None)):
         stack(*CONFLICT, "--workspace", tmp_path / "work")
         ran = stack("rebase", "--abort", tmp_path / "work", *options)
         assert ran.code == 0
@@ -295,7 +295,7 @@ def test_a_workspace_shares_rerere_with_a_clone(stack: Stack, tmp_path: Path) ->
 
 def test_check(stack: Stack, world: World) -> None:
     ran = stack("check")
-    assert (ran.code, ran.out) == (0, "in order: what 6 patches rely on is there\n")
+    assert (ran.code, ran.out) == (0, "in order: everything that 6 patches rely on exists\n")
     assert parsed(stack("check", "--json")) == {"clean": True, "findings": []}
     assert stack("check", "no-such.yaml").refused().startswith("no-such.yaml cannot be read")
 

@@ -206,7 +206,7 @@ def test_the_verb(root: Path, tmp_path: Path) -> None:
     assert failed.exit_code == 1
     assert "proves nothing: it passes without the patch" in failed.output
     idle = CliRunner().invoke(cli, [*ask, "--ablate"])
-    assert (idle.exit_code, idle.output) == (0, "every patch is missed by a test when it is left out\n")
+    assert (idle.exit_code, idle.output) == (0, "each patch has a test that fails without it\n")
 
 
 def test_a_relative_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

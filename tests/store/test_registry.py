@@ -158,7 +158,7 @@ def test_a_server_may_not_point_at_files_of_this_machine(tmp_path: Path, server:
     both = replace(using, indexes=(*using.indexes, parse(f"file://{tmp_path}")))
     with pytest.raises(StackError, match="points at a local file"):
         download(Candidate("pkg-1.0.tar.gz", f"{server.url}/files/x", None, None), tmp_path / "to", using=both)
-    with pytest.raises(StackError, match="no address that can be fetched"):
+    with pytest.raises(StackError, match="not an address that can be fetched"):
         download(Candidate("pkg-1.0.tar.gz", f"{server.url}/files/x", None, None), tmp_path / "to", using=using)
     assert leftovers(tmp_path / "to") == []
 

@@ -61,7 +61,7 @@ def test_cases_arrive_as_they_end(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ("warming up", "not whole, strict JSON"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         (GOOD | {"seconds": float("nan")}, "not whole, strict JSON"),
         (GOOD | {"outcome": "fine"}, "outcome is 'fine'"),
         (GOOD | {"outcome": "failed"}, "why contradicts the outcome failed"),

@@ -35,5 +35,5 @@ def command(context: click.Context, files: tuple[Path, ...], as_json: bool, sour
     elif findings:
         print_table(("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings])
     else:
-        click.echo(f"in order: what {patches} patches rely on is there")
+        click.echo(f"in order: everything that {patches} patches rely on exists")
     context.exit(1 if findings else 0)

@@ -105,7 +105,7 @@ def _print(report: Report) -> None:
     for ref in report.idle:
         click.echo(f"{ref.path}: touches no unit")
     if report.unlisted and report.results:
-        click.echo(f"not looked at, since upstream's JIT does not list them here: {', '.join(sorted(report.unlisted))}")
+        click.echo(f"not checked, because upstream's JIT does not list them here: {', '.join(sorted(report.unlisted))}")
 
 
 def _lines(result: Result) -> Iterator[str]:
@@ -118,7 +118,7 @@ def _lines(result: Result) -> Iterator[str]:
     if len(result.kernels) <= _KERNELS:
         yield from map(str, result.kernels)
     else:
-        yield f"{len(result.kernels)} kernels: --json says what each takes"
+        yield f"{len(result.kernels)} kernels: --json shows the resources of each"
     yield from (ref.path for ref in result.patches)
 
 

@@ -179,4 +179,4 @@ def _print_idle(paths: list[str], as_json: bool) -> None:
         for path in paths:
             click.echo(f"{path}: everything still passes without it")
     else:
-        click.echo("every patch is missed by a test when it is left out")
+        click.echo("each patch has a test that fails without it")

@@ -179,7 +179,7 @@ def _give_up(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json({"aborted": str(folder)})
     else:
-        click.echo("given up: the stack is as it was")
+        click.echo("aborted: the stack is unchanged")
 
 
 def _check_together(context: click.Context, alone: dict[str, Path | None]) -> None:
@@ -193,7 +193,7 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
     if context.params["workspace"] is not None and context.params["dry_run"]:
         raise click.UsageError("--dry-run writes nothing, --workspace does: choose one")
     if context.params["form"] == "range-diff" and context.params["as_json"]:
-        raise click.UsageError("--format range-diff is for people, --json is not: choose one")
+        raise click.UsageError("--format range-diff cannot be combined with --json")
 
 
 def _only(context: click.Context, option: str) -> None:
@@ -226,7 +226,7 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
         "unchanged": "nothing to do: the stack stands there already",
         "dry-run": "dry run: nothing was written",
         "conflict": "nothing was changed: --workspace DIR resolves conflicts in a working tree",
-        "drift": "nothing was changed: mend the patches (--workspace DIR), or --allow-drift switches all the same",
+        "drift": "nothing was changed: correct the patches (--workspace DIR), or --allow-drift switches all the same",
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
     }[ended.value]
     if stopped is not None:

@@ -143,9 +143,9 @@ def _serve(start: Start, out: "_Out", tell: Tell, shown: contextlib.ExitStack, *
             code = up.wait()
         except KeyboardInterrupt:
             held.close()
-            click.echo("the server has ended, as it was told to", err=True)
+            click.echo("the server was stopped as requested", err=True)
             return 0
-        click.echo(f"stack: the server ended by itself, with {code}", err=True)
+        click.echo(f"stack: the server ended by itself with status {code}", err=True)
         return 1
 
 

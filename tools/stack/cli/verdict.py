@@ -238,7 +238,7 @@ def require(
             _print_standing(judged, each=each)
         for count in judgement.counts:
             if count.missed:
-                click.echo(f"{count.wanted.names}: goals of speed that were missed, which fails no gate: {count.missed}")
+                click.echo(f"{count.wanted.names}: missed speed goals (these fail no gate): {count.missed}")
         if not judgement.signed:
             click.echo("no signature was checked: anyone may have written these verdicts (see --signers)")
         click.echo(f"gate {gate}: {'not passed' if judgement.problems else 'passed'}")
