@@ -51,6 +51,12 @@ def test_the_pinned_release(tmp_path: Path, server: Server, released: dict[str, 
     assert strays(store) == []
 
 
+def test_a_version_is_not_a_tag(tmp_path: Path, pin: Pin) -> None:
+    with pytest.raises(StackError, match=r"up has no tag 1\.1\.post1: its tags look like v1\.0"):
+        obtain(pin, "1.1.post1", cache=tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
 def test_a_second_time_nothing_is_asked(tmp_path: Path, server: Server, pin: Pin, monkeypatch: pytest.MonkeyPatch) -> None:
     first = obtain(pin, cache=tmp_path)
     asked = list(server.asked)
