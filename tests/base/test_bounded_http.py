@@ -66,7 +66,7 @@ def nests(handler: BaseHTTPRequestHandler) -> None:
 ENDLESS: dict[str, tuple[Says, str]] = {
     "drips": (drips, "it went on for more than 1 s"),
     "pours": (pours, "more than 1 MiB came"),
-    "nests": (nests, "nested too deeply|no JSON"),
+    "nests": (nests, "nested too deeply|with JSON"),
 }
 
 

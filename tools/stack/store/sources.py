@@ -83,7 +83,7 @@ def obtain(
             f"{name} has no release tag",
             f"fetch {upstream.within.upstream}: it is vendored there" if upstream.within else "name a tag",
         )
-    if source == "archive" and upstream.tag is not None and wanted.startswith("v") != upstream.tag.startswith("v"):
+    if source == "archive" and upstream.tag is not None and upstream.tag.startswith("v") and wanted[:1].isdigit():
         # An archive has a version and no tag: any spelling of the version would find it, and would be written into the pins.
         raise StackError(f"{name} has no tag {wanted}", f"its tags look like {upstream.tag}")
     inside = [pin for pin in vendored if pin.within is not None and pin.within.upstream == name]
