@@ -6,7 +6,7 @@ set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT INT TERM
-cp -R "$here/pins.toml" "$here/pyproject.toml" "$here/stacks" "$here/tests" "$here/validation" "$copy/"
+cp -R "$here/pins.toml" "$here/pyproject.toml" "$here/stacks" "$here/kernels" "$here/tests" "$here/validation" "$copy/"
 
 # Shows a command as one would type it in the stack's own folder, then runs it on the copy.
 show() {
