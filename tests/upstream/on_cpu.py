@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's kernels of the tree under test, for this machine's CPU: `validation/numerics/emulated` runs them thread by thread."""
+"""FlashInfer's kernels of the tree under test, for this machine's CPU: `stack.validation.numerics.emulated` runs them thread by thread."""
 
 import sys
 from pathlib import Path
 
 import support
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 from stack.validation.numerics.emulated import Machine, building
 
