@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """New files of a patch that stand in a folder of the stack: both ways, and never one at the cost of the other."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -144,8 +145,39 @@ def test_a_folder_of_something_else_is_refused(sourced: World, folder: str) -> N
         load(sourced.root)
 
 
-def test_links_are_not_followed(sourced: World, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("secret\n")
-    (sourced.root / FOLDER / "kernel/link.h").symlink_to(tmp_path / "secret")
+def test_a_rebase_does_not_overwrite_a_changed_folder(sourced: World) -> None:
+    first = sourced.root / FOLDER / "kernel/first.h"
+    first.write_bytes(b"int more;\n" + FIRST)
+    before = sourced.files()
+    asked = ["--root", str(sourced.root), "--cache", str(sourced.cache), "rebase", "gamma", "--onto", "v2.1", "--source", "git"]
+    done = CliRunner().invoke(cli, [*asked, "--with-required"])
+    assert isinstance(done.exception, StackError)
+    assert "first.h is not what two/gamma/add-a-kernel.patch adds" in str(done.exception)
+    assert sourced.files() == before
+    assert first.read_bytes() == b"int more;\n" + FIRST
+
+
+def test_the_folder_goes_with_its_patch(sourced: World) -> None:
+    now = load(sourced.root)
+    (ref,) = now.sources
+    gone = patch_sources.mirrored(now, {ref: None})
+    assert gone == {f"{FOLDER}/kernel/first.h": None, f"{FOLDER}/kernel/second.h": None}
+    assert patch_sources.mirrored(now, {ref: now.patches[ref].raw}).keys() == gone.keys()
+
+
+@pytest.mark.parametrize("place", ["kernels", "kernels/src", FOLDER, f"{FOLDER}/kernel", f"{FOLDER}/kernel/first.h"])
+def test_links_are_not_followed(sourced: World, tmp_path: Path, place: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (sourced.root / place).rename(elsewhere)
+    (sourced.root / place).symlink_to(elsewhere)
+    with sourced.stores() as stores:
+        with pytest.raises(StackError, match="is a link"):
+            worktree.refresh_from_sources(stores, "gamma")
+        with pytest.raises(StackError, match="is a link"):
+            lint.lint(stores)
+
+
+def test_a_named_pipe_is_refused(sourced: World) -> None:
+    os.mkfifo(sourced.root / FOLDER / "kernel/pipe.h")
     with sourced.stores() as stores, pytest.raises(StackError, match="is not a regular file"):
         worktree.refresh_from_sources(stores, "gamma")

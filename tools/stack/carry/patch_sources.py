@@ -6,20 +6,21 @@ adds, at their paths in the upstream, with the same bytes. Commands that write t
 `refresh` goes the other way, from the folder into the patch.
 """
 
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from stack.base import files as plain_files
 from stack.base.errors import StackError
-from stack.carry import links
+from stack.base.files import Folder
+from stack.carry import apply, links
 from stack.carry.export import export
 from stack.carry.merge import merge
 from stack.carry.upstream_stores import Stores
 from stack.model.patch import Patch, files, parse
 from stack.model.series import PatchRef
 from stack.model.stack import Stack
-from stack.store.objects import Entry, Identity
+from stack.store.objects import Entry
 
 _REGULAR = (0o100644, 0o100755)
 _IGNORED = "__pycache__"
@@ -71,10 +72,10 @@ def problems(stack: Stack, upstream: str) -> Iterator[tuple[str, str]]:
         folder = stack.sources.get(patch.ref)
         if folder is None:
             continue
-        if not (stack.root / folder).is_dir():
+        wanted, actual = added(patch), _read(stack.root, folder)
+        if actual is None:
             yield folder, f"is missing, and {patch.ref.path} names it"
             continue
-        wanted, actual = added(patch), _read(stack.root, folder)
         for path in sorted(wanted.keys() | actual.keys()):
             if path not in actual:
                 yield f"{folder}/{path}", f"is missing, and {patch.ref.path} adds it"
@@ -123,39 +124,40 @@ def refreshed(stores: Stores, upstream: str) -> dict[PatchRef, bytes]:
             )
         tree = merged.tree
         folder = stack.sources.get(patch.ref)
-        if folder is not None and (stack.root / folder).is_dir():
-            old, new = added(patch), _read(stack.root, folder)
-            changes: dict[str, Entry | None] = {path: None for path in old if path not in new}
+        new = None if folder is None else _read(stack.root, folder)
+        if folder is not None and new is not None:
+            changes: dict[str, Entry | None] = {path: None for path in added(patch) if path not in new}
             for path, data in new.items():
                 known = objects.entry(tree, path)
-                changes[path] = Entry(
-                    known.mode if known is not None else _mode(stack.root / folder / path), objects.write_blob(data)
-                )
+                mode = known.mode if known is not None else _mode(stack.root / folder / path)
+                changes[path] = Entry(mode, objects.write_blob(data))
             tree = objects.replaced(tree, changes)
-        author = Identity(patch.author.name, patch.author.mail, patch.author.date)
-        before, tip = commit, objects.write_commit(tree, (tip,), patch.message, author)
+        before, tip = commit, apply.commit(objects, tree, tip, patch)
         commits.append(tip)
     return dict(zip((patch.ref for patch in patches), export(objects, base, commits), strict=True))
 
 
-def _read(root: Path, folder: str) -> dict[str, bytes]:
-    """Read all files below a folder of the stack, without following links."""
-    contents: dict[str, bytes] = {}
-    for top, names, leaves in os.walk(root / folder, onerror=_refuse):
-        names[:] = sorted(name for name in names if name != _IGNORED)
-        for name in (*names, *leaves):
-            path = Path(top, name)
-            kind = path.lstat().st_mode
-            if stat.S_ISREG(kind):
-                contents[path.relative_to(root / folder).as_posix()] = path.read_bytes()
-            elif not stat.S_ISDIR(kind):
-                raise StackError(f"{path} is not a regular file", "put the file itself there")
-    return contents
+def _read(root: Path, folder: str) -> dict[str, bytes] | None:
+    """Read all files below a folder of the stack; None if it is missing. A checkout may hold anything: links are refused."""
+    with plain_files.opened(root) as top:
+        try:
+            with top.below(*folder.split("/")) as place:
+                return dict(_contents(place))
+        except FileNotFoundError:
+            return None
 
 
-def _refuse(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise StackError(f"{error.filename} cannot be read ({error.strerror})", "correct its rights") from error
+def _contents(place: Folder, above: str = "") -> Iterator[tuple[str, bytes]]:
+    for name in place.names():
+        if name == _IGNORED:
+            continue
+        try:
+            with place.below(name) as inner:
+                yield from _contents(inner, f"{above}{name}/")
+        except NotADirectoryError:
+            data = place.read(name)
+            if data is not None:
+                yield f"{above}{name}", data
 
 
 def _mode(path: Path) -> int:

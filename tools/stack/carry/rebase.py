@@ -166,7 +166,8 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
     """Switch pins and patch files together, if every patch is carried and the pins meet each other's requirements.
 
     Raises:
-        StackError: the stack's files have changed since they were read, or cannot be written; then nothing is changed.
+        StackError: the stack's files have changed since they were read, cannot be written, or a folder differs from the patch that
+            adds its files; then nothing is changed.
 
     """
     open_ = {row.outcome for _, row in work.open}
@@ -178,6 +179,8 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
         return Conclusion.MISMATCH
     if dry_run:
         return Conclusion.DRY_RUN
+    for leg in work.legs:
+        patch_sources.check(work.stack, leg.upstream)
     expected = _standing(work.stack)
     files = work.files()
     _check_unchanged(work.stack)

@@ -203,10 +203,7 @@ def refresh_from_sources(stores: Stores, upstream: str) -> Refreshed:
         raise StackError(
             f"no patch of {upstream} has its files in a folder", f"name a working tree: stack refresh {upstream} DIR"
         )
-    exported = patch_sources.refreshed(stores, upstream)
-    for ref, raw in exported.items():
-        parse(raw, ref, name=ref.path)
-    return _refreshed(stores.stack, upstream, exported)
+    return _refreshed(stores.stack, upstream, patch_sources.refreshed(stores, upstream))
 
 
 def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> None:
