@@ -17,7 +17,7 @@ from stack.model.ids import Sha256
 from stack.model.inputs import CODE, Input, Selection
 from stack.model.stack import Stack
 from stack.model.verdict import Case
-from stack.proof import compiling, sources
+from stack.proof import sources
 from stack.validation.numerics import ON_CPU
 from stack.validation.numerics.emulated.building import HEADERS
 from stack.validation.pack.recipes import RECIPES
@@ -161,7 +161,7 @@ def _data(name: str) -> Mapping[str, str]:
     suite, recipe = (*name.split("/"), "")[:2]
     paths: list[Path] = []
     if name.startswith(_COMPILES):
-        paths = [*Path(compiling.__file__).parent.glob("*.py")]
+        paths = [*(HERE.parent / "proof/compiling").glob("*.py")]
     elif suite == "kernels":
         paths = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
     elif suite == "serve" and (DATA / f"recipes/{recipe}.toml").is_file():
@@ -186,7 +186,7 @@ def _relative(path: Path) -> str:
     package = HERE.parent
     if path.is_relative_to(DATA):
         return f"validation/{path.relative_to(DATA).as_posix()}"
-    return path.relative_to(package).as_posix() if path.is_relative_to(package) else path.name
+    return path.relative_to(package).as_posix()
 
 
 @functools.lru_cache(maxsize=4096)
