@@ -203,7 +203,7 @@ def test_padding_chooses_no_experts(tokens, hidden, intermediate):
     apart = (out - whole)[~padding].float().norm()
     assert apart <= REORDERED * whole[~padding].float().norm()
     assert whole[padding].any() and not out[padding].any()
-    # What padding is makes no difference at all.
+    # The contents of padding make no difference at all.
     x[padding.cpu()] = torch.nan
     given["routing_logits"][padding] = torch.randn(8).bfloat16().cuda()
     assert torch.equal(layer.run(x, **given, is_padding=padding), out)

@@ -43,7 +43,7 @@ __device__ __forceinline__ uint32_t spread(uint32_t codes) {
   return ((codes & kNibbles) * kTwice) & 0x81C081C0u;
 }
 
-/// What makes of `spread` the values of a block by 2^-64: 2^(scale - 127 + 126 - 64), twice. With
+/// Turns `spread` into the values of a block by 2^-64: 2^(scale - 127 + 126 - 64), twice. With
 /// the 2^-64 every scale from 2^-61 to 2^65 gives numbers that BF16 has exactly; larger ones give
 /// infinities.
 __device__ __forceinline__ uint32_t scale_pair(uint32_t scale) {
@@ -74,7 +74,7 @@ struct WeightBlock {
   uint32_t scales[kOctets];
 };
 
-/// What the first or the second multiplication with a word takes of eight columns of a token.
+/// Selects the columns of a token that the first or the second multiplication with a word takes.
 __device__ __forceinline__ void pairs(uint4 const& columns, int second, uint32_t (&words)[2]) {
   uint32_t const low = second ? columns.y : columns.x;
   uint32_t const high = second ? columns.w : columns.z;

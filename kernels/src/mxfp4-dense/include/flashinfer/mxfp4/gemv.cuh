@@ -27,7 +27,7 @@ namespace flashinfer {
 namespace mxfp4 {
 
 constexpr int kGemvMaxTokens = 16;
-constexpr int kGemvWarps = 16;  // at a time on a multiprocessor: so many registers may each have
+constexpr int kGemvWarps = 16;  // at a time on a multiprocessor, which bounds each one's registers
 constexpr int kWideGemvWarps = 16;  // as many as the registers for a token leave
 constexpr int kFewestWideWarps = 4;
 
@@ -134,7 +134,7 @@ cudaError_t gemv_rows(Gemv const& gemv, cudaStream_t stream, bool early) {
 // --- many rows, one token: row by row
 // ---------------------------------------------------------------
 
-/// What a warp has to do: 16 rows and all their columns, then others.
+/// The work of a warp: 16 rows and all their columns, then others.
 struct WideGemvWork {
   static constexpr Order kOrder = Order::kPlain;
   static constexpr int kOctets = 2;

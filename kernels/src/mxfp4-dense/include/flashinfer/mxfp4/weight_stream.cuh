@@ -61,8 +61,8 @@ class WeightRows {
 
 /// Streams a warp's part of the columns of its rows.
 ///
-/// `Work` has: `matrix()`; `first()`, `stages()` and `step()`, the warp's stages, of which there
-/// may be none; `rows(place)`; `wait()`, called once before the first token is read, when weights
+/// `Work` has: `matrix()`; `first()`, `stages()` and `step()`, the warp's stages, perhaps none;
+/// `rows(place)`; `wait()`, called once before the first token is read, when weights
 /// are on their way; `token(place)`, the token in that place, or another; `tokens()`, how many
 /// there are; `done(sums)`.
 template <int kOctets, int kTokenTiles, typename Work>

@@ -23,8 +23,8 @@
 // once; what the bias adds is known of each token and taken off before. Sums of a block are exact,
 // scaled once.
 //
-// A stage is 128 columns, and a multiplication takes a block of 16 rows, of which each of the four
-// lanes of a row has eight columns; its eight columns of tokens are both digits of four of them. So
+// A stage is 128 columns, and a multiplication takes a block of 16 rows. Each of the four lanes of
+// a row has eight columns; its eight columns of tokens are both digits of four of them. So
 // a lane gets a block's sums of one token.
 
 #include "flashinfer/mxfp4/weight_ring.cuh"
@@ -85,9 +85,9 @@ struct Fixed {
   }
 };
 
-/// Turns a block of a token into fixed point, by four neighbours among the lanes, each of which has
-/// eight of its numbers; all lanes of the warp have to come. A number that is none, or infinite,
-/// makes the block's scale NaN.
+/// Turns a block of a token into fixed point. Four neighbouring lanes have eight of its numbers
+/// each; all lanes of the warp have to call it. A NaN or an infinite number makes the block's scale
+/// NaN.
 __device__ __forceinline__ void stage_block(uint4 const& numbers, uint8_t* token, int block,
                                             int lane, bool wanted) {
   uint32_t most = largest_bits(largest_bits(0u, numbers.x), numbers.y);
@@ -119,7 +119,7 @@ __device__ __forceinline__ void stage_block(uint4 const& numbers, uint8_t* token
 
 /// Turns tokens, which lie one after the other, into fixed point in shared memory, by all threads
 /// of a block. They are copied to where their digits will be, a block of 32 numbers to 64 bytes,
-/// all at once and before weights are asked for, so that they are not behind these.
+/// all at once and before the loads of weights begin, so that they do not wait behind these.
 class TokenCopies {
  public:
   __device__ __forceinline__ TokenCopies(uint16_t const* tokens, int count, int blocks, int warp,
@@ -183,7 +183,7 @@ class TokenCopies {
     return place;
   }
 
-  /// What the same lane has next.
+  /// The place that the same lane has next.
   __device__ __forceinline__ Place after(Place place) const {
     return wrapped({place.token, place.block + blocks_of_a_step()});
   }
@@ -218,13 +218,13 @@ struct Tables {
   }
 };
 
-/// A scale that is none counts as infinite in a product, and its sum here as no number: what comes
-/// after may have a limit.
+/// A NaN scale counts as infinite in a product, and its sum here becomes NaN: a limit that is
+/// applied later would hide an infinity.
 __device__ __forceinline__ float checked(float sum) {
   return is_finite(sum) ? sum : float_of_bits(kNan);
 }
 
-/// A lane's sums of two or three rows and of every fourth of up to so many tokens, stage by stage.
+/// A lane's sums of two or three rows and of every fourth of up to `kTokens`, stage by stage.
 /// The second tile of three octets has a half without rows, which has the bytes of zeros: its sums
 /// are what biases add to all, so that tokens need no records.
 template <int kTokens, int kOctets>
@@ -244,7 +244,7 @@ class Products {
     }
   }
 
-  /// Adds the products of a stage of a ring, and of so many tokens; `token(i)` is where that
+  /// Adds the products of a stage of a ring with `tokens` tokens; `token(i)` is where that
   /// token's stage is. All blocks side by side: one after the other each would wait for its own.
   template <typename Stage, typename Token>
   __device__ __forceinline__ void add(uint8_t const* stage, Token const& token, int tokens) {

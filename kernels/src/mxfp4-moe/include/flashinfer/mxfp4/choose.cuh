@@ -73,8 +73,8 @@ struct Ranks {
   }
 };
 
-/// Chooses a token's experts by a warp: the rank of choice `lane`, if it is one of the first
-/// `choices`, of which there are no more than experts, `routed`.
+/// Chooses a token's experts by a warp: returns the rank of choice `lane` if it is one of the first
+/// `choices`. There are at most as many choices as experts (`routed`).
 __device__ __forceinline__ int choose(int16_t const* logits, int routed, int choices, int lane) {
   int chosen = kNoRank;
   for (int first = 0; first < routed; first += kLaneLogits * kWarp) {

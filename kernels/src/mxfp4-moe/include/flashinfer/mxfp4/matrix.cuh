@@ -26,7 +26,7 @@ namespace mxfp4 {
 
 constexpr int kBlockColumns = 32;  // that share a scale
 constexpr int kStageBlocks = 4;    // blocks of a row in a stage
-constexpr int kOctet = 8;          // rows of which a lane has one
+constexpr int kOctet = 8;          // rows; a lane has one of them
 
 inline __host__ __device__ constexpr int divide_up(int number, int by) {
   return (number + by - 1) / by;
@@ -55,7 +55,7 @@ struct TiledScales {
   }
 };
 
-/// Of the 128 rows of tiles, where so many blocks of a row are stored.
+/// The bytes of 128 rows of tiles with `stored_blocks` blocks in each row.
 inline __host__ __device__ int tiled_rows_bytes(int stored_blocks) {
   return divide_up(stored_blocks, kStageBlocks) * TiledScales::kTileBytes;
 }

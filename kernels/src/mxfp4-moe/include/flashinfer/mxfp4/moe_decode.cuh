@@ -20,8 +20,8 @@
 //
 //   up:   a block for each multiprocessor, for as long as there is work; teams of its warps take
 //         32 columns of the intermediate and their gates of a group of entries, then others.
-//         Bias, SwiGLU, and the 32 columns become fixed point. Where there is no room for all
-//         tokens, a part of them after the other.
+//         Bias, SwiGLU, and the 32 columns become fixed point. If shared memory is too small for
+//         all tokens, they are taken part by part.
 //   down: a block for 24 columns of the output and all experts; its warps share the weights of
 //         these evenly. Bias, router weights, the sum over a token's choices.
 //
@@ -29,8 +29,8 @@
 // by row, see moe_rows.cuh. Experts are chosen by whoever calls, or by each block for itself from
 // the router's logits, which costs less than a launch.
 //
-// Who adds what to what is fixed by the shape, the GPU, and which entries share an expert, so that
-// the same batch gives the same bits, and a token in another batch may have others. Weights lie as
+// The order of additions depends on the shape, the GPU, and which entries share an expert only. So
+// the same batch gives the same bits; a token in another batch may get others. Weights lie as
 // CUTLASS' MXFP8 x MXFP4 kernels read them: the rows of up before those of gate, scales tiled.
 
 #include "flashinfer/mxfp4/moe_rows.cuh"
@@ -42,8 +42,8 @@ constexpr int kUpStages = 7;  // of a ring, as many as have room where rows have
 constexpr int kDownStages = 3;
 constexpr int kDownGroup = 4;  // entries of a group of the second launch, whose stages have tokens
 
-/// What differs where there are few tokens: so many of these at most, and so many entries of them
-/// multiplied together at most; and whether there is room for a part of the tokens at a time only.
+/// The kernel's shape for up to `kMost` tokens: at most `kTogether` of their entries are multiplied
+/// together. `kByParts`: shared memory has room for a part of the tokens at a time only.
 template <int kMost, int kTogether, bool kByParts = false>
 struct Shape {
   static constexpr int kTokens = kMost;
@@ -57,7 +57,7 @@ using Few = Shape<4, 4>;
 using Many = Shape<kMaxTokens, kMaxGroup>;
 using InParts = Shape<kMaxTokens, kMaxGroup, true>;
 
-/// What a team of warps of the first launch has to do for entries that share an expert. Of a warp's
+/// The work of a team of warps of the first launch for entries that share an expert. Of a warp's
 /// two octets of rows one is of up, one of gate.
 template <int kMost>
 struct UpShared {
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   }
 }
 
-/// What a warp of the second launch has to do for entries that share an expert: a part of the
+/// The work of a warp of the second launch for entries that share an expert: a part of the
 /// columns of all rows of a group, then others.
 template <bool kChooses, int kMost>
 struct DownShared {
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kMoeWarps* kWarp, 1)
   int const warp = uniform(threadIdx.x / kWarp);
   int const lane = keep_number(static_cast<int>(threadIdx.x) % kWarp);
 
-  // What experts are chosen by is older than the first launch, which began only when it was there.
+  // The input that experts are chosen by was complete before the first launch began.
   release_successor();
   Groups const groups =
       route<kChooses, Shape::kTokens, Shape::kDown>(moe, routing, asked_id<kChooses>(moe));

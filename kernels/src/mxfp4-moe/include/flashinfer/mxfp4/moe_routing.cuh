@@ -87,7 +87,7 @@ struct Matrices {
   __device__ __forceinline__ TiledScales tiled() const { return TiledScales{scale_rows_bytes}; }
 };
 
-/// Of matrices of which so many rows and columns are stored, and so many columns read.
+/// Describes matrices with `rows` rows and `stored` columns; only the first `columns` are read.
 inline Matrices matrices_of(uint8_t const* codes, uint8_t const* scales, int rows, int stored,
                             int columns) {
   int const row_bytes = stored / 2;
@@ -235,7 +235,7 @@ __device__ __forceinline__ float swiglu(MoeDecode const& moe, float up, float ga
   return (up + moe.beta) * (gate / (1.0f + expf(-moe.alpha * gate)));
 }
 
-/// What the host finds out for the first launch.
+/// The host's plan of the first launch.
 struct UpPlan {
   Matrices matrices;
   int parts;                // of the intermediate, 32 columns each
@@ -243,7 +243,7 @@ struct UpPlan {
   int tokens;               // that have room at a time
 };
 
-/// What the warps of a team say to each other: twice, as one may be a piece ahead.
+/// Values that the warps of a team exchange: twice, as one warp may be a piece ahead.
 struct Exchange {
   uint8_t most[2][kMaxGroup][kTeamWarps];  // the largest exponent of a warp's columns
 };
@@ -278,8 +278,8 @@ __device__ __forceinline__ void gather(MoeDecode const& moe, Routing& routing, u
   }
 }
 
-/// The output of `rows` places, from `partial`, [slices, entries, rows], of which entries that are
-/// alone have the first slice only, and biases, by all threads of a block.
+/// Writes the output of `rows` places from biases and `partial`, [slices, entries, rows]; an entry
+/// that is alone with its expert has the first slice only. All threads of a block take part.
 template <typename RowOf>
 __device__ __forceinline__ void add_up(MoeDecode const& moe, Routing const& routing,
                                        float const* partial, int slices, uint16_t const* biases,

@@ -30,8 +30,8 @@ namespace mxfp4 {
 constexpr int kMoeWarps = 16;  // as many as the registers for a token leave
 using MoeRows = RowRing<true>;
 
-/// A warp of the first launch, and what its team has: 32 columns of the intermediate for a group,
-/// of which a warp has eight; then others.
+/// A warp of the first launch and its team. The team has 32 columns of the intermediate for a
+/// group, eight for each warp; then others.
 struct UpWarp {
   MoeDecode const& moe;
   UpPlan const& plan;
@@ -58,7 +58,7 @@ struct UpWarp {
     return routing.expert[routing.member[piece.group][0]];
   }
   __device__ Matrix matrix(Piece piece) const { return plan.matrices.of(expert(piece)); }
-  /// The first of the warp's rows of up; those of gate are so many behind.
+  /// The first of the warp's rows of up; its rows of gate are a fixed distance behind.
   __device__ int row(Piece piece) const {
     return piece.part * kBlockColumns + warp % kTeamWarps * kOctet;
   }
@@ -126,7 +126,7 @@ struct UpTokens {
   bytes::TokenCopies copies;
   bool there = false;
 
-  /// `kLater`: at least so many groups of copies came later.
+  /// `kLater`: a lower bound of the groups of copies that began later.
   template <int kLater>
   __device__ void prepare(uint8_t* to) {
     if (there) return;
@@ -137,7 +137,7 @@ struct UpTokens {
   }
 };
 
-/// What a warp of the first launch has to do for entries alone: eight rows of up, then of gate.
+/// The work of a warp of the first launch for entries alone: eight rows of up, then of gate.
 struct UpRows {
   static constexpr Order kOrder = Order::kTogether;
   static constexpr int kOctets = 2;
@@ -184,7 +184,7 @@ struct UpRows {
   }
 };
 
-/// Row `place` of a tile of so many rows: fours whose scales are neighbours, one after the other.
+/// Row `place` of a tile of `rows` rows: fours whose scales are neighbours, one after the other.
 __device__ __forceinline__ int tile_row(int tile, int rows, int place) {
   int const four = tile * (rows / 4) + place / 4;
   return four / 32 * 128 + place % 4 * 32 + four % 32;
@@ -192,7 +192,7 @@ __device__ __forceinline__ int tile_row(int tile, int rows, int place) {
 
 inline int tiles_of(int all, int rows) { return divide_up(divide_up(all, 128) * 32, rows / 4); }
 
-/// What the host finds out for the second launch.
+/// The host's plan of the second launch.
 struct DownPlan {
   Matrices matrices;
   int slices;  // parts of the columns of a shared expert, which different warps take
@@ -200,12 +200,12 @@ struct DownPlan {
 
 __host__ __device__ __forceinline__ int least(int a, int b) { return a < b ? a : b; }
 
-/// What a group of several entries takes of a warp of the second launch, in halves of octets of one
-/// alone: half as much again as the 2 kDownOctets halves that are as many bytes, by what eight
-/// tokens take on an H100.
+/// The cost of a group of several entries for a warp of the second launch, in halves of octets of
+/// an entry alone: 1.5 times the 2 kDownOctets halves that have as many bytes, as measured with
+/// eight tokens on an H100.
 constexpr int kSharedHalves = 3 * kDownOctets;
 
-/// A list that so many have parts of, which follow each other: `each`, and some of them one more.
+/// A list in `of` parts that follow each other: each has `each` items, and some have one more.
 struct Shares {
   int of, each, over;
 
@@ -286,7 +286,7 @@ struct DownWarp {
   }
 };
 
-/// What a warp of the second launch has to do for entries alone: a run of all their octets.
+/// The work of a warp of the second launch for entries alone: a run of all their octets.
 template <bool kChooses>
 struct DownRows {
   static constexpr Order kOrder = Order::kPairs;

@@ -129,8 +129,8 @@ __device__ __forceinline__ float from_bf16(uint16_t number) {
   return __uint_as_float(static_cast<uint32_t>(number) << 16);
 }
 
-/// The 16 bytes at an address aligned to 16, written by this kernel's predecessor; loaded where it
-/// is said and no earlier, which would take registers that other warps need.
+/// The 16 bytes at an address aligned to 16, written by this kernel's predecessor. They are loaded
+/// exactly here: loaded earlier, they would take registers that other warps need.
 __device__ __forceinline__ uint4 load_16(void const* from) {
   uint4 words;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
@@ -161,8 +161,8 @@ __device__ __forceinline__ int largest(int number) {
 /// All threads of the block meet, wherever in the text they are.
 __device__ __forceinline__ void sync_block() { asm volatile("bar.sync 0;\n" ::: "memory"); }
 
-/// As `sync_block` by so many threads of whole warps, a team of the block's, of which there may
-/// be 15.
+/// As `sync_block`, for one team of a block: `threads` threads in whole warps. A block may have 15
+/// teams.
 __device__ __forceinline__ void sync_team(int team, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(team + 1), "r"(threads) : "memory");
 }
@@ -212,12 +212,12 @@ __device__ __forceinline__ float float_of_bits(uint32_t bits) { return __uint_as
 
 __device__ __forceinline__ uint32_t bits_of_float(float number) { return __float_as_uint(number); }
 
-/// By the bits: compilers that are told to be fast believe that all numbers are.
+/// Looks at the bits: with fast math, compilers assume that every number is finite.
 __device__ __forceinline__ bool is_finite(float number) {
   return (__float_as_uint(number) & 0x7F800000u) != 0x7F800000u;
 }
 
-/// What the lane has whose number differs from this one's by these bits.
+/// Returns the value of the lane whose index differs from this one's in `bits`.
 template <typename Number>
 __device__ __forceinline__ Number exchange(Number number, int bits) {
   return __shfl_xor_sync(0xffffffffu, number, bits);
@@ -259,7 +259,7 @@ __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kGroups) : "memory");
 }
 
-/// What lanes of a warp have written before can be read by all of them after.
+/// Makes what a warp's lanes wrote before it visible to all of them after it.
 __device__ __forceinline__ void sync_warp() { __syncwarp(); }
 
 /// Waits until the kernel before this one has ended and what it wrote can be read.
@@ -276,7 +276,7 @@ __device__ __forceinline__ void release_successor() {
 #endif
 }
 
-/// What launches are fitted to.
+/// The limits of a GPU that launches are fitted to.
 struct Processor {
   int count;         // multiprocessors
   int shared_bytes;  // that a block may have

@@ -43,7 +43,7 @@ struct TokenBlock {
     return to_float(of_high * 256 + of_low) * (float_of_bits(exponent << 23) * scale);
   }
 
-  /// What biases add.
+  /// The sum that biases add.
   __device__ __forceinline__ int32_t of_biases() const {
     int32_t of_high = 0, of_low = 0;
 #pragma unroll
@@ -83,7 +83,7 @@ struct InGlobal {
 template <typename Memory>
 struct Span {
   uint8_t const* token;
-  int first, blocks, lane;  // its first block, of so many in all
+  int first, blocks, lane;  // its first block, and the number of all blocks
 
   /// Of a block that is not there nothing but the scale counts.
   __device__ __forceinline__ void load(TokenBlock& block, int i) const {
@@ -102,7 +102,7 @@ struct Span {
     }
   }
 
-  /// When all of it is asked for.
+  /// Called when all loads of the block have begun.
   __device__ __forceinline__ static void complete(TokenBlock& block) {
     if constexpr (!Memory::kHasRecords) block.less = -block.of_biases();
   }

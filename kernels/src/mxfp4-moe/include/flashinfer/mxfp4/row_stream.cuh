@@ -31,9 +31,9 @@ constexpr int kLaneBlocks = 3;                    // of a row that a lane has at
 constexpr int kSpanBlocks = kLaneBlocks * kWarp;  // of a row that a warp has at a time: a span
 constexpr int kSpanTiles = kSpanBlocks / kStageBlocks;
 constexpr int kHalf = 4;          // rows of an octet: half of it
-constexpr int kRingRows = kHalf;  // one of which is being multiplied
+constexpr int kRingRows = kHalf;  // one is in use by the multiplication
 
-/// What is there of a list, from one place to another.
+/// A part of a list, from `begin` to before `end`.
 struct Run {
   int begin, end;
 };
@@ -58,10 +58,11 @@ struct RowRing {
 /// Brings the rows of all of a warp's pieces, by eights, each eight of them span by span.
 ///
 /// `Work` has: `kOrder`; `kOctets` of a piece; `first()`, `has(piece)`, `next(piece)`;
-/// `matrix(piece)`, and `row(piece, octet)`, the first of eight rows, of which `rows_there(piece,
-/// octet)` are there, and `halves(piece)` of them wanted; `blocks()` of a row; `prepare()`, called
-/// once, when weights are on their way; then for each piece `piece(rows, piece)`, which takes all
-/// of its rows: between `begin_octet()` and `end_octet()` the `next()` of the halves that are
+/// `matrix(piece)`; `row(piece, octet)`, the first of eight rows; `rows_there(piece, octet)`, how
+/// many of them exist; `halves(piece)`, how many are wanted; `blocks()` of a row; `prepare()`,
+/// which is called once, when weights are on their way; then for each piece `piece(rows, piece)`,
+/// which takes all of its rows: between `begin_octet()` and `end_octet()` the `next()` of the
+/// halves that are
 /// wanted, where a row's place in the ring is the same in both, so that the compiler knows it.
 /// Tiled scales come with the rows, by its `scales()`, which are TiledScales; others it begins to
 /// copy itself by `open(piece)`, and says where they are by `use_scales()`.
@@ -98,8 +99,8 @@ class RowStream {
 
   __device__ __forceinline__ void end_octet() { scales_of_ ^= 1; }
 
-  /// What a lane has of the next row: its blocks' codes and scales, zeros for those that are not
-  /// there. `row` of a half of eight.
+  /// Returns a lane's part of the next row: its blocks' codes and scales, zeros for missing blocks.
+  /// `row` of a half of eight.
   __device__ __forceinline__ void next(int half, int row, uint4 (&codes)[kLaneBlocks],
                                        uint32_t (&scales)[kLaneBlocks]) {
     wait_copies<kAhead - 1>();
@@ -170,7 +171,7 @@ class RowStream {
   /// Begins to copy a row of a half, if there is one. Where a block is not there nothing is read.
   __device__ __forceinline__ void fetch(int row) {
     uint8_t* const to = place(row);
-    // Zeros where there is no row: one condition less for all others.
+    // A missing row is read as zeros: one condition less for all others.
 #pragma unroll
     for (int i = 0; i < kLaneBlocks; ++i) {
       int const block = i * kWarp + lane_;

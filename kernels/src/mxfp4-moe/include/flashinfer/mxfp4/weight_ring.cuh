@@ -37,8 +37,8 @@ inline __host__ __device__ constexpr int ring_aligned(int bytes) {
   return (bytes + kRingAlignment - 1) / kRingAlignment * kRingAlignment;
 }
 
-/// A stage of a warp's rows, 128 columns, of a ring of so many, one of which is being multiplied:
-/// 64 bytes of codes of each row, four scales a row, and so many bytes of tokens.
+/// A stage of a warp's rows, 128 columns, in a ring of `kStages`, one in use by the multiplication:
+/// for each row 64 bytes of codes and four scales, and `kOfTokens` bytes of tokens.
 template <int kOctets, int kStages, int kOfTokens = 0>
 struct RingStage {
   static_assert(kStages >= 2, "one on its way, at least");
@@ -71,7 +71,7 @@ struct RingStage {
 struct Piece {
   int group, part;
 
-  /// The piece that is so many groups and parts further, of groups that have so many parts.
+  /// The piece `groups` groups and `parts` parts further; each group has `of` parts.
   __device__ __forceinline__ Piece on(int groups, int parts, int of) const {
     bool const over = part + parts >= of;
     return {group + groups + over, part + parts - (over ? of : 0)};
