@@ -67,7 +67,10 @@ class ValidationOrder:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a suite came to: its verdict, and the file; None where no case had to run. `standing`: cases that did not run again."""
+    """The result of a suite: its verdict and the verdict's file. The verdict is None if no case had to run.
+
+    `standing`: the cases that did not run again.
+    """
 
     suite: str
     file: Path
