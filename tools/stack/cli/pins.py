@@ -3,11 +3,7 @@
 
 import click
 
-from stack.carry import rebase
-from stack.carry import verify as verifying
-from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
-from stack.images import base as bases
 from stack.model.pins import BASE, Base, Pin
 
 
@@ -45,6 +41,7 @@ def verify(context: click.Context, as_json: bool, source: str) -> None:
     With archives: the archive's SHA-256, the tree computed from its bytes, and the commit that its own metadata names. With --source
     git: the tag's commit, and that files which both archive and git have are equal.
     """
+    from stack.carry import verify as verifying  # noqa: PLC0415  (`show` does without)
 
     options: Options = context.obj
     with options.place(source) as place:
@@ -75,6 +72,8 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
     `stack rebase` moves pin and patches together. Use this command for an upstream without patches, or for repairs.
     `base IMAGE:TAG` asks the image's registry for the tag's current digest (of the index, if there are several platforms).
     """
+    from stack.carry import rebase  # noqa: PLC0415  (`show` does without)
+    from stack.carry.upstream_stores import Stores  # noqa: PLC0415
 
     options: Options = context.obj
     if upstream == BASE:
@@ -103,6 +102,8 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
 
 def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     """Pin the base image to the current digest of its tag."""
+    from stack.carry import rebase  # noqa: PLC0415  (`show` does without)
+    from stack.images import base as bases  # noqa: PLC0415
 
     stack = options.load(writes=True)
     base = bases.resolved(tag)

@@ -3,18 +3,18 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.decorators import FC
 
-from stack.carry import effects
-from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.model import verdict
 from stack.model.verdict import Case, Outcome, Verdict, case_json
-from stack.validation import gates, signing, verdict_diff
-from stack.validation.gates import Judgement, Standing
-from stack.validation.verdict_diff import Difference
+
+if TYPE_CHECKING:
+    from stack.validation.gates import Judgement, Standing
+    from stack.validation.verdict_diff import Difference
 
 COLOURS = {"passed": "green", "failed": "bold red", "not-run": "yellow"}
 _ALIKE = 3
@@ -134,6 +134,8 @@ def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> No
     Exit code 1 if a case that passed in A did not pass in B.
     """
 
+    from stack.validation import verdict_diff  # noqa: PLC0415  (`show` and the suites, which print cases, do without)
+
     difference = verdict_diff.between(verdict.load(before), verdict.load(after))
     if as_json:
         print_json(_difference_json(difference))
@@ -142,7 +144,7 @@ def diff(context: click.Context, before: Path, after: Path, as_json: bool) -> No
     context.exit(1 if difference.lost else 0)
 
 
-def _print_difference(difference: Difference) -> None:
+def _print_difference(difference: "Difference") -> None:
     for name, (was, now) in difference.subject.items():
         click.echo(f"{name}: {_short(was)} -> {_short(now)}")
     rows = []
@@ -157,7 +159,7 @@ def _print_difference(difference: Difference) -> None:
         click.echo("no difference")
 
 
-def _difference_json(difference: Difference) -> dict[str, object]:
+def _difference_json(difference: "Difference") -> dict[str, object]:
 
     return {
         "lost": difference.lost,
@@ -184,6 +186,8 @@ def sign(file: Path, key: Path, as_json: bool) -> None:
     """Sign a verdict with an OpenSSH key (ssh-keygen -Y); the signature is FILE.sig."""
 
     verdict.load(file)
+    from stack.validation import signing  # noqa: PLC0415  (see `diff`)
+
     signature = signing.sign(file, key)
     if as_json:
         print_json({"signature": str(signature)})
@@ -223,6 +227,9 @@ def require(
 
     The pinned sources have to be available: a patch that states a false result is refused.
     """
+    from stack.carry import effects  # noqa: PLC0415  (half a second: judging needs what every suite is made of)
+    from stack.carry.upstream_stores import Stores  # noqa: PLC0415
+    from stack.validation import gates  # noqa: PLC0415
 
     options: Options = context.obj
     stack = options.load()
@@ -245,7 +252,7 @@ def require(
     context.exit(1 if judgement.problems else 0)
 
 
-def _print_standing(judged: Standing, *, each: bool) -> None:
+def _print_standing(judged: "Standing", *, each: bool) -> None:
     """Print how many cases of a verdict count, and which inputs made the others fall out."""
     if judged.fallen:
         click.echo(f"{judged.file}: {len(judged.counts)} of {len(judged.counts) + len(judged.fallen)} cases count")
@@ -258,7 +265,7 @@ def _print_standing(judged: Standing, *, each: bool) -> None:
         print_table((str(judged.file), "", ""), [*counted, *fallen], colour={"fell out": "yellow"}.get)
 
 
-def _judgement_json(judgement: Judgement) -> dict[str, object]:
+def _judgement_json(judgement: "Judgement") -> dict[str, object]:
     return {
         "gate": judgement.gate.name,
         "passed": not judgement.problems,

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import pypi_simple
-
 from stack.base.addresses import redacted
 from stack.base.errors import StackError
 
@@ -57,6 +55,8 @@ def settings() -> Settings:
         StackError: The configuration forbids indexes or is invalid.
 
     """
+    import pypi_simple  # noqa: PLC0415  (see `registry._ask`)
+
     pip = _pip_configuration()
     if pip.get("no-index", "").strip().lower() in ("1", "true", "yes", "on", "t", "y"):
         raise StackError("pip's configuration forbids package indexes (no-index)", "unset it, or use --source git")

@@ -8,19 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import requests
 import urllib3
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-from pypi_simple import DistributionPackage, NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError
 
 from stack.base.addresses import redacted
 from stack.base.errors import StackError
 from stack.model.ids import Sha256
 from stack.store import cache, http
 from stack.store.indexes import Settings, settings
+
+if TYPE_CHECKING:
+    from pypi_simple import DistributionPackage
 
 MAX_SIZE = 2 << 30
 """Bytes; forty times the largest known release."""
@@ -224,8 +226,11 @@ def _too_large(candidate: Candidate) -> StackError:
     return StackError(f"{candidate.filename} is larger than {MAX_SIZE} bytes", "check the index, or use --source git")
 
 
-def _ask(package: str, kind: str, using: Settings) -> tuple[list[DistributionPackage], list[StackError]]:
+def _ask(package: str, kind: str, using: Settings) -> "tuple[list[DistributionPackage], list[StackError]]":
     """List a project's files of a kind (`sdist`, `wheel`) on all indexes, in their order, and the failures."""
+    # It brings an HTML parser: a fifth of a second, which only a question to an index needs.
+    from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError  # noqa: PLC0415
+
     offers: list[DistributionPackage] = []
     failures: list[StackError] = []
     for index in using.indexes:
@@ -277,17 +282,17 @@ def _version(text: str) -> Version:
         raise StackError(f"{text!r} is not a version", "name a release such as 0.7.2.post1") from error
 
 
-def _parsed(offer: DistributionPackage) -> Version | None:
+def _parsed(offer: "DistributionPackage") -> Version | None:
     with suppress(InvalidVersion):
         return Version(offer.version or "")
     return None
 
 
-def _sha256(offer: DistributionPackage) -> Sha256 | None:
+def _sha256(offer: "DistributionPackage") -> Sha256 | None:
     stated = (offer.digests.get("sha256") or "").lower()
     return Sha256(stated) if re.fullmatch(r"[0-9a-f]{64}", stated) else None
 
 
-def _size(offer: DistributionPackage) -> int | None:
+def _size(offer: "DistributionPackage") -> int | None:
     size = offer.size
     return size if isinstance(size, int) and size >= 0 else None

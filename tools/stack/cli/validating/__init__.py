@@ -12,7 +12,6 @@ from stack.model import digest
 from stack.model import verdict as verdicts
 from stack.model.stack import Stack
 from stack.model.verdict import Outcome, Verdict
-from stack.validation import standing
 from stack.validation import suite as suites
 from stack.validation.suite import Suite, ValidatedSubject
 
@@ -109,6 +108,7 @@ def conclude(
 
 def _standing(stack: Stack, name: str, target: Path, subject: ValidatedSubject) -> frozenset[str]:
     """Return the cases of a suite that passed in an earlier verdict for the same subject, with unchanged inputs."""
+    from stack.validation import standing  # noqa: PLC0415  (needs what every suite is made of, for --stale only)
 
     files = [file for place in _KEPT for file in standing.files(stack.root / place) if file != target]
     return standing.names(stack, files, name, subject)
@@ -116,8 +116,9 @@ def _standing(stack: Stack, name: str, target: Path, subject: ValidatedSubject) 
 
 def _target(stack: Stack, name: str, out: Path | None, *, stale: bool, resume: bool) -> Path:
     """Return the path of a suite's verdict; with `stale`, a new file beside the verdicts whose cases still count."""
-
     if out is not None or not stale:
         return out or stack.root / FOLDER / f"{name}.json"
+    from stack.validation import standing  # noqa: PLC0415  (see `_standing`)
+
     target = stack.root / FOLDER / f"{name}-{digest.of(stack)[:12]}.json"
     return standing.newest(target) if resume else standing.free(target)
