@@ -13,7 +13,7 @@ from stack.carry.forecast import NIGHTLY, forecast
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
 from stack.model import digest, document, series
-from stack.store.sources import Source
+from stack.model.pins import Source
 
 from ..store.factories import Remote
 from .test_worktree import user_git

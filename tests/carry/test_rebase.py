@@ -11,7 +11,7 @@ from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.model import switch
 from stack.model.ids import CommitId
-from stack.store.sources import Source
+from stack.model.pins import Source
 
 from .world import GAMMA_PATCHES, PATCHES, World
 

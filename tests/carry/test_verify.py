@@ -6,10 +6,9 @@ import pytest
 from stack.carry import verify
 from stack.carry.upstream_stores import Place
 from stack.carry.verify import Check
-from stack.model.pins import Pin
+from stack.model.pins import Pin, Source
 from stack.store import git
 from stack.store.cache import upstream_store
-from stack.store.sources import Source
 
 from .world import World
 

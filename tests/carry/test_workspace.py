@@ -16,7 +16,7 @@ from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude
 from stack.carry.workspace import Session
 from stack.model import digest, switch
-from stack.store.sources import Source
+from stack.model.pins import Source
 
 from .test_worktree import DAMAGED, user_git
 from .world import Files, World, numbered

@@ -23,10 +23,10 @@ import pytest
 
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import stack as stacks
+from stack.model.pins import Source
 from stack.model.stack import Stack
 from stack.store import archive, git, indexes
 from stack.store.objects import Objects
-from stack.store.sources import Source
 
 from ..store.factories import Remote, sdist, sha256
 from .trees import FILE, Scratch

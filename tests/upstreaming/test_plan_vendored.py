@@ -4,7 +4,7 @@
 import pytest
 
 from stack.base.errors import StackError
-from stack.store.sources import Source
+from stack.model.pins import Source
 from stack.upstreaming.plan import Wanted, plans
 from stack.upstreaming.proposal import UpstreamPlan
 

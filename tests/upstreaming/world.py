@@ -10,11 +10,11 @@ from stack.carry.export import export
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.ids import CommitId
 from stack.model.patch import Patch, parse
+from stack.model.pins import Source
 from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.store import cache, git
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Identity, Objects
-from stack.store.sources import Source
 from stack.upstreaming import fork
 from stack.upstreaming.proposal import Part, Proposal, UpstreamPlan
 from stack.upstreaming.pushing import PushRow, push

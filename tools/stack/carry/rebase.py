@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from stack.base.errors import StackError
-from stack.carry import engine, history, ladder, landing, patch_sources, pin_requirements, upstream_stores
+from stack.carry import engine, history, landing, patch_sources, pin_requirements, upstream_stores
 from stack.carry.drift import blame
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
@@ -117,9 +117,9 @@ class Rebase:
         dropped = self._dropped()
         for leg in self.legs:
             for row in leg.carry.rows:
-                if row.patch.ref in dropped and not row.by_hand and leg.old.tag is not None and leg.new.tag is not None:
-                    release = row.landed.rung if row.landed is not None else leg.new.tag
-                    yield series.Landed(row.patch.ref, release, leg.old.tag)
+                if row.patch.ref in dropped and not row.by_hand and leg.old.within is None:
+                    release = row.landed.rung if row.landed is not None else leg.new.revision
+                    yield series.Landed(row.patch.ref, release, leg.old.revision)
 
 
 def rebase(stores: Stores, request: Request) -> Rebase:
@@ -286,8 +286,8 @@ def _through(stores: Stores, pin: Pin, target: SourceTree, request: Request) -> 
     """Return the releases in between; `auto` applies to each upstream that moves, named releases to the requested one."""
     names: Iterable[str] = request.through if pin.upstream == request.upstream else ()
     if request.through == (AUTO,):
-        names = ladder.between(stores.tags(pin.upstream), pin.tag or "", target.tag)
-    return [stores.obtain(pin.upstream, name) for name in names if name not in (pin.tag, target.tag)]
+        names = pin.releases.between(stores.tags(pin.upstream), pin.revision, target.tag)
+    return [stores.obtain(pin.upstream, name) for name in names if name not in (pin.revision, target.tag)]
 
 
 def _rungs(way: Iterable[SourceTree], *, past: bool = False) -> tuple[Rung, ...]:
@@ -331,7 +331,7 @@ def _carried(
     if not patches or base == onto.commit:
         return engine.carry(objects, base, onto.commit, patches, name=onto.name, resolved=request.resolved)
     stores.tell("reading what changed upstream")
-    if stores.place.source == "git":
+    if stores.source(upstream) == "git":
         remote.fetch_contents(objects.repository, past, past_rungs[-1].commit)
     known = Resolutions.load(stack.root / FOLDER / RESOLUTIONS)
     with contextlib.closing(history.index(objects, past, past_rungs, stores.place.cache)) as index:
@@ -361,15 +361,16 @@ def _pinned(pin: Pin, target: SourceTree) -> Pin:
         StackError: the archive does not name the commit that it was made from.
 
     """
-    if target.tag == pin.tag and target.source == "archive":
+    if target.tag == pin.revision and target.source == "archive":
         return replace(pin, archive=target.archive, tree=target.tree)
     if target.names_commit is None:
         raise StackError(f"the source archive of {pin.upstream} {target.tag} names no commit", "use --source git")
+    tag = None if target.names_commit.startswith(target.tag) else target.tag
     archive = target.archive
-    if archive is None and pin.archive is not None:
+    if archive is None and pin.archive is not None and tag is not None and pin.releases.version(tag) is not None:
         archive = replace(pin.archive, version=target.version, sha256=None)
     tree = target.tree if target.source == "archive" else None
-    return replace(pin, tag=target.tag, commit=target.names_commit, archive=archive, tree=tree, subtrees={})
+    return replace(pin, tag=tag, commit=target.names_commit, archive=archive, tree=tree, subtrees={})
 
 
 def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) -> Pin:

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stack.base.errors import StackError
-from stack.carry import apply, engine, history, ladder
+from stack.carry import apply, engine, history
 from stack.carry.drift import blame
 from stack.carry.engine import Aids, Carry
 from stack.carry.ladder import AUTO, Rung
 from stack.carry.outcome import Carried, Conflict, Outcome
-from stack.model import document, mail, series
+from stack.model import document, mail, releases, series
 from stack.model import patch as patches
 from stack.model.ids import CommitId
 from stack.model.patch import Author, Patch
+from stack.model.releases import Releases
 from stack.model.series import PatchRef
 from stack.store import git
 from stack.store.objects import Objects
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_HEX = re.compile(r"[0-9a-f]{7,40}")
 _NOBODY = Author("unknown", "unknown@localhost", "0 +0000")
 
 
@@ -194,11 +196,12 @@ def _releases(repo: Path, span: Range) -> tuple[Rung, ...]:
 
     Commits that only a release branch has are left out: upstream's next release may never have them.
     """
-    names = ladder.between(git.text(["tag", "--list"], cwd=repo).splitlines(), span.base, span.onto)
+    rule = _rule(repo, span)
+    names = rule.between(git.text(["tag", "--list"], cwd=repo).splitlines(), span.base, span.onto)
     base, onto = _revision(repo, span.base), _revision(repo, span.onto)
-    if not names and None in (ladder.version(span.base), ladder.version(span.onto)):
+    if not names and None in (rule.version(span.base), rule.version(span.onto)):
         merged = ["tag", "--list", "--merged", onto, "--no-merged", base]
-        names = ladder.ordered(git.text(merged, cwd=repo).splitlines())
+        names = rule.ordered(git.text(merged, cwd=repo).splitlines())
     rungs: dict[CommitId, Rung] = {}
     for name in names:
         commit = _revision(repo, name)
@@ -207,6 +210,15 @@ def _releases(repo: Path, span: Range) -> tuple[Rung, ...]:
         if rung.commit not in (base, onto) and not (begun and _contains(repo, Rung("", base), rung)):
             rungs.setdefault(rung.commit, rung)
     return tuple(rungs.values())
+
+
+def _rule(repo: Path, span: Range) -> Releases:
+    """Return what counts as a release: tags like one of the ends, or else like the last tag before the new base."""
+    for name in (span.base, span.onto):
+        if not _HEX.fullmatch(name) and releases.of(None, name).version(name) is not None:
+            return releases.of(None, name)
+    found = git.run(["describe", "--tags", "--abbrev=0", _revision(repo, span.onto)], cwd=repo, accept=(0, 128))
+    return releases.of(None, found.stdout.decode("utf-8", "replace").strip() or None)
 
 
 def _contains(repo: Path, rung: Rung, other: Rung) -> bool:

@@ -11,22 +11,22 @@ from typing import Self
 from stack.base.errors import StackError
 from stack.carry import links
 from stack.model.ids import CommitId, TreeId
-from stack.model.pins import Pin
+from stack.model.pins import Pin, Source
 from stack.model.stack import Stack
 from stack.store import cache as places
 from stack.store import git, sources
 from stack.store.objects import FOLDER, Identity, Objects
-from stack.store.sources import Progress, Source, SourceTree
+from stack.store.sources import Progress, SourceTree
 
 _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The kind of source that trees come from, and the cache that keeps them."""
+    """The cache that keeps trees, and where missing ones come from; None: each upstream's from the source that its pin names."""
 
     cache: Path
-    source: Source = "archive"
+    source: Source | None = None
     progress: Progress | None = None
 
 
@@ -53,6 +53,12 @@ class Stores:
         if name not in self._open:
             self._open[name] = self._exit.enter_context(Objects(places.upstream_store(self.place.cache, name)))
         return self._open[name]
+
+    def source(self, upstream: str) -> Source:
+        """Return where an upstream's trees come from; a vendored upstream's come with its holder's."""
+        pin = self.stack.pins.get(upstream)
+        holder = pin if pin.within is None else self.stack.pins.get(pin.within.upstream)
+        return self.place.source or holder.source
 
     def obtain(self, upstream: str, tag: str | None = None) -> SourceTree:
         """Return the source tree of a released upstream at a tag, by default the pinned one.

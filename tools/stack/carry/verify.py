@@ -56,7 +56,7 @@ def verify(stack: Stack, place: Place) -> tuple[Check, ...]:
 def _released(stores: Stores, pin: Pin) -> Iterator[Check]:
     found = _unvouched(stores, pin)
     yield Check(pin.upstream, "commit", pin.commit, found.names_commit)
-    if stores.place.source == "archive":
+    if found.source == "archive":
         yield from _archive(stores, pin, found)
     elif pin.archive is not None:
         yield from _same_files(stores, pin, found)
@@ -66,10 +66,10 @@ def _unvouched(stores: Stores, pin: Pin) -> SourceTree:
     """Return the pinned release from the source, without checking it against the pin."""
     from stack.store import sources  # noqa: PLC0415  (the registry client behind it is slow to import)
 
-    stranger = replace(pin, tag=None, tree=None)
-    place = stores.place
+    stranger = replace(pin, tag=None, tree=None, tags=pin.tags or pin.releases.pattern)
+    place, source = stores.place, stores.source(pin.upstream)
     vendored = stores.stack.pins.upstreams
-    return sources.obtain(stranger, pin.tag, cache=place.cache, source=place.source, progress=place.progress, vendored=vendored)
+    return sources.obtain(stranger, pin.revision, cache=place.cache, source=source, progress=place.progress, vendored=vendored)
 
 
 def _archive(stores: Stores, pin: Pin, found: SourceTree) -> Iterator[Check]:

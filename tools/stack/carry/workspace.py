@@ -24,9 +24,9 @@ from stack.carry.upstream_stores import Stores
 from stack.carry.worktree import check_empty, seed
 from stack.model.document import Table
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
+from stack.model.pins import Source
 from stack.store import git
 from stack.store.objects import FILES, Objects
-from stack.store.sources import Source
 
 _RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
@@ -76,7 +76,14 @@ def start(
             "add --with-required (or --allow-mismatch) before you resolve conflicts",
         )
     check_empty(folder)
-    place = (stores.stack.root.resolve(), work.request, stores.place.source, allow_mismatch, allow_drift, digest)
+    place = (
+        stores.stack.root.resolve(),
+        work.request,
+        stores.source(work.request.upstream),
+        allow_mismatch,
+        allow_drift,
+        digest,
+    )
     return _stop(folder, stores, work, Session(*place, upstream="", patch="", rung=""), shared)
 
 

@@ -22,12 +22,12 @@ from stack.carry.upstream_stores import Stores
 from stack.model import document, mail, series, switch
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.model.patch import ends_message, parse, trailers
+from stack.model.pins import Source
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
 from stack.store.objects import Identity, Objects
 from stack.store.remote import REMOTE
-from stack.store.sources import Source
 
 SERIES = "Stack-Series"
 PATCH = "Stack-Patch"
@@ -94,10 +94,10 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         added = {SERIES: patch.ref.series, PATCH: patch.ref.file}
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
-    record = _Record(upstream, stores.place.source, base, written)
+    record = _Record(upstream, stores.source(upstream), base, written)
     # A folder cannot be renamed over a link.
     with _aside(folder.resolve() if folder.is_symlink() else folder) as part:
-        seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=stores.place.source == "git")
+        seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=record.source == "git")
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
         _write_record(part / ".git" / _RECORD, record)
         git.run(["reset", "--quiet", "--hard"], cwd=part)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from stack.base.errors import StackError
 from stack.model.document import Table
-from stack.store.sources import SOURCES, Source
+from stack.model.pins import SOURCES, Source
 
 _LARGEST = 64 * 2**20
 _Noted = TypeVar("_Noted")

@@ -101,7 +101,7 @@ def wheels(
     ahead: tuple[str, ...],
     interpreter: Path | None,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Build the wheels of UPSTREAM (default: all with patches).
 

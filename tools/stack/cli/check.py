@@ -15,7 +15,7 @@ from stack.cli.common import Options, json_option, print_json, print_table, sour
 @json_option
 @source_option
 @click.pass_context
-def command(context: click.Context, files: tuple[Path, ...], as_json: bool, source: str) -> None:
+def command(context: click.Context, files: tuple[Path, ...], as_json: bool, source: str | None) -> None:
     """Check that what patches, recipes and compose files rely on exists in the trees at the pins.
 
     This covers imports, attributes of imported modules, includes, calls, environment variables and flags of `vllm serve`. They are

@@ -16,7 +16,7 @@ from stack.cli.common import Options, json_option, print_json, source_option
 @json_option
 @source_option
 @click.pass_obj
-def command(options: Options, upstream: str, directory: Path, as_json: bool, source: str) -> None:
+def command(options: Options, upstream: str, directory: Path, as_json: bool, source: str | None) -> None:
     """Make DIRECTORY a git working tree of UPSTREAM with one commit per patch.
 
     The trailers Stack-Series and Stack-Patch name the patch of a commit. Edit, amend, reorder or drop commits (`git rebase -i

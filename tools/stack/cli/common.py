@@ -46,9 +46,7 @@ packages_option = click.option(
 source_option = click.option(
     "--source",
     type=click.Choice(["archive", "git"]),
-    default="archive",
-    show_default=True,
-    help="Where upstream trees come from: the registry's source archives, or the git remote (full history).",
+    help="Where upstream trees come from: the registry's source archives, or the git remote (full history). Default: as the pin says.",
 )
 
 
@@ -106,11 +104,11 @@ class Options:
         return load(self.find_root(writes=writes))
 
     @contextlib.contextmanager
-    def place(self, source: str = "archive", *, kept: bool = False) -> "Iterator[Place]":
+    def place(self, source: str | None = None, *, kept: bool = False) -> "Iterator[Place]":
         """Yield where trees come from and are stored; shows progress on a terminal meanwhile.
 
         Args:
-            source: `archive` or `git`.
+            source: `archive` or `git`; None: as the pins say.
             kept: Another command needs what this one writes into the cache.
 
         Raises:
@@ -120,7 +118,7 @@ class Options:
         from stack.carry.upstream_stores import Place  # noqa: PLC0415
 
         with progress() as tell, self.usable_cache(kept=kept) as home:
-            yield Place(home, "git" if source == "git" else "archive", tell)
+            yield Place(home, None if source is None else "git" if source == "git" else "archive", tell)
 
     @contextlib.contextmanager
     def usable_cache(self, *, kept: bool = False) -> Iterator[Path]:

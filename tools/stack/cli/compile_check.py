@@ -57,7 +57,7 @@ def command(
     jobs: int | None,
     python: Path | None,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Compile what the patches of SERIES (default: all) touch for SM121, on any machine; no GPU is needed.
 

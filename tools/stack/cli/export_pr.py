@@ -75,7 +75,7 @@ def command(
     edit: bool,
     open_: bool,
     status: bool,
-    source: str,
+    source: str | None,
     **values: Any,
 ) -> None:
     """Plan SERIES (default: all) as pull requests upstream, in waves.

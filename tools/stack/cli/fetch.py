@@ -13,7 +13,7 @@ from stack.cli.common import Options, json_option, print_json, print_table, sour
 @json_option
 @source_option
 @click.pass_obj
-def command(options: Options, upstream: str | None, tags: tuple[str, ...], as_json: bool, source: str) -> None:
+def command(options: Options, upstream: str | None, tags: tuple[str, ...], as_json: bool, source: str | None) -> None:
     """Download source trees into the store.
 
     Without arguments: every pinned upstream. With UPSTREAM: its pinned tag, or the given ones. Trees that are already there are not

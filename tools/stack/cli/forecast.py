@@ -21,7 +21,7 @@ from stack.cli.common import Options, json_option, leg_json, print_json, print_l
 @source_option
 @click.pass_context
 def command(
-    context: click.Context, upstream: str | None, against: str, through: str | None, as_json: bool, source: str
+    context: click.Context, upstream: str | None, against: str, through: str | None, as_json: bool, source: str | None
 ) -> None:
     """Carry the patches onto a moving branch and show their outcomes; nothing is written.
 

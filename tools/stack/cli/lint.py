@@ -12,7 +12,7 @@ from stack.cli.common import Options, json_option, print_json, source_option
 @json_option
 @source_option
 @click.pass_context
-def command(context: click.Context, as_json: bool, source: str) -> None:
+def command(context: click.Context, as_json: bool, source: str | None) -> None:
     """Check pins, series and patches.
 
     Every patch has to apply to its pin at exactly the lines that it names, and to be byte-stable: git exports the same file from

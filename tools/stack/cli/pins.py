@@ -35,7 +35,7 @@ def show(options: Options, as_json: bool) -> None:
 @json_option
 @source_option
 @click.pass_context
-def verify(context: click.Context, as_json: bool, source: str) -> None:
+def verify(context: click.Context, as_json: bool, source: str | None) -> None:
     """Check each pin against its source.
 
     With archives: the archive's SHA-256, the tree computed from its bytes, and the commit that its own metadata names. With --source
@@ -66,7 +66,7 @@ def verify(context: click.Context, as_json: bool, source: str) -> None:
 @json_option
 @source_option
 @click.pass_context
-def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, as_json: bool, source: str) -> None:
+def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, as_json: bool, source: str | None) -> None:
     """Set the pin of UPSTREAM to TAG, or that of the base image; patches are not carried.
 
     `stack rebase` moves pin and patches together. Use this command for an upstream without patches, or for repairs.

@@ -47,7 +47,7 @@ def command(
     python: Path | None,
     again: bool,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Run the tests that SERIES (default: all) name in `proves` on the real upstream trees.
 

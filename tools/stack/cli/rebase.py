@@ -31,7 +31,7 @@ from stack.proof.runner import Runner
 
 @click.command("rebase")
 @click.argument("upstream", required=False)
-@click.option("--onto", "tag", metavar="TAG", help="The release to move to.")
+@click.option("--onto", "tag", metavar="REV", help="The tag to move to; with the git source, also a branch or commit.")
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
 @click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch relies on has changed.")
@@ -98,7 +98,7 @@ def command(
     skip: Path | None,
     abort: Path | None,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
@@ -120,7 +120,7 @@ def command(
         options.require_root(session.root)
         source, allow_mismatch, allow_drift = session.source, session.allow_mismatch, session.allow_drift
     elif upstream is None or tag is None:
-        raise click.UsageError("name an upstream and --onto TAG")
+        raise click.UsageError("name an upstream and --onto REV")
     loaded = (options if session is None else replace(options, root=session.root)).load(writes=not dry_run)
     # Later commands on this workspace need what this one writes into the cache.
     kept = workspace is not None or going is not None
@@ -131,7 +131,7 @@ def command(
         else:
             assert upstream is not None
             assert tag is not None
-            request = Request(upstream, tag, with_required, through_names(through))
+            request = Request(upstream, stores.resolve(upstream, tag), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):

@@ -71,7 +71,7 @@ def show(name: str, settings: tuple[str, ...], model: Path | None, as_json: bool
 @json_option
 @source_option
 @click.pass_context
-def check(context: click.Context, names: tuple[str, ...], as_json: bool, source: str) -> None:
+def check(context: click.Context, names: tuple[str, ...], as_json: bool, source: str | None) -> None:
     """Check recipes (default: all) against the sources at the pins with the stack's patches.
 
     The sources have to read every variable, to declare every flag of `vllm serve`, and to accept every value, if they list a flag's

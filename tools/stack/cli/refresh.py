@@ -18,7 +18,7 @@ from stack.model import switch
 @json_option
 @source_option
 @click.pass_obj
-def command(options: Options, upstream: str, directory: Path | None, dry_run: bool, as_json: bool, source: str) -> None:
+def command(options: Options, upstream: str, directory: Path | None, dry_run: bool, as_json: bool, source: str | None) -> None:
     """Write the commits of DIRECTORY (made by `stack checkout`) back as the patches of UPSTREAM.
 
     An unchanged commit keeps its file's bytes. A new one becomes a patch of the series named in its trailer. A removed one removes

@@ -213,7 +213,7 @@ def require(
     gate: str,
     signers: Path | None,
     each: bool,
-    source: str,
+    source: str | None,
     as_json: bool,
 ) -> None:
     """Judge whether FILES, together, are enough for a release of exactly this stack.

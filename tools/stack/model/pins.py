@@ -6,19 +6,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 import tomlkit
 
 from stack.base.errors import StackError
-from stack.model import document
+from stack.model import document, releases
 from stack.model.document import Table, find_cycle
 from stack.model.ids import OBJECT, UPSTREAM, Sha256, TreeId
+from stack.model.releases import Releases
 
 FILE = "pins.toml"
 LARGEST = 64 * 2**10
 """Bytes of the largest `pins.toml`, about a hundred upstreams; the editor's time grows with the square of the keys."""
 BASE = "base"
 """Name of the base image's table, which no upstream may have."""
+
+Source = Literal["archive", "git"]
+"""Where an upstream's trees come from: the registry's source archives, or the git remote."""
+SOURCES: tuple[Source, ...] = ("archive", "git")
 
 _COMMIT = r"[0-9a-f]{7,40}"
 _SHA256 = r"[0-9a-f]{64}"
@@ -49,7 +55,8 @@ class Pin:
     """The pin of one upstream.
 
     `commit` may be a prefix if the release itself states only a prefix. `tree` is the git tree of the imported archive. `subtrees`
-    maps folders below it to tree ids; these folders are known to equal those of the commit.
+    maps folders below it to tree ids; these folders are known to equal those of the commit. `tags` is the pattern of release tags,
+    see `model.releases`; None if it follows from `tag`. `stated_source` is the source that `pins.toml` names.
     """
 
     upstream: str
@@ -60,6 +67,28 @@ class Pin:
     tree: TreeId | None = None
     subtrees: Mapping[str, TreeId] = field(default_factory=lambda: MappingProxyType({}))
     within: Within | None = None
+    stated_source: Source | None = None
+    tags: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Where trees come from unless a command says otherwise: as stated, else the archive if there is one, else git."""
+        return self.stated_source or ("git" if self.archive is None else "archive")
+
+    @property
+    def revision(self) -> str:
+        """What the pin names: its tag, or its commit if it has no tag."""
+        return self.tag or self.commit
+
+    @property
+    def shown(self) -> str:
+        """The pin's revision for people: its tag, or the first digits of its commit."""
+        return self.tag or self.commit[:12]
+
+    @property
+    def releases(self) -> Releases:
+        """What counts as a release of this upstream, and in which order."""
+        return releases.of(self.tags, self.tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +172,9 @@ def edited(text: str, pins: Pins) -> str:
         _put(table, "tag", pin.tag)
         _put(table, "commit", pin.commit)
         _put(table, "tree", pin.tree)
-        if pin.archive is not None:
-            fields = {"package": pin.archive.package, "version": pin.archive.version, "sha256": pin.archive.sha256}
-            _put_inline(table, f"{pin.upstream}.archive", fields)
+        archive = pin.archive
+        fields = {"package": archive.package, "version": archive.version, "sha256": archive.sha256} if archive else {}
+        _put_inline(table, f"{pin.upstream}.archive", fields)
         _put_inline(table, f"{pin.upstream}.subtrees", dict(pin.subtrees))
     if pins.base is not None:
         _put_base(toml, pins.base)
@@ -237,13 +266,26 @@ def _pin(name: str, table: Table, path: Path) -> Pin:
         tree=TreeId(tree) if tree else None,
         subtrees=MappingProxyType({key: TreeId(value) for key, value in _subtrees(subtrees)}),
         within=_within(within) if within else None,
+        stated_source=_source(table),
+        tags=table.optional_text("tags"),
     )
     table.finish()
-    if (pin.archive is None) == (pin.within is None):
-        raise table.error("archive", "and `within`: exactly one of them has to stand", "an upstream is released or vendored")
-    if pin.within is None and pin.tag is None:
-        raise table.error("tag", "is missing", "add the release's tag")
+    if pin.within is not None:
+        for key in ("archive", "source", "tags"):
+            if key in table:
+                raise table.error(key, "and `within` exclude each other", "an upstream is released or vendored")
+    if pin.source == "archive" and pin.within is None and (pin.archive is None or pin.tag is None):
+        raise table.error("source", "is archive, which takes `archive` and `tag`", 'add them, or write source = "git"')
+    try:
+        _ = pin.releases
+    except StackError as bad:
+        raise table.error("tags", bad.problem, bad.remedy) from bad
     return pin
+
+
+def _source(table: Table) -> Source | None:
+    stated = table.optional_text("source", pattern="archive|git", meaning='"archive" or "git"')
+    return None if stated is None else "git" if stated == "git" else "archive"
 
 
 def _archive(table: Table) -> Archive:

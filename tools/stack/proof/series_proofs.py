@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.carry import ladder
 from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
@@ -152,7 +151,7 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
             raise StackError(
                 f"--onto names {pin.upstream} twice: {releases[pin.upstream][-1]} and {tag}", "name one release of it"
             )
-        between = ladder.between(stores.tags(pin.upstream), pin.tag or "", tag) if through else []
+        between = pin.releases.between(stores.tags(pin.upstream), pin.revision, tag) if through else []
         releases[pin.upstream] = (*between, tag)
     return releases
 

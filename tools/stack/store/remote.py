@@ -114,16 +114,18 @@ def tags(store: Path, url: str) -> list[str]:
 def branch(store: Path, url: str, name: str) -> str:
     """Return the current commit of a branch (or HEAD); return any other name, such as a tag or commit, unchanged.
 
+    If a tag has the branch's name, the tag counts.
+
     Raises:
         StackError: The remote cannot be reached.
 
     """
     try:
-        listing = _text(store, ["ls-remote", "--quiet", url, "HEAD", f"refs/heads/{name}"])
+        listing = _text(store, ["ls-remote", "--quiet", url, "HEAD", f"refs/heads/{name}", f"refs/tags/{name}"])
     except git.GitError as error:
         raise _unreachable(url, error) from error
     refs = {ref: target for target, _, ref in (line.partition("\t") for line in listing.splitlines())}
-    return refs.get(name if name == "HEAD" else f"refs/heads/{name}", name)
+    return name if f"refs/tags/{name}" in refs else refs.get(name if name == "HEAD" else f"refs/heads/{name}", name)
 
 
 def graft(store: Path, commit: CommitId, vendored: Sequence[Pin], *, pinned: bool) -> CommitId:

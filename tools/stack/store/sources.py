@@ -12,14 +12,10 @@ from packaging.version import InvalidVersion, Version
 
 from stack.base.errors import StackError
 from stack.model.ids import CommitId, Sha256, TreeId
-from stack.model.pins import Archive, Pin
+from stack.model.pins import Archive, Pin, Source
 from stack.store import archive as archives
 from stack.store import cache as places
 from stack.store import git, remote, repository
-
-Source = Literal["archive", "git"]
-
-SOURCES: tuple[Source, ...] = ("archive", "git")
 
 
 class Progress(Protocol):
@@ -58,7 +54,7 @@ def obtain(
     tag: str | None = None,
     *,
     cache: Path,
-    source: Source = "archive",
+    source: Source | None = None,
     progress: Progress | None = None,
     vendored: Sequence[Pin] = (),
 ) -> SourceTree:
@@ -66,9 +62,9 @@ def obtain(
 
     Args:
         upstream: The pin; for the pinned tag, the pin's archive hash, tree and commit must match.
-        tag: A release tag.
+        tag: A release tag, or with the git source a commit.
         cache: The cache folder, see `cache.root`.
-        source: Where a missing tree is fetched from.
+        source: Where a missing tree is fetched from; by default the pin's own source.
         progress: Called during long work.
         vendored: All pins; with the git source, those within this upstream replace its submodule entries.
 
@@ -77,15 +73,12 @@ def obtain(
 
     """
     name = upstream.upstream
-    wanted = upstream.tag if tag is None else tag
-    if wanted is None:
-        raise StackError(
-            f"{name} has no release tag",
-            f"fetch {upstream.within.upstream}: it is vendored there" if upstream.within else "name a tag",
-        )
-    if source == "archive" and upstream.tag is not None and upstream.tag.startswith("v") and wanted[:1].isdigit():
-        # An archive has a version and no tag: any spelling of the version would find it, and would be written into the pins.
-        raise StackError(f"{name} has no tag {wanted}", f"its tags look like {upstream.tag}")
+    if tag is None and upstream.within is not None:
+        raise StackError(f"{name} has no release", f"fetch {upstream.within.upstream}: it is vendored there")
+    source = source or upstream.source
+    wanted = upstream.revision if tag is None else tag
+    if source == "archive":
+        _check_archive_tag(upstream, wanted)
     inside = [pin for pin in vendored if pin.within is not None and pin.within.upstream == name]
     store = repository.open(cache, name)
 
@@ -109,67 +102,91 @@ def obtain(
     return tree
 
 
-def known_tags(upstream: Pin, *, cache: Path, source: Source = "archive", stable: bool = True) -> list[str]:
+def known_tags(upstream: Pin, *, cache: Path, source: Source | None = None, stable: bool = True) -> list[str]:
     """List the release tags: those with a source archive in the registry, oldest first, or those of the git remote.
 
     Raises:
         StackError: The upstream has no archives, or the index or remote cannot be reached.
 
     """
-    if source == "git":
+    if (source or upstream.source) == "git":
         return remote.tags(repository.open(cache, upstream.upstream), upstream.git)
     from stack.store import registry  # noqa: PLC0415 - takes a third of a second and only queries of an index need it
 
-    return [f"v{version}" for version in registry.versions(_package(upstream), stable=stable)]
+    versions = registry.versions(_package(upstream), stable=stable)
+    return [tag for version in versions if (tag := upstream.releases.tag_of(str(version))) is not None]
 
 
-def newest(upstream: Pin, *, cache: Path, source: Source = "archive") -> str:
+def newest(upstream: Pin, *, cache: Path, source: Source | None = None) -> str:
     """Return the commit of the remote's default branch, or the tag of the newest archive, including pre-releases.
 
     Raises:
         StackError: The index or remote cannot be reached, or has no release.
 
     """
-    if source == "git":
+    if (source or upstream.source) == "git":
         return remote.branch(repository.open(cache, upstream.upstream), upstream.git, "HEAD")
-    tags = known_tags(upstream, cache=cache, stable=False)
+    tags = known_tags(upstream, cache=cache, source="archive", stable=False)
     if not tags:
         raise StackError(f"the registry has no source archive of {upstream.upstream}", "use --source git")
     return tags[-1]
 
 
-def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source = "archive") -> str:
+def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source | None = None) -> str:
     """Resolve a branch of the remote to its current commit; return a tag or commit unchanged, as `obtain` accepts it.
+
+    A tag that the store has is not looked up again.
 
     Raises:
         StackError: The remote cannot be reached.
 
     """
-    if source == "archive":
+    if (source or upstream.source) == "archive":
         return revision
-    return remote.branch(repository.open(cache, upstream.upstream), upstream.git, revision)
+    store = repository.open(cache, upstream.upstream)
+    if _stored_git(store, upstream, revision, ()) is not None:
+        return revision
+    return remote.branch(store, upstream.git, revision)
 
 
-def version_of(tag: str) -> str:
+def version_of(upstream: Pin, tag: str) -> str:
     """Return the version of a release tag: `v0.7.2.post1` gives `0.7.2.post1`.
 
     Raises:
-        StackError: The tag is not a version.
+        StackError: The tag names no version, by the upstream's rule for release tags.
 
     """
-    try:
-        Version(tag)
-    except InvalidVersion as error:
+    found = upstream.releases.version(tag)
+    if found is None:
         raise StackError(
-            f"the tag {tag!r} names no version", "name a release tag such as v0.7.2.post1, or use --source git"
-        ) from error
-    return tag.removeprefix("v")
+            f"the tag {tag!r} names no version of {upstream.upstream}",
+            f"name a release tag such as {upstream.tag or 'v0.7.2.post1'}, or use --source git",
+        )
+    before, after = upstream.releases.star or ("", "")
+    plain = tag.removeprefix(before).removesuffix(after)
+    return plain if upstream.releases.tag_of(plain) == tag else str(found)
+
+
+def _version(upstream: Pin, tag: str) -> str:
+    """Return the version of a tag of the git remote, or the tag itself if it is no release."""
+    return version_of(upstream, tag) if upstream.releases.version(tag) is not None else tag
+
+
+def _check_archive_tag(upstream: Pin, wanted: str) -> None:
+    """Refuse a version instead of a tag.
+
+    An archive has a version and no tag: any spelling of the version would find it, and would be written into the pins.
+    """
+    tag = upstream.tag
+    if tag is not None and not tag[:1].isdigit() and wanted[:1].isdigit():
+        raise StackError(f"{upstream.upstream} has no tag {wanted}", f"its tags look like {tag}")
 
 
 def _import(store: Path, upstream: Pin, tag: str, cache: Path, progress: Progress | None) -> None:
-    package, version, expected = _package(upstream), version_of(tag), None
-    if upstream.archive is not None and tag == upstream.tag:
+    package, version, expected = _package(upstream), "", None
+    if upstream.archive is not None and tag == upstream.revision:
         version, expected = upstream.archive.version, upstream.archive.sha256
+    version = version or version_of(upstream, tag)
     path = _downloaded(places.archives(cache, package), package, version, expected)
     if path is None:
         from stack.store import registry  # noqa: PLC0415 - takes a third of a second and only a download needs it
@@ -211,12 +228,12 @@ def _downloaded(folder: Path, package: str, version: str, sha256: Sha256 | None)
 def _fetch(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin], progress: Progress | None) -> None:
     _tell(progress, f"fetching {tag} of {upstream.upstream}")
     commit = remote.fetch(store, upstream.git, tag)
-    if tag == upstream.tag and not commit.startswith(upstream.commit):
+    if tag == upstream.revision and not commit.startswith(upstream.commit):
         raise _moved(upstream, commit)
     refs = {_ref("git", tag): commit}
     if vendored:
         _tell(progress, f"fetching what {upstream.upstream} {tag} vendors")
-        refs[_ref("grafted", tag)] = remote.graft(store, commit, vendored, pinned=tag == upstream.tag)
+        refs[_ref("grafted", tag)] = remote.graft(store, commit, vendored, pinned=tag == upstream.revision)
     repository.set_refs(store, refs)
 
 
@@ -227,7 +244,7 @@ def _stored_archive(store: Path, upstream: Pin, tag: str) -> SourceTree | None:
     commit, tree, message = found
     trailers = dict(re.findall(r"^([A-Z][A-Za-z0-9]*): (.*)$", message, re.MULTILINE))
     sha256 = Sha256(trailers["Sha256"])
-    if tag == upstream.tag and upstream.archive is not None and upstream.archive.sha256 not in (None, sha256):
+    if tag == upstream.revision and upstream.archive is not None and upstream.archive.sha256 not in (None, sha256):
         return None  # the pin names another archive by now
     if upstream.archive is not None and canonicalize_name(upstream.archive.package) != canonicalize_name(trailers["Package"]):
         return None  # another project of the same name
@@ -242,16 +259,16 @@ def _stored_git(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin]) -
         return None  # another project of the same name, or its address has changed
     real = _commit(store, ref)
     found = _commit(store, _ref("grafted", tag)) if vendored else real
-    if real is None or found is None or not remote.is_grafted(store, found[0], vendored, pinned=tag == upstream.tag):
+    if real is None or found is None or not remote.is_grafted(store, found[0], vendored, pinned=tag == upstream.revision):
         return None
-    if tag == upstream.tag and not real[0].startswith(upstream.commit):
+    if tag == upstream.revision and not real[0].startswith(upstream.commit):
         return None  # the pin names another commit by now
-    return SourceTree(upstream.upstream, tag, found[0], found[1], real[0], tag.removeprefix("v"), None, "git")
+    return SourceTree(upstream.upstream, tag, found[0], found[1], real[0], _version(upstream, tag), None, "git")
 
 
 def _demand_pinned(upstream: Pin, found: SourceTree) -> None:
     """Check the pinned release against the pin."""
-    if found.tag != upstream.tag:
+    if found.tag != upstream.revision:
         return
     stated = found.names_commit
     if stated is not None and not (stated.startswith(upstream.commit) or upstream.commit.startswith(stated)):
@@ -265,7 +282,7 @@ def _demand_pinned(upstream: Pin, found: SourceTree) -> None:
 
 def _moved(upstream: Pin, commit: str) -> StackError:
     return StackError(
-        f"{upstream.upstream} {upstream.tag} is commit {commit}, pins.toml says {upstream.commit}",
+        f"{upstream.upstream} {upstream.revision} is commit {commit}, pins.toml says {upstream.commit}",
         f"correct the commit of {upstream.upstream}, or find out why its tag moved",
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from stack.base.errors import StackError
-from stack.carry import apply, ladder
+from stack.carry import apply
 from stack.carry.export import export
 from stack.carry.outcome import Carried, Outcome
 from stack.carry.rebase import Leg, Request, released, vendored
@@ -131,7 +131,7 @@ def _is_older(stores: Stores, target: SourceTree) -> bool:
         env = {"GIT_DIR": str(stores.objects(target.upstream).repository)}
         done = git.run(["merge-base", "--is-ancestor", target_commit, pinned], env=env, accept=(0, 1))
         return done.returncode == 0 and target_commit != pinned
-    then, now = ladder.version(target.tag), ladder.version(pin.tag or "")
+    then, now = pin.releases.version(target.tag), pin.releases.version(pin.revision)
     return then is not None and now is not None and then < now
 
 

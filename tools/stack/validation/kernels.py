@@ -20,6 +20,7 @@ from stack.base.errors import StackError
 from stack.carry import effects
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import verdict as verdicts
+from stack.model.pins import Source
 from stack.model.series import Compiles, PatchRef
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
@@ -29,7 +30,7 @@ from stack.proof.compiling.check import Asked, Report, State
 from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
-from stack.store.sources import Progress, Source
+from stack.store.sources import Progress
 from stack.validation import bound, emulation, machine, numerics_protocol
 from stack.validation.numerics import EMULATED, KINDS, ON_CPU, OPERATORS
 from stack.validation.numerics.emulated import building
@@ -71,7 +72,7 @@ class Kernels:
 
     stack: Stack
     cache: Path
-    source: Source = "archive"
+    source: Source | None = None
     python: Path | None = None
     inside: Python | None = None
     compiling: bool = True

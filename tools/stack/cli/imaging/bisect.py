@@ -40,7 +40,7 @@ from stack.wheels.decision import Mode, WheelRequest, decide
 @source_option
 @click.pass_obj
 def command(
-    options: Options, good: str, bad: str, order: str, wheels: tuple[str, ...], trust: bool, as_json: bool, source: str
+    options: Options, good: str, bad: str, order: str, wheels: tuple[str, ...], trust: bool, as_json: bool, source: str | None
 ) -> None:
     """Find the upstream release or the patch that made BAD bad.
 

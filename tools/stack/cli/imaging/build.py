@@ -64,7 +64,7 @@ def command(
     requirements: Path | None,
     output: Path | None,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Build an image with the wheels of UPSTREAM (default: all with patches) on the base image.
 

@@ -80,7 +80,7 @@ def command(
     boms: tuple[Path, ...],
     moves: tuple[str, ...],
     tls: bool,
-    source: str,
+    source: str | None,
     as_json: bool,
 ) -> None:
     """Publish an image that has passed GATE, by verdicts of exactly this image and stack with trusted signatures.

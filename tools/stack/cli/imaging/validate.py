@@ -91,7 +91,7 @@ def command(
     out: Path | None,
     key: Path | None,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Validate the image to be published, on this machine's hardware.
 

@@ -8,8 +8,8 @@ import click
 
 from stack.cli.common import Options, interpreter, progress, source_option
 from stack.cli.validating import conclude, look_ahead, suite_options
+from stack.model.pins import Source
 from stack.store import cache
-from stack.store.sources import Source
 from stack.validation.kernels import Kernels
 
 
@@ -32,7 +32,7 @@ from stack.validation.kernels import Kernels
 @suite_options
 @click.pass_context
 def command(
-    context: click.Context, /, compiling: bool, python: Path | None, emulate: str | None, source: str, **common: Any
+    context: click.Context, /, compiling: bool, python: Path | None, emulate: str | None, source: str | None, **common: Any
 ) -> None:
     """Compare kernels with references in float64, and check that every bar rejects wrong outputs.
 
@@ -43,7 +43,7 @@ def command(
     options: Options = context.obj
     stack = options.load()
     with progress() as tell:
-        trees: Source = "git" if source == "git" else "archive"
+        trees: Source | None = None if source is None else "git" if source == "git" else "archive"
         suite = Kernels(stack, cache.root(options.cache), trees, python, compiling=compiling, emulate=emulate is not None)
         look_ahead(stack, "kernels", suite.names(), **common)
         subject = suite.prepare(tell)

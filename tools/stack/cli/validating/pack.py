@@ -27,7 +27,7 @@ from stack.wheels.decision import Mode, WheelRequest, decide
 @json_option
 @source_option
 @click.pass_obj
-def command(options: Options, gpu: str, out: Path | None, as_json: bool, source: str) -> None:
+def command(options: Options, gpu: str, out: Path | None, as_json: bool, source: str | None) -> None:
     """Make one archive that validates the stack on a GPU machine without network.
 
     It holds the stack's wheels without code for other GPUs, their dependencies, and a script: unpack it there and run

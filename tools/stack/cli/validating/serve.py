@@ -51,7 +51,7 @@ def command(
     stale: bool,
     out: Path | None,
     as_json: bool,
-    source: str,
+    source: str | None,
 ) -> None:
     """Serve a tiny gpt-oss with vLLM and the stack's patches on this machine's CPU, and test it with clients' requests.
 
@@ -76,7 +76,9 @@ def command(
         chosen, endpoint.at(url).url.removesuffix("/v1") if url else None, ablate=ablate, prove=not no_prove
     )
     loaded = Weights(weights) if weights else Weights.TINY
-    place = Place(cache.root(options.cache), "git" if source == "git" else "archive")  # the suite shows its own progress
+    place = Place(
+        cache.root(options.cache), None if source is None else "git" if source == "git" else "archive"
+    )  # the suite shows its own progress
     with Stores(options.load(), place) as stores, tempfile.TemporaryDirectory(prefix="stack-wheel-") as folder:
         effects.check(stores)
 

@@ -11,7 +11,6 @@ from typing import TypeVar
 import tomlkit
 
 from stack.base.errors import StackError
-from stack.carry import ladder
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import pins, series
@@ -84,7 +83,7 @@ def _moves(now: Stack, bad: Stack, upstream: str, place: Place) -> Iterator[str]
         return
     with Stores(now, place) as stores:
         tags = stores.tags(upstream)
-    yield from ladder.between(tags, old.tag, new.tag) or reversed(ladder.between(tags, new.tag, old.tag))
+    yield from new.releases.between(tags, old.tag, new.tag) or reversed(new.releases.between(tags, new.tag, old.tag))
     yield new.tag
 
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find out which tags are releases, and put them in order.
+
+A pattern of tags is a glob with one star for the version (`release-*`), or a regular expression with a group named `version`.
+Without a pattern, the prefix of the pinned tag counts: the pin `release-1.27.1` makes it `release-*`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from stack.base.errors import StackError
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+
+_LONGEST = 100
+"""Characters of the longest pattern, and of the longest tag that is matched with one."""
+_REPEATS = 3
+"""Repeated parts of a regular expression. A tag of n letters takes up to n to the power of this number steps."""
+# A part that repeats something which repeats, such as `(a+)+`, can take time that doubles with each letter of a tag.
+_NESTED = re.compile(r"[*+}][^()]*\)+[*+{]|\\[1-9]|\(\?P=")
+# Versions are digits that a tag may also join with `_` or `-`; OpenSSH writes a later release of the same version as `P2`.
+_JOINED = re.compile(r"(?<=\d)[_-](?=\d)")
+_PATCH_LEVEL = re.compile(r"[._-]?p(?=\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """A rule for release tags: the expression that a whole tag has to match; its group `version` is the version."""
+
+    expression: str
+    star: tuple[str, str] | None = None
+    """What stands before and after the version, if the rule is a glob."""
+
+    @property
+    def pattern(self) -> str:
+        """The rule as `pins.toml` writes it."""
+        return self.expression if self.star is None else "*".join(self.star)
+
+    def version(self, tag: str) -> "Version | None":
+        """Return the version that a tag names; None if the tag is no release."""
+        found = re.fullmatch(self.expression, tag) if len(tag) <= _LONGEST else None
+        return parsed(found["version"]) if found else None
+
+    def tag_of(self, version: str) -> str | None:
+        """Return the tag of a version; None if the rule is a regular expression, which cannot be turned around."""
+        return None if self.star is None else f"{self.star[0]}{version}{self.star[1]}"
+
+    def ordered(self, tags: Iterable[str], *, early: bool = False) -> list[str]:
+        """Return the release tags, oldest first; pre-releases only if `early`."""
+        known = {tag: found for tag in tags if (found := self.version(tag)) is not None and (early or not found.is_prerelease)}
+        return sorted(known, key=lambda tag: (known[tag], tag))
+
+    def between(self, tags: Iterable[str], low: str, high: str) -> list[str]:
+        """Return the release tags between two tags, without these, oldest first.
+
+        Pre-releases are left out, unless one of the two is a pre-release itself. Empty if one of the two is not a release.
+        """
+        first, last = self.version(low), self.version(high)
+        if first is None or last is None:
+            return []
+        among = self.ordered(tags, early=first.is_prerelease or last.is_prerelease)
+        return [tag for tag in among if first < (self.version(tag) or first) < last]
+
+
+@cache
+def of(pattern: str | None, tag: str | None = None) -> Releases:
+    """Return the rule of a pattern; without one, the rule that follows from the pinned tag, by default `v*` and `*`.
+
+    Raises:
+        StackError: The pattern is neither a glob with one star nor a regular expression with a group `version`.
+
+    """
+    if pattern is None:
+        return _followed(tag)
+    if len(pattern) > _LONGEST:
+        raise _bad(f"has more than {_LONGEST} characters")
+    if pattern.count("*") == 1 and not set(pattern) & set("()[]\\^$|+?{}"):
+        return _glob(*pattern.split("*"))
+    try:
+        groups = re.compile(pattern).groupindex
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _bad(f"is not a regular expression: {error}") from error
+    if "version" not in groups:
+        raise _bad("has no group named version")
+    if _NESTED.search(pattern) or len(re.findall(r"[*+{]", pattern)) > _REPEATS:
+        raise _bad(f"repeats a part that repeats, or more than {_REPEATS} parts, which could take for ever")
+    return Releases(pattern)
+
+
+def parsed(text: str) -> "Version | None":
+    """Return a version written in any of the usual ways: `1.27.1`, `8_5_0`, `9_8_P1`, `2024-01-31`; None if it is none."""
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (reading the pins does without)
+
+    if not re.match(r"v?\d", text):
+        return None
+    plain = _PATCH_LEVEL.sub(".post", _JOINED.sub(".", text))
+    for candidate in (text, plain, plain.replace("_", ".")):
+        try:
+            return Version(candidate)
+        except InvalidVersion:
+            continue
+    return None
+
+
+def _followed(tag: str | None) -> Releases:
+    digit = re.search(r"\d", tag) if tag is not None else None
+    if tag is None or digit is None or tag[: digit.start()] in ("", "v"):
+        return Releases(r"v?(?P<version>\d.*)", ("v" if tag is None or not tag[:1].isdigit() else "", ""))
+    return _glob(tag[: digit.start()], "")
+
+
+def _glob(before: str, after: str) -> Releases:
+    # A version begins with a digit: `v*` is not meant to take `vendor`.
+    return Releases(rf"{re.escape(before)}(?P<version>\d.*){re.escape(after)}", (before, after))
+
+
+def _bad(problem: str) -> StackError:
+    return StackError(problem, "write it like release-*, or as a regular expression with a group (?P<version>…)")
