@@ -235,9 +235,9 @@ def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> Non
     series = root / "stacks/sums/series.toml"
     series.write_text(series.read_text().replace("proofs/test_up_proof.py", "proofs"))
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        with pytest.raises(StackError, match="series sums names no test module"):
+        with pytest.raises(StackError, match="series sums names no proof"):
             verdicts(opened, Asked(("sums",), python=PYTHON))
-        with pytest.raises(StackError, match="no series names a test module"):
+        with pytest.raises(StackError, match="no series names a proof"):
             verdicts(opened, Asked(python=PYTHON))
 
 

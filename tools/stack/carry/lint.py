@@ -61,6 +61,10 @@ def _series(stack: Stack) -> Iterator[Finding]:
             file = stack.root / proof
             if not file.exists() or not file.resolve().is_relative_to(stack.root.resolve()):
                 yield Finding(place, f"proves names {proof}, which is not there")
+        for command in member.commands:
+            for path in (*command.paths, *filter(None, [command.requirements])):
+                if not (stack.root / path).exists():
+                    yield Finding(place, f"`{command.run}` in proves needs {path}, which is not there")
         for ref in member.patches:
             if not any(key == "Signed-off-by" for key, _ in trailers(stack.patches[ref].message)):
                 yield Finding(f"{FOLDER}/{ref.path}", "has no Signed-off-by")

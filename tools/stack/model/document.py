@@ -226,6 +226,22 @@ class Table:
             raise self.error(key, f"names {twice!r} twice", "name it once")
         return tuple(value)
 
+    def texts_and_tables(self, key: str) -> tuple[tuple[str, ...], tuple["Table", ...]]:
+        """Return the strings and the tables of a list that may have both; both are empty if the key is absent.
+
+        Raises:
+            StackError: The value is not a list of strings and tables, or repeats a string.
+
+        """
+        self._asked.add(key)
+        value = self._values.get(key, [])
+        if not isinstance(value, list):
+            raise self.error(key, f"is {_shown(value)}", "it has to be a list")
+        tables = {place: item for place, item in enumerate(value) if isinstance(item, Mapping)}
+        rest = [item for place, item in enumerate(value) if place not in tables]
+        texts = Table({key: rest}, file=self._file, key=self._key).texts(key)
+        return texts, tuple(self._as_table(f"{key}[{place}]", item) for place, item in tables.items())
+
     def table(self, key: str) -> "Table":
         """Return a required table.
 

@@ -12,9 +12,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stack.base.errors import StackError
-from stack.model import document
+from stack.model import document, proof_command
 from stack.model.document import Table
 from stack.model.ids import UPSTREAM
+from stack.model.proof_command import ProofCommand
 
 FILE = "series.toml"
 NAME = r"[a-z0-9][a-z0-9-]*"
@@ -96,7 +97,8 @@ class Series:
 
     `pull` is a pull request with the whole series; `pulls` are those of single patches, several if a patch was split. `tags` are
     written in brackets before a patch's subject in the title of its pull request, if the upstream wants that. `sources` maps a
-    patch to the folder, below the stack's root, with the files that the patch adds.
+    patch to the folder, below the stack's root, with the files that the patch adds. `proves` names proofs by their files below the
+    stack's root, `commands` are those that are no files.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Series:
     drop_when: str | None = None
     acts_on: tuple[str, ...] = ()
     proves: tuple[str, ...] = ()
+    commands: tuple[ProofCommand, ...] = ()
     patches: tuple[PatchRef, ...] = ()
     compiles: tuple[Compiles, ...] = ()
     landed: tuple[Landed, ...] = ()
@@ -127,6 +130,9 @@ def load(folder: Path) -> Series:
     table = document.load(folder / FILE)
     state = State(table.text("state", pattern="|".join(State), meaning="one of " + ", ".join(State)))
     patches = [_patch(folder.name, patch) for patch in table.tables("patch")]
+    landed = tuple(_landed(folder.name, patch) for patch in table.tables("landed"))
+    files = tuple(dict.fromkeys(ref.file for ref in (*(patch.ref for patch in patches), *(patch.ref for patch in landed))))
+    proves, commands = table.texts_and_tables("proves")
     series = Series(
         name=folder.name,
         title=table.text("title"),
@@ -137,10 +143,11 @@ def load(folder: Path) -> Series:
         reason=table.optional_text("reason"),
         drop_when=table.optional_text("drop_when"),
         acts_on=table.texts("acts_on"),
-        proves=table.texts("proves"),
+        proves=proves,
+        commands=tuple(proof_command.read(command, files) for command in commands),
         patches=tuple(patch.ref for patch in patches),
         compiles=tuple(unit for patch in patches for unit in patch.compiles),
-        landed=tuple(_landed(folder.name, patch) for patch in table.tables("landed")),
+        landed=landed,
         pulls=tuple(pull for patch in patches for pull in patch.pulls),
         tags=MappingProxyType({patch.ref: patch.tags for patch in patches if patch.tags}),
         sources=MappingProxyType({patch.ref: patch.source for patch in patches if patch.source is not None}),

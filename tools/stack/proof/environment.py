@@ -20,19 +20,14 @@ _COMPLETE = "complete"
 _TORCH_FILES = ("requirements/cuda.txt",)
 
 
-def torch_version(objects: Objects, tree: TreeId) -> str:
-    """Return the torch version that an upstream's tree names.
-
-    Raises:
-        StackError: The tree names none.
-
-    """
+def torch_version(objects: Objects, tree: TreeId) -> str | None:
+    """Return the torch version that an upstream's tree names; None if it names none."""
     for file in _TORCH_FILES:
         entry = objects.entry(tree, file)
         version = _exact(objects.read(entry.id).decode("utf-8", "replace")) if entry is not None else None
         if version is not None:
             return version
-    raise StackError(f"the tree names no torch version in {', '.join(_TORCH_FILES)}", "proofs need one")
+    return None
 
 
 def named(requirements: Path) -> str | None:
@@ -80,8 +75,10 @@ def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Callable
     return made(cache, f"{kind}-{wanted.key()}", {step: wanted.arguments}, tell)
 
 
-def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Callable[[str], None]) -> Path:
-    """Return the interpreter of an environment in the cache; the first call makes it with pip, step by step.
+def made(
+    cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Callable[[str], None], python: str = sys.executable
+) -> Path:
+    """Return the interpreter of an environment in the cache; the first call makes it with `python` and pip, step by step.
 
     Raises:
         StackError: pip could not install something.
@@ -93,7 +90,7 @@ def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Calla
         if not (folder / _COMPLETE).exists():
             shutil.rmtree(folder, ignore_errors=True)
             tell(f"making the environment {name}")
-            _run([sys.executable, "-m", "venv", str(folder)])
+            _run([python, "-m", "venv", str(folder)])
             for step, arguments in steps.items():
                 tell(step)
                 _run([str(interpreter), "-m", "pip", "install", "--quiet", *arguments])

@@ -19,8 +19,9 @@ from stack.carry.merge import merge
 from stack.carry.upstream_stores import Stores
 from stack.model import document
 from stack.model.ids import TreeId
-from stack.model.series import PatchRef
-from stack.model.stack import Stack
+from stack.model.proof_command import ProofCommand
+from stack.model.series import FILE, PatchRef, Series
+from stack.model.stack import FOLDER, Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,11 @@ class Merged:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proof module. `proves` maps a patch's file to its tests; `merged` lists merged changes; upstream tests run as well."""
+    """A proof module, or a command (`path` is then the series' file).
+
+    `proves` maps a patch's file to its tests; `merged` lists merged changes; upstream tests run as well. A command is its own only
+    test.
+    """
 
     path: Path
     series: str
@@ -43,6 +48,12 @@ class Proof:
     upstream_tests: tuple[str, ...]
     upstream_args: tuple[str, ...]
     merged: tuple[Merged, ...]
+    command: ProofCommand | None = None
+
+    @property
+    def name(self) -> str:
+        """The proof's name in messages."""
+        return self.path.name if self.command is None else f"`{self.command.run}`"
 
     def refs(self) -> tuple[PatchRef, ...]:
         """Return the patches that the module proves."""
@@ -89,6 +100,22 @@ def load(path: Path, stack: Stack) -> Proof:
             *(Merged(address, tests, fails_on) for address, tests in merged.items()),
             *(Merged(landed[file].ref.path, tests, landed[file].before) for file, tests in proves.items() if file in landed),
         ),
+    )
+
+
+def of_command(series: Series, command: ProofCommand, stack: Stack) -> Proof:
+    """Return the proof that is a command of a series."""
+    tests, known = (command.run,), {ref.file for ref in series.patches}
+    landed = {one.ref.file: one for one in series.landed if one.ref.file not in known}
+    return Proof(
+        path=(stack.root / FOLDER / series.name / FILE).resolve(),
+        series=series.name,
+        upstream=command.upstream,
+        proves={file: tests for file in command.patches if file in known},
+        upstream_tests=(),
+        upstream_args=(),
+        merged=tuple(Merged(landed[file].ref.path, tests, landed[file].before) for file in command.patches if file in landed),
+        command=command,
     )
 
 

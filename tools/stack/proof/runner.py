@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,8 @@ from typing import Any, Self
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import Sha256, TreeId
-from stack.proof import fork_server, interpreters, pytest_run, sources, trees
+from stack.model.proof_command import ProofCommand
+from stack.proof import command_run, fork_server, interpreters, pytest_run, sources, trees
 from stack.proof.proof_module import Proof
 from stack.proof.pytest_run import Case, Run, Servers
 from stack.store import results
@@ -58,10 +59,24 @@ class Runner:
             StackError: The tree cannot be written, or the preload file fails.
 
         """
+        if proof.command is not None:
+            return self._once_command(proof, proof.command, python, tree)
         # Select by -k, not by node id: with one missing id pytest would run no test at all.
         arguments = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
         modules = (proof.path, proof.path.with_name("conftest.py"), proof.path.with_name(pytest_run.PRELOAD))
         return self._once(proof, python, tree, modules, arguments)
+
+    def _once_command(self, proof: Proof, command: ProofCommand, python: Path, tree: TreeId) -> Run:
+        root = self.stores.stack.root.resolve()
+
+        def key() -> Sha256 | None:
+            shared = self._shared(python)
+            return None if shared is None else results.key({"tree": tree, **command_run.key(command, root), **shared})
+
+        def run() -> Run:
+            return command_run.run(command, self._folder(proof.upstream).at(tree), python, root)
+
+        return self._kept(key, run, lambda run: run.whole)
 
     def run_upstream(self, proof: Proof, python: Path, tree: TreeId) -> Run:
         """Run the upstream's own tests that a proof names, on a tree.
@@ -84,21 +99,31 @@ class Runner:
         arguments: Sequence[str],
         of_tree: Sequence[str] = (),
     ) -> Run:
-        name = self._key(proof, python, tree, modules, [*arguments, *of_tree])
+        def run() -> Run:
+            folder = self._folder(proof.upstream).at(tree)
+            whole = [*arguments, *(str(folder / test) for test in of_tree)]
+            return self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
+
+        # A run of upstream's own tests is kept with its skips; a proof that skips is not kept.
+        return self._kept(
+            lambda: self._key(proof, python, tree, modules, [*arguments, *of_tree]),
+            run,
+            lambda run: run.settled if of_tree else run.whole,
+        )
+
+    def _kept(self, key: Callable[[], Sha256 | None], run: Callable[[], Run], keeps: Callable[[Run], bool]) -> Run:
+        """Return the result that is kept under a key, or else run, and keep the result if `keeps` says so."""
+        name = key()
         known = None if name is None else self._known(name)
         if known is not None:
             return known
         self.ran += 1
-        folder = self._folder(proof.upstream).at(tree)
-        whole = [*arguments, *(str(folder / test) for test in of_tree)]
-        run = self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
-        # A run of upstream's own tests is kept with its skips; a proof that skips is not kept.
-        keeps = run.settled if of_tree else run.whole
+        result = run()
         # If a file was edited during the run, either version may have been used: keep nothing.
-        if name is not None and keeps and name == self._key(proof, python, tree, modules, [*arguments, *of_tree]):
-            self._own[name] = run
-            self._results.put(name, _as_json(run))
-        return run
+        if name is not None and keeps(result) and name == key():
+            self._own[name] = result
+            self._results.put(name, _as_json(result))
+        return result
 
     def _known(self, name: Sha256) -> Run | None:
         """Return the result under a key from this command, or, unless everything is to run again, from an earlier one."""
@@ -120,9 +145,8 @@ class Runner:
         self, proof: Proof, python: Path, tree: TreeId, modules: Sequence[Path], arguments: Sequence[str]
     ) -> Sha256 | None:
         """Hash everything that the result depends on; None if the interpreter does not answer (the run then reports why)."""
-        try:
-            installed = interpreters.installed(python)
-        except StackError:
+        shared = self._shared(python)
+        if shared is None:
             return None
         root = self.stores.stack.root.resolve()
         files = sources.closure((module for module in modules if module.is_file()), (proof.path.parent, root, root / "tools"))
@@ -131,14 +155,25 @@ class Runner:
                 "tree": tree,
                 "sources": sources.digest(files, root),
                 "pytest": _pytest_options(proof.path.parent),
-                "packages": repr((installed.packages, [_state(folder) for folder in installed.editable])),
-                "python": installed.python,
-                "machine": _machine(),
-                "variables": repr(sorted(pytest_run.variables(of_key=True).items())),
                 "arguments": repr([argument.replace(str(root), "") for argument in arguments]),
-                "runner": _own_code(),
+                **shared,
             }
         )
+
+    @staticmethod
+    def _shared(python: Path) -> dict[str, str] | None:
+        """Return the part of a key that any proof's result depends on; None if the interpreter does not answer."""
+        try:
+            installed = interpreters.installed(python)
+        except StackError:
+            return None
+        return {
+            "packages": repr((installed.packages, [_state(folder) for folder in installed.editable])),
+            "python": installed.python,
+            "machine": _machine(),
+            "variables": repr(sorted(pytest_run.variables(of_key=True).items())),
+            "runner": _own_code(),
+        }
 
 
 def _as_json(run: Run) -> dict[str, Any]:
@@ -189,7 +224,9 @@ def _state(folder: Path) -> str:
 @functools.cache
 def _own_code() -> str:
     """Hash the code that starts runs and reads their reports."""
-    return sources.digest([Path(fork_server.__file__), Path(pytest_run.__file__)], Path(__file__).parent)
+    return sources.digest(
+        [Path(file) for file in (fork_server.__file__, pytest_run.__file__, command_run.__file__)], Path(__file__).parent
+    )
 
 
 def _version(compiler: str) -> str:

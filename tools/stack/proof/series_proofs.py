@@ -16,13 +16,16 @@ from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
 from stack.model.series import PatchRef, Series
-from stack.proof import environment, proof_module
+from stack.proof import command_run, environment, proof_module
 from stack.proof.proof_module import Merged, Proof
 from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.sources import SourceTree
 
 Tell = Callable[[str], None]
+_NEEDED = "fails: "
+_UNREADABLE = "the module cannot be imported there"
+_WHAT = 'a proof is a pytest module, test_*.py, or a command, { run = "make check" }'
 
 
 class State(StrEnum):
@@ -106,10 +109,15 @@ class Behaviour:
     landed: str | None
     reason: str = ""
 
+    @property
+    def unclear(self) -> bool:
+        """Whether no test or command gave an answer, so that the patch may be needed or not."""
+        return self.landed is None and (not self.reason.startswith(_NEEDED) or self.reason.endswith(_UNREADABLE))
+
 
 def provable(stores: Stores) -> tuple[str, ...]:
-    """Return the names of the series that name a test module."""
-    return tuple(series.name for series in stores.stack.series if _modules(series))
+    """Return the names of the series that have a proof: a test module or a command."""
+    return tuple(series.name for series in stores.stack.series if _modules(series) or series.commands)
 
 
 def _modules(series: Series) -> list[str]:
@@ -117,7 +125,7 @@ def _modules(series: Series) -> list[str]:
 
 
 def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
-    """Load the proof modules of some series, or of all.
+    """Load the proofs of some series, or of all.
 
     Raises:
         StackError: A series is unknown or names no proof, or a proof cannot be read.
@@ -126,14 +134,16 @@ def proofs(stores: Stores, names: Sequence[str]) -> tuple[Proof, ...]:
     stack = stores.stack
     chosen = [stack.get(name) for name in names] or list(stack.series)
     loaded: dict[Path, Proof] = {}
+    commands: list[Proof] = []
     for series in chosen:
         files = [stack.root / path for path in _modules(series)]
-        if names and not files:
-            raise StackError(f"series {series.name} names no test module in proves", "a proof is a pytest module, test_*.py")
+        if names and not files and not series.commands:
+            raise StackError(f"series {series.name} names no proof in proves", _WHAT)
         loaded |= {file: proof_module.load(file, stack) for file in files}
-    if not loaded:
-        raise StackError("no series names a test module in proves", "a proof is a pytest module, test_*.py")
-    return tuple(loaded.values())
+        commands += [proof_module.of_command(series, command, stack) for command in series.commands]
+    if not loaded and not commands:
+        raise StackError("no series names a proof in proves", _WHAT)
+    return (*loaded.values(), *commands)
 
 
 def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tuple[str, ...]]:
@@ -249,7 +259,7 @@ def idle(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
     for proof in proofs(runner.stores, asked.series):
         python = asked.python or interpreter(runner.stores, proof, tell)
         for ref in proof.refs():
-            tell(f"{proof.path.name} without {ref.path}")
+            tell(f"{proof.name} without {ref.path}")
             try:
                 tree = proof_module.tree(runner.stores, proof.upstream, without=ref)
             except StackError:
@@ -276,12 +286,12 @@ class _Trial:
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def whole(self) -> Run:
         """Run all its tests on the tree with all patches."""
-        self._tell(f"{self._proof.path.name} with all patches")
+        self._tell(f"{self._proof.name} with all patches")
         return self._runner.run(self._proof, self._own_python, proof_module.tree(self._stores, self._proof.upstream))
 
     def without(self, ref: PatchRef) -> Result:
         """Run a patch's tests on the tree without it, and without later patches that depend on it."""
-        self._tell(f"{self._proof.path.name} without {ref.path}")
+        self._tell(f"{self._proof.name} without {ref.path}")
         tree = proof_module.tree_without(self._stores, ref)
         tests = self._proof.proves[ref.file]
         return result(self._runner.run(self._proof, self._own_python, tree, tests), tests)
@@ -289,14 +299,15 @@ class _Trial:
     @functools.cache  # noqa: B019  (a trial is short-lived)
     def _earlier(self, release: str) -> Run:
         # In the environment of the pins: a separate one would take gigabytes.
-        self._tell(f"{self._proof.path.name} on {self._proof.upstream} {release}")
+        self._tell(f"{self._proof.name} on {self._proof.upstream} {release}")
         tree = self._stores.obtain(self._proof.upstream, release).tree
         return self._runner.run(self._proof, self._own_python, tree)
 
     def before(self, merged: Merged) -> Result:
         """Run the tests of a merged change on a release before it. If no test at all passes there, an import may be broken."""
         run = self._earlier(merged.fails_on)
-        return result(run, merged.tests) if run.passed else Result(State.NOT_RUN, "nothing passes there", run.output)
+        alone = self._proof.command is not None  # the only test, so no other one can show that the tree works
+        return result(run, merged.tests) if run.passed or alone else Result(State.NOT_RUN, "nothing passes there", run.output)
 
     def there(self, tests: Sequence[str]) -> Result | None:
         """Run some tests on the target release of the upstream."""
@@ -315,7 +326,7 @@ class _Trial:
 
     def _tried(self, tests: Sequence[str], tag: str) -> Result:
         if tag not in self._releases:
-            self._tell(f"{self._proof.path.name} on {self._proof.upstream} {tag}")
+            self._tell(f"{self._proof.name} on {self._proof.upstream} {tag}")
             self._releases[tag] = self._run(tag)
         run = self._releases[tag]
         return run if isinstance(run, Result) else result(run, tests)
@@ -347,20 +358,26 @@ def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Pa
 
 
 def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Tell = lambda _: None) -> Path:
-    """Return the interpreter of a proof's environment with the torch that `tree`, of the upstream `holder`, names.
+    """Return the interpreter of a proof's environment, with the torch that the list or `tree`, of the upstream `holder`, names.
 
     Raises:
         StackError: The environment cannot be made.
 
     """
+    if proof.command is not None:
+        return command_run.interpreter(proof.command, stores.stack.root, stores.place.cache, tell)
     requirements = proof.path.parent / "requirements.txt"
     if not requirements.is_file():
-        raise StackError(f"{requirements} is missing", "list what the proofs of that folder import, beside torch")
+        raise StackError(f"{requirements} is missing", "list what the proofs of that folder import")
     torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
+    if torch is None:
+        return environment.listed(stores.place.cache, "proofs", requirements, "installing what the proofs need", tell)
     return environment.python(torch, requirements, stores.place.cache, tell)
 
 
 def _place(stores: Stores, proof: Proof) -> str:
+    if proof.command is not None:
+        return proof.command.run
     return proof.path.resolve().relative_to(stores.stack.root.resolve()).as_posix()
 
 
@@ -397,7 +414,7 @@ def _ended(run: Run, tests: Sequence[str]) -> tuple[State, str]:
         return State.PASSES, ""
     if run.passed or run.skipped:
         return State.NOT_RUN, f"there is no test {missing[0]}"
-    return State.FAILS, "the module cannot be imported there"
+    return State.FAILS, _UNREADABLE
 
 
 def worst(results: Iterable[Result]) -> Result | None:
