@@ -161,7 +161,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     with Runner(stores) as runner:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
-        if each.landed is None and each.unclear:
+        if each.unclear:
             click.echo(f"{each.ref.path}: whether it has landed by behaviour is not known: {each.reason}", err=True)
     behaviour = series_proofs.landings(behaviours, rungs)
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
