@@ -34,7 +34,7 @@ class Releases:
 
     expression: str
     star: tuple[str, str] | None = None
-    """What stands before and after the version, if the rule is a glob."""
+    """The text before and after the version, if the rule is a glob."""
 
     @property
     def pattern(self) -> str:
@@ -42,7 +42,7 @@ class Releases:
         return self.expression if self.star is None else "*".join(self.star)
 
     def version(self, tag: str) -> "Version | None":
-        """Return the version that a tag names; None if the tag is no release.
+        """Return the version that a tag names; None for any other tag.
 
         Raises:
             StackError: The expression takes too long.
