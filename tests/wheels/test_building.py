@@ -196,6 +196,14 @@ def test_what_cannot_be_built_is_refused_before_anything_is_fetched(stack: Stack
     ]
 
 
+def test_a_project_that_no_registry_has(stack: Stack, world: World, tmp_path: Path) -> None:
+    text = (world.root / "pins.toml").read_text()
+    (world.root / "pins.toml").write_text("".join(line for line in text.splitlines(True) if "gamma-pkg" not in line))
+    refused = stack("build", "wheels", "gamma", "--source", "git", "--out", tmp_path / "out").refused()
+    assert "gamma names no package in pins.toml: add archive" in refused
+    assert not (tmp_path / "out").exists()
+
+
 def test_pip_installs_it(stack: Stack, world: World, published: Path, tmp_path: Path) -> None:
     stack("build", "wheels", "gamma", X86, "--out", tmp_path / "out")
     [path] = (tmp_path / "out").glob("*.whl")

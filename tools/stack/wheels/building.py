@@ -32,7 +32,7 @@ from stack.store.registry import Candidate
 from stack.wheels import aot_modules, build_env, compiled, keeping, machine, native, overlay, packing, provenance, source
 from stack.wheels.aot_modules import Module
 from stack.wheels.compiled import Carried
-from stack.wheels.decision import BUILT, Decision, Mode, WheelRequest, flavour, package, version
+from stack.wheels.decision import BUILT, Decision, Mode, WheelRequest, flavour, published, version
 from stack.wheels.metadata import Edits
 from stack.wheels.overlay import Base, OverlayPlan, Patched
 from stack.wheels.provenance import Made
@@ -148,7 +148,7 @@ def _version(stores: Stores, pin: Pin, *marks: str) -> Version:
 
 
 def _overlays(stores: Stores, request: WheelRequest, decision: Decision, pin: Pin, out: Path) -> Iterator[Built]:
-    own = package(pin)
+    own = published(pin).package
     chosen = dict(request.packages).get(decision.upstream) or own
     objects = stores.objects(decision.upstream)
     files = {path: _patched(objects, was, now) for path, was, now in decision.differences}
@@ -168,8 +168,7 @@ def _candidates(pin: Pin, name: str, request: WheelRequest) -> tuple[Candidate, 
         StackError: there is no wheel for one of the platforms.
 
     """
-    assert pin.archive is not None
-    known = registry.wheels(name, pin.archive.version)
+    known = registry.wheels(name, published(pin).version)
     if request.python is not None:
         known = tuple(
             candidate
@@ -181,7 +180,9 @@ def _candidates(pin: Pin, name: str, request: WheelRequest) -> tuple[Candidate, 
         fitting = [candidate for candidate in known if wanted in candidate.filename.rpartition("-")[2].removesuffix(".whl")]
         if not fitting:
             names = ", ".join(candidate.filename for candidate in known) or "none for that Python"
-            raise StackError(f"{name} {pin.archive.version} has no wheel for {wanted or request.python}", f"published: {names}")
+            raise StackError(
+                f"{name} {published(pin).version} has no wheel for {wanted or request.python}", f"published: {names}"
+            )
         chosen |= {candidate.filename: candidate for candidate in fitting}
     return tuple(chosen.values())
 
@@ -224,7 +225,9 @@ def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Bui
     """Build a wheel with the upstream's own backend, without a compiler."""
     recipe = source.RECIPES[decision.upstream]
     named = _version(stores, pin, BUILT)
-    made = _made(decision, package(pin), named, (f"{recipe.version_file} has the version {named}",), source.tool_versions())
+    made = _made(
+        decision, published(pin).package, named, (f"{recipe.version_file} has the version {named}",), source.tool_versions()
+    )
     filename = f"{overlay.stem(made.name, named)}-py3-none-any.whl"
 
     def built(place: Path) -> Path:
@@ -244,7 +247,9 @@ def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.Compile
     python = _fitting(stores, decision, plan)
     named = _version(stores, pin, plan.order.flavour, BUILT)
     tools = native.tool_versions(plan, python)
-    made = replace(_made(decision, package(pin), named, (f"compiled for {plan.target}",), tools), environment=plan.decided)
+    made = replace(
+        _made(decision, published(pin).package, named, (f"compiled for {plan.target}",), tools), environment=plan.decided
+    )
 
     def built(place: Path) -> Path:
         stores.tell(f"building {made.name} {named}")
@@ -287,7 +292,9 @@ def _ahead(stores: Stores, chosen_modules: Chosen, decision: Decision, pin: Pin,
             built = aot_modules.compiled(
                 chosen_modules.listed, chosen_modules.modules, chosen_modules.python, toolkit, work, stores.place.progress
             )
-        packing.write(folder / filename, aot_modules.files(built, named), aot_modules.about(named, package(pin)), inside)
+        packing.write(
+            folder / filename, aot_modules.files(built, named), aot_modules.about(named, published(pin).package), inside
+        )
         return folder / filename
 
     return _kept(stores, made, filename, written, out)

