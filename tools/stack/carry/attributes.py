@@ -9,7 +9,7 @@ import functools
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import MappingProxyType
 
 from stack.carry.export import NO_ATTRIBUTES
@@ -31,15 +31,23 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def merging(objects: Objects, tree: str, paths: Iterable[str]) -> Mapping[str, str]:
     """Return the merge attribute of each path that is not merged like ordinary text."""
     names = tuple(sorted(set(paths)))
-    folders = {folder for name in names for folder in PurePosixPath(name).parents}
-    files = {str(folder / _FILE): objects.entry(tree, str(folder / _FILE)) for folder in folders}
-    stated: dict[str, Entry | None] = {
-        path: entry for path, entry in files.items() if entry is not None and entry.mode in FILES
-    }
+    found = ((folder + _FILE, objects.entry(tree, folder + _FILE)) for folder in _folders(names))
+    stated: dict[str, Entry | None] = {path: entry for path, entry in found if entry is not None and entry.mode in FILES}
     if not any(entry is not None and _SAYS_SOMETHING.search(objects.read(entry.id)) for entry in stated.values()):
         return _NOTHING
     small = objects.replaced(EMPTY_TREE, stated)
     return _asked(objects.repository, small, names)
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    """Return the folders at and above the paths, each with a slash at its end; the tree's own is empty."""
+    folders = {""}
+    for path in paths:
+        end = path.rfind("/")
+        while end >= 0 and path[: end + 1] not in folders:
+            folders.add(path[: end + 1])
+            end = path.rfind("/", 0, end)
+    return folders
 
 
 def lines(ways: Mapping[str, str]) -> bytes:

@@ -2,12 +2,12 @@
 """`stack triage`: show what would become of patches on another base, in any repository."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from stack.base.errors import StackError
 from stack.carry import triage
-from stack.carry.resolutions import Resolutions
 from stack.carry.triage import Triage
 from stack.cli.common import (
     COLOURS,
@@ -19,6 +19,9 @@ from stack.cli.common import (
     print_table,
     through_names,
 )
+
+if TYPE_CHECKING:
+    from stack.carry.resolutions import Resolutions
 
 
 @click.command("triage")
@@ -80,7 +83,8 @@ def command(
     context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
 
 
-def _known(folder: Path) -> Resolutions:
+def _known(folder: Path) -> "Resolutions":
+    from stack.carry.resolutions import Resolutions  # noqa: PLC0415  (a twentieth of a second that few calls need)
 
     if not folder.is_dir():
         raise StackError(f"{folder} is no folder", "name a stack's stacks/resolutions")

@@ -2,11 +2,10 @@
 """A patch file as `git format-patch` writes it: a mail, kept as bytes and parsed for carrying."""
 
 import binascii
-import email.utils
 import functools
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from stack.base.errors import StackError
@@ -27,6 +26,9 @@ _IN_BODY = re.compile(r"^(From(?=:.*@)|Subject|Date):", re.IGNORECASE)
 # RFC 2047 encoded words such as `=?utf-8?q?M=C3=BCller?=`; a blank between two of them is dropped.
 _ENCODED = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?\s]*)\?=")
 _BETWEEN = re.compile(r"(\?=)[ \t\n]+(?==\?[^?\s]+\?[bBqQ]\?)")
+# The date as `git format-patch` writes it: `Tue, 7 Jan 2025 12:00:00 +0100`.
+_DATE = re.compile(r"[A-Z][a-z]{2}, (\d{1,2}) ([A-Z][a-z]{2}) ([1-9]\d{3}) (\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)", re.ASCII)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _TRAILER = re.compile(r"^([A-Za-z0-9][A-Za-z0-9-]*): +(.+)$")
 
 
@@ -206,11 +208,34 @@ def _author(sender: str, date: str, name: str) -> Author:
     quoted = re.fullmatch(r'"((?:[^"\\]|\\.)*)"', who)
     who = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else _decoded(who)
     try:
-        when = email.utils.parsedate_to_datetime(date)
+        when = _as_git_writes(date) or _as_any_mail(date)
     except ValueError as bad:
         raise StackError(f"{name} has no readable date ({date!r})", "export it with `git format-patch`") from bad
     if not address:
         raise StackError(f"{name} names no author", "export it with `git format-patch`")
-    # Python returns a date with the zone -0000 without a time zone, and would take it for local time.
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return Author(who or address, address, f"{int(when.timestamp())} {when.strftime('%z')}")
+
+
+def _as_git_writes(date: str) -> datetime | None:
+    """Parse a date in the form that git writes; None if it has any other form."""
+    match = _DATE.fullmatch(date)
+    if match is None or match[2] not in _MONTHS:
+        return None
+    day, year, hour, minute, second = (int(match[group]) for group in (1, 3, 4, 5, 6))
+    offset = timedelta(hours=int(match[8]), minutes=int(match[9]))
+    zone = timezone(-offset if match[7] == "-" else offset)
+    return datetime(year, _MONTHS.index(match[2]) + 1, day, hour, minute, second, tzinfo=zone)
+
+
+def _as_any_mail(date: str) -> datetime:
+    """Parse a date in any form that mails have.
+
+    Raises:
+        ValueError: it is not a date.
+
+    """
+    import email.utils  # noqa: PLC0415  (a hundredth of a second that git's own form does not need)
+
+    when = email.utils.parsedate_to_datetime(date)
+    # Python returns a date with the zone -0000 without a time zone, and would take it for local time.
+    return when if when.tzinfo else when.replace(tzinfo=UTC)

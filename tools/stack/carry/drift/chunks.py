@@ -67,19 +67,31 @@ def imports(data: bytes, shown: list[bytes] | None = None) -> list[ast.stmt]:
         SyntaxError: text that looks like an import is not valid.
 
     """
+    found = (text for line, text in _imports(data) if shown is None or not shown[line])
+    return list(_unnumbered(b"\n".join(found) + b"\n"))
+
+
+@functools.lru_cache(maxsize=16)
+def _imports(data: bytes) -> tuple[tuple[int, bytes], ...]:
+    """Return the text of each import of a file, with its line (from 0)."""
     found = []
     line = place = 0
     for match in _IMPORT.finditer(b"\n" + data):
         line += data.count(b"\n", place, match.start())
         place = match.start()
-        if shown is None or not shown[line]:
-            found.append(match[1])
-    statements = parse(b"\n".join(found) + b"\n").body
+        found.append((line, match[1]))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=256)
+def _unnumbered(text: bytes) -> tuple[ast.stmt, ...]:
+    """Parse imports, with 0 as their line number. Versions of a file, and their imports seen alone, mostly have the same."""
+    statements = parse(text).body
     for statement in statements:
         statement.lineno = statement.end_lineno = 0
         for alias in aliases(statement):
             alias.lineno = alias.end_lineno = 0
-    return statements
+    return tuple(statements)
 
 
 def aliases(node: ast.stmt) -> Iterator[ast.alias]:

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
+from stack.carry.drift.reexports import Imports
+
 LARGEST = 4_000_000
 """In bytes; larger files are generated code and are not parsed."""
 _DYNAMIC = re.compile(
@@ -46,6 +48,7 @@ class Known:
 
     outlines: dict[str, Outline | None] = field(default_factory=dict)
     defined: dict[str, Defined] = field(default_factory=dict)
+    imports: dict[str, Imports] = field(default_factory=dict)
 
 
 def outline(data: bytes) -> Outline | None:

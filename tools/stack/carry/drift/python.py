@@ -42,7 +42,7 @@ def check(
     source = glance(path, added, modules, before, upstream)
     if source is not None:
         noted = Variables()
-        seen = list(itertools.islice(_File(source, noted).check(), None if hasty else 1))
+        seen = list(itertools.islice(_File(source, noted, hints=False).check(), None if hasty else 1))
         if not seen or hasty:
             variables.learn(noted)
             yield from seen
@@ -65,8 +65,8 @@ def _for_newer_python(modules: Modules) -> bool:
 
 
 class _File:
-    def __init__(self, source: Source, variables: Variables) -> None:
-        self.source, self.variables = source, variables
+    def __init__(self, source: Source, variables: Variables, *, hints: bool = True) -> None:
+        self.source, self.variables, self.hints = source, variables, hints
         self.path, self.added, self.modules, self.before = source.path, source.added, source.modules, source.before
         self.tree, self.bound = source.tree, source.names.bound
         self.stars = False
@@ -142,7 +142,7 @@ class _File:
             for depth in range(1, len(parts) + 1)
             if self.modules.missing(above := "/".join(parts[:depth]), self.before) or above == place
         )
-        near = self.modules.nearest(place)
+        near = self.modules.nearest(place) if self.hints else None
         hint = f"the nearest is {near}" if near else "nothing is named like it"
         part = f" ({_dotted(gone)} is gone)" if gone != place else ""
         return f"there is no module {_dotted(place)}{part}: {hint}"
@@ -153,11 +153,11 @@ class _File:
         return f"{_dotted(place)} has no {name}: {self._whereabouts(place, name)}"
 
     def _whereabouts(self, place: str, name: str) -> str:
-        elsewhere = self.modules.elsewhere(name)
+        elsewhere = self.modules.elsewhere(name) if self.hints else []
         if elsewhere:
             more = f" and in {len(elsewhere) - 1} more" if len(elsewhere) > 1 else ""
             return f"it is defined in {nearest(place, elsewhere) or elsewhere[0]}{more}"
-        near = nearest(name, self.modules.names(place))
+        near = nearest(name, self.modules.names(place)) if self.hints else None
         return f"the nearest name there is {near}" if near else "no function or class of the tree has that name"
 
     # names, attributes and calls in added lines
@@ -205,7 +205,7 @@ class _File:
         if not self._was_bound(node.id):
             return
         self.source.broken.add(node.id)
-        elsewhere = self.modules.elsewhere(node.id)
+        elsewhere = self.modules.elsewhere(node.id) if self.hints else []
         hint = f"it is defined in {elsewhere[0]}" if elsewhere else "look for where the file had it from"
         yield Drift(self.path, node.lineno, f"nothing in this file binds {node.id}: {hint}")
 

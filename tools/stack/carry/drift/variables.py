@@ -60,13 +60,13 @@ def check(
     kept = {
         name for name in open_names if name in set(declared) or any(_declares(name, each, upstream=False) for each in own[name])
     }
-    # Each search reads a whole tree. So variables that the patches read themselves are only searched for on the old base.
-    had = _had(before, kept, own)
+    # A search reads a whole tree. So variables that the patches read themselves are only searched for in what is left of the old base.
+    had = _had(files, before, kept, own)
     open_names = [name for name in open_names if name not in kept or name in had]
     now = find(files, open_names) if open_names else {}
     foreign = {name: [each for each in places if each[1] not in added.get(each[0], ())] for name, places in now.items()}
     lost = [name for name in open_names if not any(_declares(name, each, upstream=True) for each in foreign.get(name, ()))]
-    had |= _had(before, set(lost) - kept, own)
+    had |= _had(files, before, set(lost) - kept, own)
     for name in lost:
         near = nearest(name, (other for other in known(files) if other != name))
         hint = f"the nearest is {near}" if near else "no variable of the tree is named like it"
@@ -87,17 +87,27 @@ def _own(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> list[O
     return found
 
 
-def _had(before: Files | None, names: Set[str], own: Mapping[str, list[Occurrence]]) -> set[str]:
-    """Return the variables that the old base itself knew."""
+def _had(files: Files, before: Files | None, names: Set[str], own: Mapping[str, list[Occurrence]]) -> set[str]:
+    """Return those variables that only files of the old base knew that are different now.
+
+    A variable in a file that is the same in both trees is not lost.
+    """
     if before is None or not names:
         return set()
     found = set()
-    for name, places in find(before, sorted(names)).items():
+    for name, places in find(_changed(before, files), sorted(names)).items():
         texts = {(path, text.strip()) for path, _, text in own[name]}
         theirs = (each for each in places if (each[0], each[2].strip()) not in texts and not _is_aside(each[0]))
         if any(_declares(name, each, upstream=True) for each in theirs):
             found.add(name)
     return found
+
+
+def _changed(before: Files, files: Files) -> Files:
+    """Return those files of the tree `before` that are different in another tree, or not there."""
+    differences = before.objects.difference(before.tree, files.tree)
+    changed = {path: entry for path, entry, _ in differences if entry is not None and not path.endswith(_PROSE)}
+    return Files(before.objects, before.objects.replaced(EMPTY_TREE, changed))
 
 
 def _is_read_near(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> bool:
