@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.text import printable
+from stack.carry.person import Person, configured
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
 from stack.store import cache, git, remote, repository
@@ -21,7 +22,6 @@ from stack.upstreaming import fork as forks
 from stack.upstreaming import versions
 from stack.upstreaming.branches import Branch, build
 from stack.upstreaming.fork import Fork, Move
-from stack.upstreaming.person import Person, configured
 from stack.upstreaming.proposal import Proposal, UpstreamPlan
 from stack.upstreaming.pushed_refs import PUSHED, PUSHING, record, refs
 
