@@ -8,9 +8,9 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.carry.person import Person
-from stack.store import cache, git
+from stack.store import cache, git, pushed_refs
 from stack.store.objects import Objects
-from stack.upstreaming import pushed_refs, versions
+from stack.upstreaming import versions
 from stack.upstreaming.branches import build
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.pushing import PushRow, PushState
