@@ -8,16 +8,14 @@ series and patch file. `checkout` adds these trailers, and `refresh` removes the
 import hashlib
 import json
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.carry import links, patch_sources, worktree_state
 from stack.carry.commits import BASE_TAG, WorktreeCommit, exported, read_commits
+from stack.carry.new_folder import aside, check_free
 from stack.carry.person import Person
 from stack.carry.signoff import sign_commits, sign_patches
 from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
@@ -77,7 +75,7 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         StackError: the folder is not empty, or a patch does not apply.
 
     """
-    _check_free(stores.stack, folder)
+    check_free(stores.stack, folder)
     patch_sources.check(stores.stack, upstream)
     objects = stores.objects(upstream)
     base = stores.base(upstream)
@@ -90,45 +88,12 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
     record = _Record(upstream, stores.source(upstream), base, written)
     # A folder cannot be renamed over a link.
-    with _aside(folder.resolve() if folder.is_symlink() else folder) as part:
+    with aside(folder.resolve() if folder.is_symlink() else folder) as part:
         seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=record.source == "git")
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
         _write_record(part / ".git" / _RECORD, record)
         git.run(["reset", "--quiet", "--hard"], cwd=part)
     return tip
-
-
-def check_empty(folder: Path) -> None:
-    """Refuse a path at which a working tree cannot be made.
-
-    Raises:
-        StackError: it exists and is not an empty folder, or is a dangling link.
-
-    """
-    if folder.is_symlink() and not folder.exists():
-        raise StackError(f"{folder} is a dangling link", "remove it, or name another folder")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
-
-
-def _check_free(stack: Stack, folder: Path) -> None:
-    check_empty(folder)
-    inside = (stack.root / name for name in (FOLDER, switch.FOLDER))
-    if any(folder.resolve().is_relative_to(place.resolve()) for place in inside):
-        raise StackError(f"{folder} is inside of the stack's own files", "name a folder beside the stack")
-
-
-@contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder that is renamed to `folder` when it is complete, so that a killed checkout can be repeated."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        part.chmod(0o755)
-        yield part
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partial: bool) -> None:
