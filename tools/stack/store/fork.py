@@ -216,6 +216,9 @@ def has(store: Path, fork: Fork, commit: CommitId) -> bool:
         if "protocol v2" in failed.stderr:
             # An old server cannot be asked; assume that it has the commit, and git sends what is missing.
             return True
+        if "expected 'acknowledgments'" in failed.stderr:
+            # A repository without any commit answers with nothing.
+            return False
         raise problem(fork, failed) from failed
 
 

@@ -32,7 +32,7 @@ _DIGITS = 7
 
 
 class BranchState(Enum):
-    """What became of the branch."""
+    """The state of a branch after an export."""
 
     NEW = "new"
     UPDATED = "updated"

@@ -27,7 +27,7 @@ class Chain:
 
     @property
     def tip(self) -> CommitId:
-        """The last commit; the base if there is no patch."""
+        """The last commit; the base of an empty chain."""
         return self.commits[-1] if self.commits else self.base
 
 
