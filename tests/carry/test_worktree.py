@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.carry import lint, worktree
+from stack.carry import lint, trailers, worktree
 from stack.carry.worktree import Refreshed
 from stack.model import switch
 
@@ -146,7 +146,7 @@ def test_the_git_source_works_the_same(world: World, tmp_path: Path) -> None:
     assert world.files() == before
     with (
         world.stores() as stores,
-        pytest.raises(StackError, match="was checked out with --source git: refresh it with the same"),
+        pytest.raises(StackError, match="was checked out with --source git: leave --source out"),
     ):
         worktree.refresh(stores, "alpha", tmp_path / "alpha")
 
@@ -647,8 +647,8 @@ def test_checkout_never_writes_into_what_is_there(world: World, tmp_path: Path, 
     ],
 )
 def test_trailers_go_on_and_off(message: str, marked: str) -> None:
-    assert worktree.with_trailers(message, {"Stack-Series": "x", "Stack-Patch": "y"}) == marked
-    assert worktree.without_trailers(marked, (worktree.SERIES, worktree.PATCH)) == message
+    assert trailers.with_trailers(message, {"Stack-Series": "x", "Stack-Patch": "y"}) == marked
+    assert trailers.without_trailers(marked, (trailers.SERIES, trailers.PATCH)) == message
 
 
 def test_a_folder_inside_of_the_stack_is_not_taken(world: World) -> None:

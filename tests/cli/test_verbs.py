@@ -112,7 +112,11 @@ def test_lint(stack: Stack, world: World) -> None:
         "1 finding(s)\n"
     )
     found = stack("lint", "--json")
-    assert (found.code, keys(parsed(found)), keys(parsed(found)["findings"][0])) == (1, "clean findings", "place problem")
+    assert (found.code, keys(parsed(found)), keys(parsed(found)["findings"][0])) == (
+        1,
+        "clean findings",
+        "place problem remedy",
+    )
 
 
 def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> None:

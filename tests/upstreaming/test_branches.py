@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stack.base.errors import StackError
+from stack.carry.person import Person
 from stack.model.ids import CommitId
 from stack.model.pins import Pin, Within
 from stack.store import git, remote, repository
 from stack.store.objects import Identity, Objects
 from stack.upstreaming.branches import build, message
-from stack.upstreaming.person import Person
 from stack.upstreaming.proposal import Proposal
 from tests.carry import trees
 from tests.carry.trees import FILE, PROPERTY, Scratch, patch_of

@@ -10,12 +10,13 @@ from stack.model import switch
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, State
 from stack.model.stack import load
-from stack.upstreaming import opening, pushed_refs
+from stack.store import pushed_refs
+from stack.store.pushed_refs import Pushed
+from stack.upstreaming import opening
 from stack.upstreaming.forge import PullState, Repository
 from stack.upstreaming.github import GitHub
 from stack.upstreaming.opening import Head
 from stack.upstreaming.proposal import Part, Proposal
-from stack.upstreaming.pushed_refs import Pushed
 
 from .conftest import MINE, READER, TOKEN, UP
 from .fake_github import Answer, Handler, Hub, Repo

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.store import cache, git
+from stack.carry.person import Person
+from stack.store import cache, git, pushed_refs
 from stack.store.objects import Objects
-from stack.upstreaming import pushed_refs, versions
+from stack.upstreaming import versions
 from stack.upstreaming.branches import build
-from stack.upstreaming.person import Person
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.pushing import PushRow, PushState
 

@@ -13,9 +13,8 @@ from stack.model.patch import Patch, parse
 from stack.model.pins import Source
 from stack.model.series import PatchRef
 from stack.model.stack import load
-from stack.store import cache, git
+from stack.store import cache, fork, git
 from stack.store.objects import EMPTY_TREE, FILES, Entry, Identity, Objects
-from stack.upstreaming import fork
 from stack.upstreaming.proposal import Part, Proposal, UpstreamPlan
 from stack.upstreaming.pushing import PushRow, push
 from tests.carry.world import Files, numbered

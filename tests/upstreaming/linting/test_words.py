@@ -3,8 +3,8 @@
 
 import pytest
 
+from stack.carry.person import Person
 from stack.upstreaming.linting import words
-from stack.upstreaming.person import Person
 
 from .factories import SIGNED, VLLM, patch, proposal, said
 

@@ -1,29 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lint the stack: every patch applies and is byte-stable, the pins meet each other's requirements, named files exist."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
 from stack.carry import apply, links, patch_sources, pin_requirements, rebase, upstream_stores
 from stack.carry.apply import Misfit
 from stack.carry.export import export
+from stack.carry.person import is_signed
 from stack.carry.upstream_stores import Stores
 from stack.model import extras, series
 from stack.model.ids import CommitId
-from stack.model.patch import Patch, trailers
+from stack.model.patch import Patch
 from stack.model.series import State
 from stack.model.stack import FILE, FOLDER, Stack
 
+_PLURAL = {"has": "have", "is": "are", "does": "do", "names": "name", "stands": "stand"}
 _OVER = frozenset({State.MERGED, State.DECLINED, State.INAPPROPRIATE})
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem of the stack; `place` is a file of the stack, or an upstream."""
+    """A problem of the stack; `place` is a file of the stack, or an upstream. `remedy` is empty where the problem says it all."""
 
     place: str
     problem: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Findings with the same problem and the same remedy."""
+
+    places: tuple[str, ...]
+    problem: str
+    remedy: str
+
+
+def grouped(findings: Sequence[Finding]) -> tuple[Group, ...]:
+    """Join equal findings, each group where its first one stands."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for finding in findings:
+        places.setdefault((finding.problem, finding.remedy), []).append(finding.place)
+    return tuple(Group(tuple(where), *key) for key, where in places.items())
+
+
+def in_plural(places: Sequence[str], problem: str) -> str:
+    """Say of several places what a problem says of one: `patches have no Signed-off-by`."""
+    verb, _, rest = problem.partition(" ")
+    noun = "patches" if all(place.endswith(".patch") for place in places) else "places"
+    return f"{noun} {_PLURAL[verb]} {rest}" if verb in _PLURAL else f"{noun}: {problem}"
 
 
 def lint(stores: Stores) -> tuple[Finding, ...]:
@@ -55,8 +82,14 @@ def _series(stack: Stack) -> Iterator[Finding]:
     for member in stack.series:
         place = f"{FOLDER}/{member.name}/{series.FILE}"
         if not member.patches and not member.landed and member.state not in _OVER:
-            remove = f"take it out of {FOLDER}/{FILE} and remove its folder"
-            yield Finding(place, f"has no patch, and its state is {member.state}: {remove}, or say what became of it")
+            yield Finding(
+                place,
+                f"has no patch, and its state is {member.state}",
+                f"add one (`stack checkout`, commit with the trailer `Stack-Series: {member.name}`, `stack refresh`), take the series "
+                f"out of {FOLDER}/{FILE} and remove its folder, or say in `state` what became of it",
+            )
+        if member.patches and not member.proves and stack.lint.proof == "required":
+            yield Finding(place, "names no proof", "name a test of its patches in `proves` (docs/proofs.md)")
         for proof in member.proves:
             file = stack.root / proof
             if not file.exists() or not file.resolve().is_relative_to(stack.root.resolve()):
@@ -66,8 +99,20 @@ def _series(stack: Stack) -> Iterator[Finding]:
                 if not (stack.root / path).exists():
                     yield Finding(place, f"`{command.run}` in proves needs {path}, which is not there")
         for ref in member.patches:
-            if not any(key == "Signed-off-by" for key, _ in trailers(stack.patches[ref].message)):
-                yield Finding(f"{FOLDER}/{ref.path}", "has no Signed-off-by")
+            yield from _message(stack, stack.patches[ref])
+
+
+def _message(stack: Stack, patch: Patch) -> Iterator[Finding]:
+    """Check a patch's message by the stack's own rules."""
+    place, longest = f"{FOLDER}/{patch.ref.path}", stack.lint.subject_length
+    if stack.lint.signed_off_by == "required" and not is_signed(patch.message):
+        yield Finding(place, "has no Signed-off-by", f"`stack refresh {patch.ref.upstream} --signoff` adds yours")
+    if longest is not None and len(patch.subject) > longest:
+        yield Finding(
+            place,
+            f"has a subject of more than {longest} characters",
+            f"shorten it in a working tree (`stack checkout {patch.ref.upstream} DIR`), or change subject-length in {FOLDER}/{FILE}",
+        )
 
 
 def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
@@ -76,7 +121,7 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
     if not patches:
         return
     for place, problem in patch_sources.problems(stores.stack, upstream):
-        yield Finding(place, f"{problem}: {patch_sources.remedy(upstream)}")
+        yield Finding(place, problem, patch_sources.remedy(upstream))
     try:
         base = stores.base(upstream)
     except apply.DoesNotApply:
@@ -102,7 +147,9 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
         applied.append((patch, tip))
     for (patch, _), data in zip(applied, export(objects, base, [commit for _, commit in applied]), strict=True):
         if data != patch.raw and unsure.isdisjoint(apply.touched(patch)):
-            yield Finding(f"{FOLDER}/{patch.ref.path}", _unstable(patch.raw, data))
+            yield Finding(
+                f"{FOLDER}/{patch.ref.path}", _unstable(patch.raw, data), "`stack checkout` and `stack refresh` mend it"
+            )
 
 
 def _unstable(have: bytes, exported: bytes) -> str:
@@ -112,4 +159,4 @@ def _unstable(have: bytes, exported: bytes) -> str:
         (number for number, (our, their) in enumerate(zip(ours, theirs, strict=False)) if our != their),
         min(len(ours), len(theirs)),
     )
-    return f"is not byte-stable: line {line + 1} is not what `git format-patch` would write (`stack checkout` and `stack refresh` mend it)"
+    return f"is not byte-stable: line {line + 1} is not what `git format-patch` would write"

@@ -17,11 +17,12 @@ from stack.carry import apply, worktree_state
 from stack.carry.engine import step_name
 from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
+from stack.carry.new_folder import check_empty
 from stack.carry.outcome import Landed
 from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, keep, record
 from stack.carry.upstream_stores import Stores
-from stack.carry.worktree import check_empty, seed
+from stack.carry.worktree import seed
 from stack.model.document import Table
 from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
 from stack.model.pins import Source

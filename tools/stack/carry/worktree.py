@@ -8,20 +8,20 @@ series and patch file. `checkout` adds these trailers, and `refresh` removes the
 import hashlib
 import json
 import re
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.carry import links, patch_sources, worktree_state
-from stack.carry.export import export
+from stack.carry.commits import BASE_TAG, WorktreeCommit, exported, read_commits
+from stack.carry.new_folder import aside, check_free
+from stack.carry.person import Person
+from stack.carry.signoff import sign_commits, sign_patches
+from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
 from stack.carry.upstream_stores import Stores
-from stack.model import document, mail, series, switch
-from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
-from stack.model.patch import ends_message, parse, trailers
+from stack.model import document, series, switch
+from stack.model.ids import OBJECT, UPSTREAM, CommitId
 from stack.model.pins import Source
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
@@ -29,17 +29,16 @@ from stack.store import git
 from stack.store.objects import Identity, Objects
 from stack.store.remote import REMOTE
 
-SERIES = "Stack-Series"
-PATCH = "Stack-Patch"
 BRANCH = "stack"
-BASE_TAG = "stack-base"
 _RECORD = "stack-checkout.json"
-_IDENTITY = re.compile(r"^(?P<name>.*?) ?<(?P<mail>[^>]*)> (?P<date>\d+ [+-]\d{4})$")
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The changes from a working tree to the stack: the files to write, and the patches sorted by kind of change."""
+    """The changes from a working tree to the stack: the files to write, and the patches sorted by kind of change.
+
+    `signed` is the working tree's last commit before and after it was signed off, None if no commit had to be.
+    """
 
     files: Mapping[str, bytes | None]
     expected: Mapping[str, bytes | None]
@@ -47,6 +46,7 @@ class Refreshed:
     changed: tuple[PatchRef, ...]
     added: tuple[PatchRef, ...]
     dropped: tuple[PatchRef, ...]
+    signed: tuple[CommitId, CommitId] | None = None
 
     @property
     def patches(self) -> tuple[PatchRef, ...]:
@@ -68,14 +68,6 @@ class _Record:
     before: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Commit:
-    id: CommitId
-    tree: TreeId
-    author: Identity
-    message: str
-
-
 def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     """Make a working tree of the pinned upstream with a commit for each patch; return the last commit.
 
@@ -83,7 +75,7 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
         StackError: the folder is not empty, or a patch does not apply.
 
     """
-    _check_free(stores.stack, folder)
+    check_free(stores.stack, folder)
     patch_sources.check(stores.stack, upstream)
     objects = stores.objects(upstream)
     base = stores.base(upstream)
@@ -96,45 +88,12 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
     record = _Record(upstream, stores.source(upstream), base, written)
     # A folder cannot be renamed over a link.
-    with _aside(folder.resolve() if folder.is_symlink() else folder) as part:
+    with aside(folder.resolve() if folder.is_symlink() else folder) as part:
         seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=record.source == "git")
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
         _write_record(part / ".git" / _RECORD, record)
         git.run(["reset", "--quiet", "--hard"], cwd=part)
     return tip
-
-
-def check_empty(folder: Path) -> None:
-    """Refuse a path at which a working tree cannot be made.
-
-    Raises:
-        StackError: it exists and is not an empty folder, or is a dangling link.
-
-    """
-    if folder.is_symlink() and not folder.exists():
-        raise StackError(f"{folder} is a dangling link", "remove it, or name another folder")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise StackError(f"{folder} is not an empty folder", "name one that does not exist yet")
-
-
-def _check_free(stack: Stack, folder: Path) -> None:
-    check_empty(folder)
-    inside = (stack.root / name for name in (FOLDER, switch.FOLDER))
-    if any(folder.resolve().is_relative_to(place.resolve()) for place in inside):
-        raise StackError(f"{folder} is inside of the stack's own files", "name a folder beside the stack")
-
-
-@contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder that is renamed to `folder` when it is complete, so that a killed checkout can be repeated."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        part.chmod(0o755)
-        yield part
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partial: bool) -> None:
@@ -162,8 +121,20 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
     git.run(["config", "core.autocrlf", "false"], cwd=folder)
 
 
-def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
-    """Compute the new patches from the commits of a working tree; nothing is written.
+def recorded_source(folder: Path, upstream: str) -> Source:
+    """Return where the trees of a working tree come from, as it was checked out.
+
+    Raises:
+        StackError: it is not a working tree of this upstream that `checkout` made.
+
+    """
+    return _record(folder, upstream).source
+
+
+def refresh(stores: Stores, upstream: str, folder: Path, *, signer: Person | None = None) -> Refreshed:
+    """Compute the new patches from the commits of a working tree; the stack is not written.
+
+    `signer` signs off the commits that nobody has signed off.
 
     Raises:
         StackError: something would be lost: uncommitted changes, commits without a series, merges, patches that were changed
@@ -172,24 +143,21 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
     """
     record = _record(folder, upstream)
     if record.source != stores.source(upstream):
-        raise StackError(f"{folder} was checked out with --source {record.source}", "refresh it with the same --source")
+        raise StackError(f"{folder} was checked out with --source {record.source}", "leave --source out, or name the same")
     _check_settled(folder)
     _check_unchanged(stores.stack, record)
     patch_sources.check(stores.stack, upstream)
     base = record.base
     if base != stores.base(upstream):
         raise StackError(f"{folder} stands on another pin of {upstream}", "check it out anew and move your commits there")
-    common = Path(git.text(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder))
-    with Objects(common) as objects:
-        commits = _commits(objects, folder, base)
+    with Objects(_common(folder)) as objects:
+        found = read_commits(objects, folder, base)
+        commits = found if signer is None else sign_commits(objects, base, found, signer)
+        objects.flush()
         refs = _assign(stores.stack, upstream, commits)
-        written = _without_marks(objects, base, commits)
-        # Export from the store, since settings and attributes of the working tree could change the bytes.
-        raws = export(stores.objects(upstream), base, written, borrowed=objects.repository / "objects")
-    exported = dict(zip(refs, raws, strict=True))
-    for commit, (ref, raw) in zip(commits, exported.items(), strict=True):
-        _check_readable(commit, ref, raw)
-    return _refreshed(stores.stack, upstream, exported)
+        raws = exported(stores.objects(upstream), objects, base, commits, refs)
+    signed = None if commits == found else (found[-1].id, commits[-1].id)
+    return replace(_refreshed(stores.stack, upstream, raws), signed=signed)
 
 
 def refresh_from_sources(stores: Stores, upstream: str) -> Refreshed:
@@ -206,8 +174,22 @@ def refresh_from_sources(stores: Stores, upstream: str) -> Refreshed:
     return _refreshed(stores.stack, upstream, patch_sources.refreshed(stores, upstream))
 
 
+def signed_off(stores: Stores, upstream: str, signer: Person) -> Refreshed:
+    """Compute the patches of an upstream with a sign-off each; nothing is written.
+
+    Raises:
+        StackError: a folder with a patch's files differs from the patch, or a patch does not apply.
+
+    """
+    patch_sources.check(stores.stack, upstream)
+    return _refreshed(stores.stack, upstream, sign_patches(stores, upstream, signer))
+
+
 def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> None:
-    """Write the result of `refresh` to the stack; first record the new patch files in the working tree.
+    """Write the result of `refresh` to the stack.
+
+    First the working tree gets its signed commits and a record of the new patch files. If the process is killed in between, the
+    next refresh writes the same patches.
 
     Raises:
         StackError: the stack has changed meanwhile, or cannot be written.
@@ -215,41 +197,12 @@ def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> N
     """
     file = _record_file(folder)
     record = _read_record(file)
+    if found.signed is not None:
+        before, after = found.signed
+        git.run(["update-ref", "-m", "stack refresh --signoff", "HEAD", after, before], cwd=folder)
     written = {ref.path: hashlib.sha256(found.files[f"{FOLDER}/{ref.path}"] or b"").hexdigest() for ref in found.patches}
     _write_record(file, replace(record, patches=written, before=_files(stack, record.upstream)))
     switch.apply(stack.root, found.files, title=title, expected=found.expected)
-
-
-def with_trailers(message: str, added: Mapping[str, str]) -> str:
-    """Append trailers to a message."""
-    lines = "".join(f"{key}: {value}\n" for key, value in added.items())
-    body = message.rstrip("\n")
-    return f"{body}\n{lines}" if trailers(message) else f"{body}\n\n{lines}"
-
-
-def without_trailers(message: str, keys: Iterable[str]) -> str:
-    """Remove the trailers with these keys from a message, also from its middle, where a squash leaves some."""
-    subject, *paragraphs = message.rstrip("\n").split("\n\n")
-    kept = [subject]
-    for paragraph in paragraphs:
-        lines = paragraph.split("\n")
-        if trailers(f"-\n\n{paragraph}"):
-            lines = [line for line in lines if line.partition(":")[0] not in set(keys)]
-        if lines:
-            kept.append("\n".join(lines))
-    return "\n\n".join(kept) + "\n"
-
-
-def marks(message: str) -> Mapping[str, str]:
-    """Return the series and the patch file that a commit's trailers name.
-
-    The last series counts, since `git commit --amend --trailer` appends one. The first file counts, since a squash keeps the
-    first commit.
-    """
-    pairs = [pair for paragraph in message.split("\n\n")[1:] for pair in trailers(f"-\n\n{paragraph}")]
-    series_pairs = [pair for pair in pairs if pair[0] == SERIES]
-    file_pairs = [pair for pair in pairs if pair[0] == PATCH]
-    return {**dict(series_pairs), **dict(reversed(file_pairs))}
 
 
 def _record(folder: Path, upstream: str) -> _Record:
@@ -291,6 +244,10 @@ def _write_record(file: Path, record: _Record) -> None:
     part.rename(file)
 
 
+def _common(folder: Path) -> Path:
+    return Path(git.text(["rev-parse", "--path-format=absolute", "--git-common-dir"], cwd=folder))
+
+
 def _check_settled(folder: Path) -> None:
     git_dir = Path(git.text(["rev-parse", "--absolute-git-dir"], cwd=folder))
     for name in ("rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "REVERT_HEAD", "MERGE_HEAD", "BISECT_LOG"):
@@ -320,33 +277,7 @@ def _files(stack: Stack, upstream: str) -> dict[str, str]:
     return {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
 
 
-def _commits(objects: Objects, folder: Path, base: CommitId) -> list[_Commit]:
-    if git.run(["merge-base", "--is-ancestor", base, "HEAD"], cwd=folder, accept=(0, 1, 128)).returncode:
-        raise StackError(f"HEAD of {folder} does not stand on the pin", f"rebase your commits onto {BASE_TAG}")
-    listed = git.text(["rev-list", "--reverse", "--topo-order", "--parents", f"{base}..HEAD"], cwd=folder).splitlines()
-    commits = []
-    for line in listed:
-        commit, *parents = line.split()
-        if len(parents) != 1:
-            raise StackError(f"{commit[:12]} is a merge", "a series is a line of commits: rebase instead of merging")
-        commits.append(_read(objects, CommitId(commit)))
-    return commits
-
-
-def _read(objects: Objects, commit: CommitId) -> _Commit:
-    head, _, message = objects.read(commit).partition(b"\n\n")
-    fields = dict(line.split(b" ", 1) for line in reversed(head.splitlines()) if not line.startswith(b" "))
-    charset = fields.get(b"encoding", b"utf-8").decode("ascii", "replace")  # of i18n.commitEncoding
-    author = _IDENTITY.match(mail.decoded(fields[b"author"], charset))
-    text = mail.decoded(message, charset)
-    if author is None or not text.strip():
-        raise StackError(f"{commit[:12]} has no readable author or no message", "amend it: git rebase -i")
-    return _Commit(
-        commit, objects.tree_of(commit), Identity(author["name"], author["mail"], author["date"]), text.strip("\n") + "\n"
-    )
-
-
-def _assign(stack: Stack, upstream: str, commits: Sequence[_Commit]) -> list[PatchRef]:
+def _assign(stack: Stack, upstream: str, commits: Sequence[WorktreeCommit]) -> list[PatchRef]:
     """Assign a patch to each commit; the commits must be in the order of the series."""
     order = [member.name for member in stack.series]
     taken: set[PatchRef] = {ref for member in stack.series for ref in member.patches if ref.upstream != upstream}
@@ -391,52 +322,25 @@ def _free(ref: PatchRef, upstream: str, subject: str, taken: set[PatchRef]) -> P
     return ref
 
 
-def _without_marks(objects: Objects, base: CommitId, commits: Sequence[_Commit]) -> list[CommitId]:
-    written: list[CommitId] = []
-    parent = base
-    for commit in commits:
-        if commit.tree == objects.tree_of(parent):
-            raise StackError(f"commit {commit.id[:12]} changes nothing", "drop it: git rebase -i")
-        parent = objects.write_commit(commit.tree, (parent,), without_trailers(commit.message, (SERIES, PATCH)), commit.author)
-        written.append(parent)
-    return written
-
-
-def _check_readable(commit: _Commit, ref: PatchRef, raw: bytes) -> None:
-    """Check that the patch file can be parsed and has the commit's whole message."""
-    patch = parse(raw, ref, name=f"commit {commit.id[:12]} ({commit.message.partition(chr(10))[0]})")
-    if patch.message.split() != without_trailers(commit.message, (SERIES, PATCH)).split():
-        raise StackError(
-            f"commit {commit.id[:12]} would lose a part of its message: {_lost(commit.message)}",
-            "indent that line: git rebase -i",
-        )
-
-
-def _lost(message: str) -> str:
-    """Describe the part of a message that a patch file cannot hold."""
-    line = next((line for line in message.split("\n") if ends_message(line)), None)
-    return f"in a patch file its line {line!r:.60} ends the message" if line else "a patch file cannot hold its first lines"
-
-
-def _refreshed(stack: Stack, upstream: str, exported: Mapping[PatchRef, bytes]) -> Refreshed:
+def _refreshed(stack: Stack, upstream: str, new: Mapping[PatchRef, bytes]) -> Refreshed:
     before = {patch.ref: patch.raw for patch in stack.order(upstream)}
     files: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": None for ref in before}
-    files |= {f"{FOLDER}/{ref.path}": data for ref, data in exported.items()}
-    expected: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": before.get(ref) for ref in before.keys() | exported.keys()}
-    files |= patch_sources.mirrored(stack, {ref: exported.get(ref) for ref in before})
+    files |= {f"{FOLDER}/{ref.path}": data for ref, data in new.items()}
+    expected: dict[str, bytes | None] = {f"{FOLDER}/{ref.path}": before.get(ref) for ref in before.keys() | new.keys()}
+    files |= patch_sources.mirrored(stack, {ref: new.get(ref) for ref in before})
     for member in stack.series:
         path = f"{FOLDER}/{member.name}/{series.FILE}"
         text = document.read_text(stack.root / path)
         expected[path] = text.encode()
-        refs = [ref for ref in exported if ref.series == member.name]
+        refs = [ref for ref in new if ref.series == member.name]
         files[path] = series.edited(text, _listed(member, upstream, refs)).encode()
     return Refreshed(
         files=files,
         expected=expected,
-        kept=tuple(ref for ref in exported if before.get(ref) == exported[ref]),
-        changed=tuple(ref for ref in exported if ref in before and before[ref] != exported[ref]),
-        added=tuple(ref for ref in exported if ref not in before),
-        dropped=tuple(ref for ref in before if ref not in exported),
+        kept=tuple(ref for ref in new if before.get(ref) == new[ref]),
+        changed=tuple(ref for ref in new if ref in before and before[ref] != new[ref]),
+        added=tuple(ref for ref in new if ref not in before),
+        dropped=tuple(ref for ref in before if ref not in new),
     )
 
 

@@ -24,6 +24,7 @@ _VERBS = {
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
+    "export": "Write patches for quilt, for `git am`, or as a branch.",
     "export-pr": "Plan, check and open series as upstream pull requests.",
     "fetch": "Download the source trees that the pins name.",
     "forecast": "Show what would break on upstream's unreleased branch.",

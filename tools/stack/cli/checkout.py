@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from stack.carry import worktree
+from stack.carry.commits import BASE_TAG
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 
@@ -29,4 +30,4 @@ def command(options: Options, upstream: str, directory: Path, as_json: bool, sou
     if as_json:
         print_json({"upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
     else:
-        click.echo(f"{directory}: {upstream} with {count} commit(s) on {worktree.BASE_TAG}; `stack refresh` writes them back")
+        click.echo(f"{directory}: {upstream} with {count} commit(s) on {BASE_TAG}; `stack refresh` writes them back")

@@ -169,7 +169,7 @@ def ends_message(line: str) -> bool:
 
 def trailers(message: str) -> tuple[tuple[str, str], ...]:
     """Return the trailers (key, value) of a commit message: its last paragraph, if every line there is a trailer."""
-    paragraphs = message.strip("\n").split("\n\n")
+    paragraphs = re.split(r"\n{2,}", message.strip("\n"))
     if len(paragraphs) < 2:
         return ()
     matches = [_TRAILER.match(line) for line in paragraphs[-1].split("\n")]

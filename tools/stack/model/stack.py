@@ -4,14 +4,15 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from stack.base import files
 from stack.base.errors import StackError
-from stack.model import document, patch, pins, series, switch
+from stack.model import document, lint_policy, patch, pins, series, switch
 from stack.model.document import find_cycle
+from stack.model.lint_policy import LintPolicy
 from stack.model.patch import Patch
 from stack.model.pins import Pins
 from stack.model.series import PatchRef, Series
@@ -31,6 +32,8 @@ class Stack:
     patches: Mapping[PatchRef, Patch]
     label: str = "stack"
     """The word in the version of the stack's wheels: `0.32.0+<label>.g…`."""
+    lint: LintPolicy = field(default_factory=LintPolicy)
+    """What `stack lint` requires of this stack."""
 
     @property
     def sources(self) -> Mapping[PatchRef, str]:
@@ -86,7 +89,7 @@ def _load(root: Path) -> Stack:
             )
     files.check_plain(root / FOLDER)
     its_pins = pins.load(root / pins.FILE)
-    order, label = _order(root)
+    order, label, policy = _settings(root)
     folder = root / FOLDER
     all_series = tuple(series.load(folder / name) for name in order)
     _check_needs(all_series, folder)
@@ -94,14 +97,15 @@ def _load(root: Path) -> Stack:
     _check_listed(root, all_series)
     patches = {ref: patch.read(folder / ref.path, ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
-    return Stack(root, its_pins, all_series, MappingProxyType(patches), label)
+    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy)
 
 
-def _order(root: Path) -> tuple[tuple[str, ...], str]:
-    """Read the names of the series, and the label."""
+def _settings(root: Path) -> tuple[tuple[str, ...], str, LintPolicy]:
+    """Read the names of the series, the label, and the rules for `stack lint`."""
     table = document.load(root / FOLDER / FILE)
     names = table.texts("series")
     label = table.optional_text("label", pattern="[a-z][a-z0-9]*", meaning="lower-case letters and digits") or "stack"
+    policy = lint_policy.read(table.optional_table("lint"))
     table.finish()
     for name in names:
         if not re.fullmatch(series.NAME, name):
@@ -114,7 +118,7 @@ def _order(root: Path) -> tuple[tuple[str, ...], str]:
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
             )
-    return names, label
+    return names, label, policy
 
 
 def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from stack.base.errors import StackError
 from stack.carry import apply
 from stack.carry.merge import FileMerges, merge
-from stack.carry.worktree import PATCH, SERIES, with_trailers, without_trailers
+from stack.carry.person import SIGNED, Person
+from stack.carry.trailers import PATCH, SERIES, with_trailers, without_trailers
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.store.objects import Identity, Objects
 from stack.store.remote import ungrafted
-from stack.upstreaming.person import SIGNED, Person
 from stack.upstreaming.proposal import Part, Proposal, needed
 
 # Narrower than git's rules for branch names: a part becomes the name of a file, with `.range-diff` appended.

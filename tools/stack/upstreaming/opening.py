@@ -15,11 +15,11 @@ from stack.model import stack as stacks
 from stack.model import switch
 from stack.model.ids import CommitId
 from stack.model.series import Pulled, Series, State
+from stack.store.pushed_refs import Pushed
 from stack.upstreaming import forge
 from stack.upstreaming.forge import Pull, Repository
 from stack.upstreaming.github import INVALID, DroppedError, GitHub, RefusedError
 from stack.upstreaming.proposal import Proposal
-from stack.upstreaming.pushed_refs import Pushed
 
 _LOOKS = 3
 _PAUSE = 2.0

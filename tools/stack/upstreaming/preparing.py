@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from stack.base.errors import StackError
+from stack.carry import person
+from stack.carry.person import Person
 from stack.carry.upstream_stores import Stores
 from stack.model import document
 from stack.model.ids import CommitId
@@ -12,12 +14,11 @@ from stack.model.series import Series
 from stack.model.verdict import Verdict
 from stack.store import cache as places
 from stack.store import remote
-from stack.upstreaming import description, duplicate_search, evidence, linting, person, recorded, rules, template, versions
+from stack.upstreaming import description, duplicate_search, evidence, linting, recorded, rules, template, versions
 from stack.upstreaming.blocks import Renewed
 from stack.upstreaming.change import change
 from stack.upstreaming.description import Material
 from stack.upstreaming.linting import Desk, LintFinding, LintTarget
-from stack.upstreaming.person import Person
 from stack.upstreaming.proposal import Proposal, UpstreamPlan
 from stack.upstreaming.rules import Rules
 from stack.upstreaming.titles import title

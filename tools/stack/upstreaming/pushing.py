@@ -13,17 +13,17 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.text import printable
+from stack.carry.person import Person, configured
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
 from stack.store import cache, git, remote, repository
+from stack.store import fork as forks
+from stack.store.fork import Fork, Move
+from stack.store.pushed_refs import PUSHED, PUSHING, record, refs
 from stack.store.remote import ungrafted
-from stack.upstreaming import fork as forks
 from stack.upstreaming import versions
 from stack.upstreaming.branches import Branch, build
-from stack.upstreaming.fork import Fork, Move
-from stack.upstreaming.person import Person, configured
 from stack.upstreaming.proposal import Proposal, UpstreamPlan
-from stack.upstreaming.pushed_refs import PUSHED, PUSHING, record, refs
 
 _DIGITS = 7
 """Digits of a commit id that are enough to name it."""

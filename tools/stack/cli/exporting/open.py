@@ -9,11 +9,12 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.text import printable
+from stack.carry import person
 from stack.cli.common import one_line, paused, print_json, print_table
 from stack.cli.exporting import Work, alike
 from stack.cli.exporting.hosts import clients
-from stack.store import git
-from stack.upstreaming import branches, description, forge, opening, person, pushed_refs
+from stack.store import git, pushed_refs
+from stack.upstreaming import branches, description, forge, opening
 from stack.upstreaming.branches import Branch
 from stack.upstreaming.duplicate_search import Search
 from stack.upstreaming.forge import Pull, Repository

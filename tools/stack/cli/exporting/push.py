@@ -9,7 +9,8 @@ from stack.base.errors import StackError
 from stack.cli.common import one_line, print_json, print_table
 from stack.cli.exporting import Work, alike
 from stack.cli.exporting.hosts import clients
-from stack.upstreaming import fork, pushing
+from stack.store import fork
+from stack.upstreaming import pushing
 from stack.upstreaming.duplicate_search import Search
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.pushing import PushRow

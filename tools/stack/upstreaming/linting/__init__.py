@@ -4,12 +4,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from stack.carry.person import Person
 from stack.upstreaming.change import Change
 from stack.upstreaming.evidence import Evidence
 from stack.upstreaming.linting import contents, described, extent, words
 from stack.upstreaming.linting.finding import LintFinding, Severity
 from stack.upstreaming.linting.style import Desk
-from stack.upstreaming.person import Person
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.rules import Rules
 

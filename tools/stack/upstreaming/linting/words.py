@@ -4,10 +4,10 @@
 import re
 from collections.abc import Iterator
 
+from stack.carry.person import SIGNED, Person
 from stack.model.patch import Patch, trailers
 from stack.upstreaming.linting.finding import LintFinding, error, warning
 from stack.upstreaming.markdown import STEERING
-from stack.upstreaming.person import SIGNED, Person
 from stack.upstreaming.proposal import Proposal
 from stack.upstreaming.rules import Assistance, Title
 from stack.upstreaming.titles import tags

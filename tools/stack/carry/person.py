@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the identity from git's configuration: the person who signs off what goes upstream."""
+"""Read the identity from git's configuration: the person who signs off patches, and what goes upstream."""
 
 import os
 import re
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.model.patch import trailers
 from stack.store import git
 
 SIGNED = "Signed-off-by"
@@ -42,3 +43,8 @@ def configured(folder: Path) -> Person:
             "git config --global user.name 'Your Name' and user.email you@example.org, as upstream shall see them",
         )
     return Person(identity["name"], identity["mail"])
+
+
+def is_signed(message: str) -> bool:
+    """Tell whether anybody has signed off a commit message."""
+    return any(key == SIGNED for key, _ in trailers(message))

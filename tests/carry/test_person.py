@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
+from stack.carry.person import Person, configured
 from stack.store import git
-from stack.upstreaming.person import Person, configured
 
 
 def test_from_the_users_configuration(home: Path, tmp_path: Path) -> None:

@@ -89,8 +89,32 @@ def named(given: Sequence[str], pins: Pins, wanted: Sequence[str], root: Path, s
         for name in names:
             if name in forks_by_name:
                 raise StackError(f"two forks of {name} are named", "name one")
-            forks_by_name[name] = _fork(pins.get(name), remote, root, store)
+            forks_by_name[name] = at(pins.get(name), remote, root, store)
     return forks_by_name
+
+
+def at(pin: Pin, remote: str, root: Path, store: Path) -> Fork:
+    """Return the fork of an upstream at an address, or at a remote of the stack's own git.
+
+    Args:
+        pin: the upstream's pin.
+        remote: an address, an account's address with a trailing slash, or the name of a remote.
+        root: the stack's folder.
+        store: a repository in which git reads the user's configuration.
+
+    Raises:
+        StackError: it is no address, there is no such remote, or it is the upstream itself.
+
+    """
+    address = remote
+    if remote.endswith("/"):
+        address = remote + pin.git.rstrip("/").rpartition("/")[2]
+    elif not _is_address(remote):
+        address = _of_the_stack(root, remote)
+    fork = Fork(pin.upstream, _rewritten(store, _readable(address)))
+    if _plain(fork.address) == _plain(pin.git):
+        raise StackError(f"{fork} is the upstream itself", "push to your own fork of it")
+    return fork
 
 
 def _split(given: str, pins: Pins, wanted: Sequence[str]) -> tuple[Sequence[str], str]:
@@ -101,18 +125,6 @@ def _split(given: str, pins: Pins, wanted: Sequence[str]) -> tuple[Sequence[str]
     if name not in wanted:
         raise StackError(f"there is no pull request of {name} to push", "see the plan: stack export-pr")
     return (name,), remote
-
-
-def _fork(pin: Pin, remote: str, root: Path, store: Path) -> Fork:
-    address = remote
-    if remote.endswith("/"):
-        address = remote + pin.git.rstrip("/").rpartition("/")[2]
-    elif not _is_address(remote):
-        address = _of_the_stack(root, remote)
-    fork = Fork(pin.upstream, _rewritten(store, _readable(address)))
-    if _plain(fork.address) == _plain(pin.git):
-        raise StackError(f"{fork} is the upstream itself", "push to your own fork of it")
-    return fork
 
 
 def _readable(address: str) -> str:
@@ -204,6 +216,9 @@ def has(store: Path, fork: Fork, commit: CommitId) -> bool:
         if "protocol v2" in failed.stderr:
             # An old server cannot be asked; assume that it has the commit, and git sends what is missing.
             return True
+        if "expected 'acknowledgments'" in failed.stderr:
+            # A repository without any commit answers with nothing.
+            return False
         raise problem(fork, failed) from failed
 
 

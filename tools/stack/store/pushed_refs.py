@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from stack.model.ids import CommitId
 from stack.store import git
-from stack.upstreaming.fork import Fork
+from stack.store.fork import Fork
 
 PUSHED = "refs/stack/pushed"
 PUSHING = "refs/stack/pushing"

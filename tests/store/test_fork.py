@@ -10,8 +10,8 @@ import pytest
 from stack.base.errors import StackError
 from stack.model.pins import Pin, Pins
 from stack.store import git, repository
-from stack.upstreaming.fork import Fork, _reason, named, problem
-from stack.upstreaming.pushed_refs import _decoded, _encoded
+from stack.store.fork import Fork, _reason, named, problem
+from stack.store.pushed_refs import _decoded, _encoded
 
 PINS = Pins((Pin("up", "https://forge.test/them/up", "1" * 40), Pin("lib", "https://forge.test/them/lib.git", "2" * 40)))
 
