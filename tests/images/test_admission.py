@@ -24,7 +24,7 @@ from .world import GATES, World
 def refusal(offline: World, *verdicts: Path) -> tuple[str, ...]:
     with pytest.raises(NotAdmittedError) as refused:
         offline.publish("x:1.0", *verdicts)
-    return refused.value.problems
+    return tuple(problem.replace(f"{offline.root}/", "") for problem in refused.value.problems)
 
 
 @pytest.mark.images
@@ -114,9 +114,9 @@ def test_not_even_a_case_whose_inputs_are_the_same_counts_for_another_stacks_ima
     own = replace(offline_verdict(offline, *cases), image=made, gates=gates_of(offline), inputs=listed)
     other = replace(own, stack=Sha256("e" * 64))
     gate, release = gates.load(offline.policy.gates, "cpu"), gates.release(offline.stack)
-    [standing] = gates.judge(gate, release, [offline.written(replace(other, image=None))]).standing
+    [standing] = gates.judge_files(gate, release, [offline.written(replace(other, image=None))]).standing
     assert len(standing.counts) == len(cases)
-    assert gates.judge(gate, release, [offline.written(other)]).standing == ()
+    assert gates.judge_files(gate, release, [offline.written(other)]).standing == ()
     assert any(one.startswith("v.json: it is for the stack eeeeeeeeeeee") for one in refusal(offline, offline.written(other)))
 
 

@@ -47,6 +47,21 @@ def test_what_is_published_verifies(world: World) -> None:
     assert len(verify.claims(report.image, key(world)).statements) == len(KINDS)
 
 
+def test_the_attested_verdict_is_the_judged_one(world: World) -> None:
+    """Somebody edits the verdict's file after it was judged."""
+    file = world.verdict(world.image({"edited": b"late"}))
+    judged = json.loads(file.read_bytes())
+
+    def edit(step: str) -> None:
+        if step == "look at the registry":
+            file.write_bytes(b"{}")
+
+    publish(world.asked("edited:1.0", file), world.stack, world.signer, edit)
+    report = verify.verify(world.name("edited:1.0"), world.stack, key(world))
+    assert report.holds, report.problems
+    assert [one.predicate for one in report.claims.of(statement.VERDICT)] == [judged]
+
+
 @pytest.mark.parametrize("pem", ["release", "edwards"])
 def test_cosign_verifies_what_is_published(world: World, pem: str) -> None:
     digest = world.image({"key": pem.encode()})

@@ -48,7 +48,7 @@ def toml(tmp_path: Path) -> Path:
 
 def problems(toml: Path, *verdicts: Verdict, gate: str = "cpu", release: Release = RELEASE) -> tuple[str, ...]:
     files = [file(toml.parent, f"{place}.json", one) for place, one in enumerate(verdicts)]
-    found = gates.judge(gates.load(toml, gate), release, files).problems
+    found = gates.judge_files(gates.load(toml, gate), release, files).problems
     return tuple(problem.replace(f"{toml.parent}/", "") for problem in found)
 
 
@@ -80,14 +80,14 @@ def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
     toml.write_text(f'{GATES}[[cpu.cases]]\nnames = "bench/goal/*"\nleast = 2\nmissed = true\n')
     met, missed = passed("bench/goal/met"), failed("bench/goal/missed")
     assert problems(toml, verdict(*GOOD, met, missed)) == ()
-    *_, goals = gates.judge(gates.load(toml, "cpu"), RELEASE, [toml.parent / "0.json"]).counts
+    *_, goals = gates.judge_files(gates.load(toml, "cpu"), RELEASE, [toml.parent / "0.json"]).counts
     assert (goals.passed, goals.missed) == (1, 1)
     assert problems(toml, verdict(*GOOD, met)) == ("bench/goal/*: 1 ran, 2 are needed",)
     assert problems(toml, verdict(*GOOD, met, missed, not_run("bench/goal/third"))) == (
         "bench/goal/third was not run: no such machine",
     )
     assert problems(toml, verdict(*GOOD, met, missed, failed("bench/wrong"))) == ("0.json: bench/wrong failed: it is wrong",)
-    *others, _ = gates.judge(
+    *others, _ = gates.judge_files(
         gates.load(toml, "cpu"), RELEASE, [file(toml.parent, "0.json", verdict(failed("kernels/one")))]
     ).counts
     assert {count.missed for count in others} == {0}
@@ -179,7 +179,7 @@ def test_a_broken_file_is_one_line(toml: Path, old: bytes, new: bytes) -> None:
     path = file(toml.parent, "v.json", verdict(*GOOD))
     data = path.read_bytes()
     path.write_bytes(data.replace(old, new) if old else data[: len(data) // 2])
-    found = gates.judge(gates.load(toml, "cpu"), RELEASE, [path]).problems
+    found = gates.judge_files(gates.load(toml, "cpu"), RELEASE, [path]).problems
     assert found[0].startswith(str(path))
     assert len(found) == 3
     assert not any("\n" in problem for problem in found)
@@ -216,7 +216,7 @@ def test_ours_can_be_read_and_let_nothing_empty_through(name: str, tmp_path: Pat
     gpus = tuple(Gpu("any", f"{one[2:-1]}.{one[-1]}", None, "1") for one in gate.has if one.startswith("sm"))
     flags = tuple(sorted(one for one in gate.has if not one.startswith("sm")))
     capable = replace(CPU, flags=flags, gpus=gpus)
-    found = gates.judge(gate, RELEASE, [file(tmp_path, "v.json", verdict(machine=capable))])
+    found = gates.judge_files(gate, RELEASE, [file(tmp_path, "v.json", verdict(machine=capable))])
     assert len(found.problems) == len(gate.wanted)
 
 
@@ -260,7 +260,7 @@ def test_a_signature_is_asked_for_where_signers_are_named(toml: Path) -> None:
     path = file(toml.parent, "v.json", verdict(*GOOD))
 
     def first() -> str:
-        found = gates.judge(gates.load(toml, "cpu"), RELEASE, [path], signers).problems
+        found = gates.judge_files(gates.load(toml, "cpu"), RELEASE, [path], signers).problems
         return found[0].replace(f"{toml.parent}/", "") if found else ""
 
     assert first().startswith("v.json is not signed: sign it")
@@ -285,11 +285,13 @@ def test_a_key_for_something_else_says_what_to_mend(toml: Path) -> None:
     signers.write_text(f'ada@example.org namespaces="git" {public}bob@example.org namespaces="{signing.NAMESPACE}" {public}')
     path = file(toml.parent, "v.json", verdict(*GOOD))
     signing.sign(path, ours)
-    (found,) = (one for one in gates.judge(gates.load(toml, "cpu"), RELEASE, [path], signers).problems if "signature" in one)
+    (found,) = (
+        one for one in gates.judge_files(gates.load(toml, "cpu"), RELEASE, [path], signers).problems if "signature" in one
+    )
     assert 'not permitted for use in signature namespace "stack-verdict"' in found
     assert found.endswith(f"or give its key one name in {signers}")
     signers.write_text(signers.read_text().replace("bob", "ada"))
-    assert gates.judge(gates.load(toml, "cpu"), RELEASE, [path], signers).problems == ()
+    assert gates.judge_files(gates.load(toml, "cpu"), RELEASE, [path], signers).problems == ()
 
 
 def test_what_is_judged_is_what_was_signed(toml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +303,7 @@ def test_what_is_judged_is_what_was_signed(toml: Path, monkeypatch: pytest.Monke
     signed, gate = path.read_bytes(), gates.load(toml, "cpu")
     path.write_bytes(write(verdict(*GOOD)))
     monkeypatch.setattr(Path, "read_bytes", lambda _: signed)
-    assert gates.judge(gate, RELEASE, [path], signers).problems[0].startswith("the signature of")
+    assert gates.judge_files(gate, RELEASE, [path], signers).problems[0].startswith("the signature of")
 
 
 def test_a_key_that_is_none_is_one_line(toml: Path) -> None:
@@ -408,7 +410,7 @@ def test_a_gpus_kernels_are_those_of_this_stacks_wheels(toml: Path) -> None:
 
 def test_without_signers_a_judgement_says_that_nothing_was_signed(toml: Path) -> None:
     path = file(toml.parent, "v.json", SOUND)
-    assert not gates.judge(gates.load(toml, "cpu"), RELEASE, [path]).signed
+    assert not gates.judge_files(gates.load(toml, "cpu"), RELEASE, [path]).signed
 
 
 @pytest.mark.parametrize("size", [LIMIT + 1, LIMIT * 4])
@@ -416,4 +418,4 @@ def test_a_verdict_without_an_end_is_read_to_its_bound(toml: Path, size: int, mo
     path = toml.parent / "v.json"
     path.write_bytes(b" " * size)
     assert len(bytes_of(path)) <= LIMIT + 1
-    assert any("is larger than" in one for one in gates.judge(gates.load(toml, "cpu"), RELEASE, [path]).problems)
+    assert any("is larger than" in one for one in gates.judge_files(gates.load(toml, "cpu"), RELEASE, [path]).problems)

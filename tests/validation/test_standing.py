@@ -12,7 +12,7 @@ from stack.cli import validating
 from stack.model import digest
 from stack.model import stack as stacks
 from stack.model.stack import Stack
-from stack.model.verdict import Case, Outcome, Verdict, load
+from stack.model.verdict import Case, Outcome, Verdict, load, load_file
 from stack.validation import bound, gates
 from stack.validation.gates import Judgement
 from stack.validation.suite import Job, NothingToRun, RunOptions, ValidatedSubject, run
@@ -45,7 +45,7 @@ def now(tmp_path: Path) -> Stack:
 
 def judged(stack: Stack, *files: Path, text: str = GATE, signers: Path | None = None) -> Judgement:
     (stack.root / "gates.toml").write_text(text)
-    return gates.judge(gates.load(stack.root / "gates.toml", "cpu"), gates.release(stack), files, signers)
+    return gates.judge_files(gates.load(stack.root / "gates.toml", "cpu"), gates.release(stack), files, signers)
 
 
 def test_a_case_whose_inputs_are_the_same_counts_and_the_others_fall_out(earlier: tuple[Path, Verdict], now: Stack) -> None:
@@ -164,8 +164,8 @@ def test_only_what_has_fallen_out_is_run(earlier: tuple[Path, Verdict], now: Sta
 def test_a_failed_case_is_run_again(now: Stack, tmp_path: Path) -> None:
     bad = replace(exact(TWO), outcome=Outcome.FAILED, why="it is wrong")
     run(now, lambda _: [exact(ONE), bad], ValidatedSubject(), RunOptions(tmp_path / "one.json"))
-    assert gates.passed(gates.release(now), [tmp_path / "one.json"], "kernels/") == {ONE}
-    assert gates.passed(gates.release(now), [tmp_path / "one.json"], "serve/") == frozenset()
+    assert gates.passed(gates.release(now), [load_file(tmp_path / "one.json")], "kernels/") == {ONE}
+    assert gates.passed(gates.release(now), [load_file(tmp_path / "one.json")], "serve/") == frozenset()
     with pytest.raises(NothingToRun):
         run(
             now,

@@ -12,7 +12,7 @@ from stack.base.errors import StackError
 from stack.cli import validating
 from stack.model import digest
 from stack.model.stack import Stack
-from stack.model.verdict import Case, Gpu, Machine, Outcome, Weights, load, write
+from stack.model.verdict import Case, Gpu, Machine, Outcome, Weights, load, load_file, write
 from stack.validation import gates, machine, standing
 from stack.validation.suite import Job, RunOptions, ValidatedSubject, run
 from tests.validation.factories import CHAT, ONE, TWO, answered, exact
@@ -37,7 +37,7 @@ def kept(stack: Stack, case: Case, subject: ValidatedSubject, **fields: object) 
 
 
 def names(stack: Stack, file: Path, subject: ValidatedSubject, suite: str = "serve") -> set[str]:
-    return {*standing.names(stack, [file], suite, subject)}
+    return {*standing.names(stack, [load_file(file)], suite, subject)}
 
 
 TINY = ValidatedSubject("cpu-fp32", Weights.TINY, {"model": "a", "vllm": "1"})
@@ -68,8 +68,8 @@ def test_a_verdict_of_an_image_counts_for_no_other_stack(now: Stack, tmp_path: P
     other = stack_with(tmp_path / "other", vllm=of("vllm/unrelated.py"))
     release = gates.release(other)
     with pytest.raises(StackError, match=r"is of the stack \w+, this one is \w+: validate this one"):
-        gates.stand(release, load(file), file)
-    found, _ = gates.stand(gates.release(now), load(file), file)
+        gates.stand(release, load_file(file))
+    found, _ = gates.stand(gates.release(now), load_file(file))
     assert found.counts == (ONE,)
 
 

@@ -235,7 +235,7 @@ def require(
     stack = options.load()
     with options.place(source) as place, Stores(stack, place) as stores:
         effects.check(stores)
-    judgement = gates.judge(gates.load(stack.root / gates.FILE, gate), gates.release(stack), files, signers)
+    judgement = gates.judge_files(gates.load(stack.root / gates.FILE, gate), gates.release(stack), files, signers)
     if as_json:
         print_json(_judgement_json(judgement))
     else:

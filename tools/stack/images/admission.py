@@ -4,22 +4,20 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stack.base.errors import StackError
 from stack.images import labels
 from stack.images.image import Image
-from stack.model import verdict
 from stack.model.stack import Stack
-from stack.model.verdict import Verdict
+from stack.model.verdict import Verdict, VerdictFile
 from stack.validation import gates
 from stack.validation.gates import Gate, Release
 
 
-def problems(image: Image, stack: Stack, gate: Gate, files: Sequence[Path], signers: Path | None) -> tuple[str, ...]:
+def problems(image: Image, stack: Stack, gate: Gate, verdicts: Sequence[VerdictFile], signers: Path | None) -> tuple[str, ...]:
     """Return the reasons why an image may not be published, a sentence for each.
 
     With `signers` (OpenSSH's allowed_signers), each verdict has to be signed by one of them.
     """
-    return (*unlike(image, stack), *verdict_problems(image, gates.release(stack), gate, files, signers))
+    return (*unlike(image, stack), *verdict_problems(image, gates.release(stack), gate, verdicts, signers))
 
 
 def unlike(image: Image, stack: Stack) -> tuple[str, ...]:
@@ -30,22 +28,17 @@ def unlike(image: Image, stack: Stack) -> tuple[str, ...]:
     return (*unresolved, *differences)
 
 
-def verdict_problems(image: Image, release: Release, gate: Gate, files: Sequence[Path], signers: Path | None) -> Iterator[str]:
+def verdict_problems(
+    image: Image, release: Release, gate: Gate, verdicts: Sequence[VerdictFile], signers: Path | None
+) -> Iterator[str]:
     """Yield the reasons why the verdicts do not suffice for an image."""
-    verdicts: list[tuple[Path, Verdict]] = []
-    for file in files:
-        try:
-            loaded = verdict.load(file)
-        except StackError as refused:
-            yield str(refused)
-            continue
-        verdicts.append((file, loaded))
-        yield from (f"{file}: {problem}" for problem in _unbound(loaded, image, gate))
+    for each in verdicts:
+        yield from (f"{each.file}: {problem}" for problem in _unbound(each.verdict, image, gate))
         # Other gates may accept cases of an earlier stack, but an image contains exactly one stack.
-        if release.carried is not None and loaded.stack != release.stack:
-            yield f"{file}: it is for the stack {loaded.stack[:12]}, this one is {release.stack[:12]}"
+        if release.carried is not None and each.verdict.stack != release.stack:
+            yield f"{each.file}: it is for the stack {each.verdict.stack[:12]}, this one is {release.stack[:12]}"
     for platform in image.platforms:
-        own = [file for file, loaded in verdicts if loaded.image == platform.digest]
+        own = [each for each in verdicts if each.verdict.image == platform.digest]
         for problem in gates.judge(gate, release, own, signers).problems:
             yield f"{platform.name}: {problem}"
 

@@ -5,10 +5,8 @@ A killed run leaves no tag without attestations; the next run continues it.
 """
 
 import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +33,9 @@ from stack.images.reference import Reference
 from stack.images.verify import Report
 from stack.model import digest, verdict
 from stack.model.stack import Stack
+from stack.model.verdict import VerdictFile
 from stack.store import cache
-from stack.validation import gates, signing
+from stack.validation import gates
 from stack.validation.gates import Gate
 
 Tell = Callable[[str], None]
@@ -87,31 +86,31 @@ def publish(request: PublishRequest, stack: Stack, signer: Signer, tell: Tell) -
     """
     name, repository = _named(request.name), Reference(request.name.place)
     moves = [reference.tag(moving) for moving in dict.fromkeys(request.moves) if moving != name.tag]
-    with _kept(request) as kept:
-        tell("look at the image")
-        source_image = image.read(kept.source)
-        gate = gates.load(kept.policy.gates, kept.gate)
-        if problems := admission.problems(source_image, stack, gate, kept.verdicts, kept.policy.signers):
-            raise NotAdmittedError(gate.name, problems)
-        layers.check(source_image)
-        tell("look at the registry")
-        tagged = _demand_free(name, source_image.digest, kept.tls)
-        for tag in moves:
-            floating_tags.demand_moving(repository.tagged(tag), tls=kept.tls, unless=source_image.digest)
-        done = tagged and _complete(source_image, repository, stack, signer, kept)
-        if not done:
-            _push(source_image, repository, kept, tell)
-            if not _complete(source_image, repository, stack, signer, kept):
-                tell("attest")
-                attached.attach(source_image, repository, _envelopes(source_image, kept, stack, signer, gate), tls=kept.tls)
-            tell("read back")
-            _read_back(source_image, repository, stack, signer, kept)
-            tell("tag")
-            if _demand_free(name, source_image.digest, kept.tls) is False:
-                floating_tags.put(repository, source_image.digest, str(name.tag), tls=kept.tls)
-        return Published(
-            source_image.digest, not done, floating_tags.move(repository, source_image.digest, moves, tls=kept.tls)
-        )
+    tell("look at the image")
+    source_image = image.read(request.source)
+    gate = gates.load(request.policy.gates, request.gate)
+    verdicts, unreadable = verdict.load_files(request.verdicts)
+    if problems := (*unreadable, *admission.problems(source_image, stack, gate, verdicts, request.policy.signers)):
+        raise NotAdmittedError(gate.name, problems)
+    layers.check(source_image)
+    tell("look at the registry")
+    tagged = _demand_free(name, source_image.digest, request.tls)
+    for tag in moves:
+        floating_tags.demand_moving(repository.tagged(tag), tls=request.tls, unless=source_image.digest)
+    done = tagged and _complete(source_image, repository, stack, signer, request)
+    if not done:
+        _push(source_image, repository, request, tell)
+        if not _complete(source_image, repository, stack, signer, request):
+            tell("attest")
+            attached.attach(
+                source_image, repository, _envelopes(source_image, request, stack, signer, gate, verdicts), tls=request.tls
+            )
+        tell("read back")
+        _read_back(source_image, repository, stack, signer, request)
+        tell("tag")
+        if _demand_free(name, source_image.digest, request.tls) is False:
+            floating_tags.put(repository, source_image.digest, str(name.tag), tls=request.tls)
+    return Published(source_image.digest, not done, floating_tags.move(repository, source_image.digest, moves, tls=request.tls))
 
 
 def _named(name: Reference) -> Reference:
@@ -119,30 +118,6 @@ def _named(name: Reference) -> Reference:
         raise StackError(f"{name.shown} is not a tag in a registry", "write HOST/NAME:TAG")
     reference.tag(name.tag)
     return name
-
-
-@contextmanager
-def _kept(request: PublishRequest) -> Iterator[PublishRequest]:
-    """Copy the verdicts, so that the attested verdicts are the judged ones even if somebody edits the files meanwhile."""
-    with tempfile.TemporaryDirectory(prefix="stack-publish-") as folder:
-        copies = []
-        for place, file in enumerate(request.verdicts):
-            kept = Path(folder) / f"{place}" / file.name
-            kept.parent.mkdir()
-            for original, copy in ((file, kept), (signing.place(file), signing.place(kept))):
-                if original.is_file():
-                    shutil.copyfile(original, copy)
-            copies.append(kept)
-        try:
-            yield replace(request, verdicts=tuple(copies))
-        except NotAdmittedError as refused:
-            raise NotAdmittedError(request.gate, [_without(problem, folder) for problem in refused.problems]) from None
-
-
-def _without(problem: str, folder: str) -> str:
-    """Replace our copy's path in a sentence by the user's file."""
-    before, _, rest = problem.partition(f"{folder}/")
-    return before + rest.partition("/")[2] if rest else problem
 
 
 def _demand_free(name: Reference, wanted: str, tls: bool) -> bool:
@@ -174,10 +149,12 @@ def _push(source_image: Image, repository: Reference, request: PublishRequest, t
     skopeo.copy(source, repository.at(source_image.digest), all_=True, tls=request.tls)
 
 
-def _envelopes(source_image: Image, request: PublishRequest, stack: Stack, signer: Signer, gate: Gate) -> list[bytes]:
+def _envelopes(
+    source_image: Image, request: PublishRequest, stack: Stack, signer: Signer, gate: Gate, judged: Sequence[VerdictFile]
+) -> list[bytes]:
     """Make and sign all attestations."""
     who = f"urn:stack:key:{signer.public.keyid}"
-    verdicts = [verdict.as_json(verdict.load(file)) for file in request.verdicts]
+    verdicts = [verdict.as_json(each.verdict) for each in judged]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     digests = [str(attested["digest"]) for attested in verdicts]
     predicates: list[tuple[str, dict[str, Any]]] = [

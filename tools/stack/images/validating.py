@@ -128,7 +128,7 @@ def validate(order: ValidationOrder, stores: Stores) -> Iterator[Done]:
         for name, out in outs.items():
             suite, about = made.suite(name)
             subject = replace(about, image=platform.digest, gates=judged_by)
-            kept = standing.names(stores.stack, [file for file in before if file != out], name, subject)
+            kept = standing.names(stores.stack, [each for each in before if each.file != out], name, subject)
             asked = suites.RunOptions(out, order.only, order.resume, stores.place.progress, kept)
             try:
                 yield Done(name, out, suites.run(stores.stack, suite, subject, asked), kept)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verify a published image: digest, signatures, provenance, gates, and labels against the pins."""
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +16,7 @@ from stack.images.reference import Reference
 from stack.images.statement import Statement
 from stack.model import verdict
 from stack.model.stack import Stack
-from stack.model.verdict import Verdict
+from stack.model.verdict import VerdictFile
 from stack.validation import gates
 
 
@@ -215,7 +214,7 @@ def _passed(checked: Image, attested: Claims, name: str) -> Iterator[str]:
             yield "its summary names no verdict"
         for digest in _named(recorded):
             try:
-                given = _verdict(attested, digest)
+                given = _verdict(attested, digest).verdict
             except StackError as refused:
                 yield str(refused)
                 continue
@@ -232,18 +231,13 @@ def _judged(checked: Image, attested: Claims, stack: Stack, name: str, gates_fil
     if any(_inner(recorded, "policy", "digest", "sha256") != gates.digest(gate) for recorded in summaries):
         yield "the gate has changed since then"
     named = dict.fromkeys(digest for recorded in summaries for digest in _named(recorded))
-    with tempfile.TemporaryDirectory(prefix="stack-verdicts-") as folder:
-        files = []
-        for digest in named:
-            try:
-                data = verdict.write(_verdict(attested, digest))
-            except StackError as refused:
-                yield str(refused)
-                continue
-            files.append(Path(folder) / f"{digest[:12]}.json")
-            files[-1].write_bytes(data)
-        for problem in admission.verdict_problems(checked, gates.released(stack), gate, files, None):
-            yield problem.replace(f"{folder}/", "attested verdict ")
+    verdicts = []
+    for digest in named:
+        try:
+            verdicts.append(_verdict(attested, digest))
+        except StackError as refused:
+            yield str(refused)
+    yield from admission.verdict_problems(checked, gates.released(stack), gate, verdicts, None)
 
 
 def _named(summary: Mapping[str, Any]) -> list[str]:
@@ -251,7 +245,7 @@ def _named(summary: Mapping[str, Any]) -> list[str]:
     return [str(_inner(item, "digest", "sha256")) for item in summary.get("inputAttestations") or []]
 
 
-def _verdict(attested: Claims, digest: str) -> Verdict:
+def _verdict(attested: Claims, digest: str) -> VerdictFile:
     """Return the attested verdict with a digest, after computing the digest again.
 
     Raises:
@@ -260,7 +254,9 @@ def _verdict(attested: Claims, digest: str) -> Verdict:
     """
     for item in attested.of(statement.VERDICT):
         if item.predicate.get("digest") == digest:
-            return verdict.read(layout.encode(item.predicate), f"the attested verdict {digest[:12]}")
+            data = layout.encode(item.predicate)
+            read = verdict.read(data, f"the attested verdict {digest[:12]}")
+            return VerdictFile(Path(f"attested verdict {digest[:12]}.json"), data, read)
     raise StackError(f"the verdict {digest}, which its summary names, is missing")
 
 

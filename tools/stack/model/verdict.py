@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -144,6 +144,15 @@ class Verdict:
     inputs: Mapping[Sha256, Input] = field(default_factory=lambda: MappingProxyType({}))
 
 
+@dataclass(frozen=True, slots=True)
+class VerdictFile:
+    """A verdict as read from a file: errors name `file`, and a signature covers `data`."""
+
+    file: Path
+    data: bytes
+    verdict: Verdict
+
+
 def write(verdict: Verdict) -> bytes:
     """Return the bytes of `verdict.json`, with a digest of all other values.
 
@@ -169,7 +178,24 @@ def load(path: Path) -> Verdict:
         StackError: The file cannot be read, is not a verdict of this schema, or was altered.
 
     """
-    return read(bytes_of(path), str(path))
+    return load_file(path).verdict
+
+
+def load_file(path: Path) -> VerdictFile:
+    """Read a verdict from a file, and keep the file's bytes. Errors are those of `load`."""
+    data = bytes_of(path)
+    return VerdictFile(path, data, read(data, str(path)))
+
+
+def load_files(paths: Iterable[Path]) -> tuple[list[VerdictFile], list[str]]:
+    """Read verdicts from files; for each file that is not a verdict, return a sentence that says why."""
+    loaded, problems = [], []
+    for path in paths:
+        try:
+            loaded.append(load_file(path))
+        except StackError as refused:
+            problems.append(str(refused))
+    return loaded, problems
 
 
 def bytes_of(path: Path) -> bytes:

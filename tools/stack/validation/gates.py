@@ -4,7 +4,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ from stack.model import document, verdict
 from stack.model.document import Table
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
-from stack.model.verdict import Case, Outcome, Pinned, Verdict, Weights
+from stack.model.verdict import Case, Outcome, Pinned, Verdict, VerdictFile, Weights
 from stack.validation import bound, definitions, machine, signing
 from stack.validation.bound import Fallen
 from stack.validation.definitions import Definitions
@@ -182,25 +182,32 @@ def digests(file: Path) -> Mapping[str, Sha256]:
     return MappingProxyType({name: digest(gate) for name, gate in load_all(file).items()})
 
 
-def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | None = None) -> Judgement:
-    """Judge whether the verdicts of `files`, together, are enough for a release.
+def judge_files(gate: Gate, release: Release, files: Sequence[Path], signers: Path | None = None) -> Judgement:
+    """Judge the verdicts of `files` as `judge` does; a file that is not a verdict is a problem, too."""
+    loaded, unreadable = verdict.load_files(files)
+    judgement = judge(gate, release, loaded, signers)
+    return replace(judgement, problems=(*unreadable, *judgement.problems))
+
+
+def judge(gate: Gate, release: Release, given: Sequence[VerdictFile], signers: Path | None = None) -> Judgement:
+    """Judge whether verdicts, together, are enough for a release.
 
     With `signers` (a file of OpenSSH's allowed_signers format) one of them must have signed each verdict.
     """
     problems: list[str] = []
     verdicts: list[Verdict] = []
     standing: list[Standing] = []
-    for file in files:
+    for loaded in given:
         try:
-            whole = _admitted(file, signers)
-            judged, counting = stand(release, whole, file)
+            _admit(loaded, signers)
+            judged, counting = stand(release, loaded)
         except StackError as refused:
             problems.append(str(refused))
         else:
             verdicts.append(counting)
             standing.append(judged)
             odd = (*_strange(gate, release, counting), *_contradictions(gate, release, counting))
-            problems += [f"{file}: {problem}" for problem in odd]
+            problems += [f"{loaded.file}: {problem}" for problem in odd]
     counts = tuple(_count(wanted, verdicts) for wanted in gate.wanted)
     problems += _missing(gate, verdicts)
     problems += [
@@ -212,13 +219,14 @@ def judge(gate: Gate, release: Release, files: Sequence[Path], signers: Path | N
     return Judgement(gate, counts, tuple(problems), signers is not None, tuple(standing))
 
 
-def stand(release: Release, recorded: Verdict, file: Path) -> tuple[Standing, Verdict]:
+def stand(release: Release, loaded: VerdictFile) -> tuple[Standing, Verdict]:
     """Judge by their inputs which cases of a verdict count for a release; the others become cases that were not run.
 
     Raises:
         StackError: the verdict is of another stack, and no case of it counts.
 
     """
+    recorded, file = loaded.verdict, loaded.file
     ran = [case for case in recorded.cases if case.outcome is not Outcome.NOT_RUN]
     falls: dict[str, Fallen] = {}
     if release.carried is not None:
@@ -237,16 +245,17 @@ def stand(release: Release, recorded: Verdict, file: Path) -> tuple[Standing, Ve
 
 
 def passed(
-    release: Release, files: Sequence[Path], start: str, fits: Callable[[Verdict, Case], bool] = lambda _, __: True
+    release: Release, given: Iterable[VerdictFile], start: str, fits: Callable[[Verdict, Case], bool] = lambda _, __: True
 ) -> frozenset[str]:
     """Name the cases that passed and count for a release, whose names begin with `start`, and which `fits` accepts.
 
-    Files that are not verdicts, or do not count, are skipped.
+    Verdicts that do not count are skipped.
     """
     names: set[str] = set()
-    for file in files:
+    for loaded in given:
         with suppress(StackError):
-            _, counting = stand(release, _admitted(file, None), file)
+            _admit(loaded, None)
+            _, counting = stand(release, loaded)
             names |= {
                 case.name
                 for case in counting.cases
@@ -272,14 +281,12 @@ def _is_own(release: Release, recorded: Verdict) -> bool:
     return recorded.stack == release.stack and all(recorded.versions.get(name) == wanted for name, wanted in versions)
 
 
-def _admitted(file: Path, signers: Path | None) -> Verdict:
-    data = verdict.bytes_of(file)
-    recorded = verdict.read(data, str(file))
-    if not recorded.whole:
-        raise StackError(f"{file} is of a run that did not finish", "finish it with --resume")
+def _admit(loaded: VerdictFile, signers: Path | None) -> None:
+    """Refuse a verdict that is not finished, or not signed by one of `signers`."""
+    if not loaded.verdict.whole:
+        raise StackError(f"{loaded.file} is of a run that did not finish", "finish it with --resume")
     if signers is not None:
-        signing.verify(file, data, signers)
-    return recorded
+        signing.verify(loaded.file, loaded.data, signers)
 
 
 def _strange(gate: Gate, release: Release, recorded: Verdict) -> Iterator[str]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases that need not run again: they passed in a verdict at hand, and passed for the same thing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import chain, count, takewhile
 from pathlib import Path
@@ -10,7 +10,7 @@ from stack.base.errors import StackError
 from stack.model import verdict
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
-from stack.model.verdict import Case, Machine, Outcome, Verdict
+from stack.model.verdict import Case, Machine, Outcome, Verdict, VerdictFile
 from stack.validation import gates, machine
 from stack.validation.suite import ValidatedSubject
 
@@ -18,8 +18,8 @@ _SAME = ("bench", "model")
 """Versions that say what was measured. All others are of what the inputs of a case cover."""
 
 
-def names(carried: Stack, files: Sequence[Path], suite: str, subject: ValidatedSubject) -> frozenset[str]:
-    """Name the cases of a suite that passed in `files`, count for the stack, and need not run again for `subject` on this machine.
+def names(carried: Stack, given: Iterable[VerdictFile], suite: str, subject: ValidatedSubject) -> frozenset[str]:
+    """Name the cases of a suite that passed in verdicts, count for the stack, and need not run again for `subject` on this machine.
 
     Raises:
         StackError: the validation's cases cannot be named here.
@@ -30,7 +30,7 @@ def names(carried: Stack, files: Sequence[Path], suite: str, subject: ValidatedS
     def fits(one: Verdict, case: Case) -> bool:
         return _is_of(subject, one) and _is_on(here, one, case)
 
-    return gates.passed(gates.release(carried), files, f"{suite}/", fits)
+    return gates.passed(gates.release(carried), given, f"{suite}/", fits)
 
 
 def files(folder: Path) -> list[Path]:
@@ -38,15 +38,14 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
-def of_image(folder: Path, image: str, gates_now: Mapping[str, Sha256]) -> list[Path]:
-    """List the finished verdicts of a folder that were made inside an image, under the gates as they are now."""
-    found = []
-    for file in files(folder):
-        with suppress(StackError):
-            one = verdict.load(file)
-            if one.whole and one.image == image and dict(one.gates) == dict(gates_now):
-                found.append(file)
-    return found
+def of_image(folder: Path, image: str, gates_now: Mapping[str, Sha256]) -> list[VerdictFile]:
+    """Load the finished verdicts of a folder that were made inside an image, under the gates as they are now."""
+    loaded, _ = verdict.load_files(files(folder))
+    return [
+        each
+        for each in loaded
+        if each.verdict.whole and each.verdict.image == image and dict(each.verdict.gates) == dict(gates_now)
+    ]
 
 
 def free(target: Path) -> Path:

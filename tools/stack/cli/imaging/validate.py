@@ -127,10 +127,10 @@ def command(
             if key is not None and one.verdict is not None:
                 signing.sign(one.file, key)
             done.append(one)
-    files = [one.file for one in done if one.verdict is not None]
+    given = [verdicts.load_file(one.file) for one in done if one.verdict is not None]
     if stale:
-        files = standing.of_image(order.out, digest, gates.digests(stack.root / gates.FILE))
-    judged = gates.judge(chosen_gate, gates.release(stack), files) if chosen_gate is not None else None
+        given = standing.of_image(order.out, digest, gates.digests(stack.root / gates.FILE))
+    judged = gates.judge(chosen_gate, gates.release(stack), given) if chosen_gate is not None else None
     if as_json:
         print_json(_json(digest, done, judged))
     else:

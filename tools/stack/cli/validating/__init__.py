@@ -111,7 +111,7 @@ def _standing(stack: Stack, name: str, target: Path, subject: ValidatedSubject) 
     from stack.validation import standing  # noqa: PLC0415  (needs what every suite is made of, for --stale only)
 
     files = [file for place in _KEPT for file in standing.files(stack.root / place) if file != target]
-    return standing.names(stack, files, name, subject)
+    return standing.names(stack, verdicts.load_files(files)[0], name, subject)
 
 
 def _target(stack: Stack, name: str, out: Path | None, *, stale: bool, resume: bool) -> Path:
