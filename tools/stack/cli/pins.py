@@ -19,7 +19,7 @@ def show(options: Options, as_json: bool) -> None:
     """Show the pins."""
     stack_pins = options.load().pins
     if as_json:
-        print_json({"upstreams": [_as_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
+        print_json({"upstreams": [pin_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
         return
     rows = []
     for pin in stack_pins:
@@ -85,7 +85,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
         standing = len(stores.stack.order(upstream))
     needs = [need.sentence(new.get(need.needs)) for need in unmet]
     if as_json:
-        print_json({"set": done, "pin": _as_json(new.get(upstream)), "unmet": needs})
+        print_json({"set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
     else:
         for sentence in needs:
             click.echo(sentence)
@@ -119,9 +119,8 @@ def _base_json(base: object) -> dict[str, object] | None:
     return {"image": base.image, "tag": base.tag, "digest": base.digest} if isinstance(base, Base) else None
 
 
-def _as_json(pin: object) -> dict[str, object]:
-
-    assert isinstance(pin, Pin)
+def pin_json(pin: Pin) -> dict[str, object]:
+    """Return a pin as all verbs print it in JSON."""
     archive, within = pin.archive, pin.within
     return {
         "upstream": pin.upstream,
@@ -132,4 +131,6 @@ def _as_json(pin: object) -> dict[str, object]:
         "tree": pin.tree,
         "subtrees": dict(pin.subtrees),
         "within": {"upstream": within.upstream, "path": within.path} if within else None,
+        "source": None if within else pin.source,
+        "tags": pin.tags,
     }
