@@ -39,6 +39,36 @@ def test_loads(tmp_path: Path) -> None:
     assert loaded.replaced(replace(vllm, tag="v2")).get("vllm").tag == "v2"
 
 
+GIT_ONLY = """\
+[nginx]
+git = "https://example.org/nginx"
+commit = "1234567"
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "source", "revision"),
+    [
+        ("", "git", "1234567"),
+        ('tag = "release-1.27.1"\n', "git", "release-1.27.1"),
+        ('tag = "v1"\narchive = { package = "nginx", version = "1" }\n', "archive", "v1"),
+        ('tag = "v1"\narchive = { package = "nginx", version = "1" }\nsource = "git"\n', "git", "v1"),
+        ('archive = { package = "nginx", version = "1" }\nsource = "git"\n', "git", "1234567"),
+    ],
+)
+def test_where_trees_come_from(tmp_path: Path, more: str, source: str, revision: str) -> None:
+    (tmp_path / "pins.toml").write_text(GIT_ONLY + more)
+    pin = pins.load(tmp_path / "pins.toml").get("nginx")
+    assert (pin.source, pin.revision) == (source, revision)
+
+
+def test_the_rule_for_releases_follows_from_the_tag_unless_it_is_stated(tmp_path: Path) -> None:
+    (tmp_path / "pins.toml").write_text(f'{GIT_ONLY}tag = "release-1.27.1"\n')
+    assert pins.load(tmp_path / "pins.toml").get("nginx").releases.pattern == "release-*"
+    (tmp_path / "pins.toml").write_text(f'{GIT_ONLY}tag = "release-1.27.1"\ntags = "b*"\n')
+    assert pins.load(tmp_path / "pins.toml").get("nginx").releases.ordered(["b10", "b9", "release-1.27.1"]) == ["b9", "b10"]
+
+
 def test_unknown_upstream(tmp_path: Path) -> None:
     (tmp_path / "pins.toml").write_text(PINS)
     loaded = pins.load(tmp_path / "pins.toml")
@@ -77,7 +107,13 @@ within = {{ upstream = "cutlass", path = "inner" }}
         ("aaaaaaa", "AAAAAAA", "vllm.commit is 'AAAAAAA': it has to be a commit id, 7 to 40 hexadecimal digits"),
         ("aaaaaaa", "aaaaaa", "vllm.commit is 'aaaaaa': it has to be a commit id, 7 to 40 hexadecimal digits"),
         ('"v1.0.0"', '"-v1"', "vllm.tag is '-v1': it has to be a tag"),
-        ('tag     = "v1.0.0"', "", "vllm.tag is missing: add the release's tag"),
+        ('tag     = "v1.0.0"', "", 'vllm.tag is missing: add it, or write source = "git"'),
+        ('tag     = "v1.0.0"', 'source = "svn"', 'vllm.source is \'svn\': it has to be "archive" or "git"'),
+        (
+            'tag     = "v1.0.0"',
+            'tag = "v1.0.0"\ntags = "v1"',
+            "vllm.tags has no group named version: write it like release-*, or as a regular expression with a group (?P<version>…)",
+        ),
         ("tag     = ", "tagg    = ", "vllm.tagg is an unknown key: did you mean 'tag'?"),
         (f'tree    = "{TREE}"', 'tree = "77"', f"vllm.tree is '77': it has to be {ID}"),
         (SHA256 + '" }', '5" }', "vllm.archive.sha256 is '5': it has to be a SHA-256, 64 hexadecimal digits"),
@@ -92,13 +128,13 @@ within = {{ upstream = "cutlass", path = "inner" }}
         ),
         (
             'archive = { package = "flashinfer-python", version = "0.5.0" }',
-            "",
-            "flashinfer.archive and `within`: exactly one of them has to stand: an upstream is released or vendored",
+            'source = "archive"',
+            'flashinfer.archive is missing: add it, or write source = "git"',
         ),
         (
             'archive = { package = "flashinfer-python", version = "0.5.0" }',
             'archive = { package = "f", version = "1" }\nwithin = { upstream = "vllm", path = "x" }',
-            "flashinfer.archive and `within`: exactly one of them has to stand: an upstream is released or vendored",
+            "flashinfer.archive and `within` exclude each other: an upstream is released or vendored",
         ),
         (
             'within   = { upstream = "flashinfer"',
@@ -202,7 +238,7 @@ def layouts(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @st.composite
 def changes(draw: st.DrawFn) -> dict[str, object]:
-    fields = {"tag": TAGS, "commit": COMMITS, "tree": TREES | st.none(), "archive": ARCHIVES, "subtrees": SUBTREES}
+    fields = {"tag": TAGS, "commit": COMMITS, "tree": TREES | st.none(), "archive": ARCHIVES | st.none(), "subtrees": SUBTREES}
     return {key: draw(fields[key]) for key in draw(st.sets(st.sampled_from(sorted(fields))))}
 
 

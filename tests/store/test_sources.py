@@ -7,8 +7,8 @@ import pytest
 
 from stack.base.errors import StackError
 from stack.model.ids import Sha256, TreeId
-from stack.model.pins import Archive, Pin, Within
-from stack.store import archive, cache, git, indexes, sources
+from stack.model.pins import SOURCES, Archive, Pin, Source, Within
+from stack.store import archive, cache, git, indexes
 from stack.store.sources import SourceTree, known_tags, obtain, version_of
 
 from .factories import Remote, Server, listing, run_python, sdist, sha256, strays
@@ -167,27 +167,29 @@ def test_releases_that_do_not_exist(tmp_path: Path, pin: Pin) -> None:
         obtain(pin, "v0.99.0", cache=tmp_path)
     with pytest.raises(StackError, match="'nightly' names no version"):
         obtain(pin, "nightly", cache=tmp_path)
-    with pytest.raises(StackError, match="has no release tag: fetch other: it is vendored there"):
+    with pytest.raises(StackError, match="lib has no release: fetch other: it is vendored there"):
         obtain(Pin("lib", "x", "1" * 40, within=Within("other", "3rdparty/lib")), cache=tmp_path)
-    with pytest.raises(StackError, match="has no release tag: name a tag"):
-        obtain(Pin("lib", "x", "1" * 40), cache=tmp_path)
     with pytest.raises(StackError, match="names no source archive for lib: use --source git"):
-        obtain(Pin("lib", "x", "1" * 40, "v1"), cache=tmp_path)
+        obtain(Pin("lib", "x", "1" * 40, "v1"), cache=tmp_path, source="archive")
 
 
 @pytest.mark.parametrize("tag", ["../v1", "-v1", "v1..2", "v 1", "v1.lock", "v1/", "v1\n", "v1.", "v1~1", "v1:x", "v1*"])
-@pytest.mark.parametrize("source", sources.SOURCES)
-def test_tags_that_are_no_ref_names(tmp_path: Path, pin: Pin, tag: str, source: sources.Source) -> None:
+@pytest.mark.parametrize("source", SOURCES)
+def test_tags_that_are_no_ref_names(tmp_path: Path, pin: Pin, tag: str, source: Source) -> None:
     with pytest.raises(StackError, match=r"is not a release tag|names no version"):
         obtain(pin, tag, cache=tmp_path, source=source)
 
 
 def test_tags_and_versions(pin: Pin, tmp_path: Path) -> None:
-    assert version_of("v0.7.2.post1") == "0.7.2.post1"
-    assert version_of("0.7.2") == "0.7.2"
+    assert version_of(pin, "v0.7.2.post1") == "0.7.2.post1"
+    assert version_of(pin, "0.7.2") == "0.7.2"
+    assert version_of(replace(pin, tag="curl-8_5_0"), "curl-8_11_1") == "8_11_1"
+    assert version_of(replace(pin, tags=r"rel/(?P<version>\d+_\d+)"), "rel/8_11") == "8.11"
     assert known_tags(pin, cache=tmp_path) == ["v1.0", "v1.1.post1"]
+    assert known_tags(replace(pin, tag="1.0"), cache=tmp_path) == ["1.0", "1.1.post1"]
+    assert known_tags(replace(pin, tag="release-1.0"), cache=tmp_path) == ["release-1.0", "release-1.1.post1"]
     with pytest.raises(StackError, match="names no source archive"):
-        known_tags(replace(pin, archive=None), cache=tmp_path)
+        known_tags(replace(pin, archive=None), cache=tmp_path, source="archive")
 
 
 def test_a_hostile_archive_leaves_nothing_in_the_store(tmp_path: Path, server: Server, pin: Pin) -> None:

@@ -171,7 +171,7 @@ def refresh(stores: Stores, upstream: str, folder: Path) -> Refreshed:
 
     """
     record = _record(folder, upstream)
-    if record.source != stores.place.source:
+    if record.source != stores.source(upstream):
         raise StackError(f"{folder} was checked out with --source {record.source}", "refresh it with the same --source")
     _check_settled(folder)
     _check_unchanged(stores.stack, record)

@@ -47,7 +47,10 @@ def command(options: Options, as_json: bool) -> None:
         )
         return
     click.echo(f"stack {digest.of(stack)}")
-    print_table(("pin", "tag", "commit"), [(pin.upstream, pin.tag or "vendored", pin.commit[:12]) for pin in stack.pins])
+    print_table(
+        ("pin", "tag", "commit"),
+        [(pin.upstream, pin.tag or ("vendored" if pin.within else ""), pin.commit[:12]) for pin in stack.pins],
+    )
     rows: list[tuple[str, str, str, str]] = []
     for series in stack.series:
         rows.append((series.name, series.state, "", series.title))

@@ -275,8 +275,10 @@ def _pin(name: str, table: Table, path: Path) -> Pin:
         for key in ("archive", "source", "tags"):
             if key in table:
                 raise table.error(key, "and `within` exclude each other", "an upstream is released or vendored")
-    if pin.source == "archive" and pin.within is None and (pin.archive is None or pin.tag is None):
-        raise table.error("source", "is archive, which takes `archive` and `tag`", 'add them, or write source = "git"')
+    if pin.source == "archive" and pin.within is None:
+        for key, found in (("archive", pin.archive), ("tag", pin.tag)):
+            if found is None:
+                raise table.error(key, "is missing", 'add it, or write source = "git"')
     try:
         _ = pin.releases
     except StackError as bad:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 from stack.base.errors import StackError
 
 if TYPE_CHECKING:
+    import regex
     from packaging.version import Version
 
 _LONGEST = 100
 """Characters of the longest pattern, and of the longest tag that is matched with one."""
-_REPEATS = 3
-"""Repeated parts of a regular expression. A tag of n letters takes up to n to the power of this number steps."""
-# A part that repeats something which repeats, such as `(a+)+`, can take time that doubles with each letter of a tag.
-_NESTED = re.compile(r"[*+}][^()]*\)+[*+{]|\\[1-9]|\(\?P=")
+_SECONDS = 1.0
+"""Time to match one tag with a regular expression, which somebody may have written so that it takes for ever."""
+# Counts such as `{999}` take memory, and extensions such as recursion take time, before the first tag is matched.
+_UNUSUAL = re.compile(r"\{|\(\?(?!P<|:)")
 # Versions are digits that a tag may also join with `_` or `-`; OpenSSH writes a later release of the same version as `P2`.
 _JOINED = re.compile(r"(?<=\d)[_-](?=\d)")
 _PATCH_LEVEL = re.compile(r"[._-]?p(?=\d)", re.IGNORECASE)
@@ -43,8 +44,18 @@ class Releases:
         return self.expression if self.star is None else "*".join(self.star)
 
     def version(self, tag: str) -> "Version | None":
-        """Return the version that a tag names; None if the tag is no release."""
-        found = re.fullmatch(self.expression, tag) if len(tag) <= _LONGEST else None
+        """Return the version that a tag names; None if the tag is no release.
+
+        Raises:
+            StackError: The expression takes too long.
+
+        """
+        if len(tag) > _LONGEST:
+            return None
+        try:
+            found = _compiled(self.expression).fullmatch(tag, timeout=_SECONDS)
+        except TimeoutError as slow:
+            raise _bad(f"takes longer than a second for the tag {tag}") from slow
         return parsed(found["version"]) if found else None
 
     def tag_of(self, version: str) -> str | None:
@@ -69,6 +80,16 @@ class Releases:
 
 
 @cache
+def _compiled(expression: str) -> "regex.Pattern[str]":
+    import regex  # noqa: PLC0415  (unlike `re`, it can give up; most commands compare no tags)
+
+    try:
+        return regex.compile(expression)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise _bad(f"is not a regular expression: {error}") from error
+
+
+@cache
 def of(pattern: str | None, tag: str | None = None) -> Releases:
     """Return the rule of a pattern; without one, the rule that follows from the pinned tag, by default `v*` and `*`.
 
@@ -82,14 +103,10 @@ def of(pattern: str | None, tag: str | None = None) -> Releases:
         raise _bad(f"has more than {_LONGEST} characters")
     if pattern.count("*") == 1 and not set(pattern) & set("()[]\\^$|+?{}"):
         return _glob(*pattern.split("*"))
-    try:
-        groups = re.compile(pattern).groupindex
-    except (re.error, OverflowError, RecursionError) as error:
-        raise _bad(f"is not a regular expression: {error}") from error
-    if "version" not in groups:
+    if _UNUSUAL.search(pattern):
+        raise _bad("has a { or an extension other than (?:…) and (?P<…>…)")
+    if "version" not in _compiled(pattern).groupindex:
         raise _bad("has no group named version")
-    if _NESTED.search(pattern) or len(re.findall(r"[*+{]", pattern)) > _REPEATS:
-        raise _bad(f"repeats a part that repeats, or more than {_REPEATS} parts, which could take for ever")
     return Releases(pattern)
 
 
