@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from stack.base.addresses import redacted
 from stack.base.errors import StackError
 from stack.carry import engine, history, landing, patch_sources, pin_requirements, upstream_stores
 from stack.carry.drift import blame
@@ -16,7 +17,7 @@ from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.pin_requirements import Need
 from stack.carry.resolutions import Resolutions
 from stack.carry.upstream_stores import Stores
-from stack.model import document, extras, pins, series, switch
+from stack.model import document, extras, pins, releases, series, switch
 from stack.model import stack as stacks
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
@@ -218,7 +219,7 @@ def repinned(stores: Stores, upstream: str, tag: str) -> tuple[Pins, tuple[Need,
     pin = stores.stack.pins.get(upstream)
     if pin.within is not None:
         raise StackError(f"{upstream} is vendored in {pin.within.upstream}", f"set {pin.within.upstream}, and it comes along")
-    tree = stores.obtain(upstream, tag)
+    tree = _with_commit(stores, stores.obtain(upstream, tag))
     changed = [_pinned(pin, tree)]
     for inner in stores.stack.pins.vendored_in(upstream):
         vendored = upstream_stores.vendored_base(stores.objects(upstream), inner, tree.commit)
@@ -276,6 +277,7 @@ def released(stores: Stores, name: str, target: SourceTree, request: Request) ->
 
     """
     pin = stores.stack.pins.get(name)
+    target = _with_commit(stores, target)
     way = [*_through(stores, pin, target, request), target]
     base = stores.obtain(name)
     carried = _carried(stores, name, base.commit, _rungs(way), request, _past(base), _rungs(way, past=True))
@@ -354,6 +356,15 @@ def _numbers(series: Series, ref: PatchRef) -> frozenset[int]:
     return frozenset(number for number in numbers if number is not None)
 
 
+def _with_commit(stores: Stores, target: SourceTree) -> SourceTree:
+    """Ask the git remote for the commit of a release whose source archive does not name it; unchanged if that fails."""
+    if target.names_commit is not None:
+        return target
+    with contextlib.suppress(StackError):
+        return replace(target, names_commit=stores.commit(target.upstream, target.tag))
+    return target
+
+
 def _pinned(pin: Pin, target: SourceTree) -> Pin:
     """Return the pin of a released upstream at another tree.
 
@@ -364,13 +375,16 @@ def _pinned(pin: Pin, target: SourceTree) -> Pin:
     if target.tag == pin.revision and target.source == "archive":
         return replace(pin, archive=target.archive, tree=target.tree)
     if target.names_commit is None:
-        raise StackError(f"the source archive of {pin.upstream} {target.tag} names no commit", "use --source git")
+        problem = f"neither the source archive of {pin.upstream} {target.tag} nor {redacted(pin.git)} names its commit"
+        raise StackError(problem, "use --source git")
     tag = None if target.names_commit.startswith(target.tag) else target.tag
     archive = target.archive
     if archive is None and pin.archive is not None and tag is not None and pin.releases.version(tag) is not None:
         archive = replace(pin.archive, version=target.version, sha256=None)
     tree = target.tree if target.source == "archive" else None
-    return replace(pin, tag=tag, commit=target.names_commit, archive=archive, tree=tree, subtrees={})
+    # Without a tag, nothing else says how release tags look.
+    tags = pin.releases.pattern if tag is None and pin.releases != releases.of(None) else pin.tags
+    return replace(pin, tag=tag, commit=target.names_commit, archive=archive, tree=tree, subtrees={}, tags=tags)
 
 
 def _vendored_pin(stores: Stores, pin: Pin, target: SourceTree, tree: TreeId) -> Pin:

@@ -60,8 +60,10 @@ class Stores:
         holder = pin if pin.within is None else self.stack.pins.get(pin.within.upstream)
         return self.place.source or holder.source
 
-    def obtain(self, upstream: str, tag: str | None = None) -> SourceTree:
+    def obtain(self, upstream: str, tag: str | None = None, *, reference: Path | None = None) -> SourceTree:
         """Return the source tree of a released upstream at a tag, by default the pinned one.
+
+        With `reference`, objects of that clone are copied instead of downloaded.
 
         Raises:
             StackError: it cannot be obtained, or differs from the pin.
@@ -74,6 +76,7 @@ class Stores:
             source=self.place.source,
             progress=self.place.progress,
             vendored=self.stack.pins.upstreams,
+            reference=reference,
         )
 
     def tags(self, upstream: str) -> list[str]:
@@ -104,6 +107,15 @@ class Stores:
 
         """
         return sources.resolve(self.stack.pins.get(upstream), revision, cache=self.place.cache, source=self.place.source)
+
+    def commit(self, upstream: str, tag: str) -> str | None:
+        """Return the commit that a tag of an upstream's remote has now; None if there is no such tag.
+
+        Raises:
+            StackError: the remote cannot be reached.
+
+        """
+        return sources.commit_of(self.stack.pins.get(upstream), tag, cache=self.place.cache)
 
     def tell(self, step: str) -> None:
         """Report a long step as progress."""

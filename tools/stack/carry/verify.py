@@ -28,7 +28,7 @@ class Check:
         """Return whether both values are the same; either commit may be a prefix of the other."""
         if self.found is None:
             return False
-        if self.field == "commit":
+        if self.field in ("commit", "tag"):
             return self.found.startswith(self.expected) or self.expected.startswith(self.found)
         return self.found == self.expected
 
@@ -37,7 +37,8 @@ def verify(stack: Stack, place: Place) -> tuple[Check, ...]:
     """Check every pin: the archive's hash, the tree, the commit that the release names, and the folders of a vendored pin.
 
     Records of earlier fetches are not trusted: the archive is hashed again, and its tree is computed again without git. With
-    the git source, the tag's commit is checked, and that archive and git have the same contents in the files that both have.
+    the git source, the remote is asked for the tag's commit, and archive and git have to have the same contents in the files
+    that both have.
 
     Raises:
         StackError: a source cannot be obtained.
@@ -56,6 +57,8 @@ def verify(stack: Stack, place: Place) -> tuple[Check, ...]:
 def _released(stores: Stores, pin: Pin) -> Iterator[Check]:
     found = _unvouched(stores, pin)
     yield Check(pin.upstream, "commit", pin.commit, found.names_commit)
+    if found.source == "git" and pin.tag is not None and found.names_commit is not None:
+        yield Check(pin.upstream, "tag", found.names_commit, stores.commit(pin.upstream, pin.tag))
     if found.source == "archive":
         yield from _archive(stores, pin, found)
     elif pin.archive is not None:

@@ -29,6 +29,7 @@ _VERBS = {
     "fetch": "Download the source trees that the pins name.",
     "forecast": "Show what would break on upstream's unreleased branch.",
     "image": "Build, publish, verify and bisect container images.",
+    "init": "Begin a stack, or add an upstream to one.",
     "lint": "Check pins, series and patch files for mistakes.",
     "pins": "Show, verify or set the upstream pins.",
     "prove": "Show that each patch passes its tests, and that they need it.",

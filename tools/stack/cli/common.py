@@ -49,6 +49,13 @@ source_option = click.option(
     help="Where upstream trees come from: the registry's source archives, or the git remote (full history). Default: as the pin says.",
 )
 
+reference_option = click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="CLONE",
+    help="Copy objects from this clone of yours, with the git source, instead of downloading them again.",
+)
+
 
 def interpreter(_context: click.Context, _option: click.Parameter, named: Path | None) -> Path | None:
     """Return the absolute path of the interpreter named by `--python`.

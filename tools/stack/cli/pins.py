@@ -19,14 +19,14 @@ def show(options: Options, as_json: bool) -> None:
     """Show the pins."""
     stack_pins = options.load().pins
     if as_json:
-        print_json({"upstreams": [_as_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
+        print_json({"upstreams": [pin_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
         return
     rows = []
     for pin in stack_pins:
-        where = f"{pin.archive.package} {pin.archive.version}" if pin.archive else ""
+        where = pin.source if pin.archive is None else f"{pin.source} ({pin.archive.package} {pin.archive.version})"
         where = f"in {pin.within.upstream} at {pin.within.path}" if pin.within else where
-        rows.append((pin.upstream, pin.tag or "", pin.commit[:12], where))
-    print_table(("upstream", "tag", "commit", "source"), rows)
+        rows.append((pin.upstream, pin.tag or "", pin.commit[:12], where, "" if pin.within else pin.releases.pattern))
+    print_table(("upstream", "tag", "commit", "source", "release tags"), rows)
     if stack_pins.base is not None:
         click.echo(f"\nbase image {stack_pins.base.image}:{stack_pins.base.tag} {stack_pins.base.digest or 'without a digest'}")
 
@@ -38,8 +38,8 @@ def show(options: Options, as_json: bool) -> None:
 def verify(context: click.Context, as_json: bool, source: str | None) -> None:
     """Check each pin against its source.
 
-    With archives: the archive's SHA-256, the tree computed from its bytes, and the commit that its own metadata names. With --source
-    git: the tag's commit, and that files which both archive and git have are equal.
+    With archives: the archive's SHA-256, the tree computed from its bytes, and the commit that its own metadata names. With the git
+    source: the commit that the tag has in the remote now, and that files which both archive and git have are equal.
     """
     from stack.carry import verify as verifying  # noqa: PLC0415  (`show` does without)
 
@@ -61,13 +61,15 @@ def verify(context: click.Context, as_json: bool, source: str | None) -> None:
 
 @command.command("set")
 @click.argument("upstream", metavar="UPSTREAM|base")
-@click.argument("tag", metavar="TAG|IMAGE:TAG")
+@click.argument("tag", metavar="REV|IMAGE:TAG")
 @click.option("--allow-mismatch", is_flag=True, help="Set the pin even if upstream names another combination of pins.")
 @json_option
 @source_option
 @click.pass_context
 def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, as_json: bool, source: str | None) -> None:
-    """Set the pin of UPSTREAM to TAG, or that of the base image; patches are not carried.
+    """Set the pin of UPSTREAM to a tag, or that of the base image; patches are not carried.
+
+    With the git source, REV may also be a branch or a commit: its commit is pinned, and the pin has no tag.
 
     `stack rebase` moves pin and patches together. Use this command for an upstream without patches, or for repairs.
     `base IMAGE:TAG` asks the image's registry for the tag's current digest (of the index, if there are several platforms).
@@ -80,12 +82,12 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
         _set_base(options, tag, as_json=as_json)
         return
     with options.place(source) as place, Stores(options.load(writes=True), place) as stores:
-        new, unmet = rebase.repinned(stores, upstream, tag)
+        new, unmet = rebase.repinned(stores, upstream, stores.resolve(upstream, tag))
         done = rebase.set_pins(stores.stack, new, unmet, title=f"pins set {upstream} {tag}", allow_mismatch=allow_mismatch)
         standing = len(stores.stack.order(upstream))
     needs = [need.sentence(new.get(need.needs)) for need in unmet]
     if as_json:
-        print_json({"set": done, "pin": _as_json(new.get(upstream)), "unmet": needs})
+        print_json({"set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
     else:
         for sentence in needs:
             click.echo(sentence)
@@ -119,9 +121,8 @@ def _base_json(base: object) -> dict[str, object] | None:
     return {"image": base.image, "tag": base.tag, "digest": base.digest} if isinstance(base, Base) else None
 
 
-def _as_json(pin: object) -> dict[str, object]:
-
-    assert isinstance(pin, Pin)
+def pin_json(pin: Pin) -> dict[str, object]:
+    """Return a pin as all verbs print it in JSON."""
     archive, within = pin.archive, pin.within
     return {
         "upstream": pin.upstream,
@@ -132,4 +133,6 @@ def _as_json(pin: object) -> dict[str, object]:
         "tree": pin.tree,
         "subtrees": dict(pin.subtrees),
         "within": {"upstream": within.upstream, "path": within.path} if within else None,
+        "source": None if within else pin.source,
+        "tags": pin.tags,
     }

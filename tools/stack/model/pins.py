@@ -172,6 +172,7 @@ def edited(text: str, pins: Pins) -> str:
         _put(table, "tag", pin.tag)
         _put(table, "commit", pin.commit)
         _put(table, "tree", pin.tree)
+        _put(table, "tags", pin.tags)
         archive = pin.archive
         fields = {"package": archive.package, "version": archive.version, "sha256": archive.sha256} if archive else {}
         _put_inline(table, f"{pin.upstream}.archive", fields)

@@ -26,6 +26,8 @@ _UNUSUAL = re.compile(r"\{|\(\?(?!P<|:)")
 # Versions are digits that a tag may also join with `_` or `-`; OpenSSH writes a later release of the same version as `P2`.
 _JOINED = re.compile(r"(?<=\d)[_-](?=\d)")
 _PATCH_LEVEL = re.compile(r"[._-]?p(?=\d)", re.IGNORECASE)
+# A project's name may hold digits: `bzip2-1.0.8`, `log4j-2.17.0`.
+_NAMED = re.compile(r"([^.]{0,60}?[A-Za-z]{2}\d[A-Za-z0-9]{0,20}[-_/])v?\d{1,9}[._]\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,20 @@ def of(pattern: str | None, tag: str | None = None) -> Releases:
     return Releases(pattern)
 
 
+def likely(tags: Iterable[str]) -> Releases | None:
+    """Return the rule that most tags of a project follow; None if no tag names a version.
+
+    If two rules hold equally often, the one with the shorter prefix counts.
+    """
+    counts: dict[Releases, int] = {}
+    for tag in tags:
+        rule = of(None, tag) if len(tag) <= _LONGEST else None
+        if rule is not None and rule.version(tag) is not None:
+            rule = of(None) if rule.expression == of(None).expression else rule
+            counts[rule] = counts.get(rule, 0) + 1
+    return max(counts, key=lambda rule: (counts[rule], -len(rule.pattern)), default=None)
+
+
 def parsed(text: str) -> "Version | None":
     """Return a version written in any of the usual ways: `1.27.1`, `8_5_0`, `9_8_P1`, `2024-01-31`; None if it is none."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (reading the pins does without)
@@ -127,7 +143,8 @@ def _followed(tag: str | None) -> Releases:
     digit = re.search(r"\d", tag) if tag is not None else None
     if tag is None or digit is None or tag[: digit.start()] in ("", "v"):
         return Releases(r"v?(?P<version>\d.*)", ("v" if tag is None or not tag[:1].isdigit() else "", ""))
-    return _glob(tag[: digit.start()], "")
+    named = _NAMED.match(tag)
+    return _glob(tag[: digit.start()] if named is None else named[1] + "v" * tag.startswith(named[1] + "v"), "")
 
 
 def _glob(before: str, after: str) -> Releases:

@@ -16,7 +16,7 @@ from stack.base.addresses import redacted
 from stack.base.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
-from stack.store import git, repository
+from stack.store import git, reference_clone, repository
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"
@@ -35,17 +35,21 @@ _PATIENCE = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
 _QUIET = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
 
 
-def fetch(store: Path, url: str, wanted: str) -> CommitId:
+def fetch(store: Path, url: str, wanted: str, *, reference: Path | None = None) -> CommitId:
     """Fetch a tag (or a commit, or just `HEAD`) and the default branch, with full history but without file contents.
 
+    Objects that the clone `reference` has are copied from there, with file contents, and are not downloaded.
+
     Raises:
-        StackError: The remote cannot be reached, or has no such tag or commit.
+        StackError: The remote cannot be reached, or has no such tag or commit; or `reference` lends no objects.
 
     """
     with repository.incoming(store, borrowing=True) as place:
         register(place, url)
         refs = _advertised(place, url)
         register(store, url)  # the address works, so missing objects can be fetched from it later
+        if reference is not None:
+            reference_clone.copy_objects(place, reference)
         ref = f"refs/tags/{wanted}"
         specs = [f"+HEAD:{HEAD}"] if "HEAD" in refs else []
         if wanted == "HEAD" and wanted in refs:
@@ -65,7 +69,8 @@ def fetch(store: Path, url: str, wanted: str) -> CommitId:
             commit = _text(place, ["rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"])
         except git.GitError as error:
             raise _no_commit(url, wanted) from error
-        repository.adopt(store, place / "objects/pack", _refs(place))
+        kept = {ref: target for ref, target in _refs(place).items() if not ref.startswith(reference_clone.REFS)}
+        repository.adopt(store, place / "objects/pack", kept)
     return CommitId(commit)
 
 
@@ -107,8 +112,19 @@ def tags(store: Path, url: str) -> list[str]:
         StackError: The remote cannot be reached.
 
     """
-    names = (name for name in _advertised(store, url) if not name.endswith("^{}"))
-    return [name.removeprefix("refs/tags/") for name in names if name.startswith("refs/tags/")]
+    return list(tag_commits(store, url))
+
+
+def tag_commits(store: Path, url: str) -> dict[str, str]:
+    """Return the commit of each tag of the remote, by the tag's name.
+
+    Raises:
+        StackError: The remote cannot be reached.
+
+    """
+    refs = _advertised(store, url)
+    tagged = {name: target for name, target in refs.items() if name.startswith("refs/tags/") and not name.endswith("^{}")}
+    return {name.removeprefix("refs/tags/"): refs.get(f"{name}^{{}}", target) for name, target in tagged.items()}
 
 
 def branch(store: Path, url: str, name: str) -> str:

@@ -57,6 +57,7 @@ def obtain(
     source: Source | None = None,
     progress: Progress | None = None,
     vendored: Sequence[Pin] = (),
+    reference: Path | None = None,
 ) -> SourceTree:
     """Return the source tree of `tag` (default: the pinned one); fetch it only if the store lacks it.
 
@@ -67,6 +68,7 @@ def obtain(
         source: Where a missing tree is fetched from; by default the pin's own source.
         progress: Called during long work.
         vendored: All pins; with the git source, those within this upstream replace its submodule entries.
+        reference: A clone whose objects are copied instead of downloaded, with the git source.
 
     Raises:
         StackError: There is no such release, it cannot be fetched, or it does not match the pin.
@@ -94,7 +96,7 @@ def obtain(
                 if source == "archive":
                     _import(store, upstream, wanted, cache, progress)
                 else:
-                    _fetch(store, upstream, wanted, inside, progress)
+                    _fetch(store, upstream, wanted, inside, progress, reference)
                 tree = stored()
     if tree is None:
         raise repository.damaged(store, f"it does not keep {wanted}")
@@ -147,6 +149,16 @@ def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source | None 
     if _stored_git(store, upstream, revision, ()) is not None:
         return revision
     return remote.branch(store, upstream.git, revision)
+
+
+def commit_of(upstream: Pin, tag: str, *, cache: Path) -> str | None:
+    """Return the commit of a tag of the git remote; None if it has no such tag.
+
+    Raises:
+        StackError: The remote cannot be reached.
+
+    """
+    return remote.tag_commits(repository.open(cache, upstream.upstream), upstream.git).get(tag)
 
 
 def version_of(upstream: Pin, tag: str) -> str:
@@ -225,9 +237,11 @@ def _downloaded(folder: Path, package: str, version: str, sha256: Sha256 | None)
     return None
 
 
-def _fetch(store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin], progress: Progress | None) -> None:
-    _tell(progress, f"fetching {tag} of {upstream.upstream}")
-    commit = remote.fetch(store, upstream.git, tag)
+def _fetch(
+    store: Path, upstream: Pin, tag: str, vendored: Sequence[Pin], progress: Progress | None, reference: Path | None
+) -> None:
+    _tell(progress, f"fetching {tag} of {upstream.upstream}" + (f", with objects of {reference}" if reference else ""))
+    commit = remote.fetch(store, upstream.git, tag, reference=reference)
     if tag == upstream.revision and not commit.startswith(upstream.commit):
         raise _moved(upstream, commit)
     refs = {_ref("git", tag): commit}
