@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuse symbolic links in patches that lead out of the tree, since a working tree or a build would follow them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from stack.base.errors import StackError
 from stack.carry import apply
@@ -16,13 +16,18 @@ _LINK = 0o120000
 
 def leaving(objects: Objects, tree: TreeId, patch: Patch) -> Iterator[str]:
     """Describe the links of a patch that lead out of the tree; `tree` has the patch applied."""
-    for file in files_of(patch):
-        entry = objects.entry(tree, file.new) if file.new is not None else None
-        if file.new is None or entry is None or entry.mode != _LINK:
+    return faults(objects, tree, [file.new for file in files_of(patch) if file.new is not None])
+
+
+def faults(objects: Objects, tree: TreeId, changed: Iterable[str]) -> Iterator[str]:
+    """Describe those of the changed files that are links out of the tree."""
+    for path in changed:
+        entry = objects.entry(tree, path)
+        if entry is None or entry.mode != _LINK:
             continue
-        name = file.new.encode("utf-8", "surrogateescape")
+        name = path.encode("utf-8", "surrogateescape")
         if fault := paths.link_fault(name, objects.read(entry.id)):
-            yield f"{file.new} is a link that {fault}"
+            yield f"{path} is a link that {fault}"
 
 
 def checked_chain(objects: Objects, base: CommitId, patches: Sequence[Patch]) -> tuple[CommitId, ...]:

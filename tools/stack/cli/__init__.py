@@ -29,6 +29,7 @@ _VERBS = {
     "fetch": "Download the source trees that the pins name.",
     "forecast": "Show what would break on upstream's unreleased branch.",
     "image": "Build, publish, verify and bisect container images.",
+    "import": "Import patches: a git branch, a quilt series, files.",
     "init": "Begin a stack, or add an upstream to one.",
     "lint": "Check pins, series and patch files for mistakes.",
     "pins": "Show, verify or set the upstream pins.",
@@ -48,10 +49,13 @@ _VERBS = {
     "wheel": "Inspect and compare wheels; index a folder of them.",
 }
 
+_MODULES = {"import": "importing"}
+"""Modules that cannot have the name of their verb, which is a keyword of Python."""
+
 
 @click.group(
     cls=LazyGroup,
-    lazy={name: Command(f"stack.cli.{name.replace('-', '_')}", text) for name, text in _VERBS.items()},
+    lazy={name: Command(f"stack.cli.{_MODULES.get(name, name).replace('-', '_')}", text) for name, text in _VERBS.items()},
     aliases={"wheels": "wheel"},
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -145,8 +145,8 @@ def _file(lines: list[bytes], place: int, start: re.Match[bytes]) -> tuple[FileD
             break
     hunks = []
     while place < len(lines) and lines[place].startswith(b"@@ "):
-        hunk, place = _hunk(lines, place)
-        hunks.append(hunk)
+        found, place = hunk(lines, place)
+        hunks.append(found)
     return _described(start, header, binary, tuple(hunks)), place
 
 
@@ -168,7 +168,13 @@ def _skip_binary(lines: list[bytes], place: int) -> int:
     return min(place, len(lines))
 
 
-def _hunk(lines: list[bytes], place: int) -> tuple[Hunk, int]:
+def hunk(lines: list[bytes], place: int) -> tuple[Hunk, int]:
+    """Read the hunk whose header is line `place`; also return the line after it.
+
+    Raises:
+        DiffError: The header is malformed, or the hunk has too few or too many lines.
+
+    """
     head = _HUNK.match(lines[place])
     if head is None:
         raise DiffError(f"line {place + 1} of the diff: {lines[place][:60].decode('utf-8', 'replace')!r} is not a hunk header")
@@ -223,13 +229,13 @@ def _names(start: re.Match[bytes], header: dict[bytes, bytes]) -> tuple[str, str
     """Return the old and new path, from header lines with one path; the first line is ambiguous if a name contains ` b/`."""
     for old_key, new_key in ((b"rename from ", b"rename to "), (b"copy from ", b"copy to ")):
         if old_key in header and new_key in header:
-            return _unquoted(header[old_key]), _unquoted(header[new_key])
+            return unquoted(header[old_key]), unquoted(header[new_key])
     old, new = (_side(header.get(key, b"")) for key in (b"--- ", b"+++ "))
     if old is None and new is None:
         # Without hunks (only a mode changes, or the file is empty) both names are equal: each is half of the line.
         names = start.string[len(b"diff --git ") :]
         half = names[: len(names) // 2]
-        old = new = _unquoted(half)[2:]
+        old = new = unquoted(half)[2:]
     return old or new or "", new or old or ""
 
 
@@ -238,13 +244,14 @@ def _side(text: bytes) -> str | None:
     name = text if text.startswith(b'"') else text.partition(b"\t")[0]
     if not name or name == b"/dev/null":
         return None
-    plain = _unquoted(name)
+    plain = unquoted(name)
     if not plain.startswith(("a/", "b/")):
         raise DiffError(f"{plain!r} lacks its a/ or b/")
     return plain[2:]
 
 
-def _unquoted(name: bytes) -> str:
+def unquoted(name: bytes) -> str:
+    """Decode a path of a diff, which git puts in quotes if it has unusual characters."""
     if name.startswith(b'"') and name.rstrip(b"\t").endswith(b'"'):
         name = _ESCAPE.sub(lambda found: _LETTERS.get(found[1]) or bytes([int(found[1], 8) & 0xFF]), name.rstrip(b"\t")[1:-1])
     return name.decode("utf-8", "surrogateescape")

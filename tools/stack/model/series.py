@@ -249,6 +249,22 @@ def with_pulls(text: str, pulled: Iterable[Pulled], state: State | None = None) 
     return result
 
 
+def with_needs(text: str, needs: Iterable[str]) -> str:
+    """Return the text of a `series.toml` that needs further series; everything else stays as it is."""
+    import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)
+
+    head, tables, tail = _cut(text)
+    toml = tomlkit.parse(head)
+    listed = list(dict.fromkeys([*toml.unwrap().get("needs", ()), *needs]))
+    if listed == list(toml.unwrap().get("needs", ())):
+        return text
+    if "needs" in toml:
+        toml["needs"] = listed
+        return "".join((tomlkit.dumps(toml), *tables, tail))
+    line = tomlkit.dumps({"needs": listed})
+    return "".join((re.sub(r"(?m)^([ \t]*state[ \t]*=.*\n)", lambda state: state[0] + line, head, count=1), *tables, tail))
+
+
 def _stated(head: str, state: State | None) -> str:
     """Return the part above the patches with another state."""
     import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read commits of somebody's clone through GitPython: no git process runs in it, so none of its settings and hooks count."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stack.base.errors import StackError
+from stack.carry.importing.candidate import storable
+from stack.model.ids import CommitId, TreeId
+from stack.model.patch import Author
+from stack.store import git
+from stack.store.objects import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of the clone."""
+
+    id: CommitId
+    parents: tuple[CommitId, ...]
+    tree: TreeId
+    author: Author
+    message: str
+
+    @property
+    def name(self) -> str:
+        """The commit's short id and subject, for people."""
+        return f"{self.id[:12]} {self.message.partition(chr(10))[0]}"
+
+
+class Clone:
+    """A git clone, of which only objects and references are read. Use it as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        from git import GitDB, Repo  # noqa: PLC0415  (takes 0.2 s, and only this source needs it)
+        from git.exc import GitError, InvalidGitRepositoryError, NoSuchPathError, ODBError  # noqa: PLC0415
+
+        self.folder = folder
+        self._errors = (GitError, ValueError, KeyError, IndexError, ODBError)
+        try:
+            self._repo: Any = Repo(folder, odbt=GitDB, expand_vars=False)
+        except (InvalidGitRepositoryError, NoSuchPathError) as bad:
+            raise StackError(f"{folder} is not a git repository", "name a clone, and a branch of it") from bad
+
+    def __enter__(self) -> "Clone":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._repo.close()
+
+    def find(self, revision: str) -> CommitId | None:
+        """Return the commit that a branch, tag or id names, None if there is none."""
+        if not revision or revision.startswith("-"):
+            return None
+        for name in (revision, f"origin/{revision}"):
+            with contextlib.suppress(*self._errors):
+                return CommitId(self._repo.commit(name).hexsha)
+        return None
+
+    def commit(self, revision: str) -> CommitId:
+        """Return the commit that a branch, tag or id names.
+
+        Raises:
+            StackError: There is none.
+
+        """
+        found = self.find(revision)
+        if found is None:
+            heads = ", ".join(sorted(str(head) for head in self._repo.heads)[:5])
+            raise StackError(f"{self.folder} has no branch, tag or commit {revision!r}", f"its branches: {heads or 'none'}")
+        return found
+
+    def read(self, commit: CommitId) -> Commit:
+        """Read a commit.
+
+        Raises:
+            StackError: Its object is missing.
+
+        """
+        try:
+            found = self._repo.commit(commit)
+            author, offset = found.author, -found.author_tz_offset
+            message = found.message if isinstance(found.message, str) else found.message.decode("utf-8", "replace")
+            parents = tuple(CommitId(parent.hexsha) for parent in found.parents)
+            tree, when = TreeId(found.tree.hexsha), found.authored_date
+        except self._errors as bad:
+            raise StackError(
+                f"{self.folder} lacks the commit {commit[:12]}", "fetch it there first (git fetch --unshallow)"
+            ) from bad
+        sign = "-" if offset < 0 else "+"
+        zone = f"{sign}{abs(offset) // 3600:02}{abs(offset) % 3600 // 60:02}"
+        who = Author(author.name or author.email or "unknown", author.email or "unknown@localhost", f"{when} {zone}")
+        return Commit(commit, parents, tree, who, storable(message) if message.strip() else f"Commit {commit[:12]}\n")
+
+    @contextlib.contextmanager
+    def objects(self) -> Iterator[Objects]:
+        """Yield a temporary repository that borrows the clone's objects."""
+        with tempfile.TemporaryDirectory(prefix="stack-") as folder:
+            own = Path(folder) / "git"
+            git.run(["init", "--quiet", "--bare", "--template=", str(own)])
+            (own / "objects/info").mkdir(exist_ok=True)
+            (own / "objects/info/alternates").write_text(f"{Path(self._repo.common_dir).resolve() / 'objects'}\n")
+            shallow = Path(self._repo.common_dir) / "shallow"
+            if shallow.is_file():
+                (own / "shallow").write_bytes(shallow.read_bytes())
+            with Objects(own) as objects:
+                yield objects

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write an import to the stack, keep what was left out, and look what became of the patches in the newest release."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.base.errors import StackError
+from stack.carry import rebase
+from stack.carry.importing.candidate import LeftOut, file_name
+from stack.carry.importing.plan import Import
+from stack.carry.outcome import Outcome
+from stack.carry.rebase import Request
+from stack.carry.upstream_stores import Stores
+from stack.model import switch
+
+_HEAD = "# Patches that `stack import` could not import: file, reason.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """The imported patches on the newest release: how many have landed, how many need a person; `why` it is not known."""
+
+    release: str = ""
+    landed: int = 0
+    partly: int = 0
+    needs_person: int = 0
+    why: str = ""
+
+
+def write(stores: Stores, work: Import) -> None:
+    """Write the import to the stack, in one transaction.
+
+    Raises:
+        StackError: The stack was changed meanwhile, or cannot be written.
+
+    """
+    switch.apply(stores.stack.root, work.files, title=f"import {work.request.came_from}", expected=work.expected)
+
+
+def keep(folder: Path, left: tuple[LeftOut, ...]) -> None:
+    """Write the patches that do not apply to a new folder, one file a patch as it was, with a list of the reasons.
+
+    Raises:
+        StackError: The folder exists and is not empty.
+
+    """
+    check_keepable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    lines = []
+    for one in left:
+        stem = file_name(one.candidate.file or one.candidate.named()).removesuffix(".patch")
+        name = next(
+            name for count in range(1, 100_000) if (name := f"{stem}{'' if count == 1 else f'-{count}'}.patch") not in taken
+        )
+        taken.add(name)
+        (folder / name).write_bytes(one.candidate.raw)
+        lines.append(f"{name}: {one.reason}\n")
+    (folder / "reasons.txt").write_text(_HEAD + "".join(lines))
+
+
+def check_keepable(folder: Path) -> None:
+    """Refuse a folder for patches that do not apply unless it is new or empty.
+
+    Raises:
+        StackError: It is neither.
+
+    """
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise StackError(
+            f"{folder} is not an empty folder", "name another one for patches that do not apply: --not-imported DIR"
+        )
+
+
+def triage(stores: Stores, work: Import) -> Triage:
+    """Carry the stack, as it is after the import, to the newest known release; nothing is written."""
+    upstream = work.request.upstream
+    pin = stores.stack.pins.get(upstream)
+    try:
+        if pin.within is not None:
+            return Triage(why=f"{upstream} is vendored in {pin.within.upstream}")
+        ordered = pin.releases.ordered(stores.tags(upstream))
+        if not ordered:
+            return Triage(why=f"{upstream} has no release tags like {pin.releases.pattern}")
+        newest = ordered[-1]
+        have = pin.releases.version(pin.tag) if pin.tag else None
+        version = pin.releases.version(newest)
+        if newest == pin.tag or (have is not None and version is not None and version <= have):
+            return Triage(release=newest, why=f"{pin.shown} is the newest release")
+        tree = stores.obtain(upstream, newest)
+        leg = rebase.released(stores, upstream, tree, Request(upstream, newest))
+    except StackError as failed:
+        return Triage(why=str(failed))
+    ours = [row for row in leg.carry.rows if row.patch.ref in work.imported]
+    return Triage(
+        release=newest,
+        landed=sum(row.outcome is Outcome.LANDED for row in ours),
+        partly=sum(row.outcome is Outcome.PARTLY_LANDED for row in ours),
+        needs_person=sum(row.needs_person for row in ours),
+    )
