@@ -179,7 +179,6 @@ def test_the_git_source_gives_the_same_patches(world: World) -> None:
     [
         ("beta", "v1", "beta is vendored in alpha: rebase alpha, and it comes along"),
         ("delta", "v1", "unknown upstream 'delta': pins.toml has gamma, alpha, beta"),
-        ("alpha", "v1.4", "the source archive of alpha v1.4 names no commit: use --source git"),
         ("alpha", "v9", "no source archive of alpha-pkg 9"),
         ("alpha", "main", "the tag 'main' names no version"),
     ],
@@ -189,6 +188,19 @@ def test_refused(world: World, upstream: str, tag: str, message: str) -> None:
     with pytest.raises(StackError) as raised:
         work(world, upstream, tag)
     assert str(raised.value).startswith(message)
+    assert world.files() == before
+
+
+def test_an_archive_that_names_no_commit_gets_that_of_its_tag(world: World) -> None:
+    assert work(world, "alpha", "v1.4").pins().get("alpha").commit == world.commits["alpha v1.4"]
+
+
+def test_neither_the_archive_nor_the_remote_names_the_commit(world: World) -> None:
+    git_address = world.load().pins.get("alpha").git
+    world.edit("pins.toml", git_address, f"{git_address}-gone")
+    before = world.files()
+    with pytest.raises(StackError, match=r"neither the source archive of alpha v1.4 nor .* names its commit: use --source git"):
+        work(world, "alpha", "v1.4")
     assert world.files() == before
 
 

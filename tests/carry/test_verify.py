@@ -32,7 +32,7 @@ def test_sound_pins_hold(world: World) -> None:
 def test_sound_pins_hold_in_git(world: World) -> None:
     found = checks(world, "git")
     assert [(check.upstream, check.field) for check in found] == [
-        *(("gamma", "commit"), ("gamma", "files of both"), ("alpha", "commit"), ("alpha", "files of both")),
+        *((name, field) for name in ("gamma", "alpha") for field in ("commit", "tag", "files of both")),
         *(("beta", "commit"), ("beta", "subtrees.include")),
     ]
     assert all(check.holds for check in found)

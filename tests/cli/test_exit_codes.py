@@ -98,6 +98,7 @@ OTHERS: tuple[tuple[Setting, Args], ...] = (
         for verb in ("status", "fetch", "lint", "check", "prove", "compile-check", "undo", "redo", "export-pr", "serve")
     ),
     *((nothing, ("pins", verb)) for verb in ("show", "verify")),
+    (nothing, ("init", "gamma", "--git", "{}")),
     (nothing, ("pins", "set", "gamma", "v2.1", "--allow-mismatch")),
     (nothing, ("checkout", "gamma", "{}/tree")),
     (nothing, ("refresh", "gamma", "{}/none")),

@@ -30,13 +30,14 @@ def keys(value: dict[str, Any]) -> str:
     return " ".join(value)
 
 
-PIN = "upstream git tag commit archive tree subtrees within"
+PIN = "upstream git tag commit archive tree subtrees within source tags"
 
 
 def test_pins_show(stack: Stack, world: World) -> None:
     ran = stack("pins", "show")
     assert ran.code == 0
     assert re.search(r"beta +\w{12} +in alpha at 3rd/beta", ran.out)
+    assert re.search(r"alpha +v1.0 +\w{12} +archive \(alpha-pkg 1.0\) +v\*", ran.out)
     found = parsed(stack("pins", "show", "--json"))
     assert [pin["upstream"] for pin in found["upstreams"]] == ["gamma", "alpha", "beta"]
     assert {keys(pin) for pin in found["upstreams"]} == {PIN}

@@ -162,6 +162,8 @@ def begin(root: Path, wanted: Wish, found: Found, place: Place, *, reference: Pa
 
 def _from_git(wanted: Wish, found: Found, place: Place, reference: Path | None) -> Pin:
     draft = Pin(wanted.upstream, wanted.git, commit="", tags=wanted.tags)
+    if wanted.commit in found.commits:
+        raise StackError(f"{wanted.commit} is a tag", "name it with --tag")
     tag = None if wanted.commit is not None else wanted.tag or _newest(wanted, found)
     revision = tag or sources.resolve(draft, wanted.commit or "", cache=place.cache, source="git")
     tree = sources.obtain(draft, revision, cache=place.cache, source="git", progress=place.progress, reference=reference)

@@ -5,6 +5,7 @@ Without a stack, each file appears whole, and `pins.toml` comes last: a folder w
 goes on from there. With a stack, one switch changes all files, and `stack undo` takes it back.
 """
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def existing(root: Path, upstream: str) -> Stack | None:
         StackError: The upstream has a pin, or the stack is invalid.
 
     """
-    if not (root / pins.FILE).exists():
+    if not os.path.lexists(root / pins.FILE):
         if root.exists():
             untrusted.check(root)
         return None

@@ -2,6 +2,7 @@
 """The files of a new stack, and the text of `pins.toml` with one more upstream."""
 
 import re
+from urllib.parse import unquote
 
 import tomlkit
 
@@ -37,7 +38,7 @@ def with_ignored(text: str | None) -> str:
 
 def name_from(address: str) -> str:
     """Return the name of an upstream that a repository's address suggests; empty if it suggests none."""
-    last = re.split(r"[/:]", address.rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
+    last = re.split(r"[/:]", unquote(address).rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
     name = re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")
     return name if re.fullmatch(UPSTREAM, name) and name != BASE else ""
 
