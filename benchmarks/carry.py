@@ -49,6 +49,8 @@ def main() -> int:
         if len(patches) < options.count:
             print(f"only {len(patches)} commits after {options.onto} carry back to {options.base}", file=sys.stderr)
             return 1
+        # Drawing the series wrote some 300 packs, which a clone does not have, and which each process of git would open.
+        git.run(["repack", "--quiet", "-a", "-d", "-l"], cwd=bare)
         size = sum(len(patch.raw) for patch in patches) // 1024
         print(
             f"{len(patches)} patches ({size} KiB) from {options.repo}, {options.base} -> {options.onto}, {options.runs} runs in turn"

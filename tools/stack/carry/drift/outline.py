@@ -17,6 +17,7 @@ _DYNAMIC = re.compile(
     re.MULTILINE,
 )
 _HINTS = (b"__getattr__", b"globals()", b"locals()", b"vars()", b"sys.modules[", b"exec(", b".__dict__")
+_REST = re.compile(rb"\s*[^\n]*")
 _GLOBAL = re.compile(rb"^\s+global\s+(.+)$", re.MULTILINE)
 _QUOTES = (b'"""', b"'''")
 _OPENING, _CLOSING = re.compile(rb"[(\[{]"), re.compile(rb"[)\]}]")
@@ -61,11 +62,12 @@ def outline(data: bytes) -> Outline | None:
     names = {
         name.strip() for line in _GLOBAL.findall(data) for name in line.decode("utf-8", "replace").partition("#")[0].split(",")
     }
+    overloads = b"overload" in data
     for statement in statements(tree.body, functions=False):
         if isinstance(statement, ast.Import | ast.ImportFrom):
             imports.append(statement)
         elif isinstance(statement, Definition):
-            if not any("overload" in ast.dump(decorator) for decorator in statement.decorator_list):
+            if not (overloads and any("overload" in ast.dump(decorator) for decorator in statement.decorator_list)):
                 definitions.append(_without_bodies(statement))
         else:
             names.update(_stored(statement))
@@ -73,8 +75,19 @@ def outline(data: bytes) -> Outline | None:
         tuple(imports),
         tuple(definitions),
         frozenset(names),
-        any(hint in data for hint in _HINTS) and _DYNAMIC.search(data) is not None,
+        any(_DYNAMIC.search(text) for text in _around_hints(data)),
     )
+
+
+def _around_hints(data: bytes) -> Iterator[bytes]:
+    """Yield the line of each hint that a file makes names, with the next line that is not blank if the hint ends its line."""
+    for hint in _HINTS:
+        place = data.find(hint)
+        while place >= 0:
+            after = place + len(hint)
+            rest = _REST.match(data, after)
+            yield data[data.rfind(b"\n", 0, place) + 1 : rest.end() if rest else after]
+            place = data.find(hint, after)
 
 
 def _parsed(data: bytes) -> ast.Module | None:
