@@ -53,6 +53,14 @@ def test_the_likely_rule_of_a_project(form: str) -> None:
     assert rule.ordered([*others, *ordered]) == ordered
 
 
+def test_nightly_tags_do_not_outnumber_the_versions() -> None:
+    nightly = [f"nightly-v1.{day // 30}.0-202610{day:02}" for day in range(100)]
+    assert releases.likely([*nightly, "v1.0.0", "v1.1.0", "v1.2.0"]) == releases.of(None)
+    alone = releases.likely([*nightly, *(f"nightly-v9.0.{day}" for day in range(100)), "v0"])
+    assert alone is not None
+    assert alone.version("nightly-v9.0.1") is not None
+
+
 def test_a_project_without_versions_has_no_likely_rule() -> None:
     assert releases.likely(["latest", "stable", "x" * 1000, ""]) is None
     assert releases.likely([]) is None

@@ -4,6 +4,7 @@
 `find` asks the remote what there is, so that the user can choose. `begin` fetches the chosen tree and writes the files.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,12 +118,22 @@ def find(wanted: Wish, place: Place) -> Found:
         if wanted.package is None:
             raise
         commits = {}  # the archive may do without the remote
-    rule = releases.of(wanted.tags) if wanted.tags is not None else releases.likely(commits) or releases.of(None)
+    rule = _rule(wanted, commits)
     tags = rule.ordered(commits)
     if wanted.package is not None:
         of_archives = [tag for version in _versions(wanted.package) if (tag := rule.tag_of(str(version))) is not None]
         tags = [tag for tag in of_archives if not commits or tag in commits]
     return Found(tuple(tags), rule, commits)
+
+
+def _rule(wanted: Wish, commits: Iterable[str]) -> Releases:
+    """Return what counts as a release: as stated, else what follows from the wanted tag, else from all tags."""
+    if wanted.tags is not None:
+        return releases.of(wanted.tags)
+    stated = releases.of(None, wanted.tag) if wanted.tag is not None else None
+    if stated is not None and stated.version(wanted.tag or "") is not None:
+        return stated
+    return releases.likely(commits) or releases.of(None)
 
 
 def package_of(wanted: Wish, found: Found, tag: str) -> str | None:

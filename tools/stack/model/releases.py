@@ -21,6 +21,8 @@ _LONGEST = 100
 """Characters of the longest pattern, and of the longest tag that is matched with one."""
 _SECONDS = 1.0
 """Time to match one tag with a regular expression, which somebody may have written so that it takes for ever."""
+_NIGHTLY = 50
+"""How many tags of another kind a project may have for each of its plain versions."""
 # Counts such as `{999}` take memory, and extensions such as recursion take time, before the first tag is matched.
 _UNUSUAL = re.compile(r"\{|\(\?(?!P<|:)")
 # Versions are digits that a tag may also join with `_` or `-`; OpenSSH writes a later release of the same version as `P2`.
@@ -113,7 +115,8 @@ def of(pattern: str | None, tag: str | None = None) -> Releases:
 def likely(tags: Iterable[str]) -> Releases | None:
     """Return the rule that most tags of a project follow; None if no tag names a version.
 
-    If two rules hold equally often, the one with the shorter prefix counts.
+    Versions without a prefix other than `v` count before others, since there may be a nightly tag for every day of a release. If
+    two rules hold equally often, the one with the shorter prefix counts.
     """
     counts: dict[Releases, int] = {}
     for tag in tags:
@@ -121,6 +124,9 @@ def likely(tags: Iterable[str]) -> Releases | None:
         if rule is not None and rule.version(tag) is not None:
             rule = of(None) if rule.expression == of(None).expression else rule
             counts[rule] = counts.get(rule, 0) + 1
+    plain = of(None)
+    if counts.get(plain, 0) * _NIGHTLY >= max(counts.values(), default=1):
+        return plain
     return max(counts, key=lambda rule: (counts[rule], -len(rule.pattern)), default=None)
 
 
