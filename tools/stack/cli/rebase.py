@@ -21,6 +21,7 @@ from stack.cli.common import (
     leg_json,
     print_json,
     print_legs,
+    short_ids,
     source_option,
     through_names,
 )
@@ -230,7 +231,7 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
     }[ended.value]
     if stopped is not None:
-        where = f"{stopped.patch} on {stopped.rung}"
+        where = f"{stopped.patch} on {short_ids(stopped.rung)}"
         message = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
         if work.open[0][1].outcome.value == "dropped-upstream":
             message = (

@@ -75,7 +75,10 @@ def command(
     if as_json:
         print_json(_as_json(result))
     else:
-        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried)]
+        climbed = len(result.rungs) > 1
+        if through == "auto" and not climbed:
+            click.echo("--through auto: no release lies between the two revisions")
+        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried, climbed=climbed)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
     context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
 
