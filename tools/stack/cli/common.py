@@ -125,7 +125,7 @@ class Options:
         """
         from stack.carry.upstream_stores import Place  # noqa: PLC0415
 
-        with progress() as tell, self.usable_cache(kept=kept) as home:
+        with progress(lines=True) as tell, self.usable_cache(kept=kept) as home:
             yield Place(home, None if source is None else "git" if source == "git" else "archive", tell)
 
     @contextlib.contextmanager
@@ -148,10 +148,16 @@ class Options:
 
 
 @contextlib.contextmanager
-def progress() -> "Iterator[Progress | None]":
-    """Show a progress bar for long steps if stderr is a terminal; otherwise yield None."""
+def progress(*, lines: bool = False) -> "Iterator[Progress | None]":
+    """Show a progress bar for long steps if stderr is a terminal; otherwise yield None, or print `lines`."""
     if not sys.stderr.isatty():
-        yield None
+        if not lines:
+            yield None
+            return
+        from stack.cli.progress_lines import ProgressLines  # noqa: PLC0415
+
+        with contextlib.closing(ProgressLines()) as printed:
+            yield printed
         return
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
