@@ -118,6 +118,19 @@ def test_through_all_releases_in_their_order(project: Project) -> None:
     assert project.rebase("release-1.11.0", through=("auto",))[1] == ["release-1.10.0", "release-1.11.0"]
 
 
+def test_through_the_releases_below_a_branch_or_above_a_commit(project: Project) -> None:
+    """An end without a version has a place in the history: the releases between are those of its ancestors."""
+    main = project.commits["main"]
+    project.pin('tags = "release-*"')
+    with project.stores() as stores:
+        (leg,) = rebase(stores, Request("web", main, through=("auto",))).legs
+    assert [rung.name for rung in leg.carry.rungs] == ["release-1.10.0", "release-1.11.0", main]
+    project.pin('tags = "release-*"', "1.10.0")
+    with project.stores() as stores:
+        (leg,) = rebase(stores, Request("web", "release-1.11.0", through=("auto",))).legs
+    assert [rung.name for rung in leg.carry.rungs] == ["release-1.11.0"]
+
+
 def test_a_pattern_says_what_a_release_is(project: Project) -> None:
     project.pin(r"""tag = "release-1.2.0"
 tags = 'release-(?P<version>\d+\.\d+\.\d+(-rc\d+)?)'""")
@@ -172,10 +185,11 @@ def test_the_newest_state_of_its_default_branch(project: Project) -> None:
 
 def test_pins_are_verified_in_git_alone(project: Project) -> None:
     checks = verify.verify(stacks.load(project.root), Place(project.cache))
-    assert [(check.field, check.holds) for check in checks] == [("commit", True)]
+    assert [(check.field, check.holds) for check in checks] == [("commit", True), ("tag", True)]
     project.pin('tag = "release-1.2.0"', "1.10.0")
     checks = verify.verify(stacks.load(project.root), Place(project.cache))
-    assert [(check.field, check.found, check.holds) for check in checks] == [("commit", project.commits["1.2.0"], False)]
+    first = project.commits["1.2.0"]
+    assert [(check.field, check.found, check.holds) for check in checks] == [("commit", first, False), ("tag", first, True)]
 
 
 def test_another_project_of_the_same_name_is_fetched_anew(project: Project, tmp_path: Path) -> None:

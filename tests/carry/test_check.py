@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the stack relies on and is not there: in patches, recipes and compose files; and what a moving branch would break."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ from stack.base.errors import StackError
 from stack.carry import workspace
 from stack.carry.check import check
 from stack.carry.drift.named import named
+from stack.carry.drift.tree import Files
 from stack.carry.forecast import NIGHTLY, forecast
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
 from stack.model import digest, document, series
 from stack.model.pins import Source
+from stack.store.cache import upstream_store
 
 from ..store.factories import Remote
 from .test_worktree import user_git
@@ -174,3 +177,23 @@ def test_drift_that_is_allowed_switches(world: World, scratch: Scratch) -> None:
     with world.stores() as stores:
         done = rebase(stores, Request("gamma", "v2.1", with_required=True))
         assert conclude(done, allow_drift=True) is Conclusion.SWITCHED
+
+
+def test_one_source_does_not_change_what_another_shows(world: World) -> None:
+    """A partial clone in the same store leaves the trees of archives as they are: whole, and read as a whole."""
+
+    def shown() -> tuple[bool, object]:
+        with world.stores() as stores:
+            objects, commit = stores.objects("gamma"), stores.obtain("gamma").commit
+            return Files(objects, objects.tree_of(commit)).promised, [str(one) for one in check(stores)]
+
+    store = upstream_store(world.cache, "gamma")
+    shutil.rmtree(store)
+    before = shown()
+    assert before[0] is False
+    with world.stores("git") as stores:
+        fetched = stores.obtain("gamma", "v2.2")
+        assert list((store / "objects/pack").glob("*.promisor"))
+        objects = stores.objects("gamma")
+        assert Files(objects, objects.tree_of(fetched.commit)).promised
+    assert shown() == before

@@ -163,7 +163,8 @@ def test_rebase_in_conflict(stack: Stack, world: World) -> None:
     ran = stack(*CONFLICT)
     assert ran.code == 1
     assert "gamma/main.py:10-10 (content)" in ran.out
-    assert ran.out.endswith("nothing was changed: --workspace DIR resolves conflicts in a working tree\n")
+    again = "stack rebase gamma --onto v2.2 --with-required --workspace DIR"
+    assert ran.out.endswith(f"nothing was changed: resolve the conflicts one by one in a working tree: {again}\n")
     as_json = stack(*CONFLICT, "--json")
     found = parsed(as_json)
     assert (as_json.code, found["conclusion"]) == (1, "conflict")

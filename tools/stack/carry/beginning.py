@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a user wants to pin. `tag` or `commit` may be missing; `commit` may name a branch, which stands for its commit."""
+    """A request for a pin. `tag` or `commit` may be missing; `commit` may name a branch, which stands for its commit."""
 
     upstream: str
     git: str
@@ -39,7 +39,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the remote and the registry have: the release tags, oldest first, and the commit of every tag."""
+    """Answers of the remote and the registry: the release tags, oldest first, and the commit of every tag."""
 
     releases: tuple[str, ...] = ()
     rule: Releases = field(default_factory=lambda: releases.of(None))

@@ -278,18 +278,29 @@ def released(stores: Stores, name: str, target: SourceTree, request: Request) ->
     """
     pin = stores.stack.pins.get(name)
     target = _with_commit(stores, target)
-    way = [*_through(stores, pin, target, request), target]
     base = stores.obtain(name)
+    way = [*_through(stores, pin, base, target, request), target]
     carried = _carried(stores, name, base.commit, _rungs(way), request, _past(base), _rungs(way, past=True))
     return Leg(name, pin, _pinned(pin, target), carried)
 
 
-def _through(stores: Stores, pin: Pin, target: SourceTree, request: Request) -> list[SourceTree]:
+def _through(stores: Stores, pin: Pin, base: SourceTree, target: SourceTree, request: Request) -> list[SourceTree]:
     """Return the releases in between; `auto` applies to each upstream that moves, named releases to the requested one."""
     names: Iterable[str] = request.through if pin.upstream == request.upstream else ()
     if request.through == (AUTO,):
-        names = pin.releases.between(stores.tags(pin.upstream), pin.revision, target.tag)
+        names = _releases(stores, pin, base, target)
     return [stores.obtain(pin.upstream, name) for name in names if name not in (pin.revision, target.tag)]
+
+
+def _releases(stores: Stores, pin: Pin, base: SourceTree, target: SourceTree) -> list[str]:
+    """Return the releases between two trees: by version; if one of them is no release, those in the history between them."""
+    rule = pin.releases
+    if target.source == "archive" or None not in (rule.version(pin.revision), rule.version(target.tag)):
+        return rule.between(stores.tags(pin.upstream), pin.revision, target.tag)
+    repository = stores.objects(pin.upstream).repository
+    between = set(git.text(["rev-list", f"{_past(base)}..{_past(target)}"], env={"GIT_DIR": str(repository)}).split())
+    tags = stores.tag_commits(pin.upstream)
+    return rule.ordered(tag for tag, commit in tags.items() if commit in between and commit != _past(target))
 
 
 def _rungs(way: Iterable[SourceTree], *, past: bool = False) -> tuple[Rung, ...]:
@@ -361,7 +372,7 @@ def _with_commit(stores: Stores, target: SourceTree) -> SourceTree:
     if target.names_commit is not None:
         return target
     with contextlib.suppress(StackError):
-        return replace(target, names_commit=stores.commit(target.upstream, target.tag))
+        return replace(target, names_commit=stores.tag_commits(target.upstream).get(target.tag))
     return target
 
 

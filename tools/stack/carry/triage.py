@@ -55,12 +55,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """All outcomes, in the order of the patches; the last of `rungs` is the new base."""
+    """All outcomes, in the order of the patches; the last of `rungs` is the new base.
+
+    `back`: the new base is an ancestor of the old one.
+    """
 
     base: CommitId
     onto: CommitId
     rungs: tuple[Rung, ...]
     rows: tuple[Row, ...]
+    back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +101,20 @@ def triage(
     way = (*through, Rung(span.onto, onto))
     chain = [patch for its in read.values() for patch in its]
     groups = [[patch] for patch in chain] if independent else [chain]
+    back = base != onto and _contains(repo, Rung("", base), Rung("", onto))
     with _borrowing(lent) as objects, contextlib.closing(history.index(objects, base, way, cache)) as index:
         aids = Aids(index, resolutions)
-        done = [_carried(objects, base, way, group, independent, aids) for group in groups]
+        try:
+            done = [_carried(objects, base, way, group, independent, aids) for group in groups]
+        except StackError as failed:
+            if not back:
+                raise
+            swapped = f"{span.base} comes after {span.onto} in the history: are --base and --onto swapped?"
+            raise StackError(failed.problem, f"{swapped} Otherwise {failed.remedy}") from failed
     rows = [(row, carried.exported.get(row.patch.ref.path)) for carried in done for row in carried.rows]
     places = [(file, number if len(its) > 1 else None) for file, its in read.items() for number, _ in enumerate(its, 1)]
-    return Triage(
-        base, onto, way, tuple(Row(file, row, data, mail) for (file, mail), (row, data) in zip(places, rows, strict=True))
-    )
+    found = tuple(Row(file, row, data, mail) for (file, mail), (row, data) in zip(places, rows, strict=True))
+    return Triage(base, onto, way, found, back)
 
 
 def require_empty(folder: Path) -> None:
@@ -273,6 +283,8 @@ def _revision(repo: Path, name: str) -> CommitId:
 
 def _read(file: Path) -> tuple[Patch, ...]:
     """Read a patch file: one or more mails as `git format-patch` writes them, or a bare diff."""
+    if file.is_dir():
+        raise StackError(f"{file} is a folder", f"name the patch files in it: {file}/*.patch")
     raw = document.read_bytes(file, missing="check the path", largest=patches.LARGEST, piped=True)
     ref = PatchRef(str(file.parent), "", file.name)
     if mail.is_mail(raw):

@@ -108,14 +108,14 @@ class Stores:
         """
         return sources.resolve(self.stack.pins.get(upstream), revision, cache=self.place.cache, source=self.place.source)
 
-    def commit(self, upstream: str, tag: str) -> str | None:
-        """Return the commit that a tag of an upstream's remote has now; None if there is no such tag.
+    def tag_commits(self, upstream: str) -> dict[str, str]:
+        """Return the commit of each tag of an upstream's remote.
 
         Raises:
             StackError: the remote cannot be reached.
 
         """
-        return sources.commit_of(self.stack.pins.get(upstream), tag, cache=self.place.cache)
+        return sources.tag_commits(self.stack.pins.get(upstream), cache=self.place.cache)
 
     def tell(self, step: str) -> None:
         """Report a long step as progress."""

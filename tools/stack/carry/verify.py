@@ -58,7 +58,7 @@ def _released(stores: Stores, pin: Pin) -> Iterator[Check]:
     found = _unvouched(stores, pin)
     yield Check(pin.upstream, "commit", pin.commit, found.names_commit)
     if found.source == "git" and pin.tag is not None and found.names_commit is not None:
-        yield Check(pin.upstream, "tag", found.names_commit, stores.commit(pin.upstream, pin.tag))
+        yield Check(pin.upstream, "tag", found.names_commit, stores.tag_commits(pin.upstream).get(pin.tag))
     if found.source == "archive":
         yield from _archive(stores, pin, found)
     elif pin.archive is not None:

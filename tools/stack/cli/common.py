@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ class Options:
         """
         from stack.carry.upstream_stores import Place  # noqa: PLC0415
 
-        with progress() as tell, self.usable_cache(kept=kept) as home:
+        with progress(lines=True) as tell, self.usable_cache(kept=kept) as home:
             yield Place(home, None if source is None else "git" if source == "git" else "archive", tell)
 
     @contextlib.contextmanager
@@ -147,10 +148,16 @@ class Options:
 
 
 @contextlib.contextmanager
-def progress() -> "Iterator[Progress | None]":
-    """Show a progress bar for long steps if stderr is a terminal; otherwise yield None."""
+def progress(*, lines: bool = False) -> "Iterator[Progress | None]":
+    """Show a progress bar for long steps if stderr is a terminal; otherwise yield None, or print `lines`."""
     if not sys.stderr.isatty():
-        yield None
+        if not lines:
+            yield None
+            return
+        from stack.cli.progress_lines import ProgressLines  # noqa: PLC0415
+
+        with contextlib.closing(ProgressLines()) as printed:
+            yield printed
         return
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
@@ -196,9 +203,16 @@ def paused() -> Iterator[None]:
             bar.start()
 
 
-def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:
-    """Return a patch's table rows: its outcome, then one row per conflict, drift and commit that caused them."""
-    rows = [(name, row.outcome.value, "; ".join(row.evidence))]
+def outcome_rows(name: str, row: "Carried", *, climbed: bool = False) -> list[tuple[str, str, str]]:
+    """Return a patch's table rows: its outcome, then one row per conflict, drift and commit that caused them.
+
+    `climbed`: the patch was carried over several releases, so that the one in which it landed is worth naming.
+    """
+    evidence = list(row.evidence)
+    landed_in = row.landed.rung if row.landed is not None else row.rung if row.outcome.value == "landed" else ""
+    if climbed and landed_in and not row.by_hand and landed_in not in "".join(evidence):
+        evidence[:1] = [f"{evidence[0]} (in {landed_in})" if evidence else f"in {landed_in}"]
+    rows = [(name, row.outcome.value, short_ids("; ".join(evidence)))]
     for conflict in row.conflicts:
         lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
         rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
@@ -207,6 +221,11 @@ def outcome_rows(name: str, row: "Carried") -> list[tuple[str, str, str]]:
         rows.append(("", "", f"{drift.path}{f':{drift.line}' if drift.line else ''}: {drift.problem}"))
         rows += _upstream_rows(drift.upstream)
     return rows
+
+
+def short_ids(text: str) -> str:
+    """Shorten full commit ids to 12 digits."""
+    return re.sub(r"\b([0-9a-f]{12})[0-9a-f]{28}\b", r"\1", text)
 
 
 def _upstream_rows(upstream: "Sequence[Upstream]") -> list[tuple[str, str, str]]:
@@ -218,7 +237,7 @@ def _upstream_rows(upstream: "Sequence[Upstream]") -> list[tuple[str, str, str]]
 
 def cause_words(commit: "Upstream") -> str:
     """Return a commit's id and subject; for a release without a known commit, only its name."""
-    return commit.subject if commit.release else f"{commit.commit[:12]} {commit.subject}"
+    return short_ids(commit.subject) if commit.release else f"{commit.commit[:12]} {commit.subject}"
 
 
 def outcome_json(row: "Carried") -> dict[str, object]:
@@ -261,15 +280,35 @@ def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
 def print_legs(work: "Rebase") -> None:
     """Print a rebase: one table per upstream."""
     for leg in work.legs:
-        if leg.moves:
-            was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
-            click.echo(f"{leg.upstream} {was} -> {now} ({leg.new.commit[:12]})")
-        else:
-            click.echo(f"{leg.upstream} stays at {leg.new.tag or leg.new.commit[:12]}")
-        rows = [line for row in leg.carry.rows for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row)]
+        click.echo(_leg_words(leg))
+        for sentence in _no_rungs(work, leg):
+            click.echo(sentence)
+        climbed = len(leg.carry.rungs) > 1
+        rows = [
+            line
+            for row in leg.carry.rows
+            for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed)
+        ]
         if rows:
             print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
         click.echo()
+
+
+def _leg_words(leg: "Leg") -> str:
+    """Say from where to where a leg moves."""
+    if not leg.moves:
+        return f"{leg.upstream} stays at {leg.new.shown}"
+    commit = f" ({leg.new.commit[:12]})" if leg.new.tag is not None else ""
+    was, now = (leg.old.releases.version(pin.tag) if pin.tag is not None else None for pin in (leg.old, leg.new))
+    back = ", back to an older release" if was is not None and now is not None and now < was else ""
+    return f"{leg.upstream} {leg.old.shown} -> {leg.new.shown}{commit}{back}"
+
+
+def _no_rungs(work: "Rebase", leg: "Leg") -> "Iterator[str]":
+    """Yield a sentence if `--through auto` has found no release on the way."""
+    if work.request.through == ("auto",) and leg.moves and leg.old.within is None and len(leg.carry.rungs) == 1:
+        rule = leg.old.releases.pattern
+        yield f"--through auto: no release of {leg.upstream} lies between (tags like {rule}; `tags` in pins.toml sets the rule)"
 
 
 def leg_json(leg: "Leg") -> dict[str, object]:

@@ -21,6 +21,7 @@ from stack.cli.common import (
     leg_json,
     print_json,
     print_legs,
+    short_ids,
     source_option,
     through_names,
 )
@@ -225,12 +226,12 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
         "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
         "unchanged": "nothing to do: the stack stands there already",
         "dry-run": "dry run: nothing was written",
-        "conflict": "nothing was changed: --workspace DIR resolves conflicts in a working tree",
-        "drift": "nothing was changed: correct the patches (--workspace DIR), or --allow-drift switches all the same",
+        "conflict": f"nothing was changed: resolve the conflicts one by one in a working tree: {_again(work)} --workspace DIR",
+        "drift": f"nothing was changed: correct the patches: {_again(work)} --workspace DIR; or --allow-drift switches all the same",
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
     }[ended.value]
     if stopped is not None:
-        where = f"{stopped.patch} on {stopped.rung}"
+        where = f"{stopped.patch} on {short_ids(stopped.rung)}"
         message = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
         if work.open[0][1].outcome.value == "dropped-upstream":
             message = (
@@ -243,6 +244,14 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
             f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "
             f"take it out of stacks/stack.toml and remove stacks/{name}"
         )
+
+
+def _again(work: Rebase) -> str:
+    """Return the command that began a rebase."""
+    request = work.request
+    through = f" --through {','.join(request.through)}" if request.through else ""
+    required = " --with-required" if request.with_required else ""
+    return f"stack rebase {request.upstream} --onto {request.tag}{required}{through}"
 
 
 def _as_json(work: Rebase, ended: Conclusion) -> dict[str, object]:

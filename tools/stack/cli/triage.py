@@ -8,6 +8,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.carry import triage
+from stack.carry.outcome import Outcome
 from stack.carry.triage import Triage
 from stack.cli.common import (
     COLOURS,
@@ -75,12 +76,29 @@ def command(
         result = triage.triage(repo, span, patches, cache=home, independent=independent, resolutions=known)
     if output is not None:
         triage.write(output, result)
+    if result.back:
+        click.echo(
+            f"stack: {onto} is older than {base}: the patches are carried back (or are --base and --onto swapped?)", err=True
+        )
     if as_json:
         print_json(_as_json(result))
     else:
-        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried)]
+        climbed = len(result.rungs) > 1
+        if through == "auto" and not climbed:
+            click.echo("--through auto: no release lies between the two revisions")
+        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried, climbed=climbed)]
         print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        _print_end(result, output)
     context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
+
+
+def _print_end(result: Triage, output: Path | None) -> None:
+    """Name the patches that were not written, and what to do about conflicts."""
+    left = [row for row in result.rows if row.exported is None and row.carried.outcome is not Outcome.LANDED]
+    if output is not None and left:
+        click.echo(f"not written to {output}: {', '.join(row.name for row in left)}")
+    if any(row.carried.outcome is Outcome.CONFLICT for row in result.rows):
+        click.echo("to resolve conflicts, keep the patches in a stack (`stack init`): stack rebase … --workspace DIR")
 
 
 def _known(folder: Path) -> "Resolutions":

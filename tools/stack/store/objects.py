@@ -86,6 +86,7 @@ class Objects:
         self._trees: dict[str, _Tree] = {}
         self._tree_of: dict[CommitId, TreeId] = {}
         self._differences: dict[tuple[str, str], tuple[Difference, ...]] = {}
+        self._lacking: dict[str, bool] = {}
         self._written: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         # Both in order: `_wanted` is not yet requested from git, `_asked` is.
@@ -173,6 +174,30 @@ class Objects:
         env = {"GIT_DIR": str(self.repository), **_HERE_ONLY}
         done = git.run(command, env=env, accept=(0, 1, 128))
         return None if done.returncode else done.stdout.decode("ascii").strip()
+
+    def lacks(self, tree: str) -> bool:
+        """Return whether the repository lacks an object of a tree, at any depth; nothing is fetched.
+
+        Other trees of the same repository do not matter: one may come whole from an archive, another from a partial clone.
+
+        Raises:
+            StackError: The repository cannot be read.
+
+        """
+        if tree not in self._lacking:
+            self._lacking[tree] = self._is_partial() and self._lists_missing(tree)
+        return self._lacking[tree]
+
+    def _is_partial(self) -> bool:
+        try:
+            return any((self.repository / "objects/pack").glob("*.promisor"))
+        except OSError as error:
+            raise StackError(f"{self.repository} cannot be read ({error.strerror})", "check its rights") from error
+
+    def _lists_missing(self, tree: str) -> bool:
+        listing = ["rev-list", "--objects", "--no-object-names", "--missing=print", tree]
+        listed = git.run(listing, env={"GIT_DIR": str(self.repository), **_HERE_ONLY}).stdout
+        return listed.startswith(b"?") or b"\n?" in listed
 
     def expect(self, trees: Iterable[str], paths: Iterable[str]) -> None:
         """Start reading the files and folders at `paths` of some trees while this process does other work.

@@ -151,14 +151,14 @@ def resolve(upstream: Pin, revision: str, *, cache: Path, source: Source | None 
     return remote.branch(store, upstream.git, revision)
 
 
-def commit_of(upstream: Pin, tag: str, *, cache: Path) -> str | None:
-    """Return the commit of a tag of the git remote; None if it has no such tag.
+def tag_commits(upstream: Pin, *, cache: Path) -> dict[str, str]:
+    """Return the commit of each tag of the git remote.
 
     Raises:
         StackError: The remote cannot be reached.
 
     """
-    return remote.tag_commits(repository.open(cache, upstream.upstream), upstream.git).get(tag)
+    return remote.tag_commits(repository.open(cache, upstream.upstream), upstream.git)
 
 
 def version_of(upstream: Pin, tag: str) -> str:

@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from stack.base.errors import StackError
 from stack.model.ids import TreeId
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Objects
 
@@ -140,8 +139,5 @@ class Files:
 
     @functools.cached_property
     def promised(self) -> bool:
-        """Return whether this is a partial clone: reading a whole tree could then fetch its files one by one."""
-        try:
-            return any((self.objects.repository / "objects/pack").glob("*.promisor"))
-        except OSError as error:
-            raise StackError(f"{self.objects.repository} cannot be read ({error.strerror})", "check its rights") from error
+        """Return whether the store lacks files of this tree: reading the whole tree could fetch them one by one."""
+        return self.objects.lacks(self.tree)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say in a pipe which long step runs, in one line on stderr: somebody who waits for minutes wants to know for what."""
+
+import threading
+
+import click
+
+_LARGE = 4 << 20
+"""Bytes of a download that is worth a line."""
+_PATIENCE = 3.0
+"""Seconds after which a step without a known size is worth a line."""
+_LONG = ("downloading ", "fetching ", "importing ", "reading ", "waiting ")
+"""How the steps begin that may take minutes, and are few."""
+
+
+class ProgressLines:
+    """A callback for progress that prints a line for each large download and each step that takes long."""
+
+    def __init__(self, *, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._said: set[str] = set()
+        self._step = ""
+        self._timer: threading.Timer | None = None
+
+    def __call__(self, step: str, done: int, total: int | None) -> None:
+        """Report progress of a step."""
+        del done
+        if step != self._step:
+            self.close()
+            self._step = step
+            if step.startswith(_LONG):
+                self._timer = threading.Timer(self._patience, self._say, (step,))
+                self._timer.daemon = True
+                self._timer.start()
+        if step.startswith("downloading ") and total is not None and total >= _LARGE:
+            self._say(f"{step} ({total / 1e6:.0f} MB)")
+
+    def close(self) -> None:
+        """Forget the current step."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _say(self, line: str) -> None:
+        step = line.partition(" (")[0]
+        if step not in self._said:
+            self._said.add(step)
+            click.echo(f"stack: {line}", err=True)
