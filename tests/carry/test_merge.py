@@ -235,3 +235,14 @@ def test_a_conflict_has_its_lines_in_the_new_base(scratch: Scratch) -> None:
     base, onto, theirs = (scratch.objects.tree_of(commit) for commit in commits)
     [conflict] = merge(scratch.objects, {}, base, onto, theirs).conflicts
     assert (conflict.path, conflict.lines, conflict.reason) == ("a", (5, 5), "content")
+
+
+@pytest.mark.parametrize(("upstream", "times"), [(b"other\n", 1), (b"", 0)])
+def test_other_work_is_done_once_while_git_merges(scratch: Scratch, upstream: bytes, times: int) -> None:
+    """Without `known`, two patches to one file take two rounds of merges; without upstream's change, they take none."""
+    texts = (TEXT + upstream, TEXT, edited(3), edited(3, b"newer\n"))
+    commits = scratch.commits(*(({"a": (FILE, text)}, None, f"{place}\n") for place, text in enumerate(texts)))
+    onto, *chain = (scratch.objects.tree_of(commit) for commit in commits)
+    done: list[str] = []
+    ahead(scratch.objects, onto, chain, meanwhile=lambda: done.append("once"))
+    assert done == ["once"] * times

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -245,7 +246,9 @@ class _Climb:
         alive = [link for link in links if link.alive]
         trees = [self.objects.tree_of(commit) for link in alive[:1] for commit in link.pair[:1]]
         trees += [self.objects.tree_of(link.pair[1]) for link in alive]
-        self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits)
+        # Every patch is searched for later on: git merges meanwhile.
+        search = partial(self._search_all, alive)
+        self.merges |= ahead(self.objects, self.objects.tree_of(tip), trees, self.edits, search)
         rows: list[Carried] = []
         squashed: dict[str, Carried] = {}
         for place, link in enumerate(alive):
@@ -403,6 +406,10 @@ class _Climb:
     def _carried(self, row: Carried, tree: TreeId, evidence: tuple[str, ...], outcome: Outcome = Outcome.CLEAN) -> Carried:
         commit = apply.commit(self.objects, tree, row.tip, row.patch)
         return replace(row, outcome=outcome, commit=commit, tree=tree, evidence=evidence)
+
+    def _search_all(self, links: Sequence[_Link]) -> None:
+        for link in links:
+            self._search(link.patch)
 
     def _search(self, patch: Patch) -> Found | None:
         if self.aids is None or self.aids.index is None:

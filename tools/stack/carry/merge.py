@@ -7,7 +7,7 @@ small trees of just these files. Only if a file is missing on the new base, git 
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -112,14 +112,20 @@ def edits(patches: Iterable[Patch]) -> Edits:
     }
 
 
-def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits | None = None) -> FileMerges:
+def ahead(
+    objects: Objects,
+    onto: TreeId,
+    chain: Sequence[TreeId],
+    known: Edits | None = None,
+    meanwhile: Callable[[], object] | None = None,
+) -> FileMerges:
     """Merge the files that carrying a chain of trees will need, in few calls of git.
 
     A file's merges depend only on earlier merges of the same file. So the first merges of all files go into one call. While
     git works, their results are guessed from the hunks in `known`. All later merges go into a second call, with these guesses
     as input. A guess never becomes a result: if it was wrong, the later merges are made again from git's own result.
     Merges that are not foreseen (after a patch that is left out) are made when they are needed. The patches' hunks on the new
-    base are added to `known`.
+    base are added to `known`. `meanwhile` is other work to do while git works; without merges it is not called.
     """
     known = {} if known is None else known
     steps: dict[str, list[tuple[Entry, Entry]]] = {}
@@ -139,6 +145,9 @@ def ahead(objects: Objects, onto: TreeId, chain: Sequence[TreeId], known: Edits 
         with _FileMerging(objects, [triple for triple, _ in waiting]) as first:
             foreseen = [triple for needed in waiting for triple in _foreseen(objects, known, merges, *needed)]
             with _FileMerging(objects, foreseen) as later:
+                if meanwhile is not None:
+                    meanwhile()
+                    meanwhile = None
                 merges |= first.results() | later.results()
     for triple, merged in merges.items():
         if merged.entry is not None and (triple.base.id, triple.theirs.id) in known:

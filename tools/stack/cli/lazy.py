@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from stack.base.garbage import uncollected
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -45,7 +47,8 @@ class LazyGroup(click.Group):
         name = self.aliases.get(cmd_name, cmd_name)
         if name not in self.lazy:
             return super().get_command(ctx, name)
-        command: click.Command = importlib.import_module(self.lazy[name].module).command
+        with uncollected():
+            command: click.Command = importlib.import_module(self.lazy[name].module).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -2,9 +2,9 @@
 """Run all drift checks on a tree with carried patches."""
 
 import contextlib
-import gc
 from collections.abc import Iterator, Mapping
 
+from stack.base.garbage import uncollected
 from stack.carry.drift import cpp, naming, python, variables
 from stack.carry.drift.finding import Drift
 from stack.carry.drift.modules import Modules
@@ -15,19 +15,7 @@ from stack.model.ids import TreeId
 from stack.store.objects import Objects
 
 
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Turn garbage collection off: syntax trees are 100,000 new objects without garbage, and would take twice as long."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@_uncollected()
+@uncollected()  # Syntax trees are 100,000 new objects without garbage, and would take twice as long.
 def is_readable(objects: Objects, tree: TreeId, path: str) -> bool:
     """Return whether upstream's own file can be parsed or does not exist; otherwise upstream broke it, not a patch."""
     data = Files(objects, tree).read(path)
@@ -40,7 +28,7 @@ def is_readable(objects: Objects, tree: TreeId, path: str) -> bool:
     return True
 
 
-@_uncollected()
+@uncollected()
 def check(
     objects: Objects,
     tree: TreeId,

@@ -285,8 +285,7 @@ class Modules:
         lines = self._definitions if self._hints else ""
         found = []
         for match in re.finditer(rf"\0(?:async +)?(?:def|class) +{re.escape(name)}(?!\w)", lines):
-            path = lines[lines.rfind("\n", 0, match.start()) + 1 : match.start()].partition(":")[2]
-            found += [path] if path.partition("/")[0] not in ASIDE else []
+            found.append(lines[lines.rfind("\n", 0, match.start()) + 1 : match.start()].partition(":")[2])
         return found
 
     @functools.cached_property
@@ -294,8 +293,9 @@ class Modules:
         r"""Return all lines that define a function or class at the top level of a file, each as `<tree>:<path>\0<text>`."""
         if self.files.promised:
             return ""
+        where = ["*.py", *(f":(exclude){aside}/*" for aside in sorted(ASIDE))]
         done = git.run(
-            ["grep", "-I", "-z", "-E", "-e", _DEFINITIONS, self.files.tree, "--", "*.py"],
+            ["grep", "-I", "-z", "-E", "-e", _DEFINITIONS, self.files.tree, "--", *where],
             env={"GIT_DIR": str(self.files.objects.repository)},
             accept=(0, 1),
         )
