@@ -32,7 +32,7 @@ class Commit:
 
 
 class Clone:
-    """A git clone, of which only objects and references are read. Use it as a context manager.
+    """Reads the objects and references of a git clone, and nothing else. Use it as a context manager.
 
     GitPython opens a temporary repository that borrows the clone's objects and has a copy of its references.
     """

@@ -27,7 +27,7 @@ from stack.store.objects import FILES, Identity, Objects
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What was read: the patches in order, and what had to be said about them."""
+    """The patches of a branch in order, and notes for the user."""
 
     read: Read
     notes: tuple[str, ...] = ()
