@@ -127,7 +127,10 @@ def _last_line(work: Import, looked: Triage | None, *, refused: bool) -> str:
     if refused:
         return f"nothing was imported{failed}: leave --all-or-nothing out to import the rest"
     upstream = work.request.upstream
-    line = f"{len(work.imported)} imported in {len(work.series)} series{failed}"
+    known, gone = sum(bool(one.known) for one in work.left), sum(one.landed for one in work.left)
+    there = f", {known} in the stack already" if known else ""
+    there += f", {gone} in the pin already" if gone else ""
+    line = f"{len(work.imported)} imported in {len(work.series)} series{failed}{there}"
     if not work.imported:
         return line
     if looked is None:

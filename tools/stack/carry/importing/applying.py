@@ -39,6 +39,8 @@ class _Known:
 
     hunks: dict[_Content, str] = field(default_factory=dict)
     lines: dict[_Content, str] = field(default_factory=dict)
+    stack: set[str] = field(default_factory=set)
+    """The names of those that the stack has."""
 
     def add(self, found: Sequence[plain.Section], level: int, name: str) -> None:
         self.hunks.setdefault(_content(found, level, b" +-"), name)
@@ -51,6 +53,7 @@ def apply_all(objects: Objects, tip: CommitId, existing: Sequence[Patch], read: 
     known = _Known()
     for patch in existing:
         known.add(plain.sections(patch.diff), 1, patch.ref.path)
+        known.stack.add(patch.ref.path)
     for one in read:
         if isinstance(one, LeftOut):
             done.left.append(one)
@@ -66,24 +69,38 @@ def apply_all(objects: Objects, tip: CommitId, existing: Sequence[Patch], read: 
 
 def _tried(objects: Objects, tree: TreeId, one: Candidate, known: _Known) -> TreeId | LeftOut:
     try:
-        found = plain.sections(one.diff)
+        found = _sections(one)
     except plain.Unreadable as bad:
-        return LeftOut(one, f"its diff cannot be read: {bad}")
-    if not found:
-        return LeftOut(one, "it has no diff")
-    found = tuple(plain.reverse(section) for section in reversed(found)) if one.reverse else found
+        return LeftOut(one, str(bad))
     level = one.strip if one.strip is not None else 1 if not one.by_lines else patching.level_of(objects, tree, found)
-    same = known.hunks.get(_content(found, level, b" +-"))
-    if same is not None and any(section.hunks for section in found):
+    same = known.hunks.get(_content(found, level, b" +-")) if any(section.hunks for section in found) else None
+    if same is not None and same in known.stack:
         return LeftOut(one, f"it is the same as {same}", known=same)
     after = _applied(objects, tree, one, found, level)
     if isinstance(after, Misfit):
-        same = known.lines.get(_content(found, level, b"+-"))
+        same = same or known.lines.get(_content(found, level, b"+-"))
         return LeftOut(one, str(after)) if same is None else LeftOut(one, f"it is the same as {same}", known=same)
-    if isinstance(after, LeftOut):
-        return after
-    known.add(found, level, one.name)
+    if same is not None:
+        after = LeftOut(one, f"it is the same as {same}, and a stack holds it only once")
+    if not isinstance(after, LeftOut):
+        known.add(found, level, one.name)
     return after
+
+
+def _sections(one: Candidate) -> tuple[plain.Section, ...]:
+    """Return the changes of a candidate in the direction in which it is applied.
+
+    Raises:
+        Unreadable: It has no diff, or one that cannot be read.
+
+    """
+    try:
+        found = plain.sections(one.diff)
+    except plain.Unreadable as bad:
+        raise plain.Unreadable(f"its diff cannot be read: {bad}") from bad
+    if not found:
+        raise plain.Unreadable("it has no diff")
+    return tuple(plain.reverse(section) for section in reversed(found)) if one.reverse else found
 
 
 def _applied(

@@ -13,7 +13,7 @@ _NUMBERED = re.compile(r"^(?:\d+[-_.]+)+(?=[A-Za-z0-9])")
 
 @dataclass(frozen=True, slots=True)
 class Upstreamed:
-    """What a patch's header says about its way upstream.
+    """The state upstream that a patch's header states.
 
     `pull`: the address where it was proposed. `applied`: the release or commit that has it. `not_needed`: it is not meant for
     upstream.

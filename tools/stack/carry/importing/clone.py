@@ -3,10 +3,9 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from stack.base.errors import StackError
 from stack.carry.importing.candidate import storable
@@ -33,31 +32,58 @@ class Commit:
 
 
 class Clone:
-    """A git clone, of which only objects and references are read. Use it as a context manager."""
+    """Reads the objects and references of a git clone, and nothing else. Use it as a context manager.
+
+    GitPython opens a temporary repository that borrows the clone's objects and has a copy of its references.
+    """
 
     def __init__(self, folder: Path) -> None:
-        from git import GitDB, Repo  # noqa: PLC0415  (takes 0.2 s, and only this source needs it)
-        from git.exc import GitError, InvalidGitRepositoryError, NoSuchPathError, ODBError  # noqa: PLC0415
-
         self.folder = folder
-        self._errors = (GitError, ValueError, KeyError, IndexError, ODBError)
-        try:
-            self._repo: Any = Repo(folder, odbt=GitDB, expand_vars=False)
-        except (InvalidGitRepositoryError, NoSuchPathError) as bad:
-            raise StackError(f"{folder} is not a git repository", "name a clone, and a branch of it") from bad
+        self._exit = contextlib.ExitStack()
 
-    def __enter__(self) -> "Clone":
+    def __enter__(self) -> Self:
+        from git import Repo  # noqa: PLC0415  (takes 0.2 s, and only this source needs it)
+
+        with contextlib.ExitStack() as opened:
+            own = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="stack-"))) / "git"
+            self._borrow(own)
+            self._repo: Any = opened.enter_context(Repo(own))
+            self._repo.git.update_environment(**git.environment(extra={"GIT_DIR": str(own)}))
+            self.objects = opened.enter_context(Objects(own))
+            self._exit = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._repo.close()
+        self._exit.close()
+
+    def _borrow(self, own: Path) -> None:
+        """Make a repository with the clone's objects and references, and with no setting of the clone."""
+        asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-path", "shallow"]
+        found = git.run(asked, cwd=self.folder, accept=(0, 128))
+        if found.returncode:
+            raise StackError(f"{self.folder} is not a git repository", "name a clone, and a branch of it")
+        objects, shallow = (Path(line) for line in found.stdout.decode("utf-8", "surrogateescape").splitlines())
+        git.run(["init", "--quiet", "--bare", "--template=", str(own)])
+        (own / "objects/info").mkdir(exist_ok=True)
+        (own / "objects/info/alternates").write_text(f"{objects}\n")
+        if shallow.is_file():
+            (own / "shallow").write_bytes(shallow.read_bytes())
+        listed = git.text(["ls-remote", "--quiet", str(self.folder.resolve())]).splitlines()
+        refs = {name: commit for commit, _, name in (line.partition("\t") for line in listed)}
+        (own / "packed-refs").write_text(
+            "".join(
+                f"{commit} {name}\n" for name, commit in sorted(refs.items()) if name.startswith("refs/") and "^" not in name
+            )
+        )
+        if "HEAD" in refs:
+            (own / "HEAD").write_text(f"{refs['HEAD']}\n")
 
     def find(self, revision: str) -> CommitId | None:
         """Return the commit that a branch, tag or id names, None if there is none."""
         if not revision or revision.startswith("-"):
             return None
         for name in (revision, f"origin/{revision}"):
-            with contextlib.suppress(*self._errors):
+            with contextlib.suppress(*_errors()):
                 return CommitId(self._repo.commit(name).hexsha)
         return None
 
@@ -87,7 +113,7 @@ class Clone:
             message = found.message if isinstance(found.message, str) else found.message.decode("utf-8", "replace")
             parents = tuple(CommitId(parent.hexsha) for parent in found.parents)
             tree, when = TreeId(found.tree.hexsha), found.authored_date
-        except self._errors as bad:
+        except _errors() as bad:
             raise StackError(
                 f"{self.folder} lacks the commit {commit[:12]}", "fetch it there first (git fetch --unshallow)"
             ) from bad
@@ -96,16 +122,9 @@ class Clone:
         who = Author(author.name or author.email or "unknown", author.email or "unknown@localhost", f"{when} {zone}")
         return Commit(commit, parents, tree, who, storable(message) if message.strip() else f"Commit {commit[:12]}\n")
 
-    @contextlib.contextmanager
-    def objects(self) -> Iterator[Objects]:
-        """Yield a temporary repository that borrows the clone's objects."""
-        with tempfile.TemporaryDirectory(prefix="stack-") as folder:
-            own = Path(folder) / "git"
-            git.run(["init", "--quiet", "--bare", "--template=", str(own)])
-            (own / "objects/info").mkdir(exist_ok=True)
-            (own / "objects/info/alternates").write_text(f"{Path(self._repo.common_dir).resolve() / 'objects'}\n")
-            shallow = Path(self._repo.common_dir) / "shallow"
-            if shallow.is_file():
-                (own / "shallow").write_bytes(shallow.read_bytes())
-            with Objects(own) as objects:
-                yield objects
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what GitPython raises for a name or an object that is not there."""
+    from git.exc import GitError, ODBError  # noqa: PLC0415  (as above)
+
+    return (GitError, ODBError, ValueError, KeyError, IndexError)

@@ -38,7 +38,7 @@ def write(stores: Stores, work: Import) -> None:
 
 
 def keep(folder: Path, left: tuple[LeftOut, ...]) -> None:
-    """Write the patches that do not apply to a new folder, one file a patch as it was, with a list of the reasons.
+    """Write the patches that do not apply to a new folder, with a list of the reasons. Each file stays as it was.
 
     Raises:
         StackError: The folder exists and is not empty.

@@ -27,7 +27,7 @@ from stack.store.objects import FILES, Identity, Objects
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """What was read: the patches in order, and what had to be said about them."""
+    """The patches of a branch in order, and notes for the user."""
 
     read: Read
     notes: tuple[str, ...] = ()
@@ -54,7 +54,8 @@ def read(folder: Path, revision: str, pin: Pin, store: Objects, cache: Path) -> 
         StackError: The clone lacks a commit, or a merge changes something of its own.
 
     """
-    with Clone(folder) as clone, clone.objects() as objects:
+    with Clone(folder) as clone:
+        objects = clone.objects
         stated, dots, tip_name = revision.partition("..")
         tip = clone.commit(tip_name.lstrip(".") if dots else revision)
         pinned = clone.find(pin.commit) or (clone.find(pin.tag) if pin.tag else None)

@@ -32,7 +32,7 @@ _NOT_A_DESCRIPTION = re.compile(r"^(#!|Index: |={10,}|diff |-{3} |\+{3} |From [0
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the text above a diff says; None where it does not say it."""
+    """The author and message that the text above a diff states (None if it does not), and the state upstream."""
 
     author: Author | None
     message: str | None

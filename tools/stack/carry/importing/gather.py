@@ -19,7 +19,7 @@ from stack.store import git
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What was read, where it came from (for people), and the name that a series of it gets by default."""
+    """The candidates, a description of their source for people, and the default name of their series."""
 
     read: Read
     came_from: str

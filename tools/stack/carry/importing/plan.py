@@ -25,7 +25,7 @@ from stack.model.stack import FOLDER, Stack
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to import: the candidates in order, where they came from, and how they get their series."""
+    """The candidates to import in order, a description of their source, and the rules for their series."""
 
     upstream: str
     read: Read

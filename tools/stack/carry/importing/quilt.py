@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a quilt series: a file `series` with one patch a line, and the patches beside it."""
+"""Read a quilt series: the file `series` lists the patches in the same folder."""
 
 import re
 import shlex
