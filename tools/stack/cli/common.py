@@ -4,7 +4,7 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -251,17 +251,22 @@ def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
     return [{"commit": one.commit, "subject": one.subject} for one in upstream]
 
 
-def print_legs(work: "Rebase") -> None:
-    """Print a rebase: one table per upstream."""
+def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None:
+    """Print a rebase: one table per upstream; with the fingerprints of `known` outcomes, only what is new since."""
+    from stack.carry.outcome import fingerprint  # noqa: PLC0415
+
     for leg in work.legs:
         if leg.moves:
             was, now = (pin.tag or pin.commit[:12] for pin in (leg.old, leg.new))
             click.echo(f"{leg.upstream} {was} -> {now} ({leg.new.commit[:12]})")
         else:
             click.echo(f"{leg.upstream} stays at {leg.new.tag or leg.new.commit[:12]}")
-        rows = [line for row in leg.carry.rows for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row)]
+        new = [row for row in leg.carry.rows if not known or known.get(row.patch.ref.path) != fingerprint(row)]
+        rows = [line for row in new for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row)]
         if rows:
             print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        if len(new) < len(leg.carry.rows):
+            click.echo(f"{len(leg.carry.rows) - len(new)} patch(es) as before")
         click.echo()
 
 
