@@ -18,6 +18,7 @@ from stack.carry.arranging import arranged
 from stack.carry.commits import BASE_TAG, WorktreeCommit, exported, read_commits
 from stack.carry.new_folder import aside, check_free
 from stack.carry.person import Person
+from stack.carry.remotes import Remote, add, pinned_tag
 from stack.carry.signoff import sign_commits, sign_patches
 from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
 from stack.carry.upstream_stores import Stores
@@ -69,8 +70,10 @@ class _Record:
     before: Mapping[str, str] = field(default_factory=dict)
 
 
-def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
+def checkout(stores: Stores, upstream: str, folder: Path, remotes: Sequence[Remote] = ()) -> CommitId:
     """Make a working tree of the pinned upstream with a commit for each patch; return the last commit.
+
+    The pin's tag is a tag there, too. `remotes` are the user's own.
 
     Raises:
         StackError: the folder is not empty, or a patch does not apply.
@@ -90,7 +93,10 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     record = _Record(upstream, stores.source(upstream), base, written)
     # A folder cannot be renamed over a link.
     with aside(folder.resolve() if folder.is_symlink() else folder) as part:
-        seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=record.source == "git")
+        refs = {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base, **pinned_tag(stores, upstream, base)}
+        seed(part, objects, refs, partial=record.source == "git")
+        for remote in remotes:
+            add(part, remote)
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
         _write_record(part / ".git" / _RECORD, record)
         git.run(["reset", "--quiet", "--hard"], cwd=part)
