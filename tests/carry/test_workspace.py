@@ -417,6 +417,8 @@ def test_a_damaged_record(work: Work, data: bytes) -> None:
         ("source", "elsewhere"),
         ("allow_drift", None),
         ("digest", None),
+        ("shown", []),
+        ("shown", {HOOK: 1}),
         ("at", []),
         ("at", {"upstream": "gamma"}),
     ],

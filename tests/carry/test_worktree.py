@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -174,6 +175,38 @@ def test_reordered_within_a_series(world: World, folder: Path) -> None:
     assert names(found.kept) == [FLAG, HOOK, LIMIT]
     assert listed(world)[:3] == [FLAG, "one/alpha/core-switch.patch", HOOK]
     assert world.read("stacks/one/series.toml").startswith("# Why this series is first.\n")
+
+
+def test_an_order_that_commutes(world: World, folder: Path) -> None:
+    """Commits of the first series above one of the second: they are put below it, and the result is the same."""
+    commit(folder, "gamma/new.py", b"new\n", "-m", "New", "--trailer", "Stack-Series: one")
+    edited = MAIN.replace(b"main 20\n", b"twenty\n")
+    commit(folder, "gamma/main.py", edited, "-m", "Twenty", "--trailer", "Stack-Series: one")
+    found = refresh(world, folder)
+    assert (names(found.kept), names(found.changed)) == ([HOOK, FLAG], [LIMIT])
+    assert [path for path in listed(world) if "/gamma/" in path] == [
+        HOOK,
+        FLAG,
+        "one/gamma/new.patch",
+        "one/gamma/twenty.patch",
+        LIMIT,
+    ]
+    again = refresh(world, folder)
+    assert (again.changed, again.added, again.dropped) == ((), (), ())
+    with world.stores() as stores:
+        objects = stores.objects("gamma")
+        assert objects.tree_of(stores.tip("gamma")) == user_git(folder, "rev-parse", "HEAD^{tree}")
+
+
+def test_the_first_needs_what_the_second_adds(world: World, folder: Path) -> None:
+    commit(folder, "gamma/new.py", b"new\n", "-m", "Add", *TRAILER)
+    commit(folder, "gamma/new.py", b"newer\n", "-m", "Change", "--trailer", "Stack-Series: one")
+    with world.stores() as stores, pytest.raises(StackError) as refused:
+        worktree.refresh(stores, "gamma", folder)
+    assert re.match(
+        r"commit \w{12} \(Change\) of one needs \w{12} \(Add\) of two, which comes later .* both change gamma/new.py:",
+        str(refused.value),
+    )
 
 
 def test_dropped(world: World, folder: Path) -> None:
@@ -402,9 +435,11 @@ REFUSED = {
         lambda folder: commit(folder, "new", b"x\n", "-m", "New", "--trailer", "Stack-Series: three"),
         "names the series 'three', which is not in stacks/: there are: one, two",
     ),
-    "order": (
-        lambda folder: commit(folder, "new", b"x\n", "-m", "New", "--trailer", "Stack-Series: one"),
-        "of one stands after one of two: order the commits as stacks/stack.toml orders the series",
+    "an order that does not commute": (
+        lambda folder: commit(
+            folder, "gamma/main.py", MAIN.replace(b"limit, fixed", b"limit"), "-m", "New", "--trailer", "Stack-Series: one"
+        ),
+        "of two, which comes later in stacks/stack.toml: both change gamma/main.py: give them the same series",
     ),
     "empty": (
         lambda folder: user_git(folder, "commit", "-q", "--allow-empty", "-m", "New", *TRAILER),

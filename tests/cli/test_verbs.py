@@ -208,8 +208,8 @@ def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
     for number, patch in enumerate(STOPS):
         assert ran.code == 1
         assert (
-            f"stopped at {patch} on {rung(patch)}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n"
-            in ran.out
+            f"stopped at {number + 1} of {len(STOPS)}, {patch} on {rung(patch)}: resolve it in {folder}, `git add` it,"
+            f" then: stack rebase --continue {folder}\n" in ran.out
         )
         unresolved = stack("rebase", "--continue", folder, root=None)
         assert unresolved.refused().endswith("is not resolved: edit it, `git add` it, then run --continue again")
@@ -220,9 +220,11 @@ def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
         if number == 1:
             assert parsed(ran)["conclusion"] == "conflict"
             assert parsed(ran)["stopped"]["patch"] == STOPS[2]
+            assert keys(parsed(ran)["stopped"]) == "directory upstream patch rung number of"
             ran = Ran(
                 ran.code,
-                f"stopped at {STOPS[2]} on {rung(STOPS[2])}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}\n",
+                f"stopped at 3 of {len(STOPS)}, {STOPS[2]} on {rung(STOPS[2])}: resolve it in {folder}, `git add` it,"
+                f" then: stack rebase --continue {folder}\n",
                 "",
             )
     assert ran.code == 0
@@ -276,6 +278,36 @@ def test_a_workspace_given_up(stack: Stack, world: World, tmp_path: Path) -> Non
         assert ran.out == said if said else parsed(ran) == {"aborted": str(tmp_path / "work")}
         assert not (tmp_path / "work").exists()
     assert world.files() == before
+
+
+def test_only_news_is_printed_again(stack: Stack, world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    first = stack(*CONFLICT, "--workspace", folder).out
+    clean = re.findall(r"^(\S+) +(?:clean|moved)", first, re.MULTILINE)
+    assert clean
+    for path, content in RESOLUTIONS[STOPS[0]].items():
+        (folder / path).write_bytes(content)
+        user_git(folder, "add", path)
+    again = stack("rebase", "--continue", folder).out
+    assert re.search(rf"^{STOPS[0].removesuffix('.patch')} ", again, re.MULTILINE)
+    assert not [name for name in clean if re.search(rf"^{name} ", again, re.MULTILINE)]
+    assert re.search(r"^\d patch\(es\) as before$", again, re.MULTILINE)
+    assert len(again.splitlines()) < len(first.splitlines())
+
+
+@pytest.mark.parametrize("options", [("--abort",), ("--skip",)])
+def test_the_folder_of_the_shell_stays(
+    stack: Stack, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "work"
+    stack(*CONFLICT, "--workspace", folder)
+    monkeypatch.chdir(folder / "gamma" if options == ("--abort",) else folder)
+    while (ran := stack("rebase", *options, folder, root=None)).code == 1:
+        assert folder.is_dir()
+    assert ran.code == 0
+    assert ran.err == f"stack: {folder} is left there, since your shell stands in it: cd out of it, then rm -r {folder}\n"
+    assert Path.cwd().is_dir()
+    assert stack("rebase", "--abort", folder, root=None).refused().startswith(f"{folder} is not the working tree of a rebase")
 
 
 def test_no_workspace_for_pins_that_would_be_refused_in_the_end(stack: Stack, tmp_path: Path) -> None:

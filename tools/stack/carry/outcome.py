@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The outcomes of a carried patch, as tables, JSON and files name them."""
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -106,3 +107,9 @@ class Carried:
         """Return whether the patch needs a person."""
         left_over = self.outcome is Outcome.PARTLY_LANDED and self.commit is None
         return self.outcome in (Outcome.CONFLICT, Outcome.DRIFTED, Outcome.DROPPED_UPSTREAM) or left_over
+
+
+def fingerprint(row: Carried) -> str:
+    """Return a hash of the outcome and everything that is said of it, to tell what is new since it was last shown."""
+    shown = (row.outcome.value, row.evidence, row.conflicts, row.drifts, row.landed)
+    return hashlib.sha256(repr(shown).encode("utf-8", "backslashreplace")).hexdigest()[:16]

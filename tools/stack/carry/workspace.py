@@ -9,7 +9,8 @@ trees in place of the conflicts. Pins and patches are switched only when no conf
 import json
 import re
 import shutil
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
@@ -18,7 +19,7 @@ from stack.carry.engine import step_name
 from stack.carry.export import NO_ATTRIBUTES
 from stack.carry.merge import merge
 from stack.carry.new_folder import check_empty
-from stack.carry.outcome import Landed
+from stack.carry.outcome import Landed, fingerprint
 from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, keep, record
 from stack.carry.upstream_stores import Stores
@@ -51,6 +52,8 @@ class Session:
     rung: str
     not_recorded: tuple[str, ...] = ()
     """Reasons why the last resolution, or a part of it, is not recorded for later carries."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprint of each patch's outcome when it was last shown, by the patch's path."""
 
 
 def start(
@@ -107,6 +110,7 @@ def _record_file(folder: Path) -> Path:
 
 def _taken(table: Table) -> Session:
     resolved, behaviour, at = table.table("resolved"), table.table("behaviour"), table.table("at")
+    shown = table.table("shown")
     return Session(
         root=Path(table.text("root", pattern=r"/[^\0]*")),
         request=Request(
@@ -124,6 +128,7 @@ def _taken(table: Table) -> Session:
         upstream=at.text("upstream", pattern=UPSTREAM),
         patch=at.text("patch"),
         rung=at.text("rung"),
+        shown={path: shown.text(path) for path in shown},
     )
 
 
@@ -159,15 +164,22 @@ def proceed(folder: Path, stores: Stores, session: Session, *, digest: str, skip
     return work, _stop(folder, stores, work, now) if work.open else now
 
 
-def finish(folder: Path) -> None:
-    """Delete the working tree, even if its record is damaged.
+def finish(folder: Path) -> bool:
+    """Delete the working tree, even if its record is damaged; return whether it is gone.
+
+    If the caller's shell stands in it, only the record is deleted: the shell could not go on in a folder that is gone.
 
     Raises:
         StackError: it is not the working tree of a rebase.
 
     """
-    _record_file(folder)
-    shutil.rmtree(folder.resolve())
+    record = _record_file(folder)
+    place = folder.resolve()
+    if Path.cwd().is_relative_to(place):
+        record.unlink()
+        return False
+    shutil.rmtree(place)
+    return True
 
 
 def _stop(folder: Path, stores: Stores, work: Rebase, session: Session, shared: Path | None = None) -> Session:
@@ -187,7 +199,8 @@ def _stop(folder: Path, stores: Stores, work: Rebase, session: Session, shared: 
         (folder / ".git/objects/info/alternates").write_text(f"{objects.repository / 'objects'}\n")
         git.run(["update-ref", _ONTO, tip], cwd=folder)
         git.run(["update-ref", _PATCH, source], cwd=folder)
-    now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path, rung=row.rung)
+    shown = {each.patch.ref.path: fingerprint(each) for each in work.rows()}
+    now = replace(session, upstream=leg.upstream, patch=row.patch.ref.path, rung=row.rung, shown=shown)
     _write_record(folder, now)
     git.run(["checkout", "--quiet", "--force", "--detach", tip], cwd=folder)
     _share_rerere(folder, objects.repository, shared)
@@ -255,6 +268,7 @@ def _write_record(folder: Path, session: Session) -> None:
         "allow_mismatch": session.allow_mismatch,
         "allow_drift": session.allow_drift,
         "digest": session.digest,
+        "shown": dict(session.shown),
         "at": {"upstream": session.upstream, "patch": session.patch, "rung": session.rung},
     }
     part = folder / ".git" / f"{_RECORD}.part"

@@ -8,15 +8,17 @@ series and patch file. `checkout` adds these trailers, and `refresh` removes the
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.carry import links, patch_sources, worktree_state
+from stack.carry.arranging import arranged
 from stack.carry.commits import BASE_TAG, WorktreeCommit, exported, read_commits
 from stack.carry.new_folder import aside, check_free
 from stack.carry.person import Person
+from stack.carry.remotes import Remote, add, pinned_tag
 from stack.carry.signoff import sign_commits, sign_patches
 from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
 from stack.carry.upstream_stores import Stores
@@ -68,8 +70,10 @@ class _Record:
     before: Mapping[str, str] = field(default_factory=dict)
 
 
-def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
+def checkout(stores: Stores, upstream: str, folder: Path, remotes: Sequence[Remote] = ()) -> CommitId:
     """Make a working tree of the pinned upstream with a commit for each patch; return the last commit.
+
+    The pin's tag is a tag there, too. `remotes` are the user's own.
 
     Raises:
         StackError: the folder is not empty, or a patch does not apply.
@@ -89,7 +93,10 @@ def checkout(stores: Stores, upstream: str, folder: Path) -> CommitId:
     record = _Record(upstream, stores.source(upstream), base, written)
     # A folder cannot be renamed over a link.
     with aside(folder.resolve() if folder.is_symlink() else folder) as part:
-        seed(part, objects, {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base}, partial=record.source == "git")
+        refs = {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base, **pinned_tag(stores, upstream, base)}
+        seed(part, objects, refs, partial=record.source == "git")
+        for remote in remotes:
+            add(part, remote)
         git.run(["symbolic-ref", "HEAD", f"refs/heads/{BRANCH}"], cwd=part)
         _write_record(part / ".git" / _RECORD, record)
         git.run(["reset", "--quiet", "--hard"], cwd=part)
@@ -154,8 +161,9 @@ def refresh(stores: Stores, upstream: str, folder: Path, *, signer: Person | Non
         found = read_commits(objects, folder, base)
         commits = found if signer is None else sign_commits(objects, base, found, signer)
         objects.flush()
-        refs = _assign(stores.stack, upstream, commits)
-        raws = exported(stores.objects(upstream), objects, base, commits, refs)
+        placed = arranged(objects, base, commits, _places(stores.stack, commits))
+        refs = _assign(stores.stack, upstream, placed)
+        raws = exported(stores.objects(upstream), objects, base, placed, refs)
     signed = None if commits == found else (found[-1].id, commits[-1].id)
     return replace(_refreshed(stores.stack, upstream, raws), signed=signed)
 
@@ -277,17 +285,14 @@ def _files(stack: Stack, upstream: str) -> dict[str, str]:
     return {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in stack.order(upstream)}
 
 
-def _assign(stack: Stack, upstream: str, commits: Sequence[WorktreeCommit]) -> list[PatchRef]:
-    """Assign a patch to each commit; the commits must be in the order of the series."""
+def _places(stack: Stack, commits: Sequence[WorktreeCommit]) -> Callable[[WorktreeCommit], int]:
+    """Return the function that tells the place of a commit's series; each commit has to name one."""
     order = [member.name for member in stack.series]
-    taken: set[PatchRef] = {ref for member in stack.series for ref in member.patches if ref.upstream != upstream}
-    refs: list[PatchRef] = []
     for commit in commits:
-        marked = marks(commit.message)
-        name, subject = marked.get(SERIES), commit.message.partition("\n")[0]
+        name = marks(commit.message).get(SERIES)
         if name is None:
             raise StackError(
-                f"commit {commit.id[:12]} ({subject}) names no series",
+                f"commit {commit.id[:12]} ({commit.subject}) names no series",
                 f"add one: git commit --amend --trailer '{SERIES}: <name>'",
             )
         if name not in order:
@@ -295,12 +300,17 @@ def _assign(stack: Stack, upstream: str, commits: Sequence[WorktreeCommit]) -> l
                 f"commit {commit.id[:12]} names the series {name!r}, which is not in {FOLDER}/",
                 f"there are: {', '.join(order)}",
             )
-        if refs and order.index(name) < order.index(refs[-1].series):
-            raise StackError(
-                f"commit {commit.id[:12]} of {name} stands after one of {refs[-1].series}",
-                "order the commits as stacks/stack.toml orders the series: git rebase -i",
-            )
-        ref = _free(PatchRef(name, upstream, _file(marked.get(PATCH), upstream, subject)), upstream, subject, taken)
+    return lambda commit: order.index(marks(commit.message)[SERIES])
+
+
+def _assign(stack: Stack, upstream: str, commits: Sequence[WorktreeCommit]) -> list[PatchRef]:
+    """Assign a patch to each commit; the commits are in the order of the series."""
+    taken: set[PatchRef] = {ref for member in stack.series for ref in member.patches if ref.upstream != upstream}
+    refs: list[PatchRef] = []
+    for commit in commits:
+        marked = marks(commit.message)
+        wanted = PatchRef(marked[SERIES], upstream, _file(marked.get(PATCH), upstream, commit.subject))
+        ref = _free(wanted, upstream, commit.subject, taken)
         taken.add(ref)
         refs.append(ref)
     return refs

@@ -5,7 +5,7 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -277,20 +277,21 @@ def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
     return [{"commit": one.commit, "subject": one.subject} for one in upstream]
 
 
-def print_legs(work: "Rebase") -> None:
-    """Print a rebase: one table per upstream."""
+def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None:
+    """Print a rebase: one table per upstream; with the fingerprints of `known` outcomes, only what is new since."""
+    from stack.carry.outcome import fingerprint  # noqa: PLC0415
+
     for leg in work.legs:
         click.echo(_leg_words(leg))
         for sentence in _no_rungs(work, leg):
             click.echo(sentence)
         climbed = len(leg.carry.rungs) > 1
-        rows = [
-            line
-            for row in leg.carry.rows
-            for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed)
-        ]
+        new = [row for row in leg.carry.rows if not known or known.get(row.patch.ref.path) != fingerprint(row)]
+        rows = [line for row in new for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed)]
         if rows:
             print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        if len(new) < len(leg.carry.rows):
+            click.echo(f"{len(leg.carry.rows) - len(new)} patch(es) as before")
         click.echo()
 
 

@@ -9,7 +9,6 @@ import click
 from click.core import ParameterSource
 
 from stack.base.errors import StackError
-from stack.carry import workspace
 from stack.carry import workspace as workspaces
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
 from stack.carry.upstream_stores import Stores
@@ -139,15 +138,15 @@ def command(
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
             stopped = workspaces.start(workspace, stores, work, **allowed, digest=digest.exact(loaded), clone=clone)
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
-            workspaces.finish(going)
+            _finish(going)
         folder = workspace or going
         if as_json:
-            print_json(_as_json(work, ended) | {"stopped": _stopped_json(stopped, folder) if work.open else None})
+            print_json(_as_json(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
             if form == "range-diff":
                 _print_range_diff(stores, work)
             else:
-                print_legs(work)
+                print_legs(work, session.shown if session is not None else None)
             for reason in stopped.not_recorded if stopped else ():
                 click.echo(f"not kept as a resolution: {reason}")
             _print_end(work, ended, stopped if work.open else None, folder)
@@ -168,15 +167,29 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     return rebase(stores, replace(work.request, behaviour=behaviour)) if behaviour else work
 
 
-def _stopped_json(stopped: Session | None, folder: Path | None) -> dict[str, object] | None:
+def _stopped_json(work: Rebase, stopped: Session | None, folder: Path | None) -> dict[str, object] | None:
     if stopped is None:
         return None
-    return {"directory": str(folder), "upstream": stopped.upstream, "patch": stopped.patch, "rung": stopped.rung}
+    number, of = _progress(work)
+    place = {"upstream": stopped.upstream, "patch": stopped.patch, "rung": stopped.rung}
+    return {"directory": str(folder), **place, "number": number, "of": of}
+
+
+def _progress(work: Rebase) -> tuple[int, int]:
+    """Return the number of the stop, and how many stops are known by now."""
+    done = len(work.request.resolved)
+    return done + 1, done + len(work.open)
+
+
+def _finish(folder: Path) -> None:
+    if not workspaces.finish(folder):
+        # On stderr, since it may stand beside JSON.
+        place = folder.resolve()
+        click.echo(f"stack: {place} is left there, since your shell stands in it: cd out of it, then rm -r {place}", err=True)
 
 
 def _give_up(folder: Path, as_json: bool) -> None:
-
-    workspace.finish(folder)
+    _finish(folder)
     if as_json:
         print_json({"aborted": str(folder)})
     else:
@@ -231,7 +244,8 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
     }[ended.value]
     if stopped is not None:
-        where = f"{stopped.patch} on {short_ids(stopped.rung)}"
+        number, of = _progress(work)
+        where = f"{number} of {of}, {stopped.patch} on {short_ids(stopped.rung)}"
         message = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
         if work.open[0][1].outcome.value == "dropped-upstream":
             message = (

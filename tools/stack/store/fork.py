@@ -111,7 +111,7 @@ def at(pin: Pin, remote: str, root: Path, store: Path) -> Fork:
         address = remote + pin.git.rstrip("/").rpartition("/")[2]
     elif not _is_address(remote):
         address = _of_the_stack(root, remote)
-    fork = Fork(pin.upstream, _rewritten(store, _readable(address)))
+    fork = Fork(pin.upstream, _rewritten(store, readable(address)))
     if _plain(fork.address) == _plain(pin.git):
         raise StackError(f"{fork} is the upstream itself", "push to your own fork of it")
     return fork
@@ -127,14 +127,20 @@ def _split(given: str, pins: Pins, wanted: Sequence[str]) -> tuple[Sequence[str]
     return (name,), remote
 
 
-def _readable(address: str) -> str:
+def readable(address: str) -> str:
+    """Return an address that git may be given.
+
+    Raises:
+        StackError: it is empty, starts a program, or git would take it for an option.
+
+    """
     try:
         host = urlsplit(address).hostname
     except ValueError:
         host = None
         address = ""
     if not address or _HELPER.match(address) or any((text or "").startswith("-") for text in (address, host)):
-        raise StackError("--push names no valid address", "write it as git takes it: https://…, ssh://… or git@host:path")
+        raise StackError("the remote has no valid address", "write it as git takes it: https://…, ssh://… or git@host:path")
     return address
 
 
