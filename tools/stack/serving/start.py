@@ -200,7 +200,7 @@ class _Watch:
     def _answer(self, address: str, content: Mapping[str, Any] | None) -> Any:
         try:
             with bounded_http.asked(address, content, max(self._left(), 1.0), self._start.key) as answer:
-                data, status = bounded_http.whole(answer, max(self._left(), 1.0)), answer.status_code
+                data, status = bounded_http.whole(answer), answer.status_code
             if status == 200:
                 return bounded_http.parsed(data)
             how = f"the server answers its first request with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"
