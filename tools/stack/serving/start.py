@@ -16,7 +16,7 @@ from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
 from stack.validation.python_env import Process
-from stack.validation.serve import server
+from stack.validation.serve import parent_watchdog, server
 from stack.validation.serve.server import NotServing
 
 _MOST = 2**26
@@ -71,7 +71,7 @@ def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[
     """
     with (
         contextlib.ExitStack() as afterwards,
-        server.kept(start.process, subprocess.PIPE, start.folder) as process,
+        parent_watchdog.kept(start.process.command, start.process.environment, subprocess.PIPE, start.folder) as process,
     ):
         assert process.stdout is not None
         output = _Output(process.stdout, out)
