@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from stack.base import bounded_http
+from stack.base.progress import Progress
 from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
@@ -26,7 +27,6 @@ _BETWEEN = 0.5
 """Seconds between two health checks."""
 _LATE = 5.0
 """Seconds to wait for the last output of a server that has ended."""
-Tell = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Up:
 
 
 @contextmanager
-def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[Up]:
+def started(start: Start, out: Callable[[bytes], None], tell: Progress) -> Iterator[Up]:
     """Run a server for the duration of the block, after its first answer. It is ended afterwards, even if this process is killed.
 
     Args:
@@ -140,7 +140,7 @@ class _Output:
 class _Watch:
     """A server that is starting."""
 
-    def __init__(self, start: Start, process: "subprocess.Popen[bytes]", output: _Output, tell: Tell, began: float) -> None:
+    def __init__(self, start: Start, process: "subprocess.Popen[bytes]", output: _Output, tell: Progress, began: float) -> None:
         self._start, self._process, self._output, self._tell = start, process, output, tell
         self._began, self._read, self._next, self._stage = began, 0, 0.0, "starting the server"
         self._far: tuple[int, int | None] = 0, None

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import requests
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.base.text import printable
 from stack.model.ids import CommitId
-from stack.store.sources import Progress
 from stack.upstreaming import credentials, forge
 from stack.upstreaming.connection import Connection, StatusError, part
 from stack.upstreaming.forge import Checks, Fork, Hit, Pull, PullState, Repository, Reviews
@@ -65,7 +65,7 @@ class RefusedError(StackError):
 class GitHub:
     """A client for one host and one user. Without a token it can read public data, sixty requests an hour."""
 
-    def __init__(self, host: str, tell: Progress | None = None) -> None:
+    def __init__(self, host: str, tell: Progress = silent) -> None:
         """Connect to the host's API; `tell` is called with the progress of waiting.
 
         Raises:
@@ -312,8 +312,7 @@ class GitHub:
         """Wait, and report the progress."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self._tell is not None:
-                self._tell(f"waiting for {self.host}'s limit of requests", int(seconds - left), int(seconds) or 1)
+            self._tell(f"waiting for {self.host}'s limit of requests", int(seconds - left), int(seconds) or 1)
             time.sleep(min(left, 1.0))
 
     def _refused(self, what: str, error: StatusError) -> RefusedError:

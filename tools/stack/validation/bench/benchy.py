@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment
 from stack.validation import texts
 from stack.validation.serve import parent_watchdog
@@ -88,7 +89,7 @@ class Measured:
     e2e_ttft: tuple[float, ...]
 
 
-def python(cache: Path, tell: Callable[[str], None]) -> Path:
+def python(cache: Path, tell: Progress) -> Path:
     """Return the interpreter of llama-benchy's environment, which the first call builds.
 
     Raises:

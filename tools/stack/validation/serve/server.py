@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base import addresses, bounded_http
+from stack.base.progress import Progress, silent
 from stack.deploy import vllm_log
 from stack.validation.python_env import Packages
 from stack.validation.serve import parent_watchdog
@@ -58,7 +59,7 @@ def serving(
     environment: Mapping[str, str],
     work: Path,
     longest: float,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Progress = silent,
 ) -> Iterator[Running]:
     """Run a server for the duration of the block. It is ended afterwards, even if this process is killed.
 
@@ -87,9 +88,7 @@ def serving(
         yield Running(url, NAME, read, time.monotonic() - began)
 
 
-def _wait(
-    process: subprocess.Popen[bytes], url: str, longest: float, tell: Callable[[str], None], read: Callable[[], str]
-) -> None:
+def _wait(process: subprocess.Popen[bytes], url: str, longest: float, tell: Progress, read: Callable[[], str]) -> None:
     began = time.monotonic()
     while not healthy(url):
         waited = time.monotonic() - began
