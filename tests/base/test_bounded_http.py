@@ -73,7 +73,7 @@ ENDLESS: dict[str, tuple[Says, str]] = {
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_answer_without_an_end_has_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     says, said = ENDLESS[name]
-    monkeypatch.setattr(bounded_http, "LARGEST", 2**20)
+    monkeypatch.setattr(bounded_http, "SERVED", 2**20)
     for module, limit in ((endpoint, "LISTED"), (endpoint, "WAIT")):
         monkeypatch.setattr(module, limit, 1.0)
     with saying(says) as url:
@@ -138,4 +138,4 @@ def test_lines_do_not_depend_on_the_pieces_that_they_come_in(size: int, monkeypa
     data = b"data: one\r\n\r\ndata: two\n\ndata: no end"
     cut = [data[place : place + size] for place in range(0, len(data), size)]
     monkeypatch.setattr(bounded_http, "pieces", lambda *_: iter(cut))
-    assert list(bounded_http.lines(None, 1.0)) == [b"data: one", b"", b"data: two", b"", b"data: no end"]  # type: ignore[arg-type]
+    assert list(bounded_http.lines(None)) == [b"data: one", b"", b"data: two", b"", b"data: no end"]  # type: ignore[arg-type]

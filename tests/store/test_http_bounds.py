@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from stack.base import bounded, bounded_http
-from stack.base.bounded import Bounded
+from stack.base import bounded_http
+from stack.base.bounded_http import Bounded
 from stack.base.errors import StackError
 from stack.store import registry
 from stack.store.indexes import Settings, parse
@@ -133,7 +133,7 @@ def test_a_server_that_is_asked_has_its_seconds_in_all(server: Server, handling:
     server.answers["/v1/models"] = handling
     began = time.monotonic()
     with pytest.raises(bounded_http.BROKEN), bounded_http.asked(f"{server.url}/v1/models", None, 1.0) as answer:
-        bounded_http.whole(answer, 1.0)
+        bounded_http.whole(answer)
     assert time.monotonic() - began < PATIENT
 
 
@@ -152,7 +152,7 @@ def test_an_index_in_a_folder_has_an_end(tmp_path: Path, kind: str, monkeypatch:
     if kind == "pipe":
         os.mkfifo(page)
     else:
-        monkeypatch.setattr(bounded, "LARGEST", 1000)
+        monkeypatch.setattr(bounded_http, "LARGEST", 1000)
         page.write_bytes(b" " * 2000)
     using = Settings(indexes=(parse((tmp_path / "simple").as_uri()),))
     with pytest.raises(StackError, match=r"answers without end|is not an address that can be fetched"):

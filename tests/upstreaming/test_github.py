@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from pathlib import Path
+
+import pytest
 
 from stack.upstreaming.forge import Checks, Fork, Pull, PullState, Repository, Reviews
 from stack.upstreaming.github import GitHub
@@ -56,3 +59,22 @@ def test_reviews_checks_and_lag(hub: Hub) -> None:
     assert github.reviews(UPSTREAM, 1) == Reviews(approved=("bob",), changes=("ada",))
     assert github.checks(UPSTREAM, github.pull(UPSTREAM, 1).commit) == Checks(passed=3, failed=("cla", "test"), pending=2)
     assert github.behind(UPSTREAM, "main", github.pull(UPSTREAM, 1).commit) == 3
+
+
+def test_a_list_of_several_pages_is_read_from_the_same_host(hub: Hub) -> None:
+    head = "me:pr/gamma/one"
+    for number in range(101):
+        hub.add(UP, title=f"Number {number}", head=head, state="closed")
+    first = json.dumps(hub._listed(UP, {"state": "all", "head": head, "per_page": "100"})).encode()
+    link = '<http://elsewhere.test/pulls?page=2>; rel="next", <http://elsewhere.test/pulls?page=2>; rel="last"'
+    hub.trouble(r"GET /repos/up/gamma/pulls\?", Answer(200, first, {"Link": link}))
+    assert [pull.number for pull in GitHub("github.com").pulls_from(UPSTREAM, head)] == [*range(101, 0, -1)]
+    assert hub.asked(r"pulls\?.*&page=2$") == 1
+
+
+def test_without_a_token_none_is_taken_from_netrc(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password other\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert GitHub("github.com").login() == "me"
+    monkeypatch.delenv("GH_TOKEN")
+    assert GitHub("github.com").default_branch(UPSTREAM) == "main"

@@ -221,7 +221,7 @@ def test_answers_without_end(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.trouble("GET /user", Handler.flood)
     assert (
         refusal(GitHub("github.com").login)
-        == "the answer of 127.0.0.1 to /user does not end: more than 32 MB came: check the address: this is not a forge"
+        == "the answer of 127.0.0.1 to /user does not end: more than 32 MiB came: check the address: this is not a forge"
     )
     monkeypatch.setattr(connection, "SLOWEST", 0.5)
     hub.trouble("GET /user", Handler.drip)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses in messages."""
+"""Addresses: to show in messages, and to listen at."""
 
+import socket
 from urllib.parse import urlsplit, urlunsplit
 
 
@@ -11,3 +12,11 @@ def redacted(url: str) -> str:
     except ValueError:
         return "(an address that cannot be read)"
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody uses."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port

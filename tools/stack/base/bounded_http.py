@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP client for untrusted servers: limits on time and size, no redirects, no credentials from elsewhere."""
+"""HTTP client for untrusted servers: limits on the time and the size of each answer.
 
+requests and urllib3 limit each wait for bytes only, so a server that drips or never ends can hold a client for ever. Here the
+whole answer has a time budget, header and redirects included. Each received byte extends it by what a slow line would need.
+"""
+
+import functools
+import http.client
+import io
 import json
 import math
 import socket
@@ -13,20 +20,31 @@ from urllib.parse import urlsplit
 
 import requests
 import urllib3
+from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util import Retry
 
-from stack.base.bounded import Bounded
-
-LARGEST = 256 * 1024 * 1024
-"""Bytes of the largest answer that is read."""
+LARGEST = 64 * 2**20
+"""Bytes of the largest answer that is read into memory; the index page of a large project has ten million."""
+SERVED = 256 * 2**20
+"""Bytes of the largest answer of a server that `asked` asks."""
+SECONDS = 120.0
+SLOWEST = 20_000.0
+"""Bytes per second of the slowest line that a download tolerates."""
 _AT_ONCE = 2**16
 
 BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 """The exceptions raised when an answer is missing or incomplete."""
 
 
-class EndlessError(OSError):
-    """Raised when an answer takes too long or is too large."""
+class EndlessError(requests.RequestException):
+    """Raised when an answer is too large."""
+
+
+class LateError(EndlessError, requests.exceptions.ReadTimeout):
+    """Raised when an answer takes too long."""
 
 
 def is_here(address: str) -> bool:
@@ -54,11 +72,20 @@ def why(failed: Exception) -> str:
     return str(failed) if isinstance(failed, EndlessError) else type(failed).__name__
 
 
+def session(*, seconds: float, rate: float = math.inf, largest: int = LARGEST, key: str | None = None) -> requests.Session:
+    """Create a session whose answers are bounded (see `Bounded`), with `key` as bearer token; ~/.netrc never replaces it."""
+    made = requests.Session()
+    made.auth = _Bearer(key) if key else None
+    for scheme in ("http://", "https://"):
+        made.mount(scheme, Bounded(seconds=seconds, rate=rate, largest=largest))
+    return made
+
+
 @contextmanager
 def asked(
     address: str, content: Mapping[str, Any] | None, seconds: float, key: str | None = None
 ) -> "Iterator[requests.Response]":
-    """Send a GET, or a POST of `content` as JSON, and yield the response; read its body with `pieces` or `whole`.
+    """Send a GET, or a POST of `content` as JSON, and yield the response; read its body with `pieces`, `lines` or `whole`.
 
     `key` is the API key, if the server needs one; credentials from ~/.netrc or the address never replace it. The whole exchange,
     up to the last byte of the body, takes at most `seconds`, even if the server drips. Redirects are not followed: the answer
@@ -68,14 +95,11 @@ def asked(
         one of BROKEN: No answer arrives.
 
     """
-    with requests.Session() as session:
+    with session(seconds=seconds, largest=SERVED, key=key) as made:
         # No proxy stands between two processes of one machine.
-        session.trust_env = not is_here(address)
-        session.auth = _Bearer(key) if key else None
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, Bounded(seconds=seconds, rate=math.inf))
+        made.trust_env = not is_here(address)
         method = "GET" if content is None else "POST"
-        with session.request(method, address, json=content, timeout=seconds, stream=True, allow_redirects=False) as answer:
+        with made.request(method, address, json=content, timeout=seconds, stream=True, allow_redirects=False) as answer:
             yield answer
 
 
@@ -90,39 +114,52 @@ class _Bearer(AuthBase):
         return request
 
 
-def pieces(answer: requests.Response, seconds: float) -> Iterator[bytes]:
-    """Yield the body of an answer in pieces, for at most `seconds` and up to `LARGEST` bytes.
+def pieces(answer: requests.Response) -> Iterator[bytes]:
+    """Yield the body of a streamed answer in pieces, within its session's bounds; the size counts after decompression.
 
     Raises:
         one of BROKEN: The body breaks off, takes too long, or is too large.
 
     """
-    ends, size = time.monotonic() + seconds, 0
-    while piece := _next(answer, seconds):
-        size += len(piece)
-        if size > LARGEST:
-            raise EndlessError(f"more than {LARGEST // 2**20} MiB came")
-        if time.monotonic() > ends:
-            raise EndlessError(f"it went on for more than {seconds:.0f} s")
-        yield piece
-
-
-def _next(answer: requests.Response, seconds: float) -> bytes:
+    bounds, size = answer.connection, 0
+    assert isinstance(bounds, Bounded)
     try:
-        return bytes(answer.raw.read1(_AT_ONCE, decode_content=True))
+        while piece := bytes(answer.raw.read1(_AT_ONCE, decode_content=True)):
+            size += len(piece)
+            if size > bounds.largest:
+                raise EndlessError(f"more than {bounds.largest // 2**20} MiB came")
+            yield piece
     except urllib3.exceptions.ReadTimeoutError as late:
-        raise EndlessError(f"it went on for more than {seconds:.0f} s") from late
+        raise LateError(f"it went on for more than {bounds.budget.seconds:.0f} s") from late
 
 
-def whole(answer: requests.Response, seconds: float) -> bytes:
-    """Return the whole body of an answer; limits and errors as in `pieces`."""
-    return b"".join(pieces(answer, seconds))
+def whole(answer: requests.Response) -> bytes:
+    """Return the whole body of a streamed answer; limits and errors as in `pieces`."""
+    return b"".join(pieces(answer))
 
 
-def lines(answer: requests.Response, seconds: float) -> Iterator[bytes]:
+def _read(answer: requests.Response) -> None:
+    """Read the body of an answer, for requests to find there.
+
+    Raises:
+        RequestException: The answer breaks off, takes too long, or is too large.
+
+    """
+    try:
+        body = whole(answer)
+    except requests.RequestException:
+        raise
+    except (urllib3.exceptions.HTTPError, OSError) as broken:
+        raise requests.exceptions.ChunkedEncodingError(broken, request=answer.request) from broken
+    finally:
+        answer.raw.close()
+    answer.raw = io.BytesIO(body)
+
+
+def lines(answer: requests.Response) -> Iterator[bytes]:
     """Yield the lines of an answer's body as they arrive, without line ends; limits and errors as in `pieces`."""
     begun = b""
-    for piece in pieces(answer, seconds):
+    for piece in pieces(answer):
         *ended, rest = piece.split(b"\n")
         for line in ended:
             yield (begun + line).rstrip(b"\r")
@@ -143,3 +180,103 @@ def parsed(data: bytes) -> Any:
         return json.loads(data)
     except RecursionError as deep:
         raise ValueError("nested too deeply") from deep
+
+
+class Budget:
+    """The seconds left for an answer; every `rate` received bytes add one second."""
+
+    def __init__(self, seconds: float, rate: float) -> None:
+        self.seconds, self._rate = seconds, rate
+        self.begin()
+
+    def begin(self) -> None:
+        """Restart the budget for the next answer."""
+        self._ends = time.monotonic() + self.seconds
+
+    def received(self, size: int) -> None:
+        """Extend the time after receiving `size` bytes."""
+        self._ends += size / self._rate
+
+    def left(self) -> float:
+        """Return the seconds that are left.
+
+        Raises:
+            TimeoutError: The time is used up.
+
+        """
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the answer took too long")
+        return left
+
+
+class Bounded(HTTPAdapter):
+    """A requests adapter that limits each answer: in time, and to `largest` bytes unless it is streamed."""
+
+    def __init__(
+        self, *, seconds: float = SECONDS, rate: float = SLOWEST, largest: int = LARGEST, max_retries: Retry | int = 0
+    ) -> None:
+        self.budget, self.largest = Budget(seconds, rate), largest
+        super().__init__(max_retries=max_retries)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Create the connection pools."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _pools(self.budget)
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Create the connection pools of a proxy."""
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = _pools(self.budget)
+        return manager
+
+    def send(self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request; read the whole answer unless `stream` is set."""
+        self.budget.begin()
+        response = super().send(request, True, *args, **kwargs)
+        if not stream:
+            _read(response)
+        return response
+
+
+class _Timed(io.RawIOBase):
+    """Raw reader of a socket that stops when the budget is used up."""
+
+    def __init__(self, connection: socket.socket, budget: Budget) -> None:
+        self._connection, self._budget = connection, budget
+        self._each = connection.gettimeout()
+        self._raw = connection.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._budget.left()
+        self._connection.settimeout(left if self._each is None else min(left, self._each))
+        size = self._raw.readinto(buffer)
+        self._budget.received(size or 0)
+        return size
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An HTTP response that reads through `_Timed`."""
+
+    def __init__(self, connection: socket.socket, *args: Any, budget: Budget, **kwargs: Any) -> None:
+        super().__init__(connection, *args, **kwargs)
+        plain, self.fp = self.fp, io.BufferedReader(_Timed(connection, budget))
+        plain.close()
+
+
+def _pools(budget: Budget) -> dict[str, type[HTTPConnectionPool]]:
+    response = staticmethod(functools.partial(_Response, budget=budget))
+    plain = type("Plain", (HTTPConnection,), {"response_class": response})
+    secure = type("Secure", (HTTPSConnection,), {"response_class": response})
+    return {
+        "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+        "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }

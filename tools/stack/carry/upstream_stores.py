@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.carry import links
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Source
@@ -16,7 +17,7 @@ from stack.model.stack import Stack
 from stack.store import cache as places
 from stack.store import git, sources
 from stack.store.objects import FOLDER, Identity, Objects
-from stack.store.sources import Progress, SourceTree
+from stack.store.sources import SourceTree
 
 _NOBODY = Identity("stack", "stack@localhost", "0 +0000")
 
@@ -27,7 +28,7 @@ class Place:
 
     cache: Path
     source: Source | None = None
-    progress: Progress | None = None
+    progress: Progress = silent
 
 
 class Stores:
@@ -117,10 +118,9 @@ class Stores:
         """
         return sources.tag_commits(self.stack.pins.get(upstream), cache=self.place.cache)
 
-    def tell(self, step: str) -> None:
-        """Report a long step as progress."""
-        if self.place.progress is not None:
-            self.place.progress(step, 0, None)
+    def tell(self, step: str, done: int = 0, total: int | None = None, /) -> None:
+        """Report progress."""
+        self.place.progress(step, done, total)
 
     def base(self, upstream: str) -> CommitId:
         """Return the commit on which the patches of an upstream stand, at the current pins.

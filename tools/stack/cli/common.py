@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stack.base.errors import StackError
+from stack.base.progress import silent
 
 if TYPE_CHECKING:
+    from stack.base.progress import Progress
     from stack.carry.outcome import Carried, Upstream
     from stack.carry.rebase import Leg, Rebase
     from stack.carry.upstream_stores import Place
     from stack.model.stack import Stack
-    from stack.store.sources import Progress
 
 COLOURS = {
     "clean": "green",
@@ -148,11 +149,11 @@ class Options:
 
 
 @contextlib.contextmanager
-def progress(*, lines: bool = False) -> "Iterator[Progress | None]":
-    """Show a progress bar for long steps if stderr is a terminal; otherwise yield None, or print `lines`."""
+def progress(*, lines: bool = False) -> "Iterator[Progress]":
+    """Show a progress bar for long steps if stderr is a terminal; otherwise ignore progress, or print `lines`."""
     if not sys.stderr.isatty():
         if not lines:
-            yield None
+            yield silent
             return
         from stack.cli.progress_lines import ProgressLines  # noqa: PLC0415
 
@@ -160,13 +161,14 @@ def progress(*, lines: bool = False) -> "Iterator[Progress | None]":
             yield printed
         return
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar, _shown(bar):
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar, _shown(bar):
         tasks: dict[str, Any] = {}
 
-        def tell(step: str, done: int, total: int | None) -> None:
+        def tell(step: str, done: int = 0, total: int | None = None, /) -> None:
             if step not in tasks:
                 tasks[step] = bar.add_task(step, total=total)
             for task in tasks.values():

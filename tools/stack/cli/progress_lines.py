@@ -22,7 +22,7 @@ class ProgressLines:
         self._step = ""
         self._timer: threading.Timer | None = None
 
-    def __call__(self, step: str, done: int, total: int | None) -> None:
+    def __call__(self, step: str, done: int = 0, total: int | None = None, /) -> None:
         """Report progress of a step."""
         del done
         if step != self._step:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 import click
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.cli import starting
 from stack.cli.common import interpreter, json_option, one_line, print_json, progress
 from stack.cli.seconds import Seconds
@@ -22,7 +23,7 @@ from stack.deploy.vllm_log import Mismatch
 from stack.serving import demands, summary
 from stack.serving.command import HEAD, pairs
 from stack.serving.command import command as of
-from stack.serving.start import Start, Tell, Up, started
+from stack.serving.start import Start, Up, started
 from stack.validation import machine
 from stack.validation.python_env import Process
 from stack.validation.serve.server import NotServing
@@ -109,7 +110,7 @@ def command(
         dry=dry_run,
     )
     with contextlib.ExitStack() as held, contextlib.ExitStack() as shown:
-        tell = shown.enter_context(progress()) or (lambda _step, _done, _total: None)
+        tell = shown.enter_context(progress())
         made = held.enter_context(starting.made(context.obj, request, tell))
         if dry_run:
             shown.close()
@@ -121,7 +122,7 @@ def command(
         context.exit(_serve(start, out, tell, shown, fallback=allow_fallback, as_json=as_json))
 
 
-def _serve(start: Start, out: "_Out", tell: Tell, shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
+def _serve(start: Start, out: "_Out", tell: Progress, shown: contextlib.ExitStack, *, fallback: bool, as_json: bool) -> int:
     """Serve until the server ends or is stopped; return the exit code. `shown` holds the progress on the terminal."""
 
     with _ended_politely(), contextlib.ExitStack() as held:

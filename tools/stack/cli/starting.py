@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.carry.upstream_stores import Place
 from stack.cli.common import Options
 from stack.cli.validating import served
@@ -18,7 +19,6 @@ from stack.images import container_env, image, pulling, reference
 from stack.images import engine as engines
 from stack.serving.command import Command
 from stack.serving.demands import KEY
-from stack.serving.start import Tell
 from stack.store import cache
 from stack.validation import machine
 from stack.validation.python_env import Interpreter, Process
@@ -52,7 +52,7 @@ class Made:
 
 
 @contextlib.contextmanager
-def made(options: Options, asked: Asked, tell: Tell) -> Iterator[Made]:
+def made(options: Options, asked: Asked, tell: Progress) -> Iterator[Made]:
     """Yield a server ready to start; its temporary files are removed when the block ends.
 
     Raises:
@@ -91,7 +91,7 @@ class _Kitchen:
     options: Options
     asked: Asked
     work: Path
-    tell: Tell
+    tell: Progress
 
     def model(self) -> Path | None:
         """Return the folder of the model; None for a published one."""
@@ -102,7 +102,7 @@ class _Kitchen:
     def own(self) -> Process:
         """Return a server with this stack's wheel and the validation's environment."""
 
-        self._say("building the stack's wheel")
+        self.tell("building the stack's wheel")
         wheel = served.wheel(self.options.load(), Place(cache.root(self.options.cache)), self.work)
         model = self.model()
         assert model is not None
@@ -121,7 +121,7 @@ class _Kitchen:
         if not where.layout and self.asked.dry:
             raise StackError(f"{where.shown} is not here yet", "name an image that is, as oci:DIR, or leave --dry-run out")
         if not where.layout:
-            self._say(f"fetching {where.shown}")
+            self.tell(f"fetching {where.shown}")
             where = pulling.pull(where, self.work / "image")
         found = image.read(where)
         if len(found.platforms) != 1:
@@ -139,12 +139,9 @@ class _Kitchen:
             )
             yield Made(Process(planned.serving(arguments, variables, [model]), dict(os.environ)), self.work, before)
             return
-        with container_env.entered(engine, where, platform, place, devices, self._say, _PURPOSE) as container:
+        with container_env.entered(engine, where, platform, place, devices, self.tell, _PURPOSE) as container:
             yield Made(container.server(arguments, variables, self.work, [model]), self.work)
 
     def _material(self) -> Material:
 
-        return fixture_cache.prepare(cache.root(self.options.cache), self._say)
-
-    def _say(self, step: str) -> None:
-        self.tell(step, 0, None)
+        return fixture_cache.prepare(cache.root(self.options.cache), self.tell)

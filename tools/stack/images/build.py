@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.carry.upstream_stores import Stores
 from stack.images import labels, locking, own, saving, sbom, tools
 from stack.images.base import BaseImage
@@ -68,7 +69,7 @@ class BuiltImage:
     platform: str
 
 
-def build(stores: Stores, order: BuildOrder, tell: Callable[[str], None]) -> BuiltImage:
+def build(stores: Stores, order: BuildOrder, tell: Progress) -> BuiltImage:
     """Build an image; `tell` is called with a line for each step.
 
     Raises:
@@ -165,7 +166,7 @@ def _time(stores: Stores) -> int:
     return max(times)
 
 
-def _wheels(stores: Stores, order: BuildOrder, machine: str, out: Path, tell: Callable[[str], None]) -> dict[str, Path]:
+def _wheels(stores: Stores, order: BuildOrder, machine: str, out: Path, tell: Progress) -> dict[str, Path]:
     """Build the stack's wheels and this tool's own, and return them by package."""
     tell("wheels")
     request = WheelRequest(order.upstreams, packages=order.packages)

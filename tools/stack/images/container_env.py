@@ -6,13 +6,14 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base import die_with_parent
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.images import skopeo
 from stack.images.engine import Container, Engine
 from stack.images.image import Platform
@@ -111,7 +112,7 @@ def entered(
     image: Platform,
     place: Path,
     devices: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Progress = silent,
     purpose: str = VALIDATION,
 ) -> Iterator[ImageContainer]:
     """Provide a container of an image in a layout while the block runs; only one at a time for each cache and purpose.

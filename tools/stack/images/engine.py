@@ -4,11 +4,12 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.base.text import shortened
 
 ENGINES = ("buildah", "podman")
@@ -92,7 +93,7 @@ class Engine:
         wanted = [f"--override-os={system}", f"--override-arch={machine}"] if platform is not None else []
         return ("skopeo", *wanted, "copy", "--quiet", "--", layout, f"containers-storage:{name}")
 
-    def build(self, step: BuildStep, log: Path, tell: Callable[[str], None]) -> str:
+    def build(self, step: BuildStep, log: Path, tell: Progress) -> str:
         """Build an image, and return its id; `tell` gets a line for each instruction, and `log` the whole output.
 
         Raises:

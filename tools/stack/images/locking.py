@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.images import tools
 from stack.store import cache as places
 from stack.store import indexes
@@ -62,7 +63,7 @@ def python(ask: Callable[..., str]) -> Python:
     return Python(Version(version), machine, Version(number))
 
 
-def locked(wheels: Sequence[Path], target: Python, place: Path, tell: Callable[[str], None], given: Path | None = None) -> str:
+def locked(wheels: Sequence[Path], target: Python, place: Path, tell: Progress, given: Path | None = None) -> str:
     """Lock everything that some wheels need besides each other, with hashes; equal needs are resolved only once.
 
     Args:
@@ -98,7 +99,7 @@ def _needs(wheel: Path) -> list[str]:
         return [line for line in archive.read(about).decode().partition("\n\n")[0].splitlines() if line.startswith("Requires-")]
 
 
-def _resolved(source: Path, wheels: Sequence[Path], target: Python, place: Path, tell: Callable[[str], None]) -> str:
+def _resolved(source: Path, wheels: Sequence[Path], target: Python, place: Path, tell: Progress) -> str:
     folders = sorted({str(path.parent) for path in wheels})
     return tools.run(
         tools.folder(place, tell) / "uv",
@@ -144,7 +145,7 @@ def _with_password(index: Index) -> str:
     return urlunsplit((parts.scheme, f"{who}@{parts.netloc}", parts.path, parts.query, ""))
 
 
-def downloaded(lock: str, target: Python, place: Path, tell: Callable[[str], None]) -> tuple[Path, ...]:
+def downloaded(lock: str, target: Python, place: Path, tell: Progress) -> tuple[Path, ...]:
     """Download the files of a lock into the cache, and return them; pip compares each with its hash.
 
     Raises:

@@ -38,9 +38,6 @@ from stack.store import cache
 from stack.validation import gates
 from stack.validation.gates import Gate
 
-Tell = Callable[[str], None]
-"""Called with each step when it begins."""
-
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
@@ -76,7 +73,7 @@ class NotAdmittedError(StackError):
         self.problems = tuple(problems)
 
 
-def publish(request: PublishRequest, stack: Stack, signer: Signer, tell: Tell) -> Published:
+def publish(request: PublishRequest, stack: Stack, signer: Signer, tell: Callable[[str], None]) -> Published:
     """Publish an image.
 
     Raises:
@@ -141,7 +138,7 @@ def _complete(source_image: Image, repository: Reference, stack: Stack, signer: 
         return False
 
 
-def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Tell) -> None:
+def _push(source_image: Image, repository: Reference, request: PublishRequest, tell: Callable[[str], None]) -> None:
     tell("push")
     # skopeo 1.9 finds an image with a Docker manifest only if no tag is given.
     only = len(layout.listed(Path(request.source.place))) == 1

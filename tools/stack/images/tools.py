@@ -2,16 +2,17 @@
 """Programs from the package index for making images, in their own environment in the cache."""
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment
 
 _REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
-def folder(cache: Path, tell: Callable[[str], None]) -> Path:
+def folder(cache: Path, tell: Progress) -> Path:
     """Return the folder of the programs, installing them on the first call.
 
     Raises:

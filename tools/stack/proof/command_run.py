@@ -8,11 +8,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from stack.base import die_with_parent
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.model.proof_command import ProofCommand
 from stack.proof import environment, pytest_run
 from stack.proof import requirements as lists
@@ -60,7 +61,7 @@ def run(command: ProofCommand, folder: Path, python: Path, root: Path) -> Run:
     return Run(() if broken else (case,), printed, min(1, status) if status >= 0 else status, broken)
 
 
-def interpreter(command: ProofCommand, root: Path, cache: Path, tell: Callable[[str], None]) -> Path:
+def interpreter(command: ProofCommand, root: Path, cache: Path, tell: Progress) -> Path:
     """Return the interpreter for a command: that of an environment of its own if it names packages or a version of Python.
 
     Raises:

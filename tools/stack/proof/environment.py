@@ -7,10 +7,11 @@ The cache keeps one environment per torch version and list, since each takes gig
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.model.ids import TreeId
 from stack.proof import requirements as lists
 from stack.store import cache as places
@@ -44,7 +45,7 @@ def _exact(text: str) -> str | None:
     return None
 
 
-def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], None] = lambda _: None) -> Path:
+def python(torch: str, requirements: Path, cache: Path, tell: Progress = silent) -> Path:
     """Return the environment's interpreter; the first call makes it. `tell` receives a line per step.
 
     pip takes a CPU build for `torch==VERSION` if it finds one (`+cpu` counts as newer). Otherwise it takes the registry's build,
@@ -64,7 +65,7 @@ def python(torch: str, requirements: Path, cache: Path, tell: Callable[[str], No
     return made(cache, f"torch-{torch}-{wanted.key(torch)}", steps, tell)
 
 
-def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Callable[[str], None]) -> Path:
+def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Progress) -> Path:
     """Return the interpreter of an environment with a list of requirements, or its lock; `step` names the work for messages.
 
     Raises:
@@ -75,9 +76,7 @@ def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Callable
     return made(cache, f"{kind}-{wanted.key()}", {step: wanted.arguments}, tell)
 
 
-def made(
-    cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Callable[[str], None], python: str = sys.executable
-) -> Path:
+def made(cache: Path, name: str, steps: Mapping[str, Sequence[str]], tell: Progress, python: str = sys.executable) -> Path:
     """Return the interpreter of an environment in the cache; the first call makes it with `python` and pip, step by step.
 
     Raises:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
@@ -22,7 +23,6 @@ from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.sources import SourceTree
 
-Tell = Callable[[str], None]
 _NEEDED = "fails: "
 _UNREADABLE = "the module cannot be imported there"
 _WHAT = 'a proof is a pytest module, test_*.py, or a command, { run = "make check" }'
@@ -166,7 +166,7 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
     return releases
 
 
-def verdicts(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Verdict]:
+def verdicts(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Verdict]:
     """Prove every patch, one after the other.
 
     Raises:
@@ -183,7 +183,7 @@ def verdicts(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Itera
             yield Verdict(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
 
 
-def kept(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Kept]:
+def kept(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Kept]:
     """Check every merged change, one after the other.
 
     Raises:
@@ -200,7 +200,7 @@ def kept(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
             )
 
 
-def behaviour(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[Behaviour]:
+def behaviour(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Behaviour]:
     """Find which patches the releases of `asked.onto` no longer need; all proofs of a patch must be valid and agree.
 
     Raises:
@@ -249,7 +249,7 @@ def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behavi
     return Behaviour(ref, tests, landed)
 
 
-def idle(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[PatchRef]:
+def idle(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[PatchRef]:
     """Find the patches without which all proofs of their series still pass.
 
     Raises:
@@ -271,7 +271,7 @@ def idle(runner: Runner, asked: Asked, tell: Tell = lambda _: None) -> Iterator[
 class _Trial:
     """One proof module and its runs on several trees."""
 
-    def __init__(self, runner: Runner, proof: Proof, asked: Asked, tell: Tell) -> None:
+    def __init__(self, runner: Runner, proof: Proof, asked: Asked, tell: Progress) -> None:
         self._runner = runner
         self._stores = runner.stores
         self._proof = proof
@@ -347,7 +347,7 @@ class _Trial:
         return self._asked.python or interpreter_for(self._stores, self._proof, tree, self._tell)
 
 
-def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Path:
+def interpreter(stores: Stores, proof: Proof, tell: Progress = silent) -> Path:
     """Return the interpreter of a proof's environment at the pins; the first call makes it.
 
     Raises:
@@ -357,7 +357,7 @@ def interpreter(stores: Stores, proof: Proof, tell: Tell = lambda _: None) -> Pa
     return interpreter_for(stores, proof, stores.obtain(holder(stores)), tell)
 
 
-def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Tell = lambda _: None) -> Path:
+def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progress = silent) -> Path:
     """Return the interpreter of a proof's environment, with the torch that the list or `tree`, of the upstream `holder`, names.
 
     Raises:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from stack.base import bounded_http
+from stack.base.progress import Progress
 from stack.deploy import vllm_log
 from stack.deploy.recipes import Recipe
 from stack.deploy.vllm_log import Mismatch, Reading
 from stack.validation.python_env import Process
-from stack.validation.serve import server
+from stack.validation.serve import parent_watchdog, server
 from stack.validation.serve.server import NotServing
 
 _MOST = 2**26
@@ -26,7 +27,6 @@ _BETWEEN = 0.5
 """Seconds between two health checks."""
 _LATE = 5.0
 """Seconds to wait for the last output of a server that has ended."""
-Tell = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Up:
 
 
 @contextmanager
-def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[Up]:
+def started(start: Start, out: Callable[[bytes], None], tell: Progress) -> Iterator[Up]:
     """Run a server for the duration of the block, after its first answer. It is ended afterwards, even if this process is killed.
 
     Args:
@@ -71,7 +71,7 @@ def started(start: Start, out: Callable[[bytes], None], tell: Tell) -> Iterator[
     """
     with (
         contextlib.ExitStack() as afterwards,
-        server.kept(start.process, subprocess.PIPE, start.folder) as process,
+        parent_watchdog.kept(start.process.command, start.process.environment, subprocess.PIPE, start.folder) as process,
     ):
         assert process.stdout is not None
         output = _Output(process.stdout, out)
@@ -140,7 +140,7 @@ class _Output:
 class _Watch:
     """A server that is starting."""
 
-    def __init__(self, start: Start, process: "subprocess.Popen[bytes]", output: _Output, tell: Tell, began: float) -> None:
+    def __init__(self, start: Start, process: "subprocess.Popen[bytes]", output: _Output, tell: Progress, began: float) -> None:
         self._start, self._process, self._output, self._tell = start, process, output, tell
         self._began, self._read, self._next, self._stage = began, 0, 0.0, "starting the server"
         self._far: tuple[int, int | None] = 0, None
@@ -200,7 +200,7 @@ class _Watch:
     def _answer(self, address: str, content: Mapping[str, Any] | None) -> Any:
         try:
             with bounded_http.asked(address, content, max(self._left(), 1.0), self._start.key) as answer:
-                data, status = bounded_http.whole(answer, max(self._left(), 1.0)), answer.status_code
+                data, status = bounded_http.whole(answer), answer.status_code
             if status == 200:
                 return bounded_http.parsed(data)
             how = f"the server answers its first request with {status} ({' '.join(data[:300].decode('utf-8', 'replace').split())})"

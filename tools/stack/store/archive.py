@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stack.base.errors import StackError
+from stack.base.progress import Count
 from stack.model import paths
 from stack.model.ids import BlobId, CommitId, Sha256, TreeId
 from stack.store import git
@@ -27,7 +28,6 @@ _REMEDY = "delete it and fetch again, or use --source git"
 _LAST_SECOND = 2**31 - 1
 _FOLDER, _FILE, _PROGRAM, _LINK = b"40000", b"100644", b"100755", b"120000"
 
-Progress = Callable[[int, int | None], None]
 """Called with the bytes of the archive that are done, and the total."""
 
 
@@ -87,7 +87,7 @@ def import_archive(
     release: Release,
     *,
     expected_sha256: Sha256 | None = None,
-    progress: Progress | None = None,
+    progress: Count | None = None,
     limits: Limits = LIMITS,
 ) -> Imported:
     """Write the archive as one parentless commit into the bare repository and point `ref` at it.

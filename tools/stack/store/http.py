@@ -14,9 +14,9 @@ from requests_file import FileAdapter
 from urllib3.exceptions import InsecureRequestWarning, ReadTimeoutError
 from urllib3.util import Retry
 
-from stack.base import bounded
+from stack.base import bounded_http
 from stack.base.addresses import redacted
-from stack.base.bounded import Bounded
+from stack.base.bounded_http import Bounded
 from stack.base.errors import StackError
 from stack.store.indexes import Index, Settings
 
@@ -72,10 +72,10 @@ def failure(url: str, error: Exception) -> StackError:
             f"{where} answered {status}",
             "check the credentials of the configured index (pip's index-url, or netrc)" if refused else _OFFLINE,
         )
-    if isinstance(error, bounded.EndlessError):
-        return StackError(f"{where} answers without end", "check the configured index")
     if isinstance(error, requests.exceptions.Timeout | ReadTimeoutError) or isinstance(_reason(error), ReadTimeoutError):
         return StackError(f"{where} did not answer in time", _OFFLINE)
+    if isinstance(error, bounded_http.EndlessError):
+        return StackError(f"{where} answers without end", "check the configured index")
     if isinstance(error, (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL)):
         return StackError(f"{where} is not an address that can be fetched", "check the configured index")
     return StackError(f"{where} cannot be reached", _OFFLINE)
@@ -141,8 +141,8 @@ class _Folders(FileAdapter):
         response = super().send(request, *args, **kwargs)
         if not kwargs.get("stream"):  # otherwise nobody closes the file
             with response.raw as file:
-                body = file.read(bounded.LARGEST + 1)
-            if len(body) > bounded.LARGEST:
-                raise bounded.EndlessError(f"{path} is larger than {bounded.LARGEST} bytes", request=request)
+                body = file.read(bounded_http.LARGEST + 1)
+            if len(body) > bounded_http.LARGEST:
+                raise bounded_http.EndlessError(f"{path} is larger than {bounded_http.LARGEST} bytes", request=request)
             response.raw = io.BytesIO(body)
         return response

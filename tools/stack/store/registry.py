@@ -4,7 +4,7 @@
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from stack.base.addresses import redacted
 from stack.base.errors import StackError
+from stack.base.progress import Count
 from stack.model.ids import Sha256
 from stack.store import cache, http
 from stack.store.indexes import Settings, settings
@@ -32,7 +33,6 @@ _CHUNK = 1 << 18
 _SHOWN = 5
 _FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.tar\.gz")
 
-Progress = Callable[[int, int | None], None]
 """Called with the bytes that are done, and the total if it is known."""
 
 
@@ -122,7 +122,7 @@ def versions(package: str, *, stable: bool = True, using: Settings | None = None
 def download(
     candidate: Candidate,
     target_dir: Path,
-    progress: Progress | None = None,
+    progress: Count | None = None,
     expected_sha256: Sha256 | None = None,
     *,
     using: Settings | None = None,
@@ -174,7 +174,7 @@ def _copy(chunks: Iterator[bytes], file: IO[bytes]) -> Sha256:
     return Sha256(digest.hexdigest())
 
 
-def _chunks(candidate: Candidate, using: Settings, progress: Progress | None) -> Iterator[bytes]:
+def _chunks(candidate: Candidate, using: Settings, progress: Count | None) -> Iterator[bytes]:
     """Yield the file's bytes as the server stores them, at most `MAX_SIZE`."""
     done = 0
     try:

@@ -5,24 +5,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.model.ids import CommitId, Sha256, TreeId
 from stack.model.pins import Archive, Pin, Source
 from stack.store import archive as archives
 from stack.store import cache as places
 from stack.store import git, remote, repository
-
-
-class Progress(Protocol):
-    """Callback for long work: the step in words, then bytes done and total (0 and None if bytes do not apply)."""
-
-    def __call__(self, step: str, done: int, total: int | None) -> None:
-        """Report progress."""
 
 
 @dataclass(frozen=True, slots=True)

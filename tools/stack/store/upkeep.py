@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.progress import Progress, silent
 from stack.store import cache as places
 
 ENTRIES = {
@@ -44,7 +45,7 @@ class Entry:
     used: float
 
 
-def entries(cache: Path, tell: Callable[[str, int, int | None], None] = lambda *_: None) -> tuple[Entry, ...]:
+def entries(cache: Path, tell: Progress = silent) -> tuple[Entry, ...]:
     """List a cache folder's entries, largest first; this includes stores, which are never removed."""
     protected = list(_protected(cache))
     held = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Query GitHub's API through PyGithub, with plain values as results and errors that a user understands.
+"""Query GitHub's API, with plain values as results and errors that a user understands.
 
 A request over the rate limit is repeated when GitHub's headers allow it. A reading request is also repeated after a failure of
 the network or the server. The request that opens a pull request is never repeated: its caller first looks for the result. The
@@ -11,28 +11,22 @@ import itertools
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import requests
-from github.GithubException import BadAttributeException, GithubException
-from github.Issue import Issue
-from github.PullRequest import PullRequest
-from github.Repository import Repository as TheirRepository
-from github.Requester import Requester
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.base.text import printable
 from stack.model.ids import CommitId
-from stack.store.sources import Progress
-from stack.upstreaming import connection, credentials, forge
+from stack.upstreaming import credentials, forge
+from stack.upstreaming.connection import Connection, StatusError, part
 from stack.upstreaming.forge import Checks, Fork, Hit, Pull, PullState, Repository, Reviews
 
 PATIENCE = 900.0
 """Maximal seconds that a request waits for the rate limit in total; the user has to wait for an exhausted hourly limit."""
 LEAST = 60.0
 """Seconds to wait if GitHub names no time: its documentation asks for at least a minute."""
-MOST = 1000
-"""Maximal number of list entries that are read."""
 
 _TRIES = 3
 _PAUSE = 1.0
@@ -48,8 +42,10 @@ _LONGEST = 300
 _DIFF = "application/vnd.github.diff"
 _HAS_WORD = frozenset({"APPROVED", "CHANGES_REQUESTED", "DISMISSED"})
 _GOOD = frozenset({"success", "neutral", "skipped"})
-_ODD = (AssertionError, AttributeError, BadAttributeException, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions of PyGithub for an answer that does not have GitHub's form."""
+_LIMIT_ENDS = ("please wait a few minutes before you try again.", "please retry your request again later.")
+"""How the message of an exceeded limit ends, if it does not name the limit."""
+_ODD = (AttributeError, LookupError, TypeError, ValueError)
+"""Exceptions for an answer that does not have GitHub's form."""
 
 T = TypeVar("T")
 
@@ -69,7 +65,7 @@ class RefusedError(StackError):
 class GitHub:
     """A client for one host and one user. Without a token it can read public data, sixty requests an hour."""
 
-    def __init__(self, host: str, tell: Progress | None = None) -> None:
+    def __init__(self, host: str, tell: Progress = silent) -> None:
         """Connect to the host's API; `tell` is called with the progress of waiting.
 
         Raises:
@@ -78,13 +74,13 @@ class GitHub:
         """
         self.host = host
         self._token = credentials.token(host)
-        self._client = connection.client(forge.api(host), self._token)
+        self._api = Connection(forge.api(host), self._token)
         self._tell = tell
         self._login: str | None = None
 
     def close(self) -> None:
         """Close the connection."""
-        self._client.close()
+        self._api.close()
 
     @property
     def has_token(self) -> bool:
@@ -110,7 +106,7 @@ class GitHub:
         """
         self.require_token()
         if self._login is None:
-            self._login = self._ask("who you are", lambda: _word(self._client.get_user().login))
+            self._login = self._ask("who you are", lambda: _word(self._api.get("/user")["login"]))
         return self._login
 
     def default_branch(self, repository: Repository) -> str:
@@ -120,7 +116,7 @@ class GitHub:
             StackError: the repository cannot be read.
 
         """
-        return self._ask(repository.shown, lambda: _word(self._repository(repository).default_branch))
+        return self._ask(repository.shown, lambda: _word(self._api.get(_path(repository))["default_branch"]))
 
     def fork(self, repository: Repository) -> Fork:
         """Return a repository, and the one that it was forked from.
@@ -131,11 +127,11 @@ class GitHub:
         """
 
         def read() -> Fork:
-            theirs = self._repository(repository)
-            parent = theirs.source or theirs.parent if theirs.fork else None
+            theirs = self._api.get(_path(repository))
+            parent = (theirs.get("source") or theirs.get("parent")) if theirs["fork"] else None
             # Use GitHub's spelling of the name: names differing in case are the same repository.
-            owner, _, name = _word(theirs.full_name).partition("/")
-            return Fork(Repository(self.host, owner, name), _word(parent.full_name) if parent else None)
+            owner, _, name = _word(theirs["full_name"]).partition("/")
+            return Fork(Repository(self.host, owner, name), _word(parent["full_name"]) if parent else None)
 
         return self._ask(repository.shown, read)
 
@@ -149,13 +145,13 @@ class GitHub:
         ref = f"refs/heads/{branch}"
 
         def read() -> CommitId | None:
-            listed = itertools.islice(self._repository(repository).get_git_matching_refs(f"heads/{branch}"), MOST)
-            return next((CommitId(_word(entry.object.sha)) for entry in listed if entry.ref == ref), None)
+            listed = self._api.get(f"{_path(repository)}/git/matching-refs/{part(f'heads/{branch}')}")
+            return next((CommitId(_word(entry["object"]["sha"])) for entry in listed if entry["ref"] == ref), None)
 
         return self._ask(f"the branches of {repository.shown}", read)
 
     def search(self, query: str, most: int) -> tuple[tuple[Hit, ...], int]:
-        """Search pull requests: return at most `most` results, the best first, and the total number.
+        """Search pull requests: return at most `most` results (up to 100), the best first, and the total number.
 
         Raises:
             StackError: the search failed.
@@ -163,9 +159,8 @@ class GitHub:
         """
 
         def read() -> tuple[tuple[Hit, ...], int]:
-            results = self._client.search_issues(query)
-            total = _number(results.totalCount)
-            return tuple(_hit(result) for result in itertools.islice(results, most)), total
+            found = self._api.get("/search/issues", q=query, per_page=most)
+            return tuple(map(_hit, found["items"])), _number(found["total_count"])
 
         return self._ask("the search", read)
 
@@ -176,7 +171,7 @@ class GitHub:
             StackError: it cannot be read.
 
         """
-        return self._ask(f"{repository.shown}#{number}", lambda: _pull(self._repository(repository).get_pull(number)))
+        return self._ask(f"{repository.shown}#{number}", lambda: _pull(self._api.get(f"{_path(repository)}/pulls/{number}")))
 
     def pulls_from(self, repository: Repository, head: str) -> tuple[Pull, ...]:
         """Return all pull requests from a head `owner:branch`, open or not, the newest first.
@@ -187,7 +182,7 @@ class GitHub:
         """
 
         def read() -> tuple[Pull, ...]:
-            listed = itertools.islice(self._repository(repository).get_pulls(state="all", head=head), MOST)
+            listed = self._api.listed(f"{_path(repository)}/pulls", state="all", head=head)
             # A server that ignores the filter returns all pull requests.
             return tuple(pull for pull in map(_pull, listed) if pull.head.lower() == head.lower())
 
@@ -202,11 +197,7 @@ class GitHub:
         """
 
         def read() -> bytes:
-            url = f"/repos/{repository.owner}/{repository.name}/pulls/{number}"
-            status, headers, answer = self._client.requester.requestJson("GET", url, headers={"Accept": _DIFF})
-            if status >= requests.codes.bad_request:
-                raise Requester.createException(status, headers, {"message": answer})
-            return answer.encode("utf-8", "surrogateescape")
+            return self._api.bytes_of(f"{_path(repository)}/pulls/{number}", _DIFF)
 
         try:
             return self._ask(f"the diff of {repository.shown}#{number}", read)
@@ -226,10 +217,8 @@ class GitHub:
         """
 
         def post() -> Pull:
-            made = self._repository(repository).create_pull(
-                base, head, title=title, body=body, draft=True, maintainer_can_modify=True
-            )
-            return _pull(made)
+            content = {"base": base, "head": head, "title": title, "body": body, "draft": True, "maintainer_can_modify": True}
+            return _pull(self._api.post(f"{_path(repository)}/pulls", content))
 
         return self._ask(f"to open a pull request at {repository.shown}", post, again=False)
 
@@ -243,9 +232,9 @@ class GitHub:
 
         def read() -> Reviews:
             verdicts: dict[str, str] = {}
-            for review in itertools.islice(self._repository(repository).get_pull(number).get_reviews(), MOST):
-                if review.state in _HAS_WORD:  # a comment does not change the reviewer's verdict
-                    verdicts[_word(review.user.login) if review.user else "ghost"] = review.state
+            for review in self._api.listed(f"{_path(repository)}/pulls/{number}/reviews"):
+                if review["state"] in _HAS_WORD:  # a comment does not change the reviewer's verdict
+                    verdicts[_login(review)] = review["state"]
             logins = {state: tuple(login for login, verdict in verdicts.items() if verdict == state) for state in _HAS_WORD}
             return Reviews(logins["APPROVED"], logins["CHANGES_REQUESTED"])
 
@@ -260,13 +249,13 @@ class GitHub:
         """
 
         def read() -> Checks:
-            theirs = self._repository(repository).get_commit(commit)
+            path = f"{_path(repository)}/commits/{part(commit)}"
             ended = {
-                _text(check.name): _text(check.conclusion) if check.conclusion else ""
-                for check in itertools.islice(theirs.get_check_runs(filter="latest"), MOST)
+                _text(check["name"]): _text(check["conclusion"]) if check["conclusion"] else ""
+                for check in self._api.listed(f"{path}/check-runs", "check_runs", filter="latest")
             }
-            for check in theirs.get_combined_status().statuses:
-                ended[_text(check.context)] = "" if check.state == "pending" else _text(check.state)
+            for check in self._api.get(f"{path}/status")["statuses"]:
+                ended[_text(check["context"])] = "" if check["state"] == "pending" else _text(check["state"])
             return Checks(
                 passed=sum(result in _GOOD for result in ended.values()),
                 failed=tuple(sorted(name for name, result in ended.items() if result and result not in _GOOD)),
@@ -284,12 +273,10 @@ class GitHub:
         """
 
         def read() -> int:
-            return _number(self._repository(repository).compare(base, commit, comparison_commits_per_page=1).behind_by)
+            path = f"{_path(repository)}/compare/{part(base)}...{part(commit)}"
+            return _number(self._api.get(path, per_page=1)["behind_by"])
 
         return self._ask(f"how far {commit[:12]} is behind {repository.shown}", read)
-
-    def _repository(self, repository: Repository) -> TheirRepository:
-        return self._client.get_repo(repository.shown)
 
     def _ask(self, what: str, call: Callable[[], T], *, again: bool = True) -> T:
         """Call the API, repeating the call if that is safe and may help.
@@ -300,7 +287,7 @@ class GitHub:
         for attempt in itertools.count(1):
             try:
                 return call()
-            except GithubException as error:
+            except StatusError as error:
                 pause = _pause(error)
                 if pause is None and again and error.status in _BUSY and attempt < _TRIES:
                     pause = _PAUSE * 2 ** (attempt - 1)
@@ -317,8 +304,6 @@ class GitHub:
                 if attempt >= _TRIES or isinstance(error, requests.exceptions.SSLError):
                     raise StackError(*self._unreachable(what, error)) from None
                 time.sleep(_PAUSE * 2 ** (attempt - 1))
-            except StackError:
-                raise
             except _ODD:
                 raise self._odd(what) from None
         raise AssertionError
@@ -327,12 +312,11 @@ class GitHub:
         """Wait, and report the progress."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            if self._tell is not None:
-                self._tell(f"waiting for {self.host}'s limit of requests", int(seconds - left), int(seconds) or 1)
+            self._tell(f"waiting for {self.host}'s limit of requests", int(seconds - left), int(seconds) or 1)
             time.sleep(min(left, 1.0))
 
-    def _refused(self, what: str, error: GithubException) -> RefusedError:
-        cause = self._said(error.data)
+    def _refused(self, what: str, error: StatusError) -> RefusedError:
+        cause = self._said(error.content)
         words = f" ({cause})" if cause else ""
         unset = self._token is None
         if error.status == _UNKNOWN:
@@ -388,46 +372,55 @@ class GitHub:
         return StackError(f"{self.host} gives an invalid answer when asked {what}", f"check {forge.API}")
 
 
-def _pause(error: GithubException) -> float | None:
+def _pause(error: StatusError) -> float | None:
     """Return the seconds to wait before repeating a rate-limited request; None if it was refused for another reason."""
     if error.status not in _LIMITED:
         return None
-    headers = {key.lower(): value for key, value in (error.headers or {}).items()}
+    headers = error.headers
     with contextlib.suppress(ValueError):
         if "retry-after" in headers:
             return max(float(headers["retry-after"]), 1.0)
         if headers.get("x-ratelimit-remaining") == "0":
             # One second more, because the limit is reset within that second.
             return max(float(headers["x-ratelimit-reset"]) - time.time() + 1, 1.0)
-    message = error.data.get("message") if isinstance(error.data, dict) else None
+    message = str(error.content.get("message")).lower() if isinstance(error.content, dict) else ""
     limited = error.status != _FORBIDDEN or "retry-after" in headers
-    return LEAST if limited or (isinstance(message, str) and Requester.isRateLimitError(message)) else None
+    return LEAST if limited or "rate limit" in message or message.endswith(_LIMIT_ENDS) else None
 
 
-def _hit(theirs: Issue) -> Hit:
-    author = _word(theirs.user.login) if theirs.user else "ghost"
-    return Hit(_number(theirs.number), _address(theirs.html_url), _plain(_text(theirs.title)), author)
+def _path(repository: Repository) -> str:
+    return f"/repos/{part(repository.owner)}/{part(repository.name)}"
 
 
-def _pull(theirs: PullRequest) -> Pull:
-    """Convert a pull request into a plain value.
+def _login(theirs: Any) -> str:
+    """Return the author of a pull request or a review; GitHub shows a deleted user as "ghost"."""
+    return _word(theirs["user"]["login"]) if theirs["user"] else "ghost"
+
+
+def _hit(theirs: Any) -> Hit:
+    return Hit(_number(theirs["number"]), _address(theirs["html_url"]), _plain(_text(theirs["title"])), _login(theirs))
+
+
+def _pull(theirs: Any) -> Pull:
+    """Convert GitHub's JSON of a pull request into a plain value.
 
     Raises:
-        ValueError: a field is missing or invalid.
+        LookupError, TypeError, ValueError: a field is missing or invalid.
 
     """
-    merged = theirs.merged_at
-    state = PullState.MERGED if merged else PullState.CLOSED if theirs.state != "open" else None
+    merged = datetime.fromisoformat(_text(theirs["merged_at"])) if theirs["merged_at"] else None
+    state = PullState.MERGED if merged else PullState.CLOSED if theirs["state"] != "open" else None
+    head = theirs["head"]
     return Pull(
-        number=_number(theirs.number),
-        address=_address(theirs.html_url),
-        title=_plain(_text(theirs.title)),
-        state=state or (PullState.DRAFT if theirs.draft else PullState.OPEN),
-        author=_word(theirs.user.login) if theirs.user else "ghost",
-        head=_plain(_text(theirs.head.label or theirs.head.ref)),
-        commit=CommitId(_word(theirs.head.sha)),
-        base=_word(theirs.base.ref),
-        merge=CommitId(_word(theirs.merge_commit_sha)) if merged else None,
+        number=_number(theirs["number"]),
+        address=_address(theirs["html_url"]),
+        title=_plain(_text(theirs["title"])),
+        state=state or (PullState.DRAFT if theirs.get("draft") else PullState.OPEN),
+        author=_login(theirs),
+        head=_plain(_text(head["label"] or head["ref"])),
+        commit=CommitId(_word(head["sha"])),
+        base=_word(theirs["base"]["ref"]),
+        merge=CommitId(_word(theirs["merge_commit_sha"])) if merged else None,
         merged=merged.astimezone(UTC).isoformat(timespec="seconds") if merged else None,
     )
 

@@ -223,8 +223,7 @@ class _Planning:
         )
 
     def _tell(self, step: str, done: int) -> None:
-        if self._stores.place.progress is not None:
-            self._stores.place.progress(f"{self._leg.upstream}: {step}", done, len(self._pieces))
+        self._stores.tell(f"{self._leg.upstream}: {step}", done, len(self._pieces))
 
     def _cut(self, rows: Iterable[Carried]) -> Iterator[_Piece]:
         """Yield a piece for each carried patch, or one for each part if the user wants the patch cut."""

@@ -2,11 +2,11 @@
 """Run the tests that prove patches on many trees of one upstream."""
 
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from stack.base.progress import Progress, silent
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
@@ -26,7 +26,7 @@ class Trials:
         upstream: str,
         torch: SourceTree,
         python: Path | None,
-        tell: Callable[[str], None] = lambda _: None,
+        tell: Progress = silent,
     ) -> None:
         self._stores = stores
         self._torch = torch

@@ -101,7 +101,7 @@ class Endpoint:
         seconds = LISTED if content is None else WAIT
         try:
             with bounded_http.asked(address, content, seconds) as answer:
-                return answer.status_code, bounded_http.whole(answer, seconds)
+                return answer.status_code, bounded_http.whole(answer)
         except bounded_http.BROKEN as failed:
             raise StackError(
                 f"{self.url} does not answer ({bounded_http.why(failed)})", "start the server, or correct --url"

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import IO, Any
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.carry import effects
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import verdict as verdicts
@@ -30,7 +31,6 @@ from stack.proof.compiling.check import Asked, Report, State
 from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
-from stack.store.sources import Progress
 from stack.validation import bound, emulation, machine, numerics_protocol
 from stack.validation.numerics import EMULATED, KINDS, ON_CPU, OPERATORS
 from stack.validation.numerics.emulated import building
@@ -86,7 +86,7 @@ class Kernels:
         """List the names of the compile checks."""
         return tuple(self._units())
 
-    def prepare(self, tell: Progress | None = None) -> ValidatedSubject:
+    def prepare(self, tell: Progress = silent) -> ValidatedSubject:
         """Build the environment of the suite; return the subject with the versions of the packages that have the kernels.
 
         Raises:
@@ -104,7 +104,7 @@ class Kernels:
             yield from self._numerics(stores, job)
             yield from self._compiled(stores, job)
 
-    def _stores(self, tell: Progress | None) -> Stores:
+    def _stores(self, tell: Progress) -> Stores:
         return Stores(self.stack, Place(self.cache, self.source, tell))
 
     def _process(self, stores: Stores) -> "Process":
@@ -144,7 +144,7 @@ class Kernels:
         wanted = [name for name in units if job.wants(name)]
         reports: dict[Asked, Report | StackError] = {}
         for number, name in enumerate(wanted):
-            job.step("compiling for SM121", number, len(wanted))
+            job.tell("compiling for SM121", number, len(wanted))
             began = time.monotonic()
             if not self.compiling:
                 yield Case(name, Outcome.NOT_RUN, "left out: --no-compile", ("cpu",))
@@ -211,10 +211,10 @@ def ran(process: Process, names: Sequence[str], job: Job) -> Iterator[Case]:
     """
     left = dict.fromkeys(names)
     with process.started("run", *names) as (running, stderr):
-        job.step("numerics", 0, len(names))
+        job.tell("numerics", 0, len(names))
         for case in numerics_protocol.cases(_lines(running), left):
             yield case
-            job.step("numerics", len(names) - len(left), len(names))
+            job.tell("numerics", len(names) - len(left), len(names))
         code = running.wait()
         for name in left:
             yield Case(name, Outcome.FAILED, f"its process ended before it, with exit code {code}: {_last(stderr)}")

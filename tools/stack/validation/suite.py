@@ -13,13 +13,13 @@ from types import MappingProxyType
 
 import stack
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.model import digest
 from stack.model import stack as stacks
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Machine, Outcome, Pinned, Verdict, Weights, load, write
 from stack.store import cache as places
-from stack.store.sources import Progress
 from stack.validation import bound, machine
 
 
@@ -32,18 +32,13 @@ class Job:
 
     only: tuple[str, ...] = ()
     known: Mapping[str, Case] = field(default_factory=lambda: MappingProxyType({}))
-    tell: Progress | None = None
+    tell: Progress = silent
     standing: frozenset[str] = frozenset()
 
     def wants(self, name: str) -> bool:
         """Return whether a case has to run: it is selected, and its outcome is not known."""
         done = name in self.known or name in self.standing
         return not done and (not self.only or any(fnmatchcase(name, glob) for glob in self.only))
-
-    def step(self, name: str, done: int, total: int | None) -> None:
-        """Report progress of a step: `done` of `total`. `total` is None if it is unknown."""
-        if self.tell is not None:
-            self.tell(name, done, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,7 @@ class RunOptions:
     out: Path
     only: tuple[str, ...] = ()
     resume: bool = False
-    tell: Progress | None = None
+    tell: Progress = silent
     standing: frozenset[str] = frozenset()
 
 

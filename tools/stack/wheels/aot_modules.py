@@ -21,11 +21,11 @@ from pathlib import Path
 from packaging.version import Version
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof.compiling import compiler, jobs, listing
 from stack.proof.compiling.listing import Listing, Unit
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
-from stack.store.sources import Progress
 
 PACKAGE = "flashinfer-jit-cache"
 FOLDER = "flashinfer_jit_cache"
@@ -89,7 +89,7 @@ def _flags(listed: Listing, name: str) -> tuple[str, ...]:
 
 
 def compiled(
-    listed: Listing, chosen: Sequence[Module], python: Path, toolkit: Toolkit, work: Path, progress: Progress | None
+    listed: Listing, chosen: Sequence[Module], python: Path, toolkit: Toolkit, work: Path, tell: Progress
 ) -> dict[str, bytes]:
     """Compile modules, and return their shared objects by name.
 
@@ -120,8 +120,7 @@ def compiled(
     try:
         running = [pool.submit(_compile, unit, maps, place, toolkit, listed.tree) for unit, place in waiting]
         for number, (job, (unit, _)) in enumerate(zip(running, waiting, strict=True)):
-            if progress is not None:
-                progress(f"compiling {unit.name}", number, len(waiting))
+            tell(f"compiling {unit.name}", number, len(waiting))
             job.result()
     finally:
         # An interrupt also reaches the compilers; compilers that have not started yet must not start.

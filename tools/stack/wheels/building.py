@@ -192,11 +192,7 @@ def _base(stores: Stores, name: str, candidate: Candidate) -> Base:
     folder = cache.wheels(stores.place.cache, canonicalize_name(name))
     folder.mkdir(parents=True, exist_ok=True)
 
-    def tell(done: int, total: int | None) -> None:
-        if stores.place.progress is not None:
-            stores.place.progress(f"fetching {candidate.filename}", done, total)
-
-    path = registry.download(candidate, folder, tell)
+    path = registry.download(candidate, folder, lambda done, total: stores.tell(f"fetching {candidate.filename}", done, total))
     return overlay.published(path, candidate.sha256 or cache.hash_of(path))
 
 

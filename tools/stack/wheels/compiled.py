@@ -21,11 +21,11 @@ from packaging.version import Version
 
 from stack.base import die_with_parent
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.model.ids import TreeId
 from stack.proof import environment, trees
 from stack.store import cache as places
 from stack.store.objects import Objects
-from stack.store.sources import Progress
 from stack.wheels import build_env, machine
 from stack.wheels.native import CUDA, CompilePlan
 
@@ -53,7 +53,7 @@ class Carried:
     tell: Progress
 
 
-def interpreter(plan: CompilePlan, cache: Path, tell: Callable[[str], None]) -> Path:
+def interpreter(plan: CompilePlan, cache: Path, tell: Progress) -> Path:
     """Return the interpreter for a build: the one that the user named, else that of an environment in the cache.
 
     Raises:
@@ -188,7 +188,7 @@ def _environment(plan: CompilePlan, python: Path, cache: Path) -> dict[str, str]
     version = machine.cmake(env["PATH"])
     if version is None or version < _CMAKE or shutil.which("ninja", path=env["PATH"]) is None:
         name = "-".join(_TOOLS).replace("==", "-")
-        tools = environment.made(cache, name, {"installing CMake and ninja": _TOOLS}, lambda _: None)
+        tools = environment.made(cache, name, {"installing CMake and ninja": _TOOLS}, silent)
         env["PATH"] = os.pathsep.join([str(python.parent), str(tools.parent), os.environ.get("PATH", os.defpath)])
     return env
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment
 
 TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
@@ -41,7 +42,7 @@ RECIPES = {
 }
 
 
-def tools(cache: Path, tell: Callable[[str], None]) -> Path:
+def tools(cache: Path, tell: Progress) -> Path:
     """Return the interpreter of the build environment, which is made on the first call.
 
     Raises:

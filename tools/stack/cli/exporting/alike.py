@@ -25,8 +25,7 @@ def searched(work: Work, proposals: Sequence[Proposal], client: Callable[[str], 
     searchers: dict[str, duplicate_search.Searcher] = {}
     searches: dict[str, Search] = {}
     for place, proposal in enumerate(proposals):
-        if work.stores.place.progress is not None:
-            work.stores.place.progress("searching for duplicates", place, len(proposals))
+        work.stores.tell("searching for duplicates", place, len(proposals))
         if proposal.upstream not in searchers:
             repository = forge.repository(stack.pins.get(proposal.upstream).git)
             searchers[proposal.upstream] = duplicate_search.Searcher(client(repository.host), repository)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from stack.base.progress import Progress
 from stack.cli.common import Options
 from stack.cli.validating import conclude, suite_options
 from stack.cli.validating.served import servable, served
@@ -16,7 +17,6 @@ from stack.model import digest
 from stack.model.document import read_text
 from stack.model.stack import Stack
 from stack.model.verdict import Weights
-from stack.store.sources import Progress
 from stack.validation import endpoint, machine, texts
 from stack.validation.quality.choices import CHOICES, REFERENCE
 from stack.validation.quality.scores import NAME
@@ -109,9 +109,9 @@ def _recordings(options: Options, stack: Stack, recipe: str) -> list[Recording]:
 
     """
 
-    def server(arguments: tuple[str, ...]) -> Callable[[Progress | None], AbstractContextManager[Server]]:
+    def server(arguments: tuple[str, ...]) -> Callable[[Progress], AbstractContextManager[Server]]:
         @contextmanager
-        def opened(tell: Progress | None) -> Iterator[Server]:
+        def opened(tell: Progress) -> Iterator[Server]:
 
             with served(options, stack, recipe, tell, arguments) as running:
                 answering = endpoint.at(running.url)

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli.common import Options
 from stack.deploy import recipes
 from stack.deploy.recipes import Recipe
 from stack.model.stack import Stack
 from stack.store import cache
-from stack.store.sources import Progress
 from stack.validation import machine
 from stack.validation.serve import fixture_cache, server
 from stack.validation.serve.server import Running
@@ -51,7 +51,7 @@ def servable(name: str) -> Recipe:
 
 
 @contextmanager
-def served(options: Options, stack: Stack, name: str, tell: Progress | None, more: Sequence[str] = ()) -> Iterator[Running]:
+def served(options: Options, stack: Stack, name: str, tell: Progress, more: Sequence[str] = ()) -> Iterator[Running]:
     """Run a server by a stack's recipe, with `more` arguments, while the block runs.
 
     Raises:
@@ -59,18 +59,14 @@ def served(options: Options, stack: Stack, name: str, tell: Progress | None, mor
 
     """
 
-    def say(step: str) -> None:
-        if tell is not None:
-            tell(step, 0, None)
-
     recipe, place = servable(name), Place(cache.root(options.cache))
     with tempfile.TemporaryDirectory(prefix="stack-serve-") as folder:
         work = Path(folder)
-        kept = fixture_cache.prepare(place.cache, say)
+        kept = fixture_cache.prepare(place.cache, tell)
         installed, model = kept.installed(wheel(stack, place, work)), kept.model(recipe.model)
         try:
             with server.serving(
-                installed, model, (*recipe.arguments, *more), recipe.environment, work, LONGEST, say
+                installed, model, (*recipe.arguments, *more), recipe.environment, work, LONGEST, tell
             ) as running:
                 yield running
         except server.NotServing as failed:

@@ -13,17 +13,15 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from packaging.version import Version
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.proof import environment
 from stack.store import cache as places
-
-Tell = Callable[[str], None]
 
 CUDA = "13.0"
 """The version of the wheels, the same as in the torch builds that vLLM pins."""
@@ -72,7 +70,7 @@ class Toolkit:
         return {**os.environ, "PATH": path, "CUDA_HOME": str(self.home), "CUDA_PATH": str(self.home)}
 
 
-def find(cache: Path, tell: Tell = lambda _: None) -> Toolkit:
+def find(cache: Path, tell: Progress = silent) -> Toolkit:
     """Find the compiler and the disassembler on PATH, or download them as wheels into the cache on the first call.
 
     Raises:
@@ -121,7 +119,7 @@ def on_path() -> tuple[Path, Path, str] | None:
     return Path(top[1]).resolve(), Path(nvcc), release[1]
 
 
-def _disassembler(cache: Path, tell: Tell) -> Path:
+def _disassembler(cache: Path, tell: Progress) -> Path:
     cuobjdump = shutil.which("cuobjdump")
     if cuobjdump and shutil.which("nvdisasm"):  # cuobjdump starts it
         return Path(cuobjdump)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment, trees
 from stack.upstreaming.change import Change
 from stack.upstreaming.linting import precommit
@@ -34,7 +35,7 @@ _C = frozenset({"c", "c++", "cuda"})
 class Desk:
     """A temporary folder for one tree after the other, and the tools to run there; a context manager."""
 
-    def __init__(self, cache: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, cache: Path, tell: Progress) -> None:
         self._cache = cache
         self._tell = tell
         self._exit = contextlib.ExitStack()

@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment
 from stack.validation import texts
 from stack.validation.serve import parent_watchdog
@@ -89,7 +89,7 @@ class Measured:
     e2e_ttft: tuple[float, ...]
 
 
-def python(cache: Path, tell: Callable[[str], None]) -> Path:
+def python(cache: Path, tell: Progress) -> Path:
     """Return the interpreter of llama-benchy's environment, which the first call builds.
 
     Raises:
@@ -156,17 +156,8 @@ def _run(command: Sequence[str], home: Path, progress: Path, tell: Callable[[int
     # Offline: if the tokenizer does not load, it must not be replaced by another one from the network.
     settings = {"HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
     log = home / "log"
-    with log.open("wb") as output:
-        kept = [sys.executable, parent_watchdog.__file__, *command]
-        child = subprocess.Popen(
-            kept, cwd=home, env=_near(settings), stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-        )
-        assert child.stdin is not None
-        try:
-            ended = _watch(child, progress, tell, patience)
-        finally:
-            child.stdin.close()
-            child.wait()
+    with log.open("wb") as output, parent_watchdog.kept(command, _near(settings), output, home) as child:
+        ended = _watch(child, progress, tell, patience)
     text = log.read_text(encoding="utf-8", errors="replace")
     if not ended:
         raise UnmeasuredError(f"no request ended for {patience:.0f} s\n{_tail(text)}")

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress, silent
 from stack.deploy import server_version_check
 from stack.model import digest
 from stack.model.stack import Stack
 from stack.model.verdict import Outcome, Verdict, Weights
 from stack.store import cache as places
-from stack.store.sources import Progress
 from stack.validation import endpoint, machine
 from stack.validation import suite as suites
 from stack.validation.bench import baseline, benchy
@@ -50,7 +50,7 @@ def names(options: BenchOptions) -> tuple[str, ...]:
     return (OF_STACK, *map(case_name, _sizes(options)), AGAINST)
 
 
-def begin(carried: Stack, cache: Path | None, options: BenchOptions, tell: Progress | None = None) -> Begun:
+def begin(carried: Stack, cache: Path | None, options: BenchOptions, tell: Progress = silent) -> Begun:
     """Connect to the server and load the baselines.
 
     Raises:
@@ -63,7 +63,7 @@ def begin(carried: Stack, cache: Path | None, options: BenchOptions, tell: Progr
     # A tiny model that must go on after its end generates almost only control tokens; its speed is meaningless anyway.
     share = 0.0 if options.weights == Weights.TINY else benchy.SHARE
     target = benchy.Target(server.url, model.name, endpoint.tokenizer(model, options.tokenizer), share)
-    python = benchy.python(places.root(cache), lambda step: tell(step, 0, None) if tell else None)
+    python = benchy.python(places.root(cache), tell)
     subject = baseline.MeasuredSubject(
         model=model.name,
         weights=Weights(options.weights) if options.weights else None,

@@ -111,7 +111,7 @@ class Bench:
 
 
 def _counting(job: Job, before: int, total: int) -> Callable[[int], None]:
-    return lambda done: job.step("measuring", before + done, total)
+    return lambda done: job.tell("measuring", before + done, total)
 
 
 def case_name(size: Size) -> str:

@@ -7,13 +7,14 @@ import json
 import lzma
 import os
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
+from stack.base.progress import Count
 from stack.model.ids import Sha256
 from stack.store import cache as places
 
@@ -38,7 +39,7 @@ class Packed:
     files: int
 
 
-def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], tell: Callable[[int, int], None]) -> Packed:
+def write(target: Path, files: Mapping[str, bytes], about: Mapping[str, Any], tell: Count) -> Packed:
     """Write an archive of files by their paths. Its manifest has `about` and the hash of every file.
 
     The file appears under its name when it is complete.

@@ -30,12 +30,8 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
 
     """
 
-    def report(step: str, done: int, total: int | None) -> None:
-        if stores.place.progress is not None:
-            stores.place.progress(step, done, total)
-
     more = bundled_wheels.wheels(target, stores.place.cache, stores.tell)
-    files = contents.installed([*wheels, *more], target, lambda done, total: report("reading wheels", done, total))
+    files = contents.installed([*wheels, *more], target, lambda done, total: stores.tell("reading wheels", done, total))
     files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
     files[numerics.EMULATED] = emulation.library(stores).read_bytes()
     files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
@@ -50,7 +46,7 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
         "stack": digest.of(stores.stack),
         "wheels": sorted(wheel.name for wheel in (*wheels, *more)),
     }
-    return archive.write(out, files, about, lambda done, total: report("packing", done, total))
+    return archive.write(out, files, about, lambda done, total: stores.tell("packing", done, total))
 
 
 def lacking(stores: Stores) -> Files:

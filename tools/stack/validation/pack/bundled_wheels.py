@@ -5,10 +5,10 @@ import hashlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment
 from stack.store import cache as places
 from stack.validation.pack.targets import Target
@@ -18,7 +18,7 @@ _MANYLINUX = ("1", "2010", "2014", *(f"_2_{minor}" for minor in (17, 24, 26, 27,
 """Published manylinux tags for a Linux of 2024 (glibc 2.39). pip compares tags by name only, so each has to be listed."""
 
 
-def wheels(target: Target, cache: Path, tell: Callable[[str], None]) -> tuple[Path, ...]:
+def wheels(target: Target, cache: Path, tell: Progress) -> tuple[Path, ...]:
     """Return the wheels of the target's list; the first call fetches them.
 
     Raises:

@@ -2,12 +2,13 @@
 """Collect the content of an archive: wheels as installed, without what the target does not need, and the stack's own files."""
 
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import stack
 from stack.base.errors import StackError
+from stack.base.progress import Count
 from stack.deploy.data import DATA
 from stack.model import pins
 from stack.model.stack import FOLDER, Stack
@@ -25,7 +26,7 @@ _OURS = (".py", ".toml", ".txt", ".cu", ".h", ".hpp", ".cpp", ".cuh")
 Files = dict[str, bytes]
 
 
-def installed(wheels: Sequence[Path], target: Target, tell: Callable[[int, int], None]) -> Files:
+def installed(wheels: Sequence[Path], target: Target, tell: Count) -> Files:
     """Read the files of wheels by their installed paths; libraries keep only the target's images.
 
     Raises:

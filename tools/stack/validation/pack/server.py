@@ -2,12 +2,9 @@
 """Run a vLLM server on this machine with dummy weights of gpt-oss-120b's dimensions."""
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stack.base import addresses
 from stack.base.errors import StackError
 from stack.validation.model.config import COMMON, MXFP4
 from stack.validation.pack import client
 from stack.validation.pack.checks import MODEL
 from stack.validation.pack.contents import SITE
 from stack.validation.pack.recipes import FORMAT, Recipe
+from stack.validation.serve import parent_watchdog
 
 _READY = 480.0
 """Seconds until a server must answer; 120 to 302 were measured, depending on the host."""
-_GENTLE = 20.0
-"""Seconds that a server has to end after SIGTERM."""
 CONFIG: dict[str, Any] = COMMON | {
     "hidden_size": 2880,
     "intermediate_size": 2880,
@@ -125,7 +122,7 @@ def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) 
 
     """
     place = model(work)
-    port = _free_port()
+    port = addresses.free_port()
     log = work / f"{recipe.name}.log"
     # vLLM's key for compiled graphs misses a part of what they depend on, so each recipe gets its own cache.
     environment = os.environ | _ENVIRONMENT | {"PYTHONPATH": python_path(root, recipe, work)}
@@ -136,20 +133,9 @@ def serving(root: Path, recipe: Recipe, work: Path, until: float | None = None) 
     if recipe.profiled:
         command += ["--profiler-config", json.dumps(_PROFILER | {"torch_profiler_dir": str(traces(work, recipe))})]
     begun = time.monotonic()
-    with log.open("wb") as written:
-        process = subprocess.Popen(
-            command,
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=_with_us,  # noqa: PLW1509 - no other thread runs yet
-        )
-    try:
+    with log.open("wb") as written, parent_watchdog.kept(command, environment, written, Path.cwd()) as process:
         _wait(process, port, log, begun, until)
         yield Server(port, time.monotonic() - begun, log)
-    finally:
-        _end(process)
 
 
 def traces(work: Path, recipe: Recipe) -> Path:
@@ -170,27 +156,5 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path, begun: float
     raise NotServing(f"the server does not answer after {_READY:.0f} s: {_last(log)}", "see its log")
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the server and all processes of its session."""
-    for how, wait in ((signal.SIGTERM, _GENTLE), (signal.SIGKILL, _GENTLE)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, how)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(wait)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _with_us() -> None:
-    """Have Linux end the server when its parent process ends."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
-
-
 def _last(log: Path, lines: int = 25) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])[-4000:]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

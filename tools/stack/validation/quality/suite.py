@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.deploy import server_version_check
 from stack.model.ids import Sha256
 from stack.model.verdict import Case, Outcome
 from stack.store import cache as places
-from stack.store.sources import Progress
 from stack.validation.endpoint import Endpoint
 from stack.validation.quality import distance, scores
 from stack.validation.quality.choices import CHOICES, Choice
@@ -36,7 +36,7 @@ class Recording:
     """A server to record. `name` is its choice, or another name. `opened` provides the server while it is read."""
 
     name: str
-    opened: Callable[[Progress | None], AbstractContextManager[Server]]
+    opened: Callable[[Progress], AbstractContextManager[Server]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Quality:
         pieces = list(scores.pieces(self.text))
         scored: list[TokenPlace] = []
         for number, piece in enumerate(pieces):
-            job.step("reading the text", number, len(pieces))
+            job.tell("reading the text", number, len(pieces))
             scored += scores.score(server, model, piece, self.top)
         if len(scored) < LEAST:
             raise UnscoredError(f"the text has {len(scored)} tokens, at least {LEAST} are needed")

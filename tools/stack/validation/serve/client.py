@@ -115,7 +115,7 @@ class Talk:
         self._last.exchange = None
         try:
             with bounded_http.asked(self.url + path, None, self.patience, self.key) as answer:
-                data = bounded_http.whole(answer, self.patience)
+                data = bounded_http.whole(answer)
                 if answer.status_code != 200:
                     raise Wrong(f"it answers {answer.status_code}", request=f"GET {path}", answer=_text(data))
                 return bounded_http.parsed(data)
@@ -135,7 +135,7 @@ class Talk:
         nothing = Exchange(path, request, [])
         try:
             with self._posted(path, request) as answer:
-                value = bounded_http.parsed(bounded_http.whole(answer, self.patience))
+                value = bounded_http.parsed(bounded_http.whole(answer))
         except bounded_http.BROKEN as failed:
             raise nothing.wrong(f"it does not answer: {bounded_http.why(failed)}") from failed
         except ValueError as failed:
@@ -157,7 +157,7 @@ class Talk:
                 kind = answer.headers.get("content-type", "")
                 if not kind.startswith("text/event-stream"):
                     raise Exchange(path, request, []).wrong(f"the answer is {kind or 'of no type'}, not a stream")
-                for event in _events(answer, self.patience):
+                for event in _events(answer):
                     events.append(event)
                     times.append(time.monotonic())
         except (*bounded_http.BROKEN, ValueError) as failed:
@@ -189,15 +189,15 @@ class Talk:
     def _posted(self, path: str, request: Json) -> Iterator[requests.Response]:
         with bounded_http.asked(self.url + path, request, self.patience, self.key) as answer:
             if answer.status_code != 200:
-                error = _text(bounded_http.whole(answer, self.patience))
+                error = _text(bounded_http.whole(answer))
                 raise Exchange(path, request, [{"error": error}]).wrong(f"it answers {answer.status_code}")
             yield answer
 
 
-def _events(answer: requests.Response, longest: float) -> Iterator[Json]:
+def _events(answer: requests.Response) -> Iterator[Json]:
     """Yield the data of each event. A chat stream ends with [DONE], a stream of responses with an event such as response.completed."""
     ended = False
-    for line in bounded_http.lines(answer, longest):
+    for line in bounded_http.lines(answer):
         if not line.startswith(b"data:"):
             continue
         data = line.removeprefix(b"data:").strip()

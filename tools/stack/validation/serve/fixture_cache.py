@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
+from stack.base.progress import Progress
 from stack.proof import environment
 from stack.store import cache as places
 from stack.validation.model import expected_replies
@@ -27,8 +28,6 @@ _PACKAGES = _VALIDATION.parents[1]
 REQUIREMENTS = _VALIDATION / "requirements.txt"
 _MODEL = _VALIDATION / "model"
 
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Material:
@@ -36,7 +35,7 @@ class Material:
 
     cache: Path
     python: Path
-    tell: Tell
+    tell: Progress
 
     def _folder(self, kind: str, key: str) -> Path:
         return self.cache / "serving" / f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
@@ -127,7 +126,7 @@ class Material:
         return "".join(places.hash_of(path) for path in files) + self.python.parent.parent.name + expected_replies.TEXT
 
 
-def prepare(cache: Path, tell: Tell) -> Material:
+def prepare(cache: Path, tell: Progress) -> Material:
     """Build the validation's environment on the first call.
 
     Raises:

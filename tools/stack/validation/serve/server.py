@@ -2,19 +2,17 @@
 """Start a vLLM server on a free port of the loopback interface, wait until it is ready, and always end it."""
 
 import re
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-from stack.base import bounded_http
+from stack.base import addresses, bounded_http
+from stack.base.progress import Progress, silent
 from stack.deploy import vllm_log
-from stack.validation.python_env import Packages, Process
+from stack.validation.python_env import Packages
 from stack.validation.serve import parent_watchdog
 
 NAME = "validated"
@@ -61,7 +59,7 @@ def serving(
     environment: Mapping[str, str],
     work: Path,
     longest: float,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Progress = silent,
 ) -> Iterator[Running]:
     """Run a server for the duration of the block. It is ended afterwards, even if this process is killed.
 
@@ -78,11 +76,11 @@ def serving(
         NotServing: it ended, or is not ready in time.
 
     """
-    port = _free_port()
+    port = addresses.free_port()
     file = work / "server.log"
     command = ["serve", str(model), "--served-model-name", NAME, "--host", "127.0.0.1", "--port", str(port), *arguments]
     process = packages.server(command, environment, work, [model])
-    with file.open("wb") as log, kept(process, log, work) as watchdog:
+    with file.open("wb") as log, parent_watchdog.kept(process.command, process.environment, log, work) as watchdog:
         began = time.monotonic()
         read = lambda: file.read_text(encoding="utf-8", errors="replace")  # noqa: E731
         url = f"http://127.0.0.1:{port}"
@@ -90,36 +88,7 @@ def serving(
         yield Running(url, NAME, read, time.monotonic() - began)
 
 
-@contextmanager
-def kept(process: Process, output: IO[bytes] | int, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a process for the duration of the block. It and its children are ended afterwards, even if this process is killed.
-
-    Args:
-        process: the process to start.
-        output: receives its stdout and stderr.
-        folder: its working folder.
-
-    """
-    watchdog = subprocess.Popen(
-        [sys.executable, parent_watchdog.__file__, *process.command],
-        stdin=subprocess.PIPE,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        cwd=folder,
-        env=dict(process.environment),
-        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the server
-    )
-    assert watchdog.stdin is not None
-    try:
-        yield watchdog
-    finally:
-        watchdog.stdin.close()
-        watchdog.wait()
-
-
-def _wait(
-    process: subprocess.Popen[bytes], url: str, longest: float, tell: Callable[[str], None], read: Callable[[], str]
-) -> None:
+def _wait(process: subprocess.Popen[bytes], url: str, longest: float, tell: Progress, read: Callable[[], str]) -> None:
     began = time.monotonic()
     while not healthy(url):
         waited = time.monotonic() - began
@@ -138,10 +107,3 @@ def healthy(url: str) -> bool:
             return answer.status_code == 200
     except bounded_http.BROKEN:
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

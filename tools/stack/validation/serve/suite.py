@@ -151,7 +151,7 @@ class _Suite:
             Talk(running.url, running.model), recipe, running.log, self._tokens, digest.of(self._stores.stack)
         )
         for place, name in enumerate(names):
-            self._job.step(f"{recipe.name}: {name}", place, len(names))
+            self._job.tell(f"{recipe.name}: {name}", place, len(names))
             yield self._case(_name(recipe, name), recipe, running, functools.partial(self._measured, name, tested))
         for series, name in effects:
             effect = checks.EFFECTS[series][name]
@@ -212,7 +212,7 @@ class _Suite:
             return replace(case, outcome=Outcome.NOT_RUN, why="left out by --no-prove: see `stack prove`")
         if not any(path.endswith(".py") for path in series.proves):
             return replace(case, outcome=Outcome.NOT_RUN, why="the series names no proof")
-        self._job.step(f"proving {series.name}", 0, None)
+        self._job.tell(f"proving {series.name}")
         began = time.monotonic()
         wanted = series_proofs.Asked((series.name,))
         with Runner(self._stores) as runner:
@@ -272,8 +272,8 @@ class _Suite:
         installed, model = self._installed(stack), self._material.model(recipe.model)
         with tempfile.TemporaryDirectory(prefix="stack-serve-") as work:
 
-            def tell(step: str) -> None:
-                self._job.step(f"{recipe.name}: {step}", 0, None)
+            def tell(step: str, done: int = 0, total: int | None = None, /) -> None:
+                self._job.tell(f"{recipe.name}: {step}", done, total)
 
             with server.serving(installed, model, recipe.arguments, recipe.environment, Path(work), LONGEST, tell) as running:
                 yield running
@@ -288,7 +288,7 @@ class _Suite:
 
     @functools.cached_property
     def _material(self) -> Material:
-        return fixture_cache.prepare(self._stores.place.cache, lambda step: self._job.step(step, 0, None))
+        return fixture_cache.prepare(self._stores.place.cache, self._job.tell)
 
     @functools.cached_property
     def _tokens(self) -> Mapping[str, Sequence[int]]:
