@@ -129,6 +129,15 @@ def test_a_pattern_that_takes_for_ever_ends_soon(pattern: str) -> None:
     assert time.process_time() - begun < 5
 
 
+def test_many_tags_that_each_take_a_while_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releases, "_SECONDS_FOR_ALL", 0.3)
+    tags = [f"{number:04}{'a' * 90}" for number in range(5000)]
+    begun = time.process_time()
+    with pytest.raises(StackError, match="for the tags of one project: write it like"):
+        releases.of(r"(?P<version>\w*\w*\w*[bc]\w?)").ordered(tags)
+    assert time.process_time() - begun < 3
+
+
 @pytest.mark.parametrize(
     "tag",
     [

@@ -6,6 +6,7 @@ Without a pattern, the prefix of the pinned tag counts: the pin `release-1.27.1`
 """
 
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,8 @@ _SECONDS = 1.0
 """Time to match one tag with a regular expression, which somebody may have written so that it takes for ever."""
 _NIGHTLY = 50
 """How many tags of another kind a project may have for each of its plain versions."""
+_SECONDS_FOR_ALL = 10.0
+"""Time to match all tags of a project; thousands take a tenth of a second."""
 # Counts such as `{999}` take memory, and extensions such as recursion take time, before the first tag is matched.
 _UNUSUAL = re.compile(r"\{|\(\?(?!P<|:)")
 # Versions are digits that a tag may also join with `_` or `-`; OpenSSH writes a later release of the same version as `P2`.
@@ -65,8 +68,20 @@ class Releases:
         return None if self.star is None else f"{self.star[0]}{version}{self.star[1]}"
 
     def ordered(self, tags: Iterable[str], *, early: bool = False) -> list[str]:
-        """Return the release tags, oldest first; pre-releases only if `early`."""
-        known = {tag: found for tag in tags if (found := self.version(tag)) is not None and (early or not found.is_prerelease)}
+        """Return the release tags, oldest first; pre-releases only if `early`.
+
+        Raises:
+            StackError: The expression takes too long.
+
+        """
+        end = time.monotonic() + _SECONDS_FOR_ALL
+        known: dict[str, Version] = {}
+        for tag in tags:
+            found = self.version(tag)
+            if found is not None and (early or not found.is_prerelease):
+                known[tag] = found
+            if time.monotonic() > end:
+                raise _bad(f"takes longer than {_SECONDS_FOR_ALL:.0f} seconds for the tags of one project")
         return sorted(known, key=lambda tag: (known[tag], tag))
 
     def between(self, tags: Iterable[str], low: str, high: str) -> list[str]:
