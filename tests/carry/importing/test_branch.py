@@ -39,6 +39,23 @@ def test_one_patch_a_commit_with_author_date_and_message(project: Project) -> No
     assert not (project.root / "stacks/mine/series.toml").exists()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Two  blanks (#7)",
+        "A subject\nover two lines\n\nBody",
+        "[tag] In brackets\n\n\n\nToo many blank lines",
+        "A subject that is so long that git has to fold it in the header of a mail,  with two blanks at the fold " * 2,
+        "Trailing blanks   \n\nbody   \n",
+    ],
+)
+def test_what_is_imported_is_byte_stable(project: Project, message: str) -> None:
+    project.clone.commit({"src/web.c": numbered("web", {3: "ours", 100: "release"}, count=120)}, message)
+    project.bring(project.clone.path, "mine")
+    with project.stores() as stores:
+        assert [finding.problem for finding in lint(stores)] == []
+
+
 def test_import_again_names_what_is_there(project: Project) -> None:
     project.clone.commit(web({10: "a"}), "First")
     project.clone.commit(web({10: "b"}), "Second")

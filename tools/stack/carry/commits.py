@@ -2,7 +2,7 @@
 """Read the commits of a working tree, and export them as patch files that have the same bytes whenever they are exported."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,28 +95,56 @@ def exported(
 
     """
     _check_changes(objects, base, commits)
-    wanted = [_Content(without_trailers(commit.message, (SERIES, PATCH)), commit.author) for commit in commits]
-    for _ in range(_ATTEMPTS):
-        raws = export(store, base, _written(objects, base, commits, wanted), borrowed=objects.repository / "objects")
-        patches = [_readable(*three) for three in zip(commits, refs, raws, strict=True)]
-        read = [_content(patch) for patch in patches]
-        if read == wanted:
-            return dict(zip(refs, raws, strict=True))
-        before, wanted = wanted, read
-    strange = next(commit for commit, old, new in zip(commits, before, wanted, strict=True) if old != new)
-    raise StackError(f"commit {strange.id[:12]} has a message that no patch file can hold", "reword it: git rebase -i")
+    wanted = [Content(without_trailers(commit.message, (SERIES, PATCH)), commit.author) for commit in commits]
+
+    def export_all(contents: Sequence[Content]) -> Sequence[bytes]:
+        return export(store, base, _written(objects, base, commits, contents), borrowed=objects.repository / "objects")
+
+    def read(number: int, raw: bytes) -> Patch:
+        return _readable(commits[number], refs[number], raw)
+
+    names = [f"commit {commit.id[:12]}" for commit in commits]
+    return dict(zip(refs, stable(export_all, wanted, read, names), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class Content:
     """Message and author, as a patch file holds them beside the diff."""
 
     message: str
     author: Identity
 
 
-def _content(patch: Patch) -> _Content:
-    return _Content(patch.message, Identity(patch.author.name, patch.author.mail, patch.author.date))
+def stable(
+    export_all: Callable[[Sequence[Content]], Sequence[bytes]],
+    wanted: Sequence[Content],
+    read: Callable[[int, bytes], Patch],
+    names: Sequence[str],
+) -> Sequence[bytes]:
+    """Return patch files whose messages and authors are what is read from them, so that another export gives the same bytes.
+
+    Args:
+        export_all: exports the whole chain of commits with these messages and authors.
+        wanted: the messages and authors to begin with.
+        read: parses a patch file by its place in the chain.
+        names: what the commits are called in the error.
+
+    Raises:
+        StackError: a message changes each time that it is read.
+
+    """
+    for _ in range(_ATTEMPTS):
+        raws = export_all(wanted)
+        found = [_content(read(number, raw)) for number, raw in enumerate(raws)]
+        if found == list(wanted):
+            return raws
+        before, wanted = wanted, found
+    strange = next(name for name, old, new in zip(names, before, wanted, strict=True) if old != new)
+    raise StackError(f"{strange} has a message that no patch file can hold", "reword it: git rebase -i")
+
+
+def _content(patch: Patch) -> Content:
+    return Content(patch.message, Identity(patch.author.name, patch.author.mail, patch.author.date))
 
 
 def _check_changes(objects: Objects, base: CommitId, commits: Sequence[WorktreeCommit]) -> None:
@@ -128,7 +156,7 @@ def _check_changes(objects: Objects, base: CommitId, commits: Sequence[WorktreeC
 
 
 def _written(
-    objects: Objects, base: CommitId, commits: Sequence[WorktreeCommit], contents: Sequence[_Content]
+    objects: Objects, base: CommitId, commits: Sequence[WorktreeCommit], contents: Sequence[Content]
 ) -> list[CommitId]:
     chain = [base]
     for commit, content in zip(commits, contents, strict=True):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
+from stack.carry.commits import Content, stable
 from stack.carry.export import export
 from stack.carry.importing import ordering
 from stack.carry.importing.candidate import Candidate
@@ -113,12 +114,20 @@ def _diffs(objects: Objects, base: CommitId, items: Sequence[Item]) -> list[tupl
 def _chain_files(
     objects: Objects, base: CommitId, items: Sequence[Item], places: Sequence[int], trees: Sequence[TreeId]
 ) -> dict[int, bytes]:
-    """Commit patches in an order, and return the file of each."""
-    parent, commits = base, []
-    for number, tree in zip(places, trees, strict=True):
-        parent = objects.write_commit(tree, (parent,), items[number].message, items[number].author)
-        commits.append(parent)
-    return dict(zip(places, export(objects, base, commits), strict=True))
+    """Commit patches in an order, and return the file of each, in a form that another export repeats."""
+
+    def export_all(contents: Sequence[Content]) -> Sequence[bytes]:
+        chain = [base]
+        for tree, content in zip(trees, contents, strict=True):
+            chain.append(objects.write_commit(tree, (chain[-1],), content.message, content.author))
+        return export(objects, base, chain[1:])
+
+    def read(place: int, raw: bytes) -> Patch:
+        return patches.parse(raw, PatchRef("", "", str(place)), name=names[place])
+
+    wanted = [Content(items[number].message, items[number].author) for number in places]
+    names = [content.message.partition("\n")[0] for content in wanted]
+    return dict(zip(places, stable(export_all, wanted, read, names), strict=True))
 
 
 def exported(
