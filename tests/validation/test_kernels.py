@@ -18,7 +18,7 @@ from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.model.verdict import Case, Outcome
 from stack.proof.compiling import toolkit
-from stack.proof.compiling.check import Report, Result, State
+from stack.proof.compiling.check import Report, Result, UnitOutcome
 from stack.store import cache as places
 from stack.validation.kernels import RELIED_ON, Kernels, Process, compiled, emulated, operators, ran
 from stack.validation.numerics import EMULATED, OPERATORS
@@ -142,7 +142,7 @@ def test_an_interpreter_without_numpy_is_one_line(tmp_path: Path) -> None:
         Kernels(load(ROOT), tmp_path, python=bare).prepare()
 
 
-def result(state: State, problem: str = "", **named: int) -> Result:
+def result(state: UnitOutcome, problem: str = "", **named: int) -> Result:
     return Result(
         "module/unit.cu", (PatchRef("a", "flashinfer", "flashinfer/b.patch"),), state, problem, peak=10**9, named=named
     )
@@ -153,7 +153,7 @@ def report(*results: Result) -> Report:
 
 
 def test_what_compiles_has_passed_with_its_instructions() -> None:
-    case = compiled("kernels/compile/a/b", report(result(State.COMPILES, QMMA=16)), 3.0)
+    case = compiled("kernels/compile/a/b", report(result(UnitOutcome.COMPILES, QMMA=16)), 3.0)
     assert (case.outcome, case.seconds) == (Outcome.PASSED, 3.0)
     assert case.measured == {"compiler": "nvcc 13.0", "unit": "module/unit.cu", "peak GB": 1.0, "QMMA": 16}
 
@@ -161,11 +161,14 @@ def test_what_compiles_has_passed_with_its_instructions() -> None:
 @pytest.mark.parametrize(
     ("results", "why"),
     [
-        ((result(State.FAILS, "no such type"),), "module/unit.cu: no such type"),
-        ((result(State.COMPILES), result(State.LACKS, "no QMMA in its code")), "module/unit.cu: no QMMA in its code"),
-        ((result(State.MISSING),), "module/unit.cu: missing"),
+        ((result(UnitOutcome.FAILS, "no such type"),), "module/unit.cu: no such type"),
+        (
+            (result(UnitOutcome.COMPILES), result(UnitOutcome.LACKS, "no QMMA in its code")),
+            "module/unit.cu: no QMMA in its code",
+        ),
+        ((result(UnitOutcome.MISSING),), "module/unit.cu: missing"),
         ((), "nothing was compiled for it"),
-        ((replace(result(State.COMPILES), patches=()),), "nothing was compiled for it"),
+        ((replace(result(UnitOutcome.COMPILES), patches=()),), "nothing was compiled for it"),
     ],
 )
 def test_what_does_not_compile_has_failed(results: tuple[Result, ...], why: str) -> None:

@@ -17,7 +17,7 @@ from stack.cli import cli
 from stack.model.series import Compiles
 from stack.model.stack import load
 from stack.proof.compiling import check, toolkit
-from stack.proof.compiling.check import Asked, Report, State
+from stack.proof.compiling.check import CompileRequest, Report, UnitOutcome
 from stack.store import cache as places
 
 from . import small
@@ -56,7 +56,7 @@ Check = Callable[..., Report]
 def _checked(root: Path, cache: Path) -> Check:
     def checked(**asked: object) -> Report:
         with Stores(load(root), Place(cache, "git")) as stores:
-            return check.check(stores, replace(Asked(python=PYTHON), **asked))  # type: ignore[arg-type]
+            return check.check(stores, replace(CompileRequest(python=PYTHON), **asked))  # type: ignore[arg-type]
 
     return checked
 
@@ -76,7 +76,7 @@ def test_what_patches_touch_compiles_and_has_its_instructions(checked: Check) ->
     assert set(found) == {(KERNELS, "INSTANTIATE_COPY(float, 4)")}
     one = found[KERNELS, "INSTANTIATE_COPY(float, 4)"]
     assert sorted(ref.path for ref in one.patches) == [PACKED, WIDE, HEADER]
-    assert (one.state, one.problem, report.sound) == (State.COMPILES, "", True)
+    assert (one.state, one.problem, report.sound) == (UnitOutcome.COMPILES, "", True)
     assert one.named == {"LDG.128": 1, "STG.E.128": 1}
     assert one.instructions["EXIT"] == 1
     (kernel,) = one.kernels
@@ -91,16 +91,16 @@ def test_what_patches_touch_compiles_and_has_its_instructions(checked: Check) ->
 @compiles
 def test_another_gpu_is_compiled_for_by_name(checked: Check) -> None:
     (one,) = checked(architecture="sm_80").results
-    assert (one.state, one.named, one.kernels[0].wide) == (State.COMPILES, {"LDG.128": 1, "STG.E.128": 1}, 1)
+    assert (one.state, one.named, one.kernels[0].wide) == (UnitOutcome.COMPILES, {"LDG.128": 1, "STG.E.128": 1}, 1)
     (none,) = checked(architecture="sm_20").results
-    assert (none.state, "sm_20" in none.problem or "compute_20" in none.problem) == (State.FAILS, True)
+    assert (none.state, "sm_20" in none.problem or "compute_20" in none.problem) == (UnitOutcome.FAILS, True)
 
 
 @compiles
 def test_the_pristine_tree_lacks_what_the_patch_brings(checked: Check) -> None:
     report = checked(pristine=True)
     assert [(one.state, one.problem) for one in report.results] == [
-        (State.LACKS, "no LDG.128 and no STG.E.128 in its code for sm_121a")
+        (UnitOutcome.LACKS, "no LDG.128 and no STG.E.128 in its code for sm_121a")
     ]
     assert not report.sound
 
@@ -109,7 +109,7 @@ def test_the_pristine_tree_lacks_what_the_patch_brings(checked: Check) -> None:
 def test_an_instruction_that_is_not_there(root: Path, checked: Check) -> None:
     edit(root, "copies/series.toml", '"LDG.128", "STG.E.128"', '"LDG.128", "QMMA.SF"')
     (one,) = checked().results
-    assert (one.state, one.problem) == (State.LACKS, "no QMMA.SF in its code for sm_121a")
+    assert (one.state, one.problem) == (UnitOutcome.LACKS, "no QMMA.SF in its code for sm_121a")
     assert one.named == {"LDG.128": 1, "QMMA.SF": 0}
 
 
@@ -131,7 +131,7 @@ def test_an_instruction_that_is_not_there(root: Path, checked: Check) -> None:
 def test_a_patch_that_breaks_the_source(root: Path, checked: Check, patch: str, old: str, new: str, error: str) -> None:
     edit(root, patch, old, new)
     report = checked()
-    assert [one.state for one in report.results] == [State.FAILS]
+    assert [one.state for one in report.results] == [UnitOutcome.FAILS]
     assert report.results[0].problem.startswith(error)
     assert not report.sound
 
@@ -159,7 +159,7 @@ def test_a_module_that_python_makes(root: Path, checked: Check) -> None:
         compiles = [{{ unit = "only_*/named.cu", makes = "{makes}" }}]""",
     )
     found = {one.unit: one for one in checked().results}
-    assert found["only_named/named.cu"].state is State.COMPILES
+    assert found["only_named/named.cu"].state is UnitOutcome.COMPILES
     assert [ref.path for ref in found["only_named/named.cu"].patches] == [HEADER]
 
 
@@ -175,8 +175,8 @@ def test_of_the_units_that_a_pattern_means_the_first_that_is_touched(root: Path,
     )
     report = checked()  # other/other.cu comes first, and is not touched
     assert {one.unit: one.state for one in report.results} == {
-        KERNELS: State.COMPILES,
-        "only_named/named.cu": State.COMPILES,
+        KERNELS: UnitOutcome.COMPILES,
+        "only_named/named.cu": UnitOutcome.COMPILES,
     }
 
 
@@ -184,14 +184,14 @@ def test_of_the_units_that_a_pattern_means_the_first_that_is_touched(root: Path,
 @pytest.mark.parametrize(
     ("entry", "state", "problem"),
     [
-        ('unit = "other/other.cu"', State.UNTOUCHED, "the patch does not touch it"),
-        ('unit = "copy/none.cu"', State.MISSING, "there is no such unit; there is copy/copy_kernels.cu, copy/copy.cpp"),
-        (f'unit = "{KERNELS}", instantiation = "double"', State.MISSING, "there is no instantiation with 'double' in it"),
-        ('unit = "a/b.cu", makes = "flashinfer.nothing()"', State.MISSING, "flashinfer.nothing() fails: AttributeError"),
-        ('unit = "a/b.cu", makes = "1 + 1"', State.MISSING, "1 + 1 fails: it makes no module"),
+        ('unit = "other/other.cu"', UnitOutcome.UNTOUCHED, "the patch does not touch it"),
+        ('unit = "copy/none.cu"', UnitOutcome.MISSING, "there is no such unit; there is copy/copy_kernels.cu, copy/copy.cpp"),
+        (f'unit = "{KERNELS}", instantiation = "double"', UnitOutcome.MISSING, "there is no instantiation with 'double' in it"),
+        ('unit = "a/b.cu", makes = "flashinfer.nothing()"', UnitOutcome.MISSING, "flashinfer.nothing() fails: AttributeError"),
+        ('unit = "a/b.cu", makes = "1 + 1"', UnitOutcome.MISSING, "1 + 1 fails: it makes no module"),
     ],
 )
-def test_a_name_that_is_wrong(root: Path, checked: Check, entry: str, state: State, problem: str) -> None:
+def test_a_name_that_is_wrong(root: Path, checked: Check, entry: str, state: UnitOutcome, problem: str) -> None:
     edit(
         root,
         "copies/series.toml",
@@ -200,7 +200,7 @@ def test_a_name_that_is_wrong(root: Path, checked: Check, entry: str, state: Sta
         compiles = [{{ {entry} }}]""",
     )
     report = checked()
-    (one,) = [one for one in report.results if one.state is not State.COMPILES]
+    (one,) = [one for one in report.results if one.state is not UnitOutcome.COMPILES]
     assert (one.state, [ref.path for ref in one.patches]) == (state, [HEADER])
     assert one.problem.startswith(problem)
     assert not report.sound
@@ -209,7 +209,7 @@ def test_a_name_that_is_wrong(root: Path, checked: Check, entry: str, state: Sta
 @compiles
 def test_a_unit_that_no_patch_names(checked: Check) -> None:
     (one,) = checked(unit=Compiles(None, "other/*", sass=("STG",))).results
-    assert (one.unit, one.state, one.named, one.patches) == ("other/other.cu", State.COMPILES, {"STG": 1}, ())
+    assert (one.unit, one.state, one.named, one.patches) == ("other/other.cu", UnitOutcome.COMPILES, {"STG": 1}, ())
 
 
 @compiles
@@ -280,7 +280,7 @@ def test_wrong_usage(root: Path, args: list[str], said: str) -> None:
 def test_a_cache_folder_with_a_blank(root: Path, tmp_path: Path) -> None:
     place = tmp_path / "my cache"
     with Stores(load(root), Place(place, "git")) as stores, pytest.raises(StackError, match="has a blank in its name"):
-        check.check(stores, Asked(python=PYTHON))
+        check.check(stores, CompileRequest(python=PYTHON))
     assert not (place / "compilers").exists()
 
 
@@ -288,4 +288,4 @@ def test_a_cache_folder_with_a_blank(root: Path, tmp_path: Path) -> None:
 def test_an_upstream_that_cannot_be_imported(root: Path, cache: Path) -> None:
     edit(root, WIDE, '+FLAGS = ["-DWIDE"]', '+FLAGS = ["-DWIDE"')
     with Stores(load(root), Place(cache, "git")) as stores, pytest.raises(StackError, match=r"cannot be listed \(SyntaxError"):
-        check.check(stores, Asked(python=PYTHON))
+        check.check(stores, CompileRequest(python=PYTHON))

@@ -10,7 +10,7 @@ from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import Compiles
 from stack.model.stack import load
 from stack.proof.compiling import check, layers, toolkit
-from stack.proof.compiling.check import Asked, State
+from stack.proof.compiling.check import CompileRequest, UnitOutcome
 from stack.store import cache
 from tests import keeping
 from tests.keeping import Keep, Measured
@@ -28,19 +28,19 @@ UNIT = Compiles(
 @pytest.mark.kernels
 def test_an_mxfp4_kernel_multiplies_in_fp4_with_block_scales(keep: Keep) -> None:
     # It multiplies FP4 by FP8, not by FP4: the other instruction is the negative control.
-    asked = Asked(unit=replace(UNIT, sass=(*UNIT.sass, "OMMA.SF")))
+    asked = CompileRequest(unit=replace(UNIT, sass=(*UNIT.sass, "OMMA.SF")))
     with Stores(load(ROOT), Place(cache.root())) as stores:
         tree = layers.of(stores, stores.stack.pins.get("flashinfer")).tip
         found = keep({"tree": tree, **keeping.cuda(toolkit.find(cache.root()))}, lambda: compiled(stores, asked))
     assert found["problem"] == "no OMMA.SF in its code for sm_121a", found["problem"]
-    assert found["state"] == State.LACKS
+    assert found["state"] == UnitOutcome.LACKS
     assert [name for name in UNIT.sass if not found["named"][name]] == []
     # A tile of 128 x 32 x 128 in steps of 16 x 8 x 32 by eight warps; a dequantized path would be HMMA.
     assert found["named"]["QMMA.SF.E2M1.E4M3.E8"] >= 128 * 32 * 128 // (16 * 8 * 32) // 8
     assert not any(name.startswith("HMMA") for name in found["instructions"])
 
 
-def compiled(stores: Stores, asked: Asked) -> Measured:
+def compiled(stores: Stores, asked: CompileRequest) -> Measured:
     (one,) = check.check(stores, asked).results
-    assert one.state is State.LACKS, one.problem  # else it was not compiled
+    assert one.state is UnitOutcome.LACKS, one.problem  # else it was not compiled
     return {"problem": one.problem, "state": one.state, "named": dict(one.named), "instructions": dict(one.instructions)}

@@ -12,10 +12,10 @@ from stack.carry.export import Diffs
 from stack.carry.history import Index
 from stack.carry.judgement import Fate, Judgement, Part
 from stack.carry.ladder import Rung
-from stack.carry.landing import Found
+from stack.carry.landing import LandingCandidates
 from stack.carry.merge import APART, Edits, FileMerges, Merged, ahead, edits, merge
 from stack.carry.outcome import Carried, Conflict, Landed, Outcome
-from stack.carry.presence import Marked, State
+from stack.carry.presence import Extent, Marked
 from stack.carry.rung_index import Way
 from stack.model.diff import parse, places
 from stack.model.ids import CommitId, TreeId
@@ -237,7 +237,7 @@ class _Climb:
         self.merges: FileMerges = {}
         self.edits: Edits = {}
         self.way = Way(objects, base, rungs, aids.index) if aids is not None and aids.index is not None else None
-        self.found: dict[str, Found | None] = {}
+        self.found: dict[str, LandingCandidates | None] = {}
 
     def rung(self, number: int, links: Sequence[_Link], written: Callable[[CommitId, Carried], None] | None) -> None:
         """Carry the remaining patches to the next rung; call `written` for each patch that gets a commit there."""
@@ -411,7 +411,7 @@ class _Climb:
         for link in links:
             self._search(link.patch)
 
-    def _search(self, patch: Patch) -> Found | None:
+    def _search(self, patch: Patch) -> LandingCandidates | None:
         if self.aids is None or self.aids.index is None:
             return None
         path = patch.ref.path
@@ -488,7 +488,7 @@ class _Climb:
 
         Return None if a conflict is about anything else.
         """
-        short = {part.group for part in judged.having(Fate.LACKING) if part.now is State.SHORT}
+        short = {part.group for part in judged.having(Fate.LACKING) if part.now is Extent.SHORT}
         changes: dict[str, Entry | None] = {}
         for path in dict.fromkeys(conflict.path for conflict in merged.conflicts):
             entry = self.objects.entry(merged.tree, path)

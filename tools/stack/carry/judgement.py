@@ -10,9 +10,9 @@ from enum import Enum, auto
 
 from stack.carry import history, landing, moved_lines, unmerged_remainder
 from stack.carry.history import Index, Line, Step, Touch
-from stack.carry.landing import FEW, Found
+from stack.carry.landing import FEW, LandingCandidates
 from stack.carry.merge import FileMerges
-from stack.carry.presence import Presence, State
+from stack.carry.presence import Extent, Presence
 from stack.carry.unmerged_remainder import Group
 from stack.model.diff import FileDiff
 from stack.model.ids import TreeId
@@ -45,7 +45,7 @@ class Part:
 
     group: Group
     fate: Fate
-    now: State
+    now: Extent
     by: Step | None = None
     moved: bool = False
 
@@ -54,7 +54,7 @@ class Part:
 class Judgement:
     """All parts of a patch, and the steps that brought some of them."""
 
-    found: Found
+    found: LandingCandidates
     parts: tuple[Part, ...]
 
     def having(self, *fates: Fate) -> tuple[Part, ...]:
@@ -73,7 +73,7 @@ class Judgement:
 
 
 def judge(
-    objects: Objects, merges: FileMerges, index: Index, files: Sequence[FileDiff], found: Found, trees: _Trees
+    objects: Objects, merges: FileMerges, index: Index, files: Sequence[FileDiff], found: LandingCandidates, trees: _Trees
 ) -> Judgement | None:
     """Judge whether the steps in `found` brought a patch; None if no part of it was in place after them.
 
@@ -92,9 +92,9 @@ def judge(
     *right_after, now = presence.states(groups, [*(objects.tree_of(step.commit) for step in found.steps), ours])
     sure = [presence.sure(groups, states, step) for step, states in zip(found.steps, right_after, strict=True)]
     then = [max(column) for column in zip(*sure, strict=True)]
-    if max(then, default=State.ABSENT) < State.REWORDED:
+    if max(then, default=Extent.ABSENT) < Extent.REWORDED:
         return None
-    had = [group for group, *pair in zip(groups, then, now, strict=True) if State.REWORDED <= pair[0] > pair[1]]
+    had = [group for group, *pair in zip(groups, then, now, strict=True) if Extent.REWORDED <= pair[0] > pair[1]]
     fate = _Fate(objects, index, files, found, presence, presence.since(had, found.last))
     judged = Judgement(found, tuple(fate.of(*three) for three in zip(groups, then, now, strict=True)))
     judged = replace(judged, parts=tuple(fate.settled(part, judged.having(Fate.REWORKED)) for part in judged.parts))
@@ -108,19 +108,19 @@ class _Fate:
     objects: Objects
     index: Index
     files: Sequence[FileDiff]
-    found: Found
+    found: LandingCandidates
     presence: Presence
-    since: Mapping[Group, Sequence[tuple[Touch, State]]]
+    since: Mapping[Group, Sequence[tuple[Touch, Extent]]]
     """For each group that was in place and is less so now: its state in each later version of its file."""
 
-    def of(self, group: Group, then: State, now: State) -> Part:
-        if now is State.PRESENT:
+    def of(self, group: Group, then: Extent, now: Extent) -> Part:
+        if now is Extent.PRESENT:
             return Part(group, Fate.LANDED, now)
-        if now is State.ABSENT:
+        if now is Extent.ABSENT:
             return self._absent(group, then)
-        if then is State.PRESENT:
+        if then is Extent.PRESENT:
             return self._reworked(group, now)
-        return Part(group, Fate.LACKING if then is now is State.SHORT else Fate.BLOCKED, now)
+        return Part(group, Fate.LACKING if then is now is Extent.SHORT else Fate.BLOCKED, now)
 
     def settled(self, part: Part, reworked: Sequence[Part]) -> Part:
         """Return a part that was taken back as reworked if the same step reworked other parts of the patch.
@@ -135,31 +135,31 @@ class _Fate:
         steps = {part.by, *(step for step, _ in self._departures(part.group))}
         last = [(other.group, was) for other in reworked for step, was in self._departures(other.group) if step in steps]
         # Two groups may have the same lines. So check that the other group itself was in place before the step.
-        is_reworked = State.PRESENT in self.presence.versions(last)
+        is_reworked = Extent.PRESENT in self.presence.versions(last)
         return replace(part, fate=Fate.REWORKED) if is_reworked else part
 
     def _departures(self, group: Group) -> Iterator[tuple[Step, str | None]]:
         """Yield each step that made a group's state worse than present, and the blob of its file before the step."""
-        was = State.PRESENT
+        was = Extent.PRESENT
         for touch, state in self.since.get(group, ()):
-            if was is State.PRESENT and state is not State.PRESENT:
+            if was is Extent.PRESENT and state is not Extent.PRESENT:
                 yield touch.step, touch.was
             was = state
 
-    def _absent(self, group: Group, then: State) -> Part:
-        if then < State.REWORDED:
-            return Part(group, Fate.LACKING, State.ABSENT)
+    def _absent(self, group: Group, then: Extent) -> Part:
+        if then < Extent.REWORDED:
+            return Part(group, Fate.LACKING, Extent.ABSENT)
         by = self._removal(group)
-        if by is None and then is State.PRESENT:
+        if by is None and then is Extent.PRESENT:
             step = self._rewriting(group)
             if step is not None or self._is_still_there(group):
-                return Part(group, Fate.REWORKED, State.ABSENT, step)
+                return Part(group, Fate.REWORKED, Extent.ABSENT, step)
         by = by or landing.reversal(self.index, self.files, self.found.last)
-        if by is not None and then is State.PRESENT and self._is_moved(group, by, FEW):
-            return Part(group, Fate.REWORKED, State.ABSENT, by, moved=True)
-        return Part(group, Fate.TAKEN_BACK, State.ABSENT, by)
+        if by is not None and then is Extent.PRESENT and self._is_moved(group, by, FEW):
+            return Part(group, Fate.REWORKED, Extent.ABSENT, by, moved=True)
+        return Part(group, Fate.TAKEN_BACK, Extent.ABSENT, by)
 
-    def _reworked(self, group: Group, now: State) -> Part:
+    def _reworked(self, group: Group, now: Extent) -> Part:
         """Judge a group that was in place and is in conflict now: taken back if it was absent in between, else reworked."""
         by = self._removal(group)
         if by is None and group.hunk is not None and len(moved_lines.told(group)) < FEW and self._shown(group) < 0.5:
@@ -171,10 +171,13 @@ class _Fate:
         """Return the first step that removed a group, if the group has not been in place again since."""
         removal: Step | None = None
         for touch, state in self.since.get(group, ()):
-            if state is State.PRESENT:
+            if state is Extent.PRESENT:
                 removal = None
             elif (
-                state is State.ABSENT and removal is None and not self._keeps(group, touch) and not self._rewrites(group, touch)
+                state is Extent.ABSENT
+                and removal is None
+                and not self._keeps(group, touch)
+                and not self._rewrites(group, touch)
             ):
                 removal = touch.step
         return removal
@@ -182,7 +185,7 @@ class _Fate:
     def _rewriting(self, group: Group) -> Step | None:
         """Return the first step that rewrote a group elsewhere in its file."""
         steps = self.since.get(group, ())
-        return next((touch.step for touch, state in steps if state is State.ABSENT and self._rewrites(group, touch)), None)
+        return next((touch.step for touch, state in steps if state is Extent.ABSENT and self._rewrites(group, touch)), None)
 
     def _keeps(self, group: Group, touch: Touch) -> bool:
         return moved_lines.keeps(group, self._common(group), self._read(touch.was), self._read(touch.blob))

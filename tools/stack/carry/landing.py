@@ -41,7 +41,7 @@ Wanted = Mapping[Place, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LandingCandidates:
     """The candidate steps (the one with most of the patch first), their score, and the lines that none of them has."""
 
     steps: tuple[Step, ...]
@@ -77,7 +77,7 @@ def search(
     *,
     objects: Objects | None = None,
     without: Collection[int] = (),
-) -> Found | None:
+) -> LandingCandidates | None:
     """Find the steps that may have brought a patch; None if no steps have half of it.
 
     Args:
@@ -91,7 +91,7 @@ def search(
     """
     same = next((step for step in index.same_patch(files) if step.number not in without), None)
     if same is not None:
-        return Found((same,), 1.0)
+        return LandingCandidates((same,), 1.0)
     own = wanted(files)
     holders = index.holders({turned for _, (side, number) in own for turned in ((side, number), (-side, number))})
     telling = {place: count for place, count in own.items() if place[1] in holders}
@@ -212,14 +212,14 @@ def _hits(homes: _Homes, telling: Wanted, holders: Mapping[Line, Sequence[Held]]
     return hits
 
 
-def _in_pull(telling: Wanted, holders: Mapping[Line, Sequence[Held]], step: Step, number: int) -> Found:
+def _in_pull(telling: Wanted, holders: Mapping[Line, Sequence[Held]], step: Step, number: int) -> LandingCandidates:
     """Compare a patch with the commit of its pull request, whatever files that commit changes."""
     missing = frozenset(place for place in telling if all(held.step != step.number for held in holders[place[1]]))
     # Without distinctive lines, nothing confirms the number.
-    return Found((step,), _share(telling, missing) if telling else 0.0, missing, number)
+    return LandingCandidates((step,), _share(telling, missing) if telling else 0.0, missing, number)
 
 
-def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
+def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> LandingCandidates | None:
     """Find the step that has most of a patch, and further steps that have the rest; None if no step has enough."""
     total = sum(telling.values())
     missing = dict(telling)
@@ -237,10 +237,12 @@ def _in_steps(index: Index, telling: Wanted, hits: _Hits) -> Found | None:
         numbers.append(number)
         score += share
         missing = {place: count for place, count in missing.items() if hits[number].get(place, 0) <= 0}
-    return Found(tuple(map(index.step, numbers)), score / total, frozenset(missing)) if numbers else None
+    return LandingCandidates(tuple(map(index.step, numbers)), score / total, frozenset(missing)) if numbers else None
 
 
-def _reflowed(objects: Objects, index: Index, files: Sequence[FileDiff], telling: Wanted, found: Found) -> Found:
+def _reflowed(
+    objects: Objects, index: Index, files: Sequence[FileDiff], telling: Wanted, found: LandingCandidates
+) -> LandingCandidates:
     """Return `found` with those missing lines counted that its steps have with other line breaks."""
     reflowed = {place for step in found.steps for place in reflow.there(objects, index, step, files, found.missing)}
     missing = found.missing - reflowed

@@ -25,7 +25,7 @@ _CONFLICT = re.compile(
 )
 
 
-class State(IntEnum):
+class Extent(IntEnum):
     """How much of a group a tree has; a higher value means more of it."""
 
     ABSENT = 0
@@ -101,11 +101,11 @@ class Presence:
     before: TreeId
     texts: dict[str, Text] = field(default_factory=dict)
 
-    def states(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> list[list[State]]:
+    def states(self, groups: Sequence[Group], trees: Sequence[TreeId]) -> list[list[Extent]]:
         """Return the states of all groups, tree by tree; nearly always in two calls of git."""
         whole = self._whole_files(groups, trees)
         asked = [
-            [State.PRESENT if (tree, group.path) in whole else self._asked(group, tree) for group in groups] for tree in trees
+            [Extent.PRESENT if (tree, group.path) in whole else self._asked(group, tree) for group in groups] for tree in trees
         ]
         merge_files(self.objects, self.merges, [triple for row in asked for triple in row if isinstance(triple, Triple)])
         return [
@@ -113,19 +113,19 @@ class Presence:
             for tree, row in zip(trees, asked, strict=True)
         ]
 
-    def sure(self, groups: Sequence[Group], states: Sequence[State], step: Step) -> list[State]:
+    def sure(self, groups: Sequence[Group], states: Sequence[Extent], step: Step) -> list[Extent]:
         """Return the states right after a step, where a doubtful group counts as present if the step itself brought it."""
-        doubted = [group for group, state in zip(groups, states, strict=True) if State.ABSENT < state < State.PRESENT]
+        doubted = [group for group, state in zip(groups, states, strict=True) if Extent.ABSENT < state < Extent.PRESENT]
         brought = self._brought_by(doubted, step) if doubted else set()
-        return [State.PRESENT if group in brought else state for group, state in zip(groups, states, strict=True)]
+        return [Extent.PRESENT if group in brought else state for group, state in zip(groups, states, strict=True)]
 
-    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Touch, State]]]:
+    def since(self, groups: Sequence[Group], step: Step) -> dict[Group, list[tuple[Touch, Extent]]]:
         """Return each group's states after the later steps that changed its lines; in one merge."""
         touches = {group: [touch for touch in self._touching(group) if touch.step > step] for group in groups}
         states = iter(self.versions([(group, touch.blob) for group, row in touches.items() for touch in row]))
         return {group: [(touch, next(states)) for touch in row] for group, row in touches.items()}
 
-    def versions(self, asked: Sequence[tuple[Group, str | None]]) -> list[State]:
+    def versions(self, asked: Sequence[tuple[Group, str | None]]) -> list[Extent]:
         """Return the state of each group in a version of its file, given by its blob; in one merge."""
         entries = [
             (group, Entry(group.new.mode if group.new is not None else FILES[0], blob) if blob is not None else None)
@@ -133,7 +133,7 @@ class Presence:
         ]
         known = [(group, self._asked_of(group, entry)) for group, entry in entries]
         merge_files(self.objects, self.merges, [triple for _, triple in known if isinstance(triple, Triple)])
-        return [State.UNSURE if state is None else self._told(group, state) for group, state in known]
+        return [Extent.UNSURE if state is None else self._told(group, state) for group, state in known]
 
     def _touching(self, group: Group) -> list[Touch]:
         """Return the steps that changed a line of a group; all steps of its file if a line is too common to be indexed."""
@@ -203,61 +203,61 @@ class Presence:
         data = patched(self.objects.read(group.old.id) if group.old is not None else b"", [group.hunk])
         return Entry(group.new.mode, self.objects.write_blob(data))
 
-    def _asked(self, group: Group, tree: TreeId) -> State | Triple | None:
+    def _asked(self, group: Group, tree: TreeId) -> Extent | Triple | None:
         """Return a group's state if the blobs show it, else the file merge that does; None if whole trees must be merged."""
         return self._asked_of(group, self._entry(tree, group))
 
-    def _asked_of(self, group: Group, have: Entry | None) -> State | Triple | None:
+    def _asked_of(self, group: Group, have: Entry | None) -> Extent | Triple | None:
         theirs = self._theirs(group)
         if theirs is None:
             return _whole(group.old, group.new, have)
         if have is None:
-            return State.ABSENT if group.old is None else None
+            return Extent.ABSENT if group.old is None else None
         if have.mode not in FILES:
-            return State.UNSURE
+            return Extent.UNSURE
         base = group.old if group.old is not None else Entry(theirs.mode, self.objects.write_blob(b""))
         if have.id in (theirs.id, base.id):
-            return State.PRESENT if have.id == theirs.id else State.ABSENT
+            return Extent.PRESENT if have.id == theirs.id else Extent.ABSENT
         return Triple(base._replace(mode=have.mode), have, theirs._replace(mode=have.mode))
 
     def _entry(self, tree: TreeId, group: Group) -> Entry | None:
         """Return a group's file in a tree, under its own name or its later one."""
         return self.objects.entry(tree, group.path) or self.objects.entry(tree, self.index.name(group.path))
 
-    def _state(self, group: Group, tree: TreeId, asked: State | Triple | None) -> State:
+    def _state(self, group: Group, tree: TreeId, asked: Extent | Triple | None) -> Extent:
         return self._in_tree(group, tree) if asked is None else self._told(group, asked)
 
-    def _told(self, group: Group, asked: State | Triple) -> State:
-        if isinstance(asked, State):
+    def _told(self, group: Group, asked: Extent | Triple) -> Extent:
+        if isinstance(asked, Extent):
             return asked
         merged = self.merges[asked]
         if not merged.conflicts:
-            return State.PRESENT if merged.entry == asked.ours else State.ABSENT
+            return Extent.PRESENT if merged.entry == asked.ours else Extent.ABSENT
         return self._in_conflict(group, asked.ours, merged.entry)
 
-    def _in_tree(self, group: Group, tree: TreeId) -> State:
+    def _in_tree(self, group: Group, tree: TreeId) -> Extent:
         """Return the state of a group whose file the tree lacks: merge whole trees, so that git detects a rename."""
         merged = merge(self.objects, self.merges, self.before, tree, only(self.objects, self.before, [group]))
         if not merged.conflicts:
-            return State.PRESENT if merged.tree == tree else State.ABSENT
+            return Extent.PRESENT if merged.tree == tree else Extent.ABSENT
         path = merged.conflicts[0].path
         have = self.objects.entry(tree, path)
-        return self._in_conflict(group, have, self.objects.entry(merged.tree, path)) if have is not None else State.UNSURE
+        return self._in_conflict(group, have, self.objects.entry(merged.tree, path)) if have is not None else Extent.UNSURE
 
-    def _in_conflict(self, group: Group, ours: Entry, merged: Entry | None) -> State:
+    def _in_conflict(self, group: Group, ours: Entry, merged: Entry | None) -> Extent:
         if any(entry is None or entry.mode not in FILES for entry in (ours, merged)):
-            return State.UNSURE
+            return Extent.UNSURE
         assert merged is not None
         have = self.objects.read(ours.id)
         marked = Marked.read(self.objects.read(merged.id))
         if not marked.regions or marked.ours != have:
-            return State.UNSURE  # A part of the group merges cleanly.
+            return Extent.UNSURE  # A part of the group merges cleanly.
         if self._has(group, marked, ours) or (not marked.is_reworded and _is_layout(group.path, marked)):
-            return State.PRESENT
+            return Extent.PRESENT
         if _is_pure(group) and marked.extends(group.added):
-            return State.SHORT
+            return Extent.SHORT
         differing = sum(len(region.theirs) for region in marked.regions)
-        return State.REWORDED if 2 * differing <= len(group.added) else State.UNSURE
+        return Extent.REWORDED if 2 * differing <= len(group.added) else Extent.UNSURE
 
     def _has(self, group: Group, marked: Marked, ours: Entry) -> bool:
         """Return whether a file has all lines of a conflicting group at their place, or next to other lines there."""
@@ -290,10 +290,10 @@ def _is_pure(group: Group) -> bool:
     return group.hunk is not None and group.hunk.old_count == 0
 
 
-def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> State:
+def _whole(old: Entry | None, new: Entry | None, have: Entry | None) -> Extent:
     """Return the state of a change without lines: a mode, a binary file, a removed or an empty file."""
     if have == new:
-        return State.PRESENT
+        return Extent.PRESENT
     if old is not None and new is not None and old.id == new.id and have is not None:
-        return State.PRESENT if have.mode == new.mode else State.ABSENT
-    return State.ABSENT if have == old else State.UNSURE
+        return Extent.PRESENT if have.mode == new.mode else Extent.ABSENT
+    return Extent.ABSENT if have == old else Extent.UNSURE

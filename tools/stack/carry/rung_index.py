@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from stack.carry.history import Index, Step
 from stack.carry.ladder import Rung
-from stack.carry.landing import Found
+from stack.carry.landing import LandingCandidates
 from stack.carry.outcome import Landed
 from stack.model.ids import CommitId
 from stack.store import git
@@ -22,11 +22,11 @@ class Way:
         self._index = index
         self._inside: dict[int, frozenset[str]] = {}
 
-    def reached(self, found: Found, number: int) -> bool:
+    def reached(self, found: LandingCandidates, number: int) -> bool:
         """Return whether a rung contains all commits of a landing."""
         return all(self.rung(step) <= number for step in found.steps)
 
-    def landed(self, found: Found) -> Landed:
+    def landed(self, found: LandingCandidates) -> Landed:
         """Return a landing with the commit that has most of the patch, and the first rung that has all of it."""
         best = found.steps[0]
         last = max(self.rung(step) for step in found.steps)
@@ -47,7 +47,7 @@ class Way:
             self._inside[number] = frozenset(git.text(listed, env={"GIT_DIR": str(self._objects.repository)}).splitlines())
         return self._inside[number]
 
-    def word(self, found: Found) -> str:
+    def word(self, found: LandingCandidates) -> str:
         """Describe a landing: the share of the patch, and the commits or releases that have it."""
         commits = " and ".join(
             step.subject if self._index.releases else f"{step.commit[:12]} {step.subject}" for step in found.steps

@@ -76,7 +76,7 @@ def command(
     wanted = _wanted(unit, instantiation, sass) if unit is not None else None
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
-        report = check.check(stores, check.Asked(series, everything, pristine, wanted, jobs, python, arch))
+        report = check.check(stores, check.CompileRequest(series, everything, pristine, wanted, jobs, python, arch))
     if as_json:
         print_json(_as_json(report))
     else:

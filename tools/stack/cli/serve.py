@@ -101,7 +101,7 @@ def command(
     if not dry_run and not headless:
         demands.demand_key(host, os.environ, contained=image is not None)
         demands.demand_port(host, port)
-    request = starting.Asked(
+    request = starting.ServerRequest(
         chosen,
         lambda folder: of(chosen, values, host=host, port=port, model_path=folder, extra=extra),
         model=model,

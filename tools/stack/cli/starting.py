@@ -31,7 +31,7 @@ _PURPOSE = "serve"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ServerRequest:
     """A request: a recipe, a function from the model's folder (None: the published one) to the command, and the options."""
 
     recipe: Recipe
@@ -52,7 +52,7 @@ class Made:
 
 
 @contextlib.contextmanager
-def made(options: Options, asked: Asked, tell: Progress) -> Iterator[Made]:
+def made(options: Options, asked: ServerRequest, tell: Progress) -> Iterator[Made]:
     """Yield a server ready to start; its temporary files are removed when the block ends.
 
     Raises:
@@ -89,7 +89,7 @@ class _Kitchen:
     """Prepares a server from the stack at hand."""
 
     options: Options
-    asked: Asked
+    asked: ServerRequest
     work: Path
     tell: Progress
 

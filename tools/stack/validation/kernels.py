@@ -27,7 +27,7 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import environment
 from stack.proof.compiling import check
-from stack.proof.compiling.check import Asked, Report, State
+from stack.proof.compiling.check import CompileRequest, Report, UnitOutcome
 from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
@@ -142,7 +142,7 @@ class Kernels:
     def _compiled(self, stores: Stores, job: Job) -> Iterator[Case]:
         units = self._units()
         wanted = [name for name in units if job.wants(name)]
-        reports: dict[Asked, Report | StackError] = {}
+        reports: dict[CompileRequest, Report | StackError] = {}
         for number, name in enumerate(wanted):
             job.tell("compiling for SM121", number, len(wanted))
             began = time.monotonic()
@@ -154,12 +154,12 @@ class Kernels:
                 reports[units[name]] = _checked(stores, units[name])
             yield compiled(name, reports[units[name]], time.monotonic() - began)
 
-    def _units(self) -> dict[str, Asked]:
+    def _units(self) -> dict[str, CompileRequest]:
         """Map each compile check's case name to what it compiles."""
-        units = {name: Asked(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
+        units = {name: CompileRequest(unit=unit, python=self.python) for name, unit in RELIED_ON.items()}
         for series in self.stack.series:
             names = (_name(kernel.patch) for kernel in series.compiles if kernel.patch is not None)
-            units |= dict.fromkeys(names, Asked((series.name,), python=self.python))
+            units |= dict.fromkeys(names, CompileRequest((series.name,), python=self.python))
         return units
 
 
@@ -304,7 +304,7 @@ def compiled(name: str, report: Report | StackError, seconds: float) -> Case:
     if isinstance(report, StackError):
         return Case(name, Outcome.NOT_RUN, str(report), ("cpu",), seconds=seconds)
     results = [unit for unit in report.results if name in RELIED_ON or any(_name(ref) == name for ref in unit.patches)]
-    problems = [f"{unit.unit}: {unit.problem or unit.state}" for unit in results if unit.state is not State.COMPILES]
+    problems = [f"{unit.unit}: {unit.problem or unit.state}" for unit in results if unit.state is not UnitOutcome.COMPILES]
     if not results:
         problems = ["nothing was compiled for it"]
     measured: dict[str, float | str] = {"compiler": report.compiler}
@@ -317,7 +317,7 @@ def compiled(name: str, report: Report | StackError, seconds: float) -> Case:
     return Case(name, outcome, "; ".join(problems), ("cpu",), MappingProxyType(measured), seconds=seconds, used=used)
 
 
-def _checked(stores: Stores, units: Asked) -> Report | StackError:
+def _checked(stores: Stores, units: CompileRequest) -> Report | StackError:
     try:
         return check.check(stores, units)
     except StackError as cannot:  # without a compiler or source the case was not run

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from stack.carry.relocation.context_window import shifted
 from stack.carry.relocation.errors import Doubt
 from stack.carry.relocation.hunks import Left, Triple, merged
-from stack.carry.relocation.search import Found
+from stack.carry.relocation.search import RelocatedHunk
 from stack.model.ids import TreeId
 from stack.store.objects import Entry, Objects
 
@@ -42,7 +42,9 @@ class Relocation:
     moves: tuple[Move, ...]
 
 
-def build(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], left: Sequence[Left], found: Sequence[Found]) -> Relocation:
+def build(
+    objects: Objects, trees: tuple[TreeId, TreeId, TreeId], left: Sequence[Left], found: Sequence[RelocatedHunk]
+) -> Relocation:
     """Apply the hunks at their new places; `trees` are the old base, the new base, and the old base with the patch.
 
     Raises:
@@ -50,7 +52,7 @@ def build(objects: Objects, trees: tuple[TreeId, TreeId, TreeId], left: Sequence
 
     """
     changes: dict[str, Entry | None] = {file.change.path: file.entry for file in left}
-    by_target: dict[str, list[Found]] = defaultdict(list)
+    by_target: dict[str, list[RelocatedHunk]] = defaultdict(list)
     for each in found:
         by_target[each.place.path].append(each)
     for path, hunks in by_target.items():
@@ -79,7 +81,7 @@ def _one(objects: Objects, triple: Triple) -> Entry:
     return entry
 
 
-def _applied(data: bytes, path: str, hunks: Sequence[Found]) -> bytes:
+def _applied(data: bytes, path: str, hunks: Sequence[RelocatedHunk]) -> bytes:
     """Apply hunks to a file, from the last to the first, so that earlier line numbers stay valid."""
     lines = data.split(b"\n")
     below = len(lines) + 1
@@ -97,7 +99,7 @@ def _applied(data: bytes, path: str, hunks: Sequence[Found]) -> bytes:
     return result
 
 
-def _indented(found: Found, path: str) -> list[bytes]:
+def _indented(found: RelocatedHunk, path: str) -> list[bytes]:
     if any(found.place.shift) and PurePosixPath(path).suffix.lower() not in _INDENTED_FREELY:
         raise Doubt
     lines = []
@@ -119,5 +121,5 @@ def _parses(data: bytes) -> bool:
     return True
 
 
-def _move(found: Found) -> Move:
+def _move(found: RelocatedHunk) -> Move:
     return Move(found.change.path, found.core.old[0] + 1, found.place.path, found.place.first + 1)

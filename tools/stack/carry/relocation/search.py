@@ -46,7 +46,7 @@ File = tuple[str, Entry]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RelocatedHunk:
     """A hunk and its new place."""
 
     change: Change
@@ -77,7 +77,7 @@ def family(path: str) -> frozenset[str]:
     return next((each for each in _FAMILIES if suffix in each), frozenset((suffix,)))
 
 
-def find(objects: Objects, before: TreeId, ours: TreeId, left: Sequence[Left]) -> list[Found]:
+def find(objects: Objects, before: TreeId, ours: TreeId, left: Sequence[Left]) -> list[RelocatedHunk]:
     """Find the new place of each hunk that has lost its own.
 
     Raises:
@@ -99,7 +99,7 @@ def _by_family(wanted: Iterable[_Wanted]) -> Mapping[frozenset[str], list[_Wante
     return groups
 
 
-def _find(objects: Objects, before: TreeId, ours: TreeId, wanted: Sequence[_Wanted]) -> list[Found]:
+def _find(objects: Objects, before: TreeId, ours: TreeId, wanted: Sequence[_Wanted]) -> list[RelocatedHunk]:
     suffixes = family(wanted[0].left.change.path)
     differences = [each for each in objects.difference(before, ours) if PurePosixPath(each[0]).suffix.lower() in suffixes]
     was = [(path, old) for path, old, _ in differences if old is not None]
@@ -118,7 +118,7 @@ def _find(objects: Objects, before: TreeId, ours: TreeId, wanted: Sequence[_Want
         done = number + len(wanted)
         _refuse_done(_done(place, here, there[done]), _done(place, own, stood[done]))
     _refuse_added(objects, ours, wanted, best)
-    return [Found(each.left.change, each.core, place) for each, place in zip(wanted, best, strict=True)]
+    return [RelocatedHunk(each.left.change, each.core, place) for each, place in zip(wanted, best, strict=True)]
 
 
 def _best(wanted: _Wanted, places: Sequence[Place]) -> Place:

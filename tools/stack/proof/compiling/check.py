@@ -23,7 +23,7 @@ from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
 
 
-class State(StrEnum):
+class UnitOutcome(StrEnum):
     """The outcome of a unit."""
 
     COMPILES = "compiles"
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompileRequest:
     """A request: compile the units that patches of `series` (default: all) touch, or those that `unit` describes.
 
     `everything` compiles all touched units whole; otherwise only one instantiation of those that a patch names, or of the first
@@ -60,7 +60,7 @@ class Result:
 
     unit: str
     patches: tuple[PatchRef, ...]
-    state: State
+    state: UnitOutcome
     problem: str = ""
     instantiation: str | None = None
     seconds: float = 0.0
@@ -84,10 +84,10 @@ class Report:
     @property
     def sound(self) -> bool:
         """Whether all units compile and contain their required instructions."""
-        return all(each.state is State.COMPILES for each in self.results)
+        return all(each.state is UnitOutcome.COMPILES for each in self.results)
 
 
-def check(stores: Stores, asked: Asked) -> Report:
+def check(stores: Stores, asked: CompileRequest) -> Report:
     """Find the units, compile them, and inspect their instructions.
 
     Raises:
@@ -119,22 +119,22 @@ def check(stores: Stores, asked: Asked) -> Report:
     return Report(f"nvcc {toolkit.version}", tuple(results), idle, tuple(uncovered), unlisted)
 
 
-def _series(stores: Stores, asked: Asked) -> list[Series]:
+def _series(stores: Stores, asked: CompileRequest) -> list[Series]:
     return [stores.stack.get(name) for name in asked.series] or list(stores.stack.series)
 
 
-def _named(stores: Stores, asked: Asked) -> list[Compiles]:
+def _named(stores: Stores, asked: CompileRequest) -> list[Compiles]:
     return [asked.unit] if asked.unit else [named for series in _series(stores, asked) for named in series.compiles]
 
 
-def _selection(stores: Stores, asked: Asked, layered: Layers, toolkit: Toolkit) -> Selection:
+def _selection(stores: Stores, asked: CompileRequest, layered: Layers, toolkit: Toolkit) -> Selection:
     python = asked.python or series_proofs.interpreter(stores, series_proofs.proofs(stores, ())[0], stores.tell)
     named = _named(stores, asked)
     return Selection(stores, layered, named, python, toolkit, everything=asked.everything, pristine=asked.pristine)
 
 
 def _results(
-    stores: Stores, asked: Asked, toolkit: Toolkit, selection: Selection, patches: Sequence[Layer]
+    stores: Stores, asked: CompileRequest, toolkit: Toolkit, selection: Selection, patches: Sequence[Layer]
 ) -> Iterator[Result]:
     """Yield the result of each unit, absent units first."""
     named = _named(stores, asked)
@@ -142,7 +142,7 @@ def _results(
     for layer in patches:
         selected += selection.of_patch(layer, [unit for unit in named if unit.patch == layer.ref])
     for absent in (unit for unit in selected if isinstance(unit, Absent)):
-        state = State.MISSING if absent.touched else State.UNTOUCHED
+        state = UnitOutcome.MISSING if absent.touched else UnitOutcome.UNTOUCHED
         yield Result(absent.unit, absent.patches, state, absent.problem)
     wanted = _merged([unit for unit in selected if isinstance(unit, Wanted)])
     pool = ThreadPoolExecutor(asked.jobs or jobs.that_fit())
@@ -181,8 +181,8 @@ def _compiled(one: Wanted, toolkit: Toolkit, tree: Path, cache: Path, architectu
         kernels = resources.kernels(toolkit, built, architecture) if looked_at else ()
     named = {} if run.error else {name: sass.number(found, name) for name in one.sass}
     lacking = [name for name, times in named.items() if not times]
-    state = State.FAILS if run.error else State.LACKS if lacking else State.COMPILES
-    problem = f"no {' and no '.join(lacking)} in its code for {architecture}" if state is State.LACKS else run.error
+    state = UnitOutcome.FAILS if run.error else UnitOutcome.LACKS if lacking else UnitOutcome.COMPILES
+    problem = f"no {' and no '.join(lacking)} in its code for {architecture}" if state is UnitOutcome.LACKS else run.error
     text = kept.text if kept is not None else None
     read = {path.relative_to(tree).as_posix() for path in (*run.sources, unit.source) if path.is_relative_to(tree)}
     sources = tuple(sorted(read)) if not run.error else ()
