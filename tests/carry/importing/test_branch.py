@@ -3,10 +3,12 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from stack.base.errors import StackError
+from stack.carry import worktree
 from stack.carry.lint import lint
 from stack.model import stack as stacks
 from stack.model import switch
@@ -211,6 +213,18 @@ def test_editor_assigns_and_leaves_out(project: Project) -> None:
     assert project.series() == {"mine": ["web/line-10.patch"], "other": ["web/line-30.patch", "web/last.patch"]}
     with pytest.raises(StackError, match="not saved"):
         project.bring(project.clone.path, "mine", edit=lambda _: None)
+
+
+def test_a_branch_of_a_checkout_comes_back_as_the_same_stack(project: Project, tmp_path: Path) -> None:
+    project.clone.commit(web({10: "one"}), "[a] one")
+    project.clone.commit(tls({10: "two"}), "[b] two\n\nWhy.\n\nSigned-off-by: A <a@b>")
+    project.bring(project.clone.path, "mine", rules=["prefix"])
+    before = {ref: patch.raw for ref, patch in stacks.load(project.root).patches.items()}
+    with project.stores() as stores:
+        worktree.checkout(stores, "web", tmp_path / "tree")
+    switch.undo(project.root)
+    project.bring(tmp_path / "tree", "stack")
+    assert {ref: patch.raw for ref, patch in stacks.load(project.root).patches.items()} == before
 
 
 def test_no_such_branch_names_those_that_are_there(project: Project) -> None:

@@ -55,6 +55,14 @@ def test_levels_are_found_by_trying(project: Project, tmp_path: Path, prefix: tu
     assert patch.subject == "answer faster"
 
 
+def test_a_git_diff_without_prefix(project: Project) -> None:
+    project.clone.commit(web({10: "mine"}), "Mine")
+    file = project.place / "plain.diff"
+    file.write_text(project.clone.git("diff", "--no-prefix", "release-1.1.0") + "\n")
+    project.bring(file)
+    assert project.tip() == project.head()
+
+
 def test_a_new_file_alone_goes_where_its_folder_is(project: Project) -> None:
     for prefix, name in (("web.orig/", "one"), ("", "two")):
         file = project.place / f"{name}.diff"

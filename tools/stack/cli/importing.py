@@ -82,9 +82,11 @@ def command(
         work = plan.plan(stores, request)
         writes = not dry_run and not (all_or_nothing and work.failed)
         if writes and work.failed:
-            closing.keep(folder, work.failed)
+            closing.check_keepable(folder)
         if writes and work.imported:
             closing.write(stores, work)
+        if writes and work.failed:
+            closing.keep(folder, work.failed)
         looked = None
         if work.imported and not no_triage and (writes or dry_run):
             with Stores(work.stack(loaded), place) as after:

@@ -19,7 +19,7 @@ _TAG = re.compile(r"^\s*\[([^\]]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How to choose series: `default`, and rules in order; the first that gives a name counts.
+    """How to choose series: rules in order, of which the first that gives a name counts; then a patch's own trailer; then `default`.
 
     A rule is `folder`, `prefix`, `trailer:KEY` or `NAME=GLOB`; the glob is compared with the subject and with each changed path.
     """
@@ -29,7 +29,7 @@ class Assignment:
 
     def series(self, candidate: Candidate) -> str:
         """Return the name of the series of one patch."""
-        return next(filter(None, (_ruled(rule, candidate) for rule in self.rules)), self.default)
+        return next(filter(None, (_ruled(rule, candidate) for rule in self.rules)), candidate.series or self.default)
 
 
 def check(rules: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ class Candidate:
     `key` names it in the editor, `name` in messages. `raw` is its file as it was. `file` is the file name to keep, None to
     derive one from the subject. `strip` is the number of leading path components to remove, None to find it by trying.
     `by_lines`: apply at the stated lines, as `patch` does, and ignore blob ids in the diff. `folder` is the subfolder in which
-    it was found.
+    it was found. `series` is the series that its trailers name, as in a working tree of `stack checkout`.
     """
 
     key: str
@@ -45,6 +45,7 @@ class Candidate:
     reverse: bool = False
     by_lines: bool = True
     folder: str = ""
+    series: str = ""
     upstreamed: Upstreamed = field(default_factory=Upstreamed)
 
     @property

@@ -14,6 +14,7 @@ from stack.carry.importing.applying import as_patch
 from stack.carry.importing.candidate import Candidate, LeftOut
 from stack.carry.importing.clone import Clone, Commit
 from stack.carry.importing.files import Read
+from stack.carry.importing.marked import unmarked
 from stack.carry.ladder import Rung
 from stack.carry.merge import FileMerges, merge
 from stack.carry.outcome import Carried, Outcome
@@ -160,7 +161,8 @@ def _patches(objects: Objects, base: CommitId, steps: Sequence[_Step]) -> Read:
 
 def _candidate(commit: Commit, raw: bytes) -> Candidate:
     parsed = patches.parse(raw, PatchRef("", "", commit.id), name=commit.name)
-    return Candidate(commit.id[:12], commit.name, raw, commit.author, commit.message, parsed.diff, by_lines=False)
+    found = Candidate(commit.id[:12], commit.name, raw, commit.author, commit.message, parsed.diff, by_lines=False)
+    return unmarked(found)
 
 
 def _carried(objects: Objects, base: CommitId, onto: Rung, read_: Read, cache: Path) -> Read:

@@ -42,6 +42,7 @@ def stack_toml(text: str, names: Sequence[str]) -> str:
     import tomlkit  # noqa: PLC0415  (takes 0.02 s and only writing needs it)
 
     toml = tomlkit.parse(text)
+    toml.setdefault("series", [])
     for name in names:
         toml["series"].append(name)
     return tomlkit.dumps(toml)

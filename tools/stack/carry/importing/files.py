@@ -9,6 +9,7 @@ from pathlib import Path
 from stack.base.errors import StackError
 from stack.carry.importing import dep3, plain
 from stack.carry.importing.candidate import Candidate, LeftOut, Upstreamed, storable
+from stack.carry.importing.marked import unmarked
 from stack.model import document, mail
 from stack.model import patch as patches
 from stack.model.patch import Author
@@ -90,9 +91,9 @@ def one(raw: bytes, name: str, path: Path, who: Author) -> Candidate | LeftOut:
         else:
             upstreamed = dep3.read(parsed.message.encode("utf-8", "replace").partition(b"\n\n")[2], fallback=who).upstreamed
             message = storable(parsed.message)
-            return Candidate(
-                name, name, raw, parsed.author, message, parsed.diff, path.name, None, False, False, "", upstreamed
-            )
+            by_lines = not is_git(parsed.diff)
+            found = Candidate(name, name, raw, parsed.author, message, parsed.diff, path.name, by_lines=by_lines)
+            return unmarked(replace(found, upstreamed=upstreamed))
         letter = _letter(raw)
         raw_text = raw if letter is None else letter
     else:
@@ -104,14 +105,21 @@ def one(raw: bytes, name: str, path: Path, who: Author) -> Candidate | LeftOut:
         return LeftOut(empty, "it has no diff")
     header = dep3.read(raw_text[:begin], fallback=who)
     diff = _SIGNATURE.sub(b"\n", raw_text[begin:])
-    is_git = diff.startswith(b"diff --git ") and re.search(rb"^index [0-9a-f]{7,}\.\.", diff, re.MULTILINE) is not None
     return replace(
         empty,
         author=header.author or who,
         message=header.message or f"{stem}\n",
         diff=diff,
-        by_lines=not is_git,
+        by_lines=not is_git(diff),
         upstreamed=header.upstreamed or Upstreamed(),
+    )
+
+
+def is_git(diff: bytes) -> bool:
+    """Tell whether a diff is of git's usual form, with the prefixes `a/` and `b/` and with blob ids."""
+    prefixed = all(line.startswith((b"a/", b'"a/')) for line in re.findall(rb"^diff --git (.*)$", diff, re.MULTILINE))
+    return (
+        diff.startswith(b"diff --git ") and prefixed and re.search(rb"^index [0-9a-f]{7,}\.\.", diff, re.MULTILINE) is not None
     )
 
 

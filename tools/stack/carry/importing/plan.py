@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stack.base.errors import StackError
 from stack.carry import links, patch_sources
 from stack.carry.importing import assignment as assignments
 from stack.carry.importing import describing, reordering
@@ -113,6 +114,7 @@ def plan(stores: Stores, request: Request) -> Import:
         file = stack.root / path
         files[path], expected[path] = text.encode(), file.read_bytes() if file.is_file() else None
     _check_readable(files)
+    _check_once(stack, files, upstream)
     notes = (*request.notes, *_moves(order, items))
     return Import(request, imported, tuple(applied.left), files, expected, notes, order.order, needs)
 
@@ -160,6 +162,22 @@ def _described(
     if new:
         path = f"{FOLDER}/{stacks.FILE}"
         yield path, describing.stack_toml(document.read_text(stack.root / path), new)
+
+
+def _check_once(stack: Stack, files: Mapping[str, bytes | None], upstream: str) -> None:
+    """Refuse an import after which the stack would hold a diff twice: it could not be loaded.
+
+    Raises:
+        StackError: Two patches have the same diff.
+
+    """
+    raws = {f"{FOLDER}/{ref.path}": one.raw for ref, one in stack.patches.items() if ref.upstream == upstream} | dict(files)
+    seen: dict[bytes, str] = {}
+    for path, raw in raws.items():
+        if path.endswith(".patch") and raw is not None:
+            first = seen.setdefault(patches.parse(raw, PatchRef("", upstream, ""), name=path).diff, path)
+            if first != path:
+                raise StackError(f"{path} would be the same patch as {first}", "leave one of them out (--edit)")
 
 
 def _check_readable(files: Mapping[str, bytes | None]) -> None:

@@ -78,7 +78,7 @@ def ordered(
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """Where a new order fails: the patch that does not apply (0: all do, but the result differs), and the paths."""
+    """Where a new order fails: the patch that does not apply or changes nothing (0: all do, but the result differs), and the paths."""
 
     number: int
     paths: frozenset[str]
@@ -97,6 +97,8 @@ def _reordered(
             merged = merge(objects, merges, item.before, tree, item.after)
             if merged.conflicts:
                 return trees, _Blocked(number, frozenset(conflict.path for conflict in merged.conflicts))
+            if merged.tree == tree:
+                return trees, _Blocked(number, frozenset(path for path, _, _ in objects.difference(item.before, item.after)))
             tree = merged.tree
         trees.append(tree)
     last = items[-1].after
