@@ -4,7 +4,7 @@
 import re
 from dataclasses import replace
 
-from stack.carry import worktree
+from stack.carry import trailers
 from stack.carry.importing.candidate import Candidate
 from stack.model.series import NAME
 from stack.model.stack import RESOLUTIONS
@@ -12,13 +12,13 @@ from stack.model.stack import RESOLUTIONS
 
 def unmarked(candidate: Candidate) -> Candidate:
     """Move the series and the file that a message's trailers name out of the message."""
-    marks = worktree.marks(candidate.message)
+    marks = trailers.marks(candidate.message)
     if not marks:
         return candidate
-    name = marks.get(worktree.SERIES, "")
+    name = marks.get(trailers.SERIES, "")
     return replace(
         candidate,
-        message=worktree.without_trailers(candidate.message, (worktree.SERIES, worktree.PATCH)),
-        file=marks.get(worktree.PATCH, candidate.file),
+        message=trailers.without_trailers(candidate.message, (trailers.SERIES, trailers.PATCH)),
+        file=marks.get(trailers.PATCH, candidate.file),
         series=name if re.fullmatch(NAME, name) and name != RESOLUTIONS else "",
     )
