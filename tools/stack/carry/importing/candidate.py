@@ -4,6 +4,7 @@
 import re
 from dataclasses import dataclass, field, replace
 
+from stack.carry.trailers import PATCH, SERIES, marks
 from stack.model.patch import Author, ends_message
 from stack.model.series import slug
 
@@ -77,7 +78,12 @@ def file_name(given: str) -> str:
 
 
 def storable(message: str) -> str:
-    """Return a message that a patch file can hold: a line that would end the message there is indented by a blank."""
+    """Return a message that a patch file can hold: a line that would end the message there is indented by a blank.
+
+    A message that a stack exported was in a patch file before, and stays as it is.
+    """
+    if marks(message).keys() >= {SERIES, PATCH}:
+        return message
     lines = [_CONTROL.sub("", line).rstrip() for line in message.strip("\n").split("\n")]
     lines = [f" {line}" if place and ends_message(line) else line for place, line in enumerate(lines)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + "\n"

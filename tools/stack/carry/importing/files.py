@@ -77,7 +77,7 @@ def read(path: Path, folder: str, who: Author) -> Iterator[Candidate | LeftOut]:
             continue  # a cover letter, or a reply
         candidate = one(part, name, path, who)
         if isinstance(candidate, Candidate):
-            candidate = replace(candidate, folder=folder, file=None if several else candidate.file)
+            candidate = replace(candidate, folder=folder, file=None if several and not candidate.series else candidate.file)
         yield candidate
 
 

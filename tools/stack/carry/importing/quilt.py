@@ -53,9 +53,9 @@ def _read(series: Path, line: str, who: Author) -> Iterator[Candidate | LeftOut]
     if isinstance(found, LeftOut):
         yield replace(found, reason="it has no diff, and changes nothing")
         return
-    # Quilt ignores blob ids: what counts is the order of the series.
+    # Quilt ignores blob ids: what counts is the order of the series. The ids of a patch that a stack exported are right.
     folder_name = Path(name).parent.as_posix().removeprefix(".")
-    yield replace(found, strip=_level(options), reverse="-R" in options, by_lines=True, folder=folder_name)
+    yield replace(found, strip=_level(options), reverse="-R" in options, by_lines=not found.series, folder=folder_name)
 
 
 def _words(series: Path, line: str) -> list[str]:
