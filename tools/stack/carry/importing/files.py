@@ -116,11 +116,10 @@ def one(raw: bytes, name: str, path: Path, who: Author) -> Candidate | LeftOut:
 
 
 def is_git(diff: bytes) -> bool:
-    """Tell whether a diff is of git's usual form, with the prefixes `a/` and `b/` and with blob ids."""
+    """Tell whether a diff is of git's usual form: with the prefixes `a/` and `b/`, and with blob ids where it has hunks."""
     prefixed = all(line.startswith((b"a/", b'"a/')) for line in re.findall(rb"^diff --git (.*)$", diff, re.MULTILINE))
-    return (
-        diff.startswith(b"diff --git ") and prefixed and re.search(rb"^index [0-9a-f]{7,}\.\.", diff, re.MULTILINE) is not None
-    )
+    ids = re.search(rb"^index [0-9a-f]{7,}\.\.", diff, re.MULTILINE) or not re.search(rb"^@@ -", diff, re.MULTILINE)
+    return diff.startswith(b"diff --git ") and prefixed and bool(ids)
 
 
 def _letter(raw: bytes) -> bytes | None:
