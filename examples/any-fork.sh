@@ -48,13 +48,6 @@ cd stack-of-my-fork
 show stack init serve --git ../upstream --tag release-1.27.1 --reference ../my-fork
 
 # The commits of the branch become patches of one series.
-mkdir stacks/limits
-printf 'title = "Limits"\nwhy = "Our answers are larger."\nstate = "draft"\n' > stacks/limits/series.toml
-printf 'series = ["limits"]\n' > stacks/stack.toml
-show stack checkout serve ../tree
-git -C ../tree fetch --quiet ../my-fork my-branch
-git -C ../tree cherry-pick stack-base..FETCH_HEAD >/dev/null
-git -C ../tree rebase --quiet -x 'git commit --quiet --amend --no-edit --trailer "Stack-Series: limits"' stack-base 2>/dev/null
-show stack refresh serve ../tree
+show stack import ../my-fork my-branch --series limits
 
 show stack rebase serve --onto release-1.31.4 --through auto --dry-run

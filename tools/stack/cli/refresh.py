@@ -37,9 +37,10 @@ def command(
     The name and address are those of your git configuration. With DIRECTORY, its commits are signed off, too.
     """
 
+    loaded = options.load(writes=not dry_run)
     if source is None and directory is not None:
         source = worktree.recorded_source(directory, upstream)
-    with options.place(source) as place, Stores(options.load(writes=not dry_run), place) as stores:
+    with options.place(source) as place, Stores(loaded, place) as stores:
         title = f"refresh {upstream}"
         signer = person.configured(directory or stores.stack.root) if signoff else None
         if directory is None:
