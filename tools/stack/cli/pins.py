@@ -7,6 +7,9 @@ from stack.cli.common import Options, json_option, print_json, print_table, sour
 from stack.model.pins import BASE, Base, Pin
 
 
+_USUAL = "v*"
+
+
 @click.group("pins")
 def command() -> None:
     """Show, verify or set the upstream pins."""
@@ -23,10 +26,13 @@ def show(options: Options, as_json: bool) -> None:
         return
     rows = []
     for pin in stack_pins:
-        where = pin.source if pin.archive is None else f"{pin.source} ({pin.archive.package} {pin.archive.version})"
+        where = "git" if pin.archive is None or pin.source == "git" else f"{pin.archive.package} {pin.archive.version}"
         where = f"in {pin.within.upstream} at {pin.within.path}" if pin.within else where
-        rows.append((pin.upstream, pin.tag or "", pin.commit[:12], where, "" if pin.within else pin.releases.pattern))
-    print_table(("upstream", "tag", "commit", "source", "release tags"), rows)
+        rule = "" if pin.within or pin.releases.pattern == _USUAL else pin.releases.pattern
+        rows.append((pin.upstream, pin.tag or "", pin.commit[:12], where, rule))
+    columns = ("upstream", "tag", "commit", "source", "tags")
+    shown = columns if any(row[-1] for row in rows) else columns[:-1]
+    print_table(shown, [row[: len(shown)] for row in rows])
     if stack_pins.base is not None:
         click.echo(f"\nbase image {stack_pins.base.image}:{stack_pins.base.tag} {stack_pins.base.digest or 'without a digest'}")
 
