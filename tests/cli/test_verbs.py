@@ -37,7 +37,9 @@ def test_pins_show(stack: Stack, world: World) -> None:
     ran = stack("pins", "show")
     assert ran.code == 0
     assert re.search(r"beta +\w{12} +in alpha at 3rd/beta", ran.out)
-    assert re.search(r"alpha +v1.0 +\w{12} +archive \(alpha-pkg 1.0\) +v\*", ran.out)
+    assert re.search(r"alpha +v1.0 +\w{12} +alpha-pkg 1.0\n", ran.out)
+    world.edit("pins.toml", "[alpha] # the holder", '[alpha] # the holder\nsource = "git"\ntags = "rel-*"')
+    assert re.search(r"alpha +v1.0 +\w{12} +git +rel-\*\n", stack("pins", "show").out)
     found = parsed(stack("pins", "show", "--json"))
     assert [pin["upstream"] for pin in found["upstreams"]] == ["gamma", "alpha", "beta"]
     assert {keys(pin) for pin in found["upstreams"]} == {PIN}

@@ -6,7 +6,6 @@ import click
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.model.pins import BASE, Base, Pin
 
-
 _USUAL = "v*"
 
 
