@@ -9,8 +9,11 @@ from click.testing import CliRunner
 from hypothesis import given
 
 from stack.cli import cli
+from stack.model import stack as stacks
+from stack.model.series import State
 
 from ..test_worktree import user_git
+from ..world import World
 from .random_stacks import Drawn, Made, make, stacks_of
 from .test_round_trip import FEW, clone_of
 
@@ -49,3 +52,27 @@ def _sources(form: str, place: Path) -> list[str]:
 def _run(made: Made, root: Path, *args: str) -> None:
     ran = CliRunner().invoke(cli, ["--root", str(root), "--cache", str(made.cache), *args])
     assert ran.exit_code == 0, (args, ran.output, ran.exception)
+
+
+@pytest.mark.parametrize(
+    ("stated", "state"),
+    [
+        ('state = "submitted"\npull = "https://forge.test/p/1"', State.SUBMITTED),
+        ('state = "inappropriate"\nreason = "ours"', State.INAPPROPRIATE),
+        ('state = "draft"', State.DRAFT),
+    ],
+)
+def test_the_state_upstream_comes_back_from_quilt(world: World, tmp_path: Path, stated: str, state: State) -> None:
+    world.edit("stacks/two/series.toml", 'state = "draft"', stated)
+    arguments = ["--root", str(world.root), "--cache", str(world.cache)]
+    assert CliRunner().invoke(cli, [*arguments, "export", "gamma", "--quilt", str(tmp_path / "out")]).exit_code == 0
+    again = tmp_path / "again"
+    (again / "stacks").mkdir(parents=True)
+    (again / "pins.toml").write_bytes((world.root / "pins.toml").read_bytes())
+    (again / "stacks/stack.toml").write_text("series = []\n")
+    arguments = ["--root", str(again), "--cache", str(world.cache)]
+    ran = CliRunner().invoke(cli, [*arguments, "import", str(tmp_path / "out"), "--upstream", "gamma", "--no-triage"])
+    assert ran.exit_code == 0, ran.output
+    back = stacks.load(again).get("two")
+    assert back.state is state
+    assert [pull.address for pull in back.pulls] == (["https://forge.test/p/1"] if "pull" in stated else [])

@@ -89,7 +89,8 @@ def one(raw: bytes, name: str, path: Path, who: Author) -> Candidate | LeftOut:
         except StackError:
             pass  # a header that quilt or DEP-3 allows and git does not
         else:
-            upstreamed = dep3.read(parsed.message.encode("utf-8", "replace").partition(b"\n\n")[2], fallback=who).upstreamed
+            body = parsed.message.encode("utf-8", "replace").partition(b"\n\n")[2]
+            upstreamed = dep3.read(raw.partition(b"\n\n")[0] + b"\n\n" + body, fallback=who).upstreamed
             message = storable(parsed.message)
             by_lines = not is_git(parsed.diff)
             found = Candidate(name, name, raw, parsed.author, message, parsed.diff, path.name, by_lines=by_lines)
