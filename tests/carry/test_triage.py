@@ -327,6 +327,22 @@ def test_the_index_is_built_once_and_the_repository_only_read(upstream: Upstream
     assert sorted((upstream.folder / ".git").rglob("*")) == before
 
 
+def test_a_shallow_clone_does_not_change_what_a_full_one_shows(upstream: Upstream, tmp_path: Path) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    upstream.commit("Gather results", {"a.py": [*BODY, *FUNCTION]})
+    upstream.commit("Other", {"b.py": BODY[1:]})
+    shallow = tmp_path / "shallow"
+    git.run(["init", "--quiet", str(shallow)])
+    refs = ["refs/tags/base:refs/tags/base", "refs/heads/main:refs/heads/main"]
+    git.run(["fetch", "--quiet", "--depth=1", f"file://{upstream.folder}", *refs], cwd=shallow)
+    (of_shallow,) = triage.triage(shallow, Range("base", "main"), [patch], cache=tmp_path / "cache", independent=True).rows
+    assert of_shallow.carried.landed is not None
+    assert of_shallow.carried.landed.subject == "main"
+    (whole,) = upstream.outcome(patch, cache=tmp_path / "cache")
+    assert whole.carried.landed is not None
+    assert whole.carried.landed.subject == "Gather results"
+
+
 def test_the_verb(upstream: Upstream, tmp_path: Path) -> None:
     landed = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
     bare = tmp_path / "bare.diff"

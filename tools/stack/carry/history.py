@@ -162,7 +162,8 @@ def index(objects: Objects, base: CommitId, rungs: Sequence[Rung], cache: Path) 
     """
     releases = not _related(objects, base, rungs[-1].commit)
     way = [base, *(rung.commit for rung in rungs)] if releases else [base, rungs[-1].commit]
-    name = hashlib.sha256(" ".join(way).encode("ascii")).hexdigest()[:32]
+    # A clone without the history between both ends has another index of the same ends.
+    name = hashlib.sha256(" ".join(["releases" if releases else "commits", *way]).encode("ascii")).hexdigest()[:32]
     file = cache / "landing" / f"{name}-{_FORMAT}.sqlite"
 
     def build(database: sqlite3.Connection) -> None:
