@@ -111,14 +111,15 @@ def _print(work: Import, folder: Path | None, dry_run: bool) -> None:
         click.echo(f"{name}: {_count(count, 'patch', 'patches')}{needs}")
     for note in work.notes:
         click.echo(f"note: {one_line(note)}")
-    others = [one for one in work.left if one not in work.failed]
-    for title, left in (("left out:", others), ("do not apply:", work.failed)):
+    failed = work.failed
+    others = [one for one in work.left if one.known or one.landed]
+    for title, left in (("left out:", others), ("do not apply:", failed)):
         if left:
             click.echo(title)
         for one in left:
             click.echo(f"  {one_line(one.candidate.name)}")
             click.echo(f"    {one_line(one.reason)}")
-    if work.failed and folder is not None:
+    if failed and folder is not None:
         click.echo(f"they are in {folder}, as they were")
     if dry_run:
         click.echo("dry run: nothing was written")

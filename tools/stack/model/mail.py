@@ -9,7 +9,8 @@ import itertools
 import re
 from dataclasses import dataclass
 
-_FROM_LINE = re.compile(rb"^From \S[^\n]*\d:\d\d:\d\d[^\n]*\d{4}[^\n]*\n(?=[A-Za-z][A-Za-z0-9-]*:)", re.MULTILINE)
+_FROM_LINE = re.compile(rb"^From \S([^\n]*)\n(?=[A-Za-z][A-Za-z0-9-]*:)", re.MULTILINE)
+_TIME, _YEAR = re.compile(rb"\d:\d\d:\d\d"), re.compile(rb"\d{4}")
 _HEADER = re.compile(rb"From |(?:[A-Za-z][A-Za-z0-9-]*:[^\n]*\n(?:[ \t][^\n]*\n)*)*?From:", re.IGNORECASE)
 _CONTENT = re.compile(rb"^(?:Content-[A-Za-z-]+|MIME-Version):[^\n]*\n(?:[ \t][^\n]*\n)*", re.MULTILINE | re.IGNORECASE)
 _CHARSET = re.compile(r"charset=\"?([^\s\";]+)", re.IGNORECASE)
@@ -60,9 +61,15 @@ def decoded(message: bytes, charset: str | None) -> str:
 
 def split(file: bytes) -> tuple[bytes, ...]:
     """Split a mailbox into its mails, in order; a file with one mail or none gives one part."""
-    starts = [found.start() for found in _FROM_LINE.finditer(file)]
+    starts = [found.start() for found in _FROM_LINE.finditer(file) if _dated(found[1])]
     edges = [0, *(start for start in starts if start > 0), len(file)]
     return tuple(file[first:last] for first, last in itertools.pairwise(edges))
+
+
+def _dated(line: bytes) -> bool:
+    """Tell whether a line has a time and a year after it; one expression for both would take time quadratic in the length."""
+    time = _TIME.search(line)
+    return time is not None and _YEAR.search(line, time.end()) is not None
 
 
 def is_mail(file: bytes) -> bool:
@@ -132,7 +139,7 @@ def _decoded(data: bytes, charset: str | None) -> str:
     for name in (charset, "utf-8"):
         try:
             return data.decode(name or "utf-8")
-        except (UnicodeDecodeError, LookupError):
+        except (ValueError, LookupError):  # Python has a codec that always fails, and a name may hold a NUL
             continue
     return data.decode("latin-1")
 

@@ -80,9 +80,10 @@ def file_name(given: str) -> str:
 def storable(message: str) -> str:
     """Return a message that a patch file can hold: a line that would end the message there is indented by a blank.
 
-    A message that a stack exported was in a patch file before, and stays as it is.
+    A message that a stack exported was in a patch file before, and stays as it is. Trailers alone do not prove that: a line that
+    would end the message does the opposite.
     """
-    if marks(message).keys() >= {SERIES, PATCH}:
+    if marks(message).keys() >= {SERIES, PATCH} and not any(map(ends_message, message.split("\n")[1:])):
         return message
     lines = [_CONTROL.sub("", line).rstrip() for line in message.strip("\n").split("\n")]
     lines = [f" {line}" if place and ends_message(line) else line for place, line in enumerate(lines)]

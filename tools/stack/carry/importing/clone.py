@@ -2,6 +2,8 @@
 """Read commits of somebody's clone through GitPython: no git process runs in it, so none of its settings and hooks count."""
 
 import contextlib
+import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,9 @@ from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Author
 from stack.store import git
 from stack.store.objects import Objects
+
+_ODD = re.compile("[\ud800-\udfff]")
+"""What a byte that is no UTF-8 is read as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +70,19 @@ class Clone:
         objects, shallow = (Path(line) for line in found.stdout.decode("utf-8", "surrogateescape").splitlines())
         git.run(["init", "--quiet", "--bare", "--template=", str(own)])
         (own / "objects/info").mkdir(exist_ok=True)
-        (own / "objects/info/alternates").write_text(f"{objects}\n")
+        (own / "objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
         if shallow.is_file():
             (own / "shallow").write_bytes(shallow.read_bytes())
         listed = git.text(["ls-remote", "--quiet", str(self.folder.resolve())]).splitlines()
         refs = {name: commit for commit, _, name in (line.partition("\t") for line in listed)}
         (own / "packed-refs").write_text(
             "".join(
-                f"{commit} {name}\n" for name, commit in sorted(refs.items()) if name.startswith("refs/") and "^" not in name
-            )
+                f"{commit} {name}\n"
+                for name, commit in sorted(refs.items())
+                # GitPython reads names in UTF-8 only: it would find none of the branches beside one in another encoding.
+                if name.startswith("refs/") and "^" not in name and not _ODD.search(name)
+            ),
+            encoding="utf-8",
         )
         if "HEAD" in refs:
             (own / "HEAD").write_text(f"{refs['HEAD']}\n")
@@ -124,7 +133,7 @@ class Clone:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return what GitPython raises for a name or an object that is not there."""
+    """Return what GitPython raises for a name or an object that is not there, or that it cannot read."""
     from git.exc import GitError, ODBError  # noqa: PLC0415  (as above)
 
-    return (GitError, ODBError, ValueError, KeyError, IndexError)
+    return (GitError, ODBError, ValueError, LookupError, NotImplementedError)

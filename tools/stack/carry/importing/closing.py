@@ -47,16 +47,19 @@ def keep(folder: Path, left: tuple[LeftOut, ...]) -> None:
     check_keepable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
+    counts: dict[str, int] = {}
     lines = []
     for one in left:
         stem = file_name(one.candidate.file or one.candidate.named()).removesuffix(".patch")
-        name = next(
-            name for count in range(1, 100_000) if (name := f"{stem}{'' if count == 1 else f'-{count}'}.patch") not in taken
-        )
+        name = f"{stem}.patch"
+        while name in taken:
+            counts[stem] = counts.get(stem, 1) + 1
+            name = f"{stem}-{counts[stem]}.patch"
         taken.add(name)
         (folder / name).write_bytes(one.candidate.raw)
         lines.append(f"{name}: {one.reason}\n")
-    (folder / "reasons.txt").write_text(_HEAD + "".join(lines))
+    # A name in a reason may be in any encoding.
+    (folder / "reasons.txt").write_text(_HEAD + "".join(lines), encoding="utf-8", errors="backslashreplace")
 
 
 def check_keepable(folder: Path) -> None:

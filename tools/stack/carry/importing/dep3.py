@@ -23,7 +23,8 @@ _KEPT = re.compile(
     r"^(Origin|Bug(-.+)?|Forwarded|Applied-Upstream|Last-Updated?|Reviewed-by|Acked-by|Debian-Bug|Comment|Upstream-Status)$",
     re.IGNORECASE,
 )
-_PREFIX = re.compile(r"^\[[^\]]*PATCH[^\]]*\]\s*", re.IGNORECASE)
+_PREFIX = re.compile(r"^\[(?=[^\]]{0,100}PATCH)[^\]]*\]\s*", re.IGNORECASE)
+_LONGEST_AUTHOR = 1000
 _ADDRESS = re.compile(r"https?://[^\s,>)]+")
 _PERSON = re.compile(r"^(?P<name>[^<]*?)\s*<(?P<mail>[^>]+)>")
 _SHOWN = re.compile(r"commit [0-9a-f]{7,40}\b")
@@ -144,7 +145,7 @@ def _decoded(text: str) -> str:
 def _author(who: str | None, fields: Mapping[str, str], fallback: Author) -> Author | None:
     if who is None:
         return None
-    text = " ".join(_decoded(who).split())
+    text = " ".join(_decoded(who[:_LONGEST_AUTHOR]).split())
     person = _PERSON.match(text)
     date = _date(fields) or fallback.date
     if person:
@@ -171,7 +172,7 @@ def _date(fields: Mapping[str, str]) -> str | None:
     ):
         try:
             when = read_date(given or "")
-        except ValueError:
+        except (ValueError, OverflowError):
             continue
         when = when if when.tzinfo else when.replace(tzinfo=UTC)
         return f"{max(int(when.timestamp()), 0)} {when.strftime('%z')}"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read patches from files: git diffs, mails, mailboxes and plain diffs, one or several a file."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -134,5 +135,6 @@ def _letter(raw: bytes) -> bytes | None:
 
 def _words(path: Path) -> str:
     """Make a subject of a file's name."""
-    bare = re.sub(r"\.(patch|diff|dpatch|mbox|eml|mail|txt)$", "", path.name, flags=re.IGNORECASE)
+    name = os.fsencode(path.name).decode("utf-8", "replace")
+    bare = re.sub(r"\.(patch|diff|dpatch|mbox|eml|mail|txt)$", "", name, flags=re.IGNORECASE)
     return " ".join(re.sub(r"^\d+[-_.]", "", bare).replace("_", " ").replace("-", " ").split()) or "patch"

@@ -9,7 +9,9 @@ from typing import NamedTuple
 from stack.model.diff import DiffError, Hunk, hunk, unquoted
 
 _GIT = re.compile(rb'^diff --git ("?)(?P<old>.+?)\1 ("?)(?P<new>[^ ].*?)\3$')
-_STAMP = re.compile(r"[ \t]+(?:\(.*\)|\d{4}-\d\d-\d\d.*|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d .*)$")
+_STAMP = re.compile(r"(?<![ \t])[ \t]+(?:\(.*\)|\d{4}-\d\d-\d\d.*|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d .*)$")
+_LONGEST = 20_000
+"""Bytes of a file's name; a path has at most 4096, and each may be written as four in quotes."""
 _EPOCH = re.compile(r"19(?:70-01-01|69-12-31)|Jan  ?1 .*1970|Dec 31 .*1969")
 _EXTENDED = (
     *(b"index ", b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ", b"similarity index ", b"dissimilarity "),
@@ -165,6 +167,8 @@ def _hunks(lines: list[bytes], place: int) -> tuple[tuple[Hunk, ...], int]:
 
 
 def _name(text: bytes) -> _Name:
+    if len(text) > _LONGEST:
+        raise Unreadable(f"its diff has a file name of {len(text)} bytes")
     if text.startswith(b'"'):
         return _Name(unquoted(text.partition(b"\t")[0].rstrip()), False)
     name, _, stamp = text.decode("utf-8", "surrogateescape").rstrip("\r").partition("\t")

@@ -16,6 +16,10 @@ from stack.model.patch import Author
 
 _PLACES = ("series", "patches/series", "debian/patches/series")
 _LARGEST = 4 * 2**20
+_LONGEST = 4096
+"""Characters of the longest line."""
+_MOST = 20_000
+"""Upper bound of the patches in a series."""
 
 
 def find(folder: Path) -> Path | None:
@@ -31,19 +35,24 @@ def read(series: Path, who: Author) -> Read:
 
     """
     text = document.read_bytes(series, missing="check the path", largest=_LARGEST).decode("utf-8", "surrogateescape")
-    return [candidate for line in text.splitlines() for candidate in _read(series, line, who)]
+    lines = [words for line in text.splitlines() if (words := _words(series, line))]
+    if len(lines) > _MOST:
+        raise StackError(f"{series} names {len(lines)} patches", f"import at most {_MOST} at once")
+    return [candidate for words in lines for candidate in _read(series, words, who)]
 
 
-def _read(series: Path, line: str, who: Author) -> Iterator[Candidate | LeftOut]:
-    words = _words(series, re.sub(r"(^|\s)#.*$", "", line))
-    if not words:
-        return
+def _read(series: Path, words: list[str], who: Author) -> Iterator[Candidate | LeftOut]:
     name, *options = words
     folder = series.parent
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(folder.resolve())
+        there = path.is_file()
+    except (OSError, RuntimeError, ValueError) as bad:  # too long, a link to itself, or a NUL in it
+        raise StackError(f"{series} names {name[:60]!r}, which cannot be read as a path", "correct the series file") from bad
+    if not inside:
         raise StackError(f"{series} names {name!r}, which is outside of its folder", "correct the series file")
-    if not path.is_file():
+    if not there:
         yield LeftOut(
             Candidate(name, name, b"", who, f"{name}\n", b"", path.name), "the series names it, and there is no such file"
         )
@@ -59,8 +68,10 @@ def _read(series: Path, line: str, who: Author) -> Iterator[Candidate | LeftOut]
 
 
 def _words(series: Path, line: str) -> list[str]:
+    if len(line) > _LONGEST:  # the time of shlex is quadratic in the length
+        raise StackError(f"{series} has a line of {len(line)} characters", "correct it")
     try:
-        return shlex.split(line)
+        return shlex.split(re.sub(r"(^|\s)#.*$", "", line))
     except ValueError as bad:
         raise StackError(f"{series} has the line {line[:60]!r}, which cannot be read ({bad})", "correct it") from bad
 
