@@ -12,6 +12,7 @@ from stack.carry.exporting.branch import BranchState, Exported, Target
 from stack.model import switch
 from stack.model.pins import Source
 from stack.store import fork as forks
+from stack.store import git
 
 from ..test_worktree import user_git
 from ..world import World, numbered
@@ -120,6 +121,23 @@ def test_hooks_of_the_clone_do_not_run(world: World, clone: Path, tmp_path: Path
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     hook.chmod(0o755)
     export(world, clone)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_clone_that_lacks_the_commit_asks_nobody(world: World, tmp_path: Path) -> None:
+    place = tmp_path / "partial"
+    git.run(["init", "--quiet", str(place)])
+    settings = {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(world.root),
+        "remote.origin.uploadpack": f"touch {tmp_path}/ran; git-upload-pack",
+    }
+    for key, value in settings.items():
+        git.run(["config", key, value], cwd=place)
+    with pytest.raises(StackError, match="the clone lacks"):
+        export(world, place, source="git")
     assert not (tmp_path / "ran").exists()
 
 

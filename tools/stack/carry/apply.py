@@ -113,11 +113,24 @@ def _placed(objects: Objects, tree: TreeId, known: Mapping[str, Entry], changes:
     """Return the tree with the changed files, or a misfit if the path of a new file is taken or nothing changes."""
     gone = {path: None for path, entry in changes.items() if entry is None}
     rest = objects.replaced(tree, gone) if gone else tree
+    below = below_a_file(changes)
+    if below is not None:
+        return Misfit(below, None, "is below a file of the same patch")
     blocked = [path for path in changes if path not in known and _taken(objects, rest, path)]
     if blocked:
         return Misfit(blocked[0], None, "already exists")
     after = objects.replaced(tree, changes)
     return after if after != tree else _NOTHING
+
+
+def below_a_file(changes: Mapping[str, Entry | None]) -> str | None:
+    """Return a path that stands below a file of the same changes, which no tree can hold; None if there is none."""
+    files_ = {path for path, entry in changes.items() if entry is not None}
+    for path in sorted(files_):
+        parts = path.split("/")
+        if any("/".join(parts[:depth]) in files_ for depth in range(1, len(parts))):
+            return path
+    return None
 
 
 def foreign(objects: Objects, tree: TreeId, patch: Patch) -> tuple[FileDiff, ...]:

@@ -116,7 +116,8 @@ def _chain_in_clone(stores: Stores, upstream: str, common: Path, *, plain: bool)
     """Write the commits on upstream's own commit if the clone has it, else copy the pinned tree and the commits on it."""
     pin, env = stores.stack.pins.get(upstream), {"GIT_DIR": str(common)}
     asked = ["rev-parse", "--verify", "--quiet", f"{pin.commit}^{{commit}}"]
-    has = git.run(asked, env=env, accept=(0, 1, 128)) if pin.within is None else None
+    # A partial clone would ask its remote for a commit that it lacks, with a program that its settings name.
+    has = git.run(asked, env=env | {"GIT_NO_LAZY_FETCH": "1"}, accept=(0, 1, 128)) if pin.within is None else None
     if has is not None and has.returncode == 0:
         with Objects(common) as objects, contextlib.suppress(apply.DoesNotApply):
             # A patch of a generated or vendored file does not apply: upstream's own commit lacks these files.

@@ -4,7 +4,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from stack.carry.apply import Misfit
+from stack.carry.apply import Misfit, below_a_file
 from stack.carry.importing.plain import Section
 from stack.model import paths
 from stack.model.diff import Hunk, substituted
@@ -104,6 +104,9 @@ def applied(objects: Objects, tree: TreeId, found: Sequence[Section], level: int
     changes = {path: entry for path, entry in changes.items() if objects.entry(tree, path) != entry}
     if not changes:
         return Misfit("", None, "it changes nothing: the tree has it already")
+    below = below_a_file(changes)
+    if below is not None:
+        return Misfit(below, None, "is below a file of the same patch")
     gone = {path: None for path, entry in changes.items() if entry is None}
     rest = objects.replaced(tree, gone) if gone else tree
     blocked = next((path for path, entry in changes.items() if entry is not None and _blocked(objects, rest, path)), None)
