@@ -112,6 +112,8 @@ def test_pins_of_commits_and_branches(fork: Path, remote: Remote) -> None:
         assert run(fork, "pins", "verify").code == 0
     assert run(fork, "pins", "set", "web", "release-1.27.1").code == 0
     assert load(fork).pins.get("web").tag == "release-1.27.1"
+    again, switches = run(fork, "pins", "set", "web", "release-1.27.1"), run(fork, "undo", "--list").out.count("pins set")
+    assert (again.code, "undo" in again.out, switches) == (0, False, 4)
     assert run(fork, "pins", "verify").code == 0
     remote.git("tag", "--force", "release-1.27.1", "release-1.9.0")
     moved = run(fork, "pins", "verify")

@@ -72,6 +72,13 @@ def test_the_state_stands_in_dep_3_fields(world: World, tmp_path: Path, state: s
     assert [line for line in head if line.startswith(("Forwarded", "Applied"))] == facts
 
 
+def test_an_imported_field_is_not_contradicted(world: World, tmp_path: Path) -> None:
+    world.edit("stacks/two/gamma/fix-limit.patch", "\n\ndiff --git", "\n\nForwarded: not-needed\n\ndiff --git")
+    export(world, "quilt", tmp_path / "patches")
+    lines = (tmp_path / "patches" / GAMMA[2]).read_text().splitlines()
+    assert {line for line in lines if line.startswith("Forwarded")} == {"Forwarded: not-needed"}
+
+
 def test_numbered_mails_and_one_mailbox(world: World, tmp_path: Path) -> None:
     written = export(world, "am", tmp_path / "new/am")
     names = ["0001-hook-main.patch", "0002-tool-flag.patch", "0003-fix-limit.patch"]

@@ -2,6 +2,7 @@
 """Patch files of every kind, and edited copies of the sources."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,16 @@ def test_order_and_what_is_left(project: Project, tmp_path: Path) -> None:
     assert "bad.patch: it has no diff" in (project.place / "left/reasons.txt").read_text()
     with pytest.raises(StackError, match="not an empty folder"):
         closing.keep(project.place / "left", work.failed)
+
+
+def test_a_context_diff_is_called_one(project: Project, tmp_path: Path) -> None:
+    for name, text in (("old", "a\n"), ("new", "b\n")):
+        (tmp_path / name).write_text(text)
+    made = subprocess.run(["diff", "-c", "old", "new"], cwd=tmp_path, check=False, capture_output=True)
+    file = project.place / "context.patch"
+    file.write_bytes(made.stdout)
+    [left] = project.bring(file).failed
+    assert "context diff" in left.reason
 
 
 def test_a_hunk_cut_short_and_an_empty_folder(project: Project) -> None:

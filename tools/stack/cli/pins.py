@@ -89,20 +89,22 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
     with options.place(source) as place, Stores(options.load(writes=True), place) as stores:
         new, unmet = rebase.repinned(stores, upstream, stores.resolve(upstream, tag))
         done = rebase.set_pins(stores.stack, new, unmet, title=f"pins set {upstream} {tag}", allow_mismatch=allow_mismatch)
-        standing = len(stores.stack.order(upstream))
+        standing, same = len(stores.stack.order(upstream)), new == stores.stack.pins
     needs = [need.sentence(new.get(need.needs)) for need in unmet]
     if as_json:
         print_json({"set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
     else:
         for sentence in needs:
             click.echo(sentence)
-        if done:
+        if done and same:
+            click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}) already: nothing was changed")
+        elif done:
             click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}); `stack undo` takes it back")
         else:
             click.echo(
                 "nothing was changed: --allow-mismatch sets it all the same, `stack rebase … --with-required` moves all together"
             )
-        if done and standing:
+        if done and not same and standing:
             click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply")
     context.exit(0 if done else 1)
 
@@ -114,11 +116,13 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
 
     stack = options.load(writes=True)
     base = bases.resolved(tag)
-    rebase.set_pins(stack, stack.pins.based(base), (), title=f"pins set base {tag}", allow_mismatch=False)
+    new = stack.pins.based(base)
+    rebase.set_pins(stack, new, (), title=f"pins set base {tag}", allow_mismatch=False)
     if as_json:
         print_json({"set": True, "base": _base_json(base), "unmet": []})
     else:
-        click.echo(f"the base image is {base.image}:{base.tag} at {base.digest}; `stack undo` takes it back")
+        after = " already: nothing was changed" if new == stack.pins else "; `stack undo` takes it back"
+        click.echo(f"the base image is {base.image}:{base.tag} at {base.digest}{after}")
 
 
 def _base_json(base: object) -> dict[str, object] | None:

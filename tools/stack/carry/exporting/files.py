@@ -72,7 +72,7 @@ def _quilt(stack: Stack, patches: Sequence[Patch], raws: Sequence[bytes]) -> _Fi
     if any(patch.ref.series == _LIST for patch in patches):
         raise StackError(f"a series is called {_LIST!r}, as quilt calls its list of patches", "rename it, or use --am")
     names = [f"{patch.ref.series}/{PurePosixPath(patch.ref.file).name}" for patch in patches]
-    described = [dep3.with_facts(raw, stack, patch.ref) for patch, raw in zip(patches, raws, strict=True)]
+    described = [dep3.with_facts(raw, stack, patch) for patch, raw in zip(patches, raws, strict=True)]
     lines: list[str] = []
     series = ""
     for patch, name in zip(patches, names, strict=True):

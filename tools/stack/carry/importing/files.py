@@ -19,6 +19,8 @@ from stack.model.series import PatchRef
 ENDINGS = (".patch", ".diff", ".dpatch", ".mbox", ".eml", ".mail")
 _MOST = 20_000
 """Upper bound of the files in a folder."""
+_CONTEXT = re.compile(rb"^\*\*\* [^\n]+\n--- [^\n]+\n\*{15}", re.MULTILINE)
+"""How `diff -c` begins."""
 _SIGNATURE = re.compile(rb"\n-- \n[^\n]*\n*\Z")
 
 Read = list[Candidate | LeftOut]
@@ -104,7 +106,8 @@ def one(raw: bytes, name: str, path: Path, who: Author) -> Candidate | LeftOut:
     stem = _words(path)
     empty = Candidate(name, name, raw, who, f"{stem}\n", b"", path.name)
     if begin < 0:
-        return LeftOut(empty, "it has no diff")
+        context = _CONTEXT.search(raw_text)
+        return LeftOut(empty, "it is a context diff: write it with `diff -u`" if context else "it has no diff")
     header = dep3.read(raw_text[:begin], fallback=who)
     diff = _SIGNATURE.sub(b"\n", raw_text[begin:])
     return replace(
