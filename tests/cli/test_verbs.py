@@ -164,7 +164,7 @@ def test_rebase_in_conflict(stack: Stack, world: World) -> None:
     before = world.files()
     ran = stack(*CONFLICT)
     assert ran.code == 1
-    assert "gamma/main.py:10-10 (content)" in ran.out
+    assert "gamma/main.py:10 (content)" in ran.out
     again = "stack rebase gamma --onto v2.2 --with-required --workspace DIR"
     assert ran.out.endswith(f"nothing was changed: resolve the conflicts one by one in a working tree: {again}\n")
     as_json = stack(*CONFLICT, "--json")

@@ -216,7 +216,8 @@ def outcome_rows(name: str, row: "Carried", *, climbed: bool = False) -> list[tu
         evidence[:1] = [f"{evidence[0]} (in {landed_in})" if evidence else f"in {landed_in}"]
     rows = [(name, row.outcome.value, short_ids("; ".join(evidence)))]
     for conflict in row.conflicts:
-        lines = f":{conflict.lines[0]}-{conflict.lines[1]}" if conflict.lines else ""
+        first, last = conflict.lines or (0, 0)
+        lines = "" if not conflict.lines else f":{first}" if first == last else f":{first}-{last}"
         rows.append(("", "", f"{conflict.path}{lines} ({conflict.reason})"))
         rows += _upstream_rows(conflict.upstream)
     for drift in row.drifts:

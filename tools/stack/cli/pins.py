@@ -105,7 +105,8 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
                 "nothing was changed: --allow-mismatch sets it all the same, `stack rebase … --with-required` moves all together"
             )
         if done and not same and standing:
-            click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply")
+            click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply.")
+            click.echo("If some do not: `stack undo`, then `stack rebase`, which carries them")
     context.exit(0 if done else 1)
 
 

@@ -295,7 +295,8 @@ def _not_fetched(url: str, wanted: str, error: git.GitError) -> StackError:
 def _unreachable(url: str, error: git.GitError) -> StackError:
     reason = error.problem.replace(url, redacted(url))
     return StackError(
-        f"{redacted(url)} cannot be fetched: {reason}", "check the network and git's proxy; or use --source archive"
+        f"{redacted(url)} cannot be fetched: {reason}",
+        "check the network and git's proxy; or take sources from archives: `init --package`, elsewhere --source archive",
     )
 
 
