@@ -20,3 +20,5 @@ BlobId = NewType("BlobId", str)
 
 Sha256 = NewType("Sha256", str)
 """64 lower-case hexadecimal digits."""
+PATH = r"(?!/)(?!.*//)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
+"""The pattern of a relative path that stays below its folder."""

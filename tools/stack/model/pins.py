@@ -13,7 +13,7 @@ import tomlkit
 from stack.base.errors import StackError
 from stack.model import document, releases
 from stack.model.document import Table, find_cycle
-from stack.model.ids import OBJECT, UPSTREAM, Sha256, TreeId
+from stack.model.ids import OBJECT, PATH, UPSTREAM, Sha256, TreeId
 from stack.model.releases import Releases
 
 FILE = "pins.toml"
@@ -30,7 +30,6 @@ _COMMIT = r"[0-9a-f]{7,40}"
 _SHA256 = r"[0-9a-f]{64}"
 # Not a git option, no blanks, only characters that a ref name may contain.
 _TAG = r"[A-Za-z0-9][A-Za-z0-9._+/-]*"
-_PATH = r"(?!/)(?!.*//)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +304,7 @@ def _archive(table: Table) -> Archive:
 def _within(table: Table) -> Within:
     within = Within(
         upstream=table.text("upstream", pattern=UPSTREAM, meaning="the name of another upstream"),
-        path=table.text("path", pattern=_PATH, meaning="a path in that upstream's tree"),
+        path=table.text("path", pattern=PATH, meaning="a path in that upstream's tree"),
     )
     table.finish()
     return within
@@ -315,7 +314,7 @@ def _subtrees(table: Table | None) -> Iterator[tuple[str, str]]:
     if table is None:
         return
     for key in table:
-        if not re.fullmatch(_PATH, key):
+        if not re.fullmatch(PATH, key):
             raise table.error(key, "is not a path in the upstream's tree", "no .., no / at its ends")
         yield key, table.text(key, pattern=OBJECT, meaning="a git tree id, 40 hexadecimal digits")
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stack.model.document import Table
-from stack.model.ids import UPSTREAM
+from stack.model.ids import PATH, UPSTREAM
 
-_PATH = r"(?!/)(?!.*//)(?!.*(^|/)\.\.?(/|$))[^\\\0\n]+(?<!/)"
 _PYTHON = r"3\.[0-9]{1,2}"
 LONGEST = 3600
 """Seconds that a command may take unless `seconds` says otherwise."""
@@ -45,13 +44,13 @@ def read(table: Table, patches: Sequence[str]) -> ProofCommand:
         upstream=upstream or (_upstream(proved[0]) if proved else ""),
         patches=proved,
         paths=table.texts("paths"),
-        requirements=table.optional_text("requirements", pattern=_PATH, meaning="the path of a file of the stack"),
+        requirements=table.optional_text("requirements", pattern=PATH, meaning="the path of a file of the stack"),
         python=table.optional_text("python", pattern=_PYTHON, meaning="a version of Python, such as 3.12"),
         seconds=table.whole("seconds") if table.given("seconds") else LONGEST,
     )
     table.finish()
     for path in command.paths:
-        if not re.fullmatch(_PATH, path):
+        if not re.fullmatch(PATH, path):
             raise table.error("paths", f"names {path!r}", "it has to be a path below the stack's folder")
     unknown = [file for file in proved if file not in patches]
     if unknown:

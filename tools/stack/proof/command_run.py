@@ -15,7 +15,7 @@ from stack.base import die_with_parent
 from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.model.proof_command import ProofCommand
-from stack.proof import environment, pytest_run
+from stack.proof import environment, pytest_run, sources
 from stack.proof import requirements as lists
 from stack.proof.pytest_run import Case, Run
 
@@ -85,18 +85,11 @@ def interpreter(command: ProofCommand, root: Path, cache: Path, tell: Progress) 
 def key(command: ProofCommand, root: Path) -> Mapping[str, str]:
     """Return what a command's result depends on beside tree, interpreter and machine."""
     files = [file for path in command.paths for file in _files(root / path)]
-    contents = {file.relative_to(root).as_posix(): _hash(file) for file in files}
-    return {"command": command.run, "seconds": str(command.seconds), "paths": repr(sorted(contents.items()))}
+    return {"command": command.run, "seconds": str(command.seconds), "paths": sources.digest(files, root)}
 
 
 def _files(path: Path) -> list[Path]:
     return [file for file in sorted(path.rglob("*")) if file.is_file()] if path.is_dir() else [path]
-
-
-def _hash(file: Path) -> str:
-    import hashlib  # noqa: PLC0415
-
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
 
 
 def _of_version(version: str | None) -> str:
