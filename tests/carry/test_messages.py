@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `refresh` writes, `lint` accepts: random subjects and messages, as git lets a user commit them."""
+"""`lint` accepts the files that `refresh` writes: random subjects and messages, as git lets a user commit them."""
 
 import shutil
 import tempfile

@@ -33,7 +33,7 @@ def imported(project: Project, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def folder(project: Project) -> Path:
-    """Two patches, of which one does not apply."""
+    """Two patches; one of them does not apply."""
     (project.place / "fixes").mkdir()
     (project.place / "fixes/good.patch").write_text(
         "--- a/Makefile\n+++ b/Makefile\n@@ -1,2 +1,2 @@\n-all:\n+all: web\n \ttrue\n"

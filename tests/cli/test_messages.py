@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What newcomers have to be told: which step takes so long, which revisions are swapped, what was not written, and what is next."""
+"""Messages for newcomers: which step takes so long, which revisions are swapped, what was not written, and what is next."""
 
 import time
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is printed of the releases between two pins: in which one a patch landed, and that there is none."""
+"""The output names the release between two pins in which a patch landed, and says if no release lies between."""
 
 import re
 from pathlib import Path

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stack.base.errors import StackError
 from stack.model import releases
 
-# By the form of one project's tags: a rule, and its releases in order, with tags that are none among them.
+# For each form of tags: a rule, and a project's releases in order, mixed with other tags.
 FORMS: dict[str, tuple[str, list[str], list[str]]] = {
     "nginx": ("release-*", ["release-1.9.15", "release-1.27.1", "release-1.31.4"], ["release", "main-1.0", "release-x"]),
     "llama.cpp": ("b*", ["b999", "b4567", "b10000"], ["gguf-v0.17.1", "master-1a2b3c4", "b45x"]),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the exported files are called and hold, and where none is written."""
+"""Names and contents of exported files, and the places where nothing is written."""
 
 import subprocess
 from pathlib import Path

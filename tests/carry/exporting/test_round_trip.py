@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was exported gives the carried tree in git's hands, and the same patch files in ours."""
+"""git makes the carried tree of exported patches, and we read the same patch files from them."""
 
 import tempfile
 from pathlib import Path

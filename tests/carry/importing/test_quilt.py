@@ -25,7 +25,7 @@ WHO = Author("Nobody", "no@body", "7 +0000")
 def difference(
     path: str, old: bytes, new: bytes, place: Path, *, prefix: tuple[str, str] = ("a/", "b/"), context: int = 3
 ) -> bytes:
-    """What `diff -u` writes for one file, with timestamps."""
+    """Return the output of `diff -u` for one file, with timestamps."""
     for name, data in (("old", old), ("new", new)):
         (place / name).write_bytes(data)
     stamp = "\t2024-05-06 07:08:09.000000000 +0000"

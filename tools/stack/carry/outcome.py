@@ -110,6 +110,6 @@ class Carried:
 
 
 def fingerprint(row: Carried) -> str:
-    """Return a hash of the outcome and everything that is said of it, to tell what is new since it was last shown."""
+    """Return a hash of the outcome and its evidence; another hash means that there is something new to show."""
     shown = (row.outcome.value, row.evidence, row.conflicts, row.drifts, row.landed)
     return hashlib.sha256(repr(shown).encode("utf-8", "backslashreplace")).hexdigest()[:16]

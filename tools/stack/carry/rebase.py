@@ -293,7 +293,7 @@ def _through(stores: Stores, pin: Pin, base: SourceTree, target: SourceTree, req
 
 
 def _releases(stores: Stores, pin: Pin, base: SourceTree, target: SourceTree) -> list[str]:
-    """Return the releases between two trees: by version; if one of them is no release, those in the history between them."""
+    """Return the releases between two trees: by version, or by history if one of the two has no release tag."""
     rule = pin.releases
     if target.source == "archive" or None not in (rule.version(pin.revision), rule.version(target.tag)):
         return rule.between(stores.tags(pin.upstream), pin.revision, target.tag)

@@ -76,7 +76,7 @@ class Pin:
 
     @property
     def revision(self) -> str:
-        """What the pin names: its tag, or its commit if it has no tag."""
+        """The pin's tag, or its commit if it has no tag."""
         return self.tag or self.commit
 
     @property
@@ -86,7 +86,7 @@ class Pin:
 
     @property
     def releases(self) -> Releases:
-        """What counts as a release of this upstream, and in which order."""
+        """The rule for release tags of this upstream, and for their order."""
         return releases.of(self.tags, self.tag)
 
 

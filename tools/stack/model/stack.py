@@ -33,7 +33,7 @@ class Stack:
     label: str = "stack"
     """The word in the version of the stack's wheels: `0.32.0+<label>.g…`."""
     lint: LintPolicy = field(default_factory=LintPolicy)
-    """What `stack lint` requires of this stack."""
+    """The requirements of `stack lint` on this stack."""
 
     @property
     def sources(self) -> Mapping[PatchRef, str]:

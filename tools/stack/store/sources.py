@@ -174,7 +174,7 @@ def version_of(upstream: Pin, tag: str) -> str:
 
 
 def _version(upstream: Pin, tag: str) -> str:
-    """Return the version of a tag of the git remote, or the tag itself if it is no release."""
+    """Return the version of a tag of the git remote, or the tag itself if it names no version."""
     return version_of(upstream, tag) if upstream.releases.version(tag) is not None else tag
 
 

@@ -19,7 +19,7 @@ _TAG = re.compile(r"^\s*\[([^\]]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How to choose series: rules in order, of which the first that gives a name counts; then a patch's own trailer; then `default`.
+    """How to choose series: the first rule that gives a name; without one, a patch's own trailer; else `default`.
 
     A rule is `folder`, `prefix`, `trailer:KEY` or `NAME=GLOB`; the glob is compared with the subject and with each changed path.
     """

@@ -17,7 +17,7 @@ from stack.store import git
 from stack.store.objects import Objects
 
 _ODD = re.compile("[\ud800-\udfff]")
-"""What a byte that is no UTF-8 is read as."""
+"""The characters that stand for bytes outside of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
