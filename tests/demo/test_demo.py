@@ -25,6 +25,7 @@ def stack_files() -> dict[Path, str]:
 
 
 # One run each: that two runs print the same follows, since both have to print the committed text.
+@pytest.mark.images  # whole examples, two thirds of a minute each
 @pytest.mark.parametrize("name", ["demo", "plan"])
 def test_a_page_shows_what_its_example_prints(name: str) -> None:
     before = stack_files()
