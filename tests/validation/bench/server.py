@@ -26,7 +26,7 @@ class Behaviour:
     decode: float = 200
     lie: str = ""
     slow_request: int = -1
-    """The generation (from 0) that runs at half the speed."""
+    """The generation (from 0) that runs at a tenth of the speed."""
     generations: int = 0
     version: str = "0.32.0"
 
@@ -74,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         if behaviour.lie == "refuses" and number:
             self.send_error(500, "the engine is dead")
             return
-        speed = behaviour.decode / (2 if number == behaviour.slow_request else 1)
+        speed = behaviour.decode / (10 if number == behaviour.slow_request else 1)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
