@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry import engine, history
 from stack.carry.engine import Aids
 from stack.carry.export import export
@@ -120,9 +121,7 @@ def _line(objects: Objects, clone: Clone, base: CommitId, tip: CommitId) -> tupl
         if steps[place].before == steps[place].after
     ]
     if merges:
-        notes.append(
-            f"{len(merges)} merge {'commit was' if len(merges) == 1 else 'commits were'} flattened: the files are the same"
-        )
+        notes.append(f"{counted(len(merges), 'merge commit was', 'merge commits were')} flattened: the files are the same")
     return [step for step in steps if step.before != step.after], tuple(notes)
 
 
