@@ -68,7 +68,7 @@ def test_no_stack_here(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     assert (
         stack("status", root=None).refused()
-        == f"no pins.toml in {tmp_path} or above: run stack inside a stack, or name one with --root"
+        == f"no pins.toml in {tmp_path} or above: run stack inside a stack, name one with --root, or begin one: stack init --git URL"
     )
     assert stack("status", root=tmp_path / "none").refused() == f"{tmp_path}/none/pins.toml is missing: check --root"
 

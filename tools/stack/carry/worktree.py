@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry import links, patch_sources, worktree_state
 from stack.carry.arranging import arranged
 from stack.carry.commits import BASE_TAG, WorktreeCommit, exported, read_commits
@@ -264,7 +265,7 @@ def _check_settled(folder: Path) -> None:
     dirty = git.text(["status", "--porcelain", "-z", "--untracked-files=all"], cwd=folder).split("\0")[:-1]
     if dirty:
         raise StackError(
-            f"{folder} has {len(dirty)} uncommitted change(s), first {dirty[0][3:]}",
+            f"{folder} has {counted(len(dirty), 'uncommitted change')}, first {dirty[0][3:]}",
             "commit, stash or remove them: refresh would lose them",
         )
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry import worktree
 from stack.carry.commits import BASE_TAG
 from stack.carry.remotes import read
@@ -38,4 +39,4 @@ def command(
     if as_json:
         print_json({"upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
     else:
-        click.echo(f"{directory}: {upstream} with {count} commit(s) on {BASE_TAG}; `stack refresh` writes them back")
+        click.echo(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")
