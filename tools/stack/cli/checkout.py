@@ -28,8 +28,8 @@ def command(
     """Make DIRECTORY a git working tree of UPSTREAM with one commit per patch.
 
     The trailers Stack-Series and Stack-Patch name the patch of a commit. Edit, amend, reorder or drop commits (`git rebase -i
-    stack-base`), add some with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`. The tag stack-base and the
-    pin's own tag name the commit below them.
+    stack-base`), add some with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`. The tag stack-base
+    names the commit below them. With the git source, the tags of upstream's releases are there, too.
     """
 
     given = read(remotes)
