@@ -82,10 +82,10 @@ def command(
         work = plan.plan(stores, request)
         writes = not dry_run and not (all_or_nothing and work.failed)
         folder = keeping.place(not_imported, default, work.failed) if writes and work.failed else None
+        if folder is not None:  # first, since nothing is imported if it cannot be written
+            keeping.keep(folder, work.failed)
         if writes and work.imported:
             closing.write(stores, work)
-        if folder is not None:
-            keeping.keep(folder, work.failed)
         looked = None
         if work.imported and not no_triage and (writes or dry_run):
             with Stores(work.stack(loaded), place) as after:

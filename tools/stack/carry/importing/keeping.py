@@ -9,6 +9,7 @@ from pathlib import Path
 from stack.base.errors import StackError
 from stack.carry.importing.candidate import Candidate, LeftOut
 from stack.carry.importing.files import ENDINGS
+from stack.carry.new_folder import aside
 from stack.model import document, patch
 
 REASONS = "reasons.txt"
@@ -40,14 +41,19 @@ def place(named: Path | None, default: str, left: Sequence[LeftOut]) -> Path:
 
 
 def keep(folder: Path, left: Sequence[LeftOut]) -> None:
-    """Write the patches that do not apply to a folder from `place`, with a list of the reasons. Git ignores the folder."""
+    """Write the patches that do not apply to a folder from `place`, with a list of the reasons. Git ignores the folder.
+
+    Raises:
+        StackError: The folder cannot be written; then nothing is left of it.
+
+    """
     contents = _contents(left)
     if _has(folder, contents):
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+    with aside(folder) as part:
+        for name, data in contents.items():
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            (part / name).write_bytes(data)
 
 
 def _contents(left: Sequence[LeftOut]) -> dict[str, bytes]:
