@@ -15,6 +15,7 @@ import click
 from stack.base.errors import StackError
 from stack.base.progress import silent
 from stack.base.text import counted
+from stack.cli.sentences import say
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -289,9 +290,9 @@ def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None
     from stack.carry.outcome import fingerprint  # noqa: PLC0415
 
     for leg in work.legs:
-        click.echo(_leg_words(leg))
+        say(_leg_words(leg))
         for sentence in _no_rungs(work, leg):
-            click.echo(sentence)
+            say(sentence)
         climbed = len(leg.carry.rungs) > 1
         new = [row for row in leg.carry.rows if not known or known.get(row.patch.ref.path) != fingerprint(row)]
         rows = [line for row in new for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed)]

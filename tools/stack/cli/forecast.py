@@ -7,6 +7,7 @@ from stack.base.text import counted
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
+from stack.cli.sentences import say
 
 
 @click.command("forecast")
@@ -54,7 +55,7 @@ def command(
             for each in forecasts:
                 print_legs(each.work)
                 for need in each.work.unmet:
-                    click.echo(need.sentence(each.work.pins().get(need.needs)))
+                    say(need.sentence(each.work.pins().get(need.needs)))
                 broken = len(each.work.open)
                 click.echo(
                     f"{each.upstream} {each.revision}: "
