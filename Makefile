@@ -108,6 +108,7 @@ docs: $(VENV)-docs/stamp
 # Run the examples and write what they print into the documentation.
 transcripts: $(VENV)/stamp
 	@$(BIN)/python examples/transcript.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/picture.py
 
 # make bench CLONE=/path/to/flashinfer BASE=v0.6.13 ONTO=v0.6.15
 bench: $(VENV)/stamp
