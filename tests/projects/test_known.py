@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.carry import projects
 from stack.carry.lint import lint
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import stack as stacks
+from stack.projects import known as projects
 
 from ..store.factories import Remote
 
 PLUGIN = r"""
 import re
-from stack.carry.projects import Required
+from stack.projects import Project, Required
 
-class CMake:
+class CMake(Project):
     def required(self, read):
         text = (read("CMakeLists.txt") or b"").decode("utf-8", "replace")
         for name, version in re.findall(r"find_package\((\w+) ([\d.]+) EXACT", text):
             yield Required(name, version, "CMakeLists.txt")
 
-class Broken:
+class Broken(Project):
     def required(self, read):
         return [1 / 0]
 
@@ -45,9 +45,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     (tmp_path / "site/cmake_for_stack.py").write_text(PLUGIN)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cmake-for-stack\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    projects.known.cache_clear()
+    projects.forget()
     yield info / "entry_points.txt"
-    projects.known.cache_clear()
+    projects.forget()
 
 
 def entry(value: str) -> str:
@@ -91,7 +91,7 @@ def test_what_it_requires_moves_along(root: Path, tmp_path: Path, installed: Pat
 
 
 def test_without_it_nothing_is_required(root: Path, tmp_path: Path) -> None:
-    projects.known.cache_clear()
+    projects.forget()
     with Stores(stacks.load(root), Place(tmp_path / "cache")) as stores:
         assert rebase(stores, Request("app", "app-2.0")).unmet == ()
 
@@ -120,6 +120,6 @@ def test_nothing_is_loaded_from_the_stack(root: Path, tmp_path: Path, monkeypatc
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
         (info / "entry_points.txt").write_text(f"[{projects.GROUP}]\nevil = evil:project\n")
     monkeypatch.chdir(root)
-    projects.known.cache_clear()
+    projects.forget()
     with Stores(stacks.load(root), Place(tmp_path / "cache")) as stores:
         assert rebase(stores, Request("app", "app-2.0")).unmet == ()
