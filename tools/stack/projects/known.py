@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import TypeVar
 
+from packaging.utils import canonicalize_name
+
 from stack.base.errors import StackError
 from stack.projects.interface import Owner, Project, Read, Required, Tree, UnitScript, Unknown
 from stack.projects.wheels import WheelRules
@@ -102,14 +104,14 @@ def unknown_values(tree: Tree, given: Iterable[tuple[str, str]]) -> Mapping[tupl
 
 
 def base_packages() -> frozenset[str]:
-    """Return the packages that proofs install first, in the version that the upstream names.
+    """Return the packages that proofs install first, in the version that the upstream names, by their normalised names.
 
     Raises:
         StackError: As for `required`.
 
     """
     named = (_asked(project, lambda asked: asked.base_package()) for project in known())
-    return frozenset(name for name in named if name is not None)
+    return frozenset(canonicalize_name(name) for name in named if name is not None)
 
 
 def units(read: Read) -> UnitScript | None:
