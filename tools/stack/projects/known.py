@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load the installed project plug-ins, and ask all of them.
 
-An installed package adds a project by an entry point of the group `stack.projects`, whose value is an object of a class that
+An installed package adds a project by an entry point of the group `stack.plugins`, whose value is an object of a class that
 derives from `Project`. Nothing is ever loaded from a stack's folder: reading a checkout must not run code from it.
 """
 
@@ -16,7 +16,7 @@ from stack.base.errors import StackError
 from stack.projects.interface import Owner, Project, Read, Required, Tree, UnitScript, Unknown
 from stack.projects.wheels import WheelRules
 
-GROUP = "stack.projects"
+GROUP = "stack.plugins"
 _Answer = TypeVar("_Answer")
 
 
@@ -35,6 +35,21 @@ def known() -> tuple[Project, ...]:
 def names() -> tuple[str, ...]:
     """Return the names of the installed plug-ins; none is loaded."""
     return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+
+
+def require(wanted: Iterable[str]) -> None:
+    """Refuse to work on a stack without a plug-in that it names: checks would be left out without a word.
+
+    Raises:
+        StackError: A plug-in is not installed.
+
+    """
+    for name in wanted:
+        if name not in names():
+            there = f"installed: {', '.join(names())}" if names() else "none is installed"
+            raise StackError(
+                f"stacks/stack.toml names the plug-in {name!r}, which is not installed ({there})", "install its package again"
+            )
 
 
 def forget() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is peculiar to vLLM, FlashInfer and CUTLASS."""
+"""Answer the questions of the plug-in interface for vLLM, FlashInfer and CUTLASS."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
