@@ -327,7 +327,7 @@ def test_what_is_known_by_behaviour_outlives_a_conflict(root: Path, tmp_path: Pa
 def test_a_list_that_names_its_torch(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text("pytest>=8  # torch==1.0\n--no-index\ntorch==2.13.0  # for all releases\n")
-    assert environment.named(file) == "2.13.0"
+    assert environment.named(file) == environment.Base("torch", "2.13.0")
     file.write_text("torch>=2\n")
     assert environment.named(file) is None
 

@@ -358,7 +358,7 @@ def interpreter(stores: Stores, proof: Proof, tell: Progress = silent) -> Path:
 
 
 def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progress = silent) -> Path:
-    """Return the interpreter of a proof's environment, with the torch that the list or `tree`, of the upstream `holder`, names.
+    """Return the interpreter of a proof's environment, with the base package that the list, or `tree` of the upstream `holder`, names.
 
     Raises:
         StackError: The environment cannot be made.
@@ -369,10 +369,10 @@ def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progre
     requirements = proof.path.parent / "requirements.txt"
     if not requirements.is_file():
         raise StackError(f"{requirements} is missing", "list what the proofs of that folder import")
-    torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
-    if torch is None:
+    base = environment.named(requirements) or environment.of_tree(stores.objects(tree.upstream), tree.tree)
+    if base is None:
         return environment.listed(stores.place.cache, "proofs", requirements, "installing what the proofs need", tell)
-    return environment.python(torch, requirements, stores.place.cache, tell)
+    return environment.python(base, requirements, stores.place.cache, tell)
 
 
 def _place(stores: Stores, proof: Proof) -> str:
@@ -430,5 +430,5 @@ def _lacking(run: Run, tests: Sequence[str]) -> str:
 
 
 def holder(stores: Stores) -> str:
-    """Return the upstream whose tree names the torch version: the first one that is not vendored."""
+    """Return the upstream whose tree names the base package of proofs: the first one that is not vendored."""
     return next(pin.upstream for pin in stores.stack.pins if pin.within is None)

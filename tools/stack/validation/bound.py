@@ -161,7 +161,7 @@ def _data(name: str) -> Mapping[str, str]:
     suite, recipe = (*name.split("/"), "")[:2]
     paths: list[Path] = []
     if name.startswith(_COMPILES):
-        paths = [*(HERE.parent / "proof/compiling").glob("*.py")]
+        paths = [*(HERE.parent / "proof/compiling").glob("*.py"), HERE.parent / "vllm_project/jit_units.py"]
     elif suite == "kernels":
         paths = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
     elif suite == "serve" and (DATA / f"recipes/{recipe}.toml").is_file():

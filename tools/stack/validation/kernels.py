@@ -122,7 +122,7 @@ class Kernels:
         """Return the interpreter for cases that depend on the stack, never on an image."""
         if self.python is not None:
             return Process(Interpreter(self.python))
-        named = environment.named(REQUIREMENTS)
+        named = environment.named(REQUIREMENTS, ("torch",))
         assert named is not None, "requirements.txt names torch"
         python = environment.python(named, REQUIREMENTS, self.cache, stores.tell)
         return Process(Interpreter(python), {OPERATORS: operators(stores)})

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator, Set
 
-from stack.carry.drift import naming
+from stack.carry.drift import owners
 from stack.carry.drift.chunks import chunks, imports, texts
 from stack.carry.drift.modules import Imported, Modules, headers
 from stack.carry.drift.outline import LARGEST, bodiless
@@ -39,7 +39,8 @@ class Unchanged:
         if now is None or old is None or len(now) > LARGEST:
             return False
         lines = now.split(b"\n")
-        if any(naming.NAME.search(lines[number - 1].decode("utf-8", "replace")) for number in added):
+        names = owners.pattern(owners.NAME)
+        if any(names.search(lines[number - 1].decode("utf-8", "replace")) for number in added):
             return False
         text = self._around(path, now, old, added)
         if text is None:
