@@ -396,3 +396,39 @@ def test_what_the_environment_lacks_is_no_failure(root: Path, tmp_path: Path, pl
     assert (found[HALF].with_patch.state, found[HALF].without.state, found[HALF].sound) == (state, state, False)
     said = "the environment lacks no_such_package: name it in requirements.txt"
     assert (found[HALF].with_patch.reason == said) is (state is State.NOT_RUN)
+
+
+def test_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    import pytest\n    pytest.skip('no GPU')\n")
+    cases = []
+    for name in ("first", "second", "third"):
+        with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+            found = {one.ref: one for one in series_proofs.verdicts(runner, Asked(python=PYTHON))}
+            cases.append((name, runner.ran, runner.cached, found[SUM].with_patch.cached, found[SUM].without.cached))
+        assert (found[SUM].sound, found[HALF].with_patch.state) == (True, State.NOT_RUN)
+    # What was skipped runs again with the patch and without it, and nothing else does.
+    assert cases == [("first", 3, 0, False, False), ("second", 2, 2, True, True), ("third", 2, 2, True, True)]
+    edit(root, "    import pytest\n    pytest.skip('no GPU')\n", "    import pytest\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        assert all(one.sound for one in verdicts(opened, Asked(python=PYTHON)))
+
+
+def test_on_a_release_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_sum():\n", "def test_sum():\n    import no_such_package\n")
+    asked = Asked(onto={"up": ("v1.2",)}, python=PYTHON)
+    for earlier in (False, True):
+        with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+            found = {one.ref: one.onto for one in series_proofs.verdicts(runner, asked)}
+        half, whole = found[HALF], found[SUM]
+        assert half is not None
+        assert whole is not None
+        assert (half.state, half.cached, whole.state, whole.cached) == (State.PASSES, earlier, State.NOT_RUN, False)
+
+
+def test_what_has_no_result_runs_once_a_command(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    import os\n    os._exit(3)\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+        for _ in range(2):
+            found = list(series_proofs.verdicts(runner, Asked(python=PYTHON)))
+            assert {one.with_patch.state for one in found} == {State.NOT_RUN}
+        assert runner.ran == 3

@@ -14,6 +14,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
+from stack.base.text import counted
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -26,6 +27,7 @@ COLOURS = {
     "clean": "green",
     "moved": "cyan",
     "landed": "blue",
+    "left-out": "yellow",
     "partly-landed": "yellow",
     "dropped-upstream": "bold red",
     "resolved": "magenta",
@@ -90,7 +92,9 @@ class Options:
 
         root = stack.find_root(Path.cwd()) if self.root is None else self.root
         if not (root / "pins.toml").is_file():
-            raise StackError(f"{root / 'pins.toml'} is missing", "check --root")
+            raise StackError(
+                f"{root / 'pins.toml'} is missing", f"check --root, or begin a stack there: stack --root {root} init --git URL"
+            )
         untrusted.check(root)
         if writes:
             switch.recover(root)
@@ -294,7 +298,7 @@ def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None
         if rows:
             print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
         if len(new) < len(leg.carry.rows):
-            click.echo(f"{len(leg.carry.rows) - len(new)} patch(es) as before")
+            click.echo(f"{counted(len(leg.carry.rows) - len(new), 'patch')} as before")
         click.echo()
 
 

@@ -3,6 +3,7 @@
 
 import click
 
+from stack.base.text import counted
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
@@ -57,6 +58,7 @@ def command(
                     click.echo(need.sentence(each.work.pins().get(need.needs)))
                 broken = len(each.work.open)
                 click.echo(
-                    f"{each.upstream} {each.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry")
+                    f"{each.upstream} {each.revision}: "
+                    + (f"{counted(broken, 'patch')} would break" if broken else "all would carry")
                 )
     context.exit(1 if any(each.breaks for each in forecasts) else 0)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_series
@@ -86,12 +87,10 @@ def command(
             click.echo()
         if kept:
             _print_kept(kept, " ".join(onto))
-        click.echo(f"\n{_count(runner.ran)}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
+        click.echo(
+            f"\n{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else "")
+        )
     context.exit(0 if sound else 1)
-
-
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
 
 
 def _print(verdicts: list[Verdict], onto: str) -> None:

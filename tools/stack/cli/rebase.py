@@ -109,11 +109,12 @@ def command(
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), resolved (the
-    conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong), dropped-upstream (upstream had it and
-    removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest of a partly landed patch, nothing is
-    changed and the exit code is 1. --workspace makes a working tree that stops at each of these patches: --continue keeps the patch
-    as it is there, --skip drops it, --abort gives up. Resolutions are kept in stacks/resolutions, for later and for everyone.
+    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), left-out (by a
+    person), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
+    dropped-upstream (upstream had it and removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest
+    of a partly landed patch, nothing is changed and the exit code is 1. --workspace makes a working tree that stops at each of
+    these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions are kept in
+    stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj

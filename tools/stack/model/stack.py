@@ -69,7 +69,10 @@ def find_root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / pins.FILE).is_file():
             return folder
-    raise StackError(f"no {pins.FILE} in {start} or above", "run stack inside a stack, or name one with --root")
+    raise StackError(
+        f"no {pins.FILE} in {start} or above",
+        "run stack inside a stack, name one with --root, or begin one: stack init --git URL",
+    )
 
 
 def load(root: Path) -> Stack:

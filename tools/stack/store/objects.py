@@ -46,8 +46,8 @@ ROOMY = {"MALLOC_TOP_PAD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1073741824", 
 """Variables for git: it allocates memory in large pieces and keeps it, so that reading and merging is a sixth faster."""
 
 
-_HERE_ONLY = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
-"""Variables that keep git from fetching a missing object; before git 2.44 only the second one works."""
+class MissingError(StackError):
+    """Raised when a repository lacks an object."""
 
 
 class Entry(NamedTuple):
@@ -149,7 +149,7 @@ class Objects:
         """Return the content of an object.
 
         Raises:
-            StackError: The object is not in the repository.
+            MissingError: The object is not in the repository.
 
         """
         known = self._kept.get(object_id)
@@ -162,7 +162,7 @@ class Objects:
             self._ask([object_id])
         data = self._receive(object_id)
         if data is None:
-            raise StackError(
+            raise MissingError(
                 f"object {object_id} is missing in {self._repository}",
                 "the store is only a cache: remove that folder and fetch again",
             )
@@ -171,7 +171,7 @@ class Objects:
     def find_blob(self, prefix: str) -> str | None:
         """Return the id of the local blob with this id or abbreviation, or None; nothing is fetched."""
         command = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{prefix}^{{blob}}"]
-        env = {"GIT_DIR": str(self.repository), **_HERE_ONLY}
+        env = {"GIT_DIR": str(self.repository), **git.HERE_ONLY}
         done = git.run(command, env=env, accept=(0, 1, 128))
         return None if done.returncode else done.stdout.decode("ascii").strip()
 
@@ -196,7 +196,7 @@ class Objects:
 
     def _lists_missing(self, tree: str) -> bool:
         listing = ["rev-list", "--objects", "--no-object-names", "--missing=print", tree]
-        listed = git.run(listing, env={"GIT_DIR": str(self.repository), **_HERE_ONLY}).stdout
+        listed = git.run(listing, env={"GIT_DIR": str(self.repository), **git.HERE_ONLY}).stdout
         return listed.startswith(b"?") or b"\n?" in listed
 
     def expect(self, trees: Iterable[str], paths: Iterable[str]) -> None:

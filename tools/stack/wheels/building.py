@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.model import digest
 from stack.model.ids import Sha256
@@ -196,7 +197,7 @@ def _base(stores: Stores, name: str, candidate: Candidate) -> Base:
 
 
 def _overlaid(stores: Stores, decision: Decision, plan: OverlayPlan, base: Base, out: Path) -> Built:
-    stores.tell(f"patching {len(plan.files)} files of {base.path.name}")
+    stores.tell(f"patching {counted(len(plan.files), 'file')} of {base.path.name}")
     prepared = overlay.prepare(base, plan)
     made = Made(
         decision.upstream,

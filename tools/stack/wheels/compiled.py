@@ -22,6 +22,7 @@ from packaging.version import Version
 from stack.base import die_with_parent
 from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
+from stack.base.text import counted
 from stack.model.ids import TreeId
 from stack.proof import environment, trees
 from stack.store import cache as places
@@ -92,7 +93,7 @@ def wheel(plan: CompilePlan, carried: Carried, python: Path, folder: Path, out: 
         run([*command, "--wheel-dir", str(out), str(source)], env)
     made = sorted(out.glob("*.whl"))
     if len(made) != 1:
-        raise StackError(f"the upstream's build made {len(made)} wheels", f"see {folder / _LOG}")
+        raise StackError(f"the upstream's build made {counted(len(made), 'wheel')}", f"see {folder / _LOG}")
     return made[0]
 
 

@@ -14,6 +14,7 @@ from packaging.version import Version
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
+from stack.base.text import counted
 from stack.projects import PlainBuild
 from stack.proof import environment
 
@@ -66,7 +67,9 @@ def build(recipe: PlainBuild, files: Callable[[Path], None], version: Version, p
             _run([*command, "--wheel-dir", str(out), str(tree)], env)
     made = sorted(out.glob("*.whl"))
     if len(made) != 1:
-        raise StackError(f"the upstream's build made {len(made)} wheels", "this is a defect of the recipe: please report it")
+        raise StackError(
+            f"the upstream's build made {counted(len(made), 'wheel')}", "this is a defect of the recipe: please report it"
+        )
     return made[0]
 
 
