@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from stack.validation.numerics.sm120_on_sm90 import TILES
+from stack.validation.numerics.tiles import TILES
 from stack.validation.pack.numerics import EMULATED, Numerics
 
 ROOT = Path(__file__).parents[3]

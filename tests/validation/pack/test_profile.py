@@ -157,7 +157,7 @@ def test_of_the_benchmark_only_what_is_asked_for_is_a_case(tmp_path: Path, monke
     answer = tmp_path / "said.json"
     answer.write_text(json.dumps(said()))
     program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\n[ "$2 $3 $4" = "stack.validation.decoding --quick --json" ] && cp "{answer}" "$5"\n')
+    program.write_text(f'#!/bin/sh\n[ "$2 $3 $4" = "laboratory.decoding --quick --json" ] && cp "{answer}" "$5"\n')
     program.chmod(0o755)
     monkeypatch.setattr(target_runner.sys, "executable", str(program))
 

@@ -18,9 +18,9 @@ from stack.model import digest
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case
+from stack.validation import decode_goals
 from stack.validation.bench import start
 from stack.validation.bench.suite import AGAINST, measured, numbers
-from stack.validation.decoding import figures
 from stack.validation.kernels import Kernels
 from stack.validation.pack import target_runner
 from stack.validation.pack.recipes import COMPARISONS, RECIPES
@@ -189,9 +189,7 @@ def _packed(stack: Sha256) -> dict[str, Definition]:
     cases = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in target_runner.case_names(recipe)}
     cases |= {f"serve/{recipe.name}/version": Definition(_version(stack), _GPU) for recipe in RECIPES}
     cases[f"{target_runner.KERNELS}/all"] = Definition(_without_bar, _GPU)
-    cases |= {
-        target_runner.goal_name(goal.name): Definition(_least("found", goal.least), _GPU) for goal in figures.goals((), 1.0)
-    }
+    cases |= {target_runner.goal_name(goal.name): Definition(_least("found", goal.least), _GPU) for goal in decode_goals.GOALS}
     for comparison in COMPARISONS:
         for kind, least in comparison.least.items():
             names = target_runner.comparison_names(comparison, kind)

@@ -9,7 +9,7 @@ from stack.carry.upstream_stores import Stores
 from stack.model import digest
 from stack.model.series import PatchRef
 from stack.proof import proof_module
-from stack.validation import emulation
+from stack.validation import kernels
 from stack.validation.pack import archive, bundled_wheels, contents, numerics
 from stack.validation.pack.archive import Packed
 from stack.validation.pack.contents import Files
@@ -33,7 +33,7 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
     more = bundled_wheels.wheels(target, stores.place.cache, stores.tell)
     files = contents.installed([*wheels, *more], target, lambda done, total: stores.tell("reading wheels", done, total))
     files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
-    files[numerics.EMULATED] = emulation.library(stores).read_bytes()
+    files[numerics.EMULATED] = kernels.library_for_sm90(stores).read_bytes()
     files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
     about = {
         "schema": 1,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collect the content of an archive: wheels as installed, without what the target does not need, and the stack's own files."""
 
+import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from stack.base.progress import Count
 from stack.deploy.data import DATA
 from stack.model import pins
 from stack.model.stack import FOLDER, Stack
+from stack.validation import laboratory
 from stack.validation.pack import fatbin
 from stack.validation.pack.targets import Target
 
@@ -75,11 +77,17 @@ def plugin() -> Files:
 
 
 def own(carried: Stack) -> Files:
-    """Read the stack (pins, series, patches) and the code that validates it."""
+    """Read the stack (pins, series, patches), its laboratory and the code that validates it."""
     files = {pins.FILE: (carried.root / pins.FILE).read_bytes()}
     files |= _below(carried.root / FOLDER, FOLDER, None)
     files |= _below(Path(stack.__file__).parent, "tools/stack", _OURS)
+    files |= _below(laboratory.folder(carried.root), laboratory.PLACE, _OURS)
     return files | _below(DATA, "validation", _OURS)
+
+
+def python_path(root: Path) -> str:
+    """Return the value of PYTHONPATH for processes of an unpacked archive."""
+    return os.pathsep.join(str(root / folder) for folder in (SITE, "tools", laboratory.HOME))
 
 
 def _below(folder: Path, name: str, suffixes: tuple[str, ...] | None) -> Files:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from stack.model.verdict import Case, Outcome
 from stack.validation import numerics_protocol
-from stack.validation.numerics.sm120_on_sm90 import LIBRARY
-from stack.validation.pack.contents import SITE
+from stack.validation.numerics import SM120_ON_SM90
+from stack.validation.pack import contents
 
 EMULATED = "sm120-on-sm90.so"
 """The archive's library with FlashInfer's kernels for SM120, compiled for SM90."""
@@ -51,9 +51,8 @@ class Numerics:
         return self.work / "numerics.log"
 
     def _output(self, *arguments: str) -> Iterator[bytes]:
-        path = os.pathsep.join(map(str, (self.root / SITE, self.root / "tools")))
         command = [sys.executable, "-m", "stack.validation.numerics", *arguments]
-        variables = os.environ | {"PYTHONPATH": path, LIBRARY: str(self.root / EMULATED)}
+        variables = os.environ | {"PYTHONPATH": contents.python_path(self.root), SM120_ON_SM90: str(self.root / EMULATED)}
         with (
             self._log.open("ab") as log,
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=variables) as process,

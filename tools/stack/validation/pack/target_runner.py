@@ -20,11 +20,9 @@ from stack.model import digest
 from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Weights
-from stack.validation import machine, suite
-from stack.validation.decoding import figures
-from stack.validation.pack import checks, numerics, server, speeds
+from stack.validation import decode_goals, machine, suite
+from stack.validation.pack import checks, contents, numerics, server, speeds
 from stack.validation.pack.checks import Measured, Speed
-from stack.validation.pack.contents import SITE
 from stack.validation.pack.recipes import Comparison, Recipe, compared, served
 from stack.validation.pack.server import Server
 from stack.validation.pack.speeds import Speeds
@@ -131,7 +129,7 @@ def _numerics(run: Run) -> Iterator[Case]:
 
 def _timed(run: Run) -> Iterator[Case]:
     """Check the speed goals of the decode kernels by one run of their benchmark."""
-    names = [f"{KERNELS}/all", *(goal_name(goal.name) for goal in figures.goals((), 1.0))]
+    names = [f"{KERNELS}/all", *(goal_name(goal.name) for goal in decode_goals.GOALS)]
     todo = [name for name in names if run.job.wants(name)]
     if not todo:
         return
@@ -140,8 +138,8 @@ def _timed(run: Run) -> Iterator[Case]:
         return
     answer = run.work / "decode-kernels.json"
     answer.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "stack.validation.decoding", "--quick", "--json", str(answer)]
-    path = os.pathsep.join(map(str, (run.root / SITE, run.root / "tools")))
+    command = [sys.executable, "-m", "laboratory.decoding", "--quick", "--json", str(answer)]
+    path = contents.python_path(run.root)
     left = None if run.until is None else run.until - time.monotonic()
     try:
         with (run.work / "decode-kernels.log").open("wb") as log:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
 
-    PYTHONPATH=tools python benchmarks/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
+    PYTHONPATH=tools python kernels/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]                # on a machine with a GPU of that architecture
 
 What is measured may be named: a kind of kernels; `experts` or `dense`; a number of tokens, or `all` experts at once. `whole` leaves out each of
@@ -32,10 +32,10 @@ from stack.proof.compiling import jobs
 from stack.proof.compiling.toolkit import Toolkit, find
 from stack.store import cache
 from stack.validation.kernels import carried_kernels
-from stack.validation.numerics.emulated.building import HEADERS
+from stack.validation.numerics import HEADERS
 
 ROOT = Path(__file__).parents[1]
-SOURCES = Path(__file__).parent / "decode_variants"
+SOURCES = Path(__file__).parent / "variants"
 CARRIED = "carried"
 _FLAGS = ("-O3", "-std=c++17", "-use_fast_math")
 """As FlashInfer has them."""

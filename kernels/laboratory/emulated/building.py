@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build kernels for this machine's CPU: `python -m stack.validation.numerics.emulated.building FLASHINFER` prints the library."""
+"""Build kernels for this machine's CPU: `python -m laboratory.emulated.building FLASHINFER` prints the library."""
 
 import argparse
 import hashlib
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-HEADERS = "include/flashinfer/mxfp4"
-"""The folder of the kernels in FlashInfer."""
+from stack.validation.numerics import HEADERS
 
 _OURS = Path(__file__).parent
 _LIBRARY = "kernels.so"
@@ -162,7 +161,7 @@ def _switch(part: Path, place: Path, name: str) -> None:
 
 def main() -> int:
     """Build the kernels of a FlashInfer source tree. Exit with 2 if this is not possible."""
-    parser = argparse.ArgumentParser(prog="python -m stack.validation.numerics.emulated.building", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m laboratory.emulated.building", description=__doc__)
     parser.add_argument("flashinfer", type=Path, help="a source tree of FlashInfer")
     parser.add_argument("--into", type=Path, required=True, help="the folder for the library")
     options = parser.parse_args()

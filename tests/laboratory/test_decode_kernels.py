@@ -14,21 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stack.carry.upstream_stores import Place, Stores
-from stack.model.stack import load
-from stack.store import cache as places
-from stack.validation.kernels import carried_kernels
-from stack.validation.numerics.emulated import KernelFault, Machine, building
-from stack.validation.numerics.experts import Experts, swiglu
-from stack.validation.numerics.formats import bfloat16
-from stack.validation.numerics.judging import measure
-from stack.validation.numerics.kernels.emulated import decoded, multiplied, tiled
-from stack.validation.numerics.linear import Linear
-from tests import keeping
-from tests.keeping import Keep
-from tests.validation.numerics import planted
-from tests.validation.numerics.decode_faults import FAULTS
-from tests.validation.numerics.decode_judges import (
+from laboratory.emulated import KernelFault, Machine, building
+from laboratory.faults import planted
+from laboratory.faults.decode_faults import FAULTS
+from laboratory.faults.judges import (
     CROWDED,
     EXPERTS,
     FEW_LONG,
@@ -50,9 +39,20 @@ from tests.validation.numerics.decode_judges import (
     tied,
     truth,
 )
-from tests.validation.numerics.planted import Fault, Judge
+from laboratory.faults.planted import Fault, Judge
+from laboratory.mxfp4 import decoded, multiplied, tiled
+from stack.carry.upstream_stores import Place, Stores
+from stack.model.stack import load
+from stack.store import cache as places
+from stack.validation.kernels import carried_kernels
+from stack.validation.numerics.experts import Experts, swiglu
+from stack.validation.numerics.formats import bfloat16
+from stack.validation.numerics.judging import measure
+from stack.validation.numerics.linear import Linear
+from tests import keeping
+from tests.keeping import Keep
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 QUICK = 2
 """Faults of each header that are planted in the quick tests, too."""
 

@@ -6,15 +6,16 @@ from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
+from laboratory import mxfp4
+from laboratory.emulated import SHARED_LIMIT, KernelFault, Machine
+from laboratory.mxfp4 import both, decoded, every_number, multiplied, quantized, reference
 from stack.validation.numerics.blocks import Rounding
 from stack.validation.numerics.cases import BFLOAT16_BAR
-from stack.validation.numerics.emulated import SHARED_LIMIT, KernelFault, Machine
-from stack.validation.numerics.experts import Experts, Glu
+from stack.validation.numerics.experts import Experts, Glu, Sizes
 from stack.validation.numerics.judging import Truth, judge, measure, reordered, wrongly_padded
-from stack.validation.numerics.kernels import emulated
-from stack.validation.numerics.kernels.emulated import both, decoded, every_number, multiplied, quantized, reference
 from stack.validation.numerics.linear import Linear
 
 MOE, ENTRIES, ROUTE, CHOOSE = "moe_decode.cuh", "moe_rows.cuh", "moe_routing.cuh", "choose.cuh"
@@ -128,8 +129,9 @@ def choices_judged(machine: Machine) -> str:
     return padding_judged(machine, EXPERTS) or ("" if spoils(machine, -np.nan) else "a NaN is not chosen")
 
 
-def padding_of(layer: Experts) -> np.ndarray:
-    return np.arange(layer.tokens) % 4 == 1
+def padding_of(layer: Experts) -> npt.NDArray[np.bool_]:
+    rows: npt.NDArray[np.bool_] = np.arange(layer.tokens) % 4 == 1
+    return rows
 
 
 def padding_judged(machine: Machine, layer: Experts) -> str:
@@ -151,14 +153,12 @@ def unread_judged(machine: Machine) -> str:
     layer.logits[padding, 4:] -= 32
     layer.logits[~padding, :4] -= 32
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(emulated, "stored", partial(_without_the_first_four, emulated.stored))
+        patched.setattr(mxfp4, "stored", partial(_without_the_first_four, mxfp4.stored))
         decoded(machine, layer, (layer.hidden, layer.intermediate), chooses=True, padding=padding)
     return ""
 
 
-def _without_the_first_four(
-    stored: Callable[[Experts, emulated.Sizes], emulated.Stored], layer: Experts, sizes: emulated.Sizes
-) -> emulated.Stored:
+def _without_the_first_four(stored: Callable[[Experts, Sizes], mxfp4.Stored], layer: Experts, sizes: Sizes) -> mxfp4.Stored:
     weights = stored(layer, sizes)
     assert weights.places[:4].min() == 4
     parts = ("up", "up_scales", "up_bias", "down", "down_scales", "down_bias")
@@ -185,16 +185,14 @@ def no_numbers_judged(machine: Machine) -> str:
         if not np.array_equal(np.delete(found, 5, axis=0), np.delete(good, 5, axis=0)):
             return f"{number} changes other tokens"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(emulated, "stored", partial(_without_a_scale, emulated.stored))
+        patched.setattr(mxfp4, "stored", partial(_without_a_scale, mxfp4.stored))
         for layer in (replace(EXPERTS, elsewhere=0), ALONE):
             if not np.isnan(decoded(machine, layer, (layer.hidden, layer.intermediate))).all():
                 return "a scale that is none is lost"
     return ""
 
 
-def _without_a_scale(
-    stored: Callable[[Experts, emulated.Sizes], emulated.Stored], layer: Experts, sizes: emulated.Sizes
-) -> emulated.Stored:
+def _without_a_scale(stored: Callable[[Experts, Sizes], mxfp4.Stored], layer: Experts, sizes: Sizes) -> mxfp4.Stored:
     weights = stored(layer, sizes)
     weights.up_scales[:, 0] = 255  # of the first block of up's first row
     return weights

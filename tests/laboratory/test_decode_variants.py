@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import decode_variants
+import decode_variants
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load

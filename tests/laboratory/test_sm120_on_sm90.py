@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SM120's kernels on SM90 as far as a machine without a GPU can say: the problem and its bars, what the launcher is given, the pieces."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,26 +13,27 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from laboratory.sm120_on_sm90 import compiling as emulation
+from laboratory.sm120_on_sm90.compiling import ARCHITECTURE, FOLDER, Sources
+from laboratory.sm120_on_sm90.grouped import Packed, packed, swizzled
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli import cli
 from stack.model.stack import load
 from stack.proof.compiling import compiler, sass
 from stack.store import cache as places
-from stack.validation import emulation
-from stack.validation.emulation import ARCHITECTURE, FOLDER, Sources
-from stack.validation.numerics import running
+from stack.validation.numerics import SM120_ON_SM90, running
 from stack.validation.numerics.blocks import MXFP4, MXFP8
 from stack.validation.numerics.cases import BFLOAT16_BAR, declared
 from stack.validation.numerics.formats import E2M1, E4M3, Array, Bytes, bfloat16, decode, decode_e8m0, unpack
 from stack.validation.numerics.grouped import Grouped
 from stack.validation.numerics.judging import judge
-from stack.validation.numerics.kernels.sm120_on_sm90 import GROUPED, Packed, packed, swizzled
-from stack.validation.numerics.sm120_on_sm90 import LIBRARY, TILES, Tile
+from stack.validation.numerics.kernels.sm120_on_sm90 import GROUPED
+from stack.validation.numerics.tiles import TILES, Tile
 from tests import keeping
 from tests.keeping import Keep, Measured
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 MODEL = Path(__file__).with_name("sm120_on_sm90.cpp")
 # Groups without tokens at the beginning, within and at the end; an input that is padded, outputs that fill no tile of 128.
 SMALL = Grouped((0, 1, 5, 0, 130, 2, 0), 320, 200)
@@ -116,16 +118,16 @@ def asked_for() -> list[str]:
 
 
 def test_the_emulation_has_cases_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(LIBRARY, raising=False)
+    monkeypatch.delenv(SM120_ON_SM90, raising=False)
     assert asked_for() == []
-    monkeypatch.setenv(LIBRARY, "there is none")
+    monkeypatch.setenv(SM120_ON_SM90, "there is none")
     names = asked_for()
     assert len(names) == len(set(names)) == 3 * len(TILES)
     assert "kernels/grouped/sm120-on-sm90-128x32-swapped/down/groups=8/m=193" in names
 
 
 def test_without_sm90_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(LIBRARY, "there is none")
+    monkeypatch.setenv(SM120_ON_SM90, "there is none")
     (case,) = (one for one in declared() if one.name.endswith("128x64-swapped/gate_up/groups=8/m=193"))
     said = running.outcome(case)
     assert said["outcome"] == "not-run"
@@ -136,9 +138,9 @@ def test_without_sm90_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_its_library_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stack.validation.numerics.kernels.sm120_on_sm90.gpu", lambda *_: "")
-    monkeypatch.setenv(LIBRARY, "there is no compiler")
+    monkeypatch.setenv(SM120_ON_SM90, "there is no compiler")
     assert GROUPED[0].lacks() == "there is no compiler"
-    monkeypatch.setenv(LIBRARY, __file__)
+    monkeypatch.setenv(SM120_ON_SM90, __file__)
     assert GROUPED[0].lacks() == ""
 
 
@@ -251,11 +253,12 @@ def entry(sources: Sources, folder: Path) -> Measured:
     missing = subprocess.run(["nm", "-C", "-u", str(built)], capture_output=True, text=True, check=True).stdout
     subprocess.run([*compiler.cxx(), "-shared", "-Wl,-z,lazy", str(built), "-o", str(made)], check=True)
     # In a process of its own, and lazily: what CUDA's runtime and the kernels have is missing, and not asked for.
-    code = "import ctypes; from stack.validation.numerics.kernels import sm120_on_sm90 as ours; "
+    code = "import ctypes; from laboratory.sm120_on_sm90 import grouped as ours; "
     code += f"library = ctypes.CDLL({str(made)!r}, mode=1); library.sm120_problem.restype = ctypes.c_char_p; "
     code += "print(library.sm120_asked_bytes() == ctypes.sizeof(ours._Asked)); "
     code += "print(library.sm120_group_gemm(48, 1, ctypes.byref(ours._Asked())), library.sm120_problem().decode())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    path = os.environ | {"PYTHONPATH": f"{ROOT / 'tools'}:{ROOT / 'kernels'}"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=path)
     return {"missing": missing, "said": done.stdout.splitlines()}
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from stack.validation.numerics.emulated import Machine, building
-from stack.validation.numerics.emulated.building import BuildPlan
-from tests.validation.numerics.decode_judges import (
+from laboratory.emulated import Machine, building
+from laboratory.emulated.building import BuildPlan
+from laboratory.faults.judges import (
     BF16,
     BYTES,
     CHOOSE,

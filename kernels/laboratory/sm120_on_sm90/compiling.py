@@ -20,13 +20,12 @@ from stack.proof.compiling.listing import Unit
 from stack.proof.compiling.selection import Selection
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
-from stack.validation.numerics import sm120_on_sm90
-from stack.validation.numerics.sm120_on_sm90 import TILES, Tile
+from stack.validation.numerics.tiles import TILES, Tile
 
 UPSTREAM = "flashinfer"
 UNIT = "gemm_sm120/group_gemm_mxfp4_groupwise_e4m3_bf16_sm120.cu"
 ARCHITECTURE = "sm_90a"
-FOLDER = Path(sm120_on_sm90.__file__).parent
+FOLDER = Path(__file__).parent
 _INCLUDE = FOLDER / "include"
 _ENTRY = FOLDER / "entry.cpp"
 _WAITS = "-DCUTLASS_ENABLE_GDC_FOR_SM90=1"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stack.validation.decoding.figures import EXPERTS, HIDDEN, INTERMEDIATE, OURS
+from laboratory.decoding.figures import EXPERTS, HIDDEN, INTERMEDIATE, OURS
 from stack.validation.numerics.experts import ALPHA, LIMIT, TOP, Experts
 from stack.validation.numerics.formats import E2M1, decode, unpack
 from stack.validation.numerics.kernels import cuda

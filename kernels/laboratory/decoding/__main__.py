@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command line of the measurement, started by benchmarks/decode_kernels.py: `python -m stack.validation.decoding`."""
+"""Command line of the measurement, `python -m laboratory.decoding`."""
 
 import argparse
 import json
@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stack.validation.decoding import figures
-from stack.validation.decoding.figures import LAYERS, MOE, QKV_O, Row
+from laboratory.decoding import figures
+from laboratory.decoding.figures import LAYERS, Row
+from stack.validation.decode_goals import MOE, QKV_O
 from stack.validation.numerics.kernels.environment import capability
 
 _WHAT = "Compare the speed of the decode kernels with Marlin, triton_kernels, cuBLAS and FlashInfer's for SM90, on a GPU from SM80 on."
@@ -26,7 +27,7 @@ def main() -> int:
     if lacking := _lacking():
         print(f"decode_kernels: {lacking}", file=sys.stderr)
         return 2
-    from stack.validation.decoding import measuring  # noqa: PLC0415 (it needs torch)
+    from laboratory.decoding import measuring  # noqa: PLC0415 (it needs torch)
 
     tokens = tuple(sorted(set(options.tokens))) or (_TOKENS if options.quick else _ALL_TOKENS)
     how = measuring.MeasureOptions(

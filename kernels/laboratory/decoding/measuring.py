@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from stack.validation.decoding import figures, kernels
-from stack.validation.decoding.figures import DENSE, HIDDEN, LAYERS, LM_HEAD, MOE, OURS, QKV_O, SATURATED, VOCABULARY, Row
-from stack.validation.decoding.kernels import DenseKernel, MixtureKernel
+from laboratory.decoding import figures, kernels
+from laboratory.decoding.figures import DENSE, HIDDEN, LAYERS, OURS, VOCABULARY, Row
+from laboratory.decoding.kernels import DenseKernel, MixtureKernel
+from stack.validation.decode_goals import LM_HEAD, MOE, QKV_O, SATURATED
 from stack.validation.numerics.cases import BFLOAT16_BAR
 from stack.validation.numerics.kernels import cuda
 

@@ -13,6 +13,8 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from stack.validation import decode_goals
+from stack.validation.decode_goals import LM_HEAD, MOE, QKV_O, SATURATED
 from stack.validation.numerics.experts import TOP, Ids, route
 from stack.validation.numerics.formats import Single, bfloat16
 
@@ -29,8 +31,6 @@ OURS = "ours"
 SPARK = 273e9
 """Memory bandwidth of a DGX Spark in bytes per second, from its data sheet."""
 
-MOE, SATURATED, QKV_O, LM_HEAD = "moe", "moe, all experts", "qkv + o", "lm_head"
-SHARE = 0.85
 STREAMED = 400_000_000
 """Eight times the L2 cache of an H200 (50 MB). If a graph reads fewer bytes, some may come from the cache, and it is not judged."""
 
@@ -127,35 +127,16 @@ class Goal:
 
 
 def goals(rows: Sequence[Row], copied: float) -> Iterator[Goal]:
-    """Check the goals of docs/decode-kernels.md; `copied` is the bandwidth of a copy in bytes per second."""
-    judged = [row for row in rows if row.times and row.read >= STREAMED]
-
-    def found(part: str, kernel: str, tokens: int) -> Row | None:
-        return next((row for row in judged if (row.part, row.kernel, row.tokens) == (part, kernel, tokens)), None)
-
-    def share(part: str, tokens: int) -> float | None:
-        row = found(part, OURS, tokens)
-        return row.rate / copied if row else None
-
-    def faster(part: str, other: str, tokens: int) -> float | None:
-        ours, theirs = found(part, OURS, tokens), found(part, other, tokens)
-        return theirs.seconds / ours.seconds if ours and theirs else None
-
-    yield Goal("MoE, all 128 experts touched, of the copy's bandwidth", share(SATURATED, 16), SHARE)
-    yield Goal("lm_head, of the copy's bandwidth", share(LM_HEAD, 1), SHARE)
-    for tokens in (1, 2, 4, 8):
-        for other, least in (("marlin", 1.6), ("triton", 1.6), ("flashinfer-sm90", 1.0)):
-            yield Goal(f"MoE, M = {tokens}, times as fast as {other}", faster(MOE, other, tokens), least)
-        for other, least in (("marlin", 2.0), ("cublas-bf16", 1.8)):
-            yield Goal(f"qkv + o, M = {tokens}, times as fast as {other}", faster(QKV_O, other, tokens), least)
-    for part, others in ((MOE, ("marlin", "triton")), (QKV_O, ("marlin", "cublas-bf16"))):
-        ratios = [faster(part, other, 16) for other in others]
-        known = [ratio for ratio in ratios if ratio is not None]
-        yield Goal(
-            f"{part}, M = 16, times as fast as the better of {' and '.join(others)}",
-            min(known) if len(known) == len(ratios) else None,
-            1.0,
-        )
+    """Compare rows with the goals; `copied` is the bandwidth of a copy in bytes per second."""
+    judged = {(row.part, row.kernel, row.tokens): row for row in reversed(rows) if row.times and row.read >= STREAMED}
+    for goal in decode_goals.GOALS:
+        ours = judged.get((goal.part, OURS, goal.tokens))
+        others = [judged.get((goal.part, other, goal.tokens)) for other in goal.others]
+        measured = [other.seconds for other in others if other is not None]
+        found = None
+        if ours is not None and len(measured) == len(others):
+            found = min(measured) / ours.seconds if measured else ours.rate / copied
+        yield Goal(goal.name, found, goal.least)
 
 
 def switch(rows: Sequence[Row], part: str) -> tuple[int, str] | None:

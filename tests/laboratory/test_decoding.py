@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stack.validation.decoding import figures
-from stack.validation.decoding.figures import LM_HEAD, MOE, OURS, QKV_O, SATURATED, Goal, Row
+from laboratory.decoding import figures
+from laboratory.decoding.figures import OURS, Goal, Row
+from stack.validation.decode_goals import LM_HEAD, MOE, QKV_O, SATURATED, SHARE
 
 COPY = 4e12
 
@@ -81,7 +82,7 @@ def test_every_goal_is_met_when_it_is_just_reached_and_missed_when_it_is_not() -
         "qkv + o, M = 4, times as fast as cublas-bf16",
         "moe, M = 16, times as fast as the better of marlin and triton",
     }
-    shares = [goal for goal in figures.goals(rows(), COPY * 1.01) if goal.least == figures.SHARE]
+    shares = [goal for goal in figures.goals(rows(), COPY * 1.01) if goal.least == SHARE]
     assert [goal.met for goal in shares] == [False, False]
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from laboratory.emulated import building
+from laboratory.emulated.building import CannotBuild
+from laboratory.faults import planted
+from laboratory.faults.decode_faults import FAULTS
+from laboratory.faults.judges import QUANTIZE
+from laboratory.faults.planted import Fault
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
 from stack.proof import sources
 from stack.store import cache as places
 from stack.validation.kernels import carried_kernels
-from stack.validation.numerics.emulated import building
-from stack.validation.numerics.emulated.building import CannotBuild
 from tests import keeping
 from tests.keeping import Keep
-from tests.validation.numerics import planted
-from tests.validation.numerics.decode_faults import FAULTS
-from tests.validation.numerics.decode_judges import QUANTIZE
-from tests.validation.numerics.planted import Fault
 
 FAULT = next(Fault(*fault) for what, *fault in FAULTS if what == "the sign of zero")
 
@@ -144,7 +144,7 @@ def test_nothing_of_the_library_is_left(judging: Judging, tmp_path: Path, monkey
 def test_a_change_of_what_the_judges_import_is_another_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, module = keeping.ROOT, Path(planted.__file__)
     before = keeping.code(module)
-    for file in sources.closure([module], (root / "tools", root)):
+    for file in sources.closure([module], (root / "tools", root / "kernels", root)):
         copy = tmp_path / file.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
@@ -152,8 +152,11 @@ def test_a_change_of_what_the_judges_import_is_another_code(tmp_path: Path, monk
     copied = tmp_path / module.relative_to(root)
     found = [keeping.code(copied)]
     assert found == [before]
-    for name in ("judging.py", "emulated/machine.cpp", "kernels/emulated.py"):
-        with (tmp_path / "tools/stack/validation/numerics" / name).open("a") as file:
+    laboratory = "kernels/laboratory"
+    for name in (
+        "tools/stack/validation/numerics/judging.py", f"{laboratory}/emulated/machine.cpp", f"{laboratory}/mxfp4.py",
+    ):  # fmt: skip
+        with (tmp_path / name).open("a") as file:
             file.write("\n")
         found.append(keeping.code(copied))
     assert len(set(found)) == 4

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of FlashInfer's MXFP4 decode kernels, one at a time: what stands in the text of a header and what comes in its place."""
 
-from tests.validation.numerics.decode_judges import (
+from laboratory.faults.judges import (
     BF16,
     BYTES,
     CHOOSE,

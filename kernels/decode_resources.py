@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the decode kernels take on each GPU that they are for: a table, and with --write in docs/decode-kernels.md between its marks.
 
-    python benchmarks/decode_resources.py [--write]
+    python kernels/decode_resources.py [--write]
 
 Compiles the carried tree's modules for each architecture with FlashInfer's own flags; no GPU is needed, two minutes on two cores.
 """
@@ -15,7 +15,7 @@ from stack.carry.upstream_stores import Place, Stores
 from stack.model.series import Compiles
 from stack.model.stack import load
 from stack.proof.compiling import check
-from stack.proof.compiling.check import Asked, State
+from stack.proof.compiling.check import CompileRequest, UnitOutcome
 from stack.proof.compiling.resources import Kernel
 from stack.store import cache
 
@@ -36,8 +36,8 @@ def main() -> int:
         for unit in _UNITS:
             found: list[tuple[Kernel, str]] = []
             for architecture in _ARCHITECTURES:
-                (one,) = check.check(stores, Asked(unit=Compiles(None, unit=unit), architecture=architecture)).results
-                if one.state is not State.COMPILES:
+                (one,) = check.check(stores, CompileRequest(unit=Compiles(None, unit=unit), architecture=architecture)).results
+                if one.state is not UnitOutcome.COMPILES:
                     print(f"{unit} for {architecture}: {one.problem}", file=sys.stderr)
                     return 1
                 found += [(kernel, architecture) for kernel in one.kernels]

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from laboratory.emulated import SHARED_LIMIT, BufferKind, KernelFault, Machine, building
+from laboratory.emulated.building import CannotBuild
+from laboratory.mxfp4 import in_every_order
 from stack.store import cache as places
-from stack.validation.numerics.emulated import SHARED_LIMIT, BufferKind, KernelFault, Machine, building
-from stack.validation.numerics.emulated.building import CannotBuild
-from stack.validation.numerics.kernels.emulated import in_every_order
 
 BLOCKS, THREADS = 3, 64
 NUMBERS = np.arange(BLOCKS * THREADS, dtype=np.float32)
