@@ -67,7 +67,7 @@ def command(
         Stores(options.load(), place) as stores,
         Runner(stores, again=again) as runner,
     ):
-        asked = series_proofs.Asked(series, series_proofs.ways(stores, onto, through=through), python)
+        asked = series_proofs.ProofRequest(series, series_proofs.ways(stores, onto, through=through), python)
         if ablate:
             idle = list(series_proofs.idle(runner, asked, stores.tell))
             _print_idle([ref.path for ref in idle], as_json)

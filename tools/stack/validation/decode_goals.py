@@ -11,7 +11,10 @@ SHARE = 0.85
 
 @dataclass(frozen=True, slots=True)
 class DecodeGoal:
-    """Ours on one part with so many tokens: times as fast as the fastest of `others`; without others, the share of a copy's bandwidth."""
+    """A goal for our kernel on one part of the model, with `tokens` tokens.
+
+    `least` is how many times as fast as the fastest of `others` it must be; without others, its share of the bandwidth of a copy.
+    """
 
     name: str
     part: str
