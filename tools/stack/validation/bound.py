@@ -135,7 +135,7 @@ def _judges(name: str) -> tuple[str, ...]:
     if name.startswith("bench/kernels/"):
         return (f"{laboratory.PLACE}/decoding/__main__.py",)
     if suite in ("serve", "bench") and (recipe in _PACKED or fnmatchcase(name, "bench/*/*/*")):
-        return ("pack/checks.py", "pack/server.py", "pack/recipes.py", "pack/speeds.py", "pack/target_runner.py")
+        return ("pack/recipes.py", f"{laboratory.PLACE}/target/runner.py")
     models = ("model/__main__.py",) if suite in ("serve", "quality") else ()  # started as a process, not imported
     return (f"{suite}/suite.py", *models) if suite in _SUITES else ()
 

@@ -20,7 +20,9 @@ from stack.validation.pack.targets import Target
 SITE = "site"
 """The folder of the archive that is put on Python's path."""
 PLUGIN = "stack_dummy_weights"
-_ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = stack.validation.pack.weights:register\n"
+EMULATED = "sm120-on-sm90.so"
+"""The library with FlashInfer's kernels for SM120, compiled for SM90."""
+_ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = laboratory.target.weights:register\n"
 """Makes vLLM find our weights: it finds plugins by the entry points of installed packages."""
 _LIBRARIES = (".data/purelib/", ".data/platlib/")
 _OURS = (".py", ".toml", ".txt", ".cu", ".h", ".hpp", ".cpp", ".cuh")

@@ -3,8 +3,9 @@
 
 from pathlib import Path
 
+from laboratory.target.numerics import Numerics
 from stack.validation.numerics.tiles import TILES
-from stack.validation.pack.numerics import EMULATED, Numerics
+from stack.validation.pack.contents import EMULATED
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from laboratory.target import checks, client
+from laboratory.target import runner as target_runner
+from laboratory.target.checks import MODEL, Speed
 from stack.base.errors import StackError
 from stack.model.verdict import Outcome
-from stack.validation.pack import checks, client, target_runner
-from stack.validation.pack.checks import MODEL, Speed
 from stack.validation.pack.recipes import RECIPES
 from tests.loopback import listening
 

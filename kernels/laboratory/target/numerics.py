@@ -13,9 +13,6 @@ from stack.validation import numerics_protocol
 from stack.validation.numerics import SM120_ON_SM90
 from stack.validation.pack import contents
 
-EMULATED = "sm120-on-sm90.so"
-"""The archive's library with FlashInfer's kernels for SM120, compiled for SM90."""
-
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
@@ -52,7 +49,10 @@ class Numerics:
 
     def _output(self, *arguments: str) -> Iterator[bytes]:
         command = [sys.executable, "-m", "stack.validation.numerics", *arguments]
-        variables = os.environ | {"PYTHONPATH": contents.python_path(self.root), SM120_ON_SM90: str(self.root / EMULATED)}
+        variables = os.environ | {
+            "PYTHONPATH": contents.python_path(self.root),
+            SM120_ON_SM90: str(self.root / contents.EMULATED),
+        }
         with (
             self._log.open("ab") as log,
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=variables) as process,

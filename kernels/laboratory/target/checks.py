@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from laboratory.target import client, profile
 from stack.base.errors import StackError
-from stack.validation.pack import client, profile
 from stack.validation.pack.recipes import Recipe
 
 MODEL = "gpt-oss-120b"

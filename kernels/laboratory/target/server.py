@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from laboratory.target import client
+from laboratory.target.checks import MODEL
 from stack.base import addresses
 from stack.base.errors import StackError
+from stack.validation import laboratory
 from stack.validation.model.config import COMMON, MXFP4
-from stack.validation.pack import client
-from stack.validation.pack.checks import MODEL
 from stack.validation.pack.contents import SITE
 from stack.validation.pack.recipes import FORMAT, Recipe
 from stack.validation.serve import parent_watchdog
@@ -96,7 +97,7 @@ def python_path(root: Path, recipe: Recipe, work: Path) -> str:
     """Return Python's path for a recipe. If it leaves patches out, the path begins with a copy of vLLM without them."""
     lacking = root / "without" / recipe.name
     site = root / SITE
-    places = [root / "tools"]
+    places = [root / "tools", root / laboratory.HOME]
     if recipe.without:
         copy = work / f"{SITE}-{recipe.name}"
         if not copy.exists():

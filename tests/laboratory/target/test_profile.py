@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from laboratory.target import profile
+from laboratory.target import runner as target_runner
 from stack.base.errors import StackError
 from stack.model.stack import load
 from stack.model.verdict import Outcome
-from stack.validation.pack import profile, target_runner
 from stack.validation.suite import Job
 
 LAYERS = 2

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from laboratory.target.checks import Speed
 from stack.base.errors import StackError
 from stack.model import document
 from stack.store import cache as places
-from stack.validation.pack.checks import Speed
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from laboratory.target import runner as target_runner
+from laboratory.target import server
 from stack.model.stack import load
 from stack.model.verdict import Outcome
-from stack.validation.pack import server, target_runner
 from stack.validation.pack.contents import SITE
 from stack.validation.pack.recipes import Recipe
 from stack.validation.suite import Job

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laboratory.target import runner as target_runner
+from laboratory.target.checks import Speed
+from laboratory.target.server import Server
+from laboratory.target.speeds import kept
 from stack.base.errors import StackError
 from stack.model import stack
 from stack.model.verdict import Case, Outcome
 from stack.validation import machine, suite
-from stack.validation.pack import target_runner
-from stack.validation.pack.checks import Speed
 from stack.validation.pack.recipes import COMPARISONS, RECIPES, Recipe
-from stack.validation.pack.server import Server
-from stack.validation.pack.speeds import kept
 
 from .test_checks import serving
 

@@ -15,23 +15,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from laboratory.target import checks, numerics, server, speeds
+from laboratory.target.checks import Measured, Speed
+from laboratory.target.server import Server
+from laboratory.target.speeds import Speeds
 from stack.base.errors import StackError
 from stack.model import digest
 from stack.model import stack as stacks
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Weights
 from stack.validation import decode_goals, machine, suite
-from stack.validation.pack import checks, contents, numerics, server, speeds
-from stack.validation.pack.checks import Measured, Speed
+from stack.validation.pack import case_names, contents
+from stack.validation.pack.case_names import CONTEXTS, KERNELS, PROMPTS
 from stack.validation.pack.recipes import Comparison, Recipe, compared, served
-from stack.validation.pack.server import Server
-from stack.validation.pack.speeds import Speeds
 from stack.validation.suite import Job
 
 _VERSIONS = ("torch", "triton", "transformers", "vllm", "flashinfer-python")
-_CONTEXTS = (512, 2048)
-_PROMPTS = (512, 2048, 8192)
-KERNELS = "bench/kernels"
 _APART = "its two recipes were not both measured since this machine's last start: run both without --resume"
 _LONG = ("kernels/*/flashinfer-*",)
 """Cases whose kernels FlashInfer compiles on first use, for minutes."""
@@ -129,7 +128,7 @@ def _numerics(run: Run) -> Iterator[Case]:
 
 def _timed(run: Run) -> Iterator[Case]:
     """Check the speed goals of the decode kernels by one run of their benchmark."""
-    names = [f"{KERNELS}/all", *(goal_name(goal.name) for goal in decode_goals.GOALS)]
+    names = [f"{KERNELS}/all", *(case_names.of_goal(goal.name) for goal in decode_goals.GOALS)]
     todo = [name for name in names if run.job.wants(name)]
     if not todo:
         return
@@ -160,7 +159,7 @@ def timed(report: Mapping[str, Any], gpu: str) -> Iterator[Case]:
     about = {str(name): value for name, value in report["about"].items() if isinstance(value, float | str)}
     yield Case(f"{KERNELS}/all", Outcome.FAILED if failed else Outcome.PASSED, "; ".join(failed), (gpu,), about)
     for goal in report["goals"]:
-        name = goal_name(goal["name"])
+        name = case_names.of_goal(goal["name"])
         if goal["met"] is None:
             yield Case(name, Outcome.NOT_RUN, f"not measured: see {KERNELS}/all and the log", (gpu,))
             continue
@@ -168,12 +167,6 @@ def timed(report: Mapping[str, Any], gpu: str) -> Iterator[Case]:
         why = "" if goal["met"] else f"{found:.3f}, which must be at least {least:.2f}"
         outcome = Outcome.FAILED if why else Outcome.PASSED
         yield Case(name, outcome, why, (gpu,), {"found": found}, least, MappingProxyType({"found": found - least}))
-
-
-def goal_name(name: str) -> str:
-    """Name the case of a goal."""
-    plain = name.replace(", ", "/").replace(" = ", "=").replace(" ", "-").replace("'", "")
-    return f"{KERNELS}/{plain}"
 
 
 def _served(run: Run, recipe: Recipe) -> Iterator[Case]:
@@ -214,30 +207,16 @@ def _cases(run: Run, recipe: Recipe) -> dict[str, Callable[[Server], Measured]]:
         f"{serve}/chat": lambda running: checks.chat(running.port),
         f"{serve}/echoes": lambda running: checks.echoes(running.port),
     }
-    for context in _CONTEXTS:
+    for context in CONTEXTS:
         name = f"{bench}/decode/{context}"
         cases[name] = lambda running, name=name, context=context: keep(name, lambda: checks.decode(running.port, context))  # type: ignore[misc]
-    for length in _PROMPTS:
+    for length in PROMPTS:
         name = f"{bench}/prefill/{length}"
         cases[name] = lambda running, name=name, length=length: keep(name, lambda: checks.prefill(running.port, length))  # type: ignore[misc]
     if recipe.profiled:
         folder = server.traces(run.work, recipe)
-        cases[f"{bench}/profile/{_CONTEXTS[0]}"] = lambda running: checks.profiled(running.port, folder, _CONTEXTS[0])
+        cases[f"{bench}/profile/{CONTEXTS[0]}"] = lambda running: checks.profiled(running.port, folder, CONTEXTS[0])
     return cases
-
-
-def case_names(recipe: Recipe) -> tuple[str, ...]:
-    """Name the cases of a recipe."""
-    serve = ("starts", "backends", "version", "models", "chat", "echoes")
-    bench = (*(f"decode/{context}" for context in _CONTEXTS), *(f"prefill/{length}" for length in _PROMPTS))
-    profile = (f"profile/{_CONTEXTS[0]}",) if recipe.profiled else ()
-    return (*(f"serve/{recipe.name}/{name}" for name in serve), *(f"bench/{recipe.name}/{name}" for name in (*bench, *profile)))
-
-
-def comparison_names(comparison: Comparison, kind: str) -> tuple[str, ...]:
-    """Name the cases in which two recipes are compared by their speed of a kind: `decode` or `prefill`."""
-    sizes = _CONTEXTS if kind == "decode" else _PROMPTS
-    return tuple(f"bench/{comparison.name}/{kind}/{size}" for size in sizes)
 
 
 def _judged(run: Run, name: str, check: Callable[[], Measured]) -> Case:
@@ -258,7 +237,7 @@ def _not_run(run: Run, name: str, why: str) -> Case:
 
 def _compared(run: Run, comparison: Comparison) -> Iterator[Case]:
     """Compare the speeds of two recipes on this machine, measured since its last start."""
-    kinds = [("decode", context) for context in _CONTEXTS] + [("prefill", length) for length in _PROMPTS]
+    kinds = [("decode", context) for context in CONTEXTS] + [("prefill", length) for length in PROMPTS]
     for kind, size in kinds:
         name = f"bench/{comparison.name}/{kind}/{size}"
         if kind not in comparison.least or not run.job.wants(name):

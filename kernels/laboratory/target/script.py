@@ -50,7 +50,7 @@ def main() -> int:
     print(f"archive and machine fit: stack {about['stack'][:12]} for {about['gpu']}", flush=True)
     if options.check:
         return 0
-    paths = os.pathsep.join(map(str, (HERE / "site", HERE / "tools")))
+    paths = os.pathsep.join(map(str, (HERE / "site", HERE / "tools", HERE / "kernels")))
     # Put compiled bytecode beside the verdict; without it every process takes half a minute to start.
     compiled = options.out.absolute().with_name(f"{options.out.name}.work") / "pycache"
     environment = dict(os.environ, PYTHONPATH=paths, PYTHONPYCACHEPREFIX=str(compiled), PYTHONUNBUFFERED="1")
@@ -58,7 +58,7 @@ def main() -> int:
     command = [
         sys.executable,
         "-m",
-        "stack.validation.pack.target_runner",
+        "laboratory.target.runner",
         "--root",
         str(HERE),
         "--out",
