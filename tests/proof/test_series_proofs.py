@@ -16,7 +16,7 @@ from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import environment, proof_module, series_proofs
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Kept, ProofRequest, ProofState, Result, Verdict
+from stack.proof.series_proofs import Kept, PatchProof, ProofRequest, ProofState, Result
 from stack.store import git
 
 from .test_proof_module import HALF, PYTHON, SUM, root, stores
@@ -58,7 +58,7 @@ def address(root: Path) -> str:
     return f"{load(root).pins.get('up').git}/pull/1"
 
 
-def verdicts(stores: Stores, asked: ProofRequest) -> list[Verdict]:
+def verdicts(stores: Stores, asked: ProofRequest) -> list[PatchProof]:
     with Runner(stores) as runner:
         return list(series_proofs.verdicts(runner, asked))
 

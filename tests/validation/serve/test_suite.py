@@ -211,12 +211,12 @@ class Proofs:
         monkeypatch.setattr(series_proofs, "verdicts", self.verdicts)
         monkeypatch.setattr(series_proofs, "kept", lambda *_: ())
 
-    def verdicts(self, runner: Runner, asked: series_proofs.ProofRequest) -> Iterator[series_proofs.Verdict]:
+    def verdicts(self, runner: Runner, asked: series_proofs.ProofRequest) -> Iterator[series_proofs.PatchProof]:
         self.ran += 1
         assert asked.series == ("gating",)
         (ref,) = runner.stores.stack.get("gating").patches
         ends = (ProofState.PASSES, ProofState.FAILS) if self.sound else (ProofState.FAILS, ProofState.FAILS)
-        yield series_proofs.Verdict(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
+        yield series_proofs.PatchProof(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
 
 
 def proved(stores: Stores, **how: bool) -> Case:

@@ -9,7 +9,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Kept, Result, Verdict
+from stack.proof.series_proofs import Kept, PatchProof, Result
 
 _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
@@ -93,7 +93,7 @@ def _count(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
 
 
-def _print(verdicts: list[Verdict], onto: str) -> None:
+def _print(verdicts: list[PatchProof], onto: str) -> None:
     rows = []
     for verdict in verdicts:
         tried = [verdict.onto.state.value if verdict.onto else "-"] if onto else []
@@ -110,7 +110,7 @@ def _print(verdicts: list[Verdict], onto: str) -> None:
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says(verdict: Verdict) -> str:
+def _says(verdict: PatchProof) -> str:
     if verdict.with_patch.state.value != "passes":
         return f"does not hold: {verdict.with_patch.reason}"
     if verdict.without.state.value != "fails":
@@ -140,7 +140,7 @@ def _says_of_kept(change: Kept) -> str:
     return change.onto.reason if change.onto is not None else change.before.reason
 
 
-def _as_json(verdict: Verdict) -> dict[str, object]:
+def _as_json(verdict: PatchProof) -> dict[str, object]:
     return {
         "series": verdict.ref.series,
         "file": verdict.ref.file,

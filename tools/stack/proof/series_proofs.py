@@ -50,7 +50,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PatchProof:
     """The proof of one patch. `landed` is the first release found to pass without it."""
 
     ref: PatchRef
@@ -166,7 +166,7 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
     return releases
 
 
-def verdicts(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[Verdict]:
+def verdicts(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[PatchProof]:
     """Prove every patch, one after the other.
 
     Raises:
@@ -180,7 +180,7 @@ def verdicts(runner: Runner, request: ProofRequest, tell: Progress = silent) -> 
             here = result(trial.whole(), tests)
             without = trial.without(ref)
             onto, landed = trial.elsewhere(ref)
-            yield Verdict(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
+            yield PatchProof(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
 
 
 def kept(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[Kept]:

@@ -105,25 +105,25 @@ class Kernels:
     def _stores(self, tell: Progress) -> Stores:
         return Stores(self.stack, Place(self.cache, self.source, tell))
 
-    def _process(self, stores: Stores) -> "Process":
+    def _process(self, stores: Stores) -> "NumericsProcess":
         process = self._plain(stores)
         if not self.emulate:
             return process
         return replace(process, variables={**process.variables, SM120_ON_SM90: for_sm90(stores, self.python)})
 
-    def _plain(self, stores: Stores) -> "Process":
+    def _plain(self, stores: Stores) -> "NumericsProcess":
         if self.inside is not None:
-            return Process(self.inside, self.stack.root)
+            return NumericsProcess(self.inside, self.stack.root)
         return self._outside(stores)
 
-    def _outside(self, stores: Stores) -> "Process":
+    def _outside(self, stores: Stores) -> "NumericsProcess":
         """Return the interpreter for cases that depend on the stack, never on an image."""
         if self.python is not None:
-            return Process(Interpreter(self.python), self.stack.root)
+            return NumericsProcess(Interpreter(self.python), self.stack.root)
         named = environment.named(REQUIREMENTS)
         assert named is not None, "requirements.txt names torch"
         python = environment.python(named, REQUIREMENTS, self.cache, stores.tell)
-        return Process(Interpreter(python), self.stack.root, {OPERATORS: operators(stores)})
+        return NumericsProcess(Interpreter(python), self.stack.root, {OPERATORS: operators(stores)})
 
     def _numerics(self, stores: Stores, job: Job) -> Iterator[Case]:
         process = self._process(stores)
@@ -162,7 +162,7 @@ class Kernels:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class NumericsProcess:
     """The numerics in another interpreter, which can import `stack` and the laboratory of a stack's folder, but not their dependencies."""
 
     packages: Python
@@ -204,7 +204,7 @@ class Process:
                 _end(process)
 
 
-def ran(process: Process, names: Sequence[str], job: Job) -> Iterator[Case]:
+def ran(process: NumericsProcess, names: Sequence[str], job: Job) -> Iterator[Case]:
     """Run cases by name in a process and yield each once. Cases that the process did not reach have failed.
 
     Raises:
@@ -349,7 +349,7 @@ def _name(ref: PatchRef) -> str:
     return f"{_COMPILE}/{ref.series}/{Path(ref.file).stem}"
 
 
-def _answers(process: Process, verb: str) -> list[dict[str, Any]]:
+def _answers(process: NumericsProcess, verb: str) -> list[dict[str, Any]]:
     """Run a verb that ends at once, and return the objects that it prints.
 
     Raises:
