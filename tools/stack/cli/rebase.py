@@ -165,7 +165,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     """Run the proofs on the new releases; repeat the rebase with the patches that landed by behaviour."""
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    request = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    request = series_proofs.ProofRequest(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
