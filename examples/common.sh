@@ -40,7 +40,14 @@ line() {
 
 # show COMMAND...: print a command as you would type it, then run it.
 show() {
-    printf '\n$ %s\n' "$*"
+    printf '\n$'
+    for word in "$@"; do
+        case $word in
+            *[!A-Za-z0-9_.,:/=@+-]*) printf " '%s'" "$word" ;;
+            *) printf ' %s' "$word" ;;
+        esac
+    done
+    printf '\n'
     "$@"
 }
 
