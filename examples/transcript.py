@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what the demo, the plan and the tutorial print into the documentation; `make docs` runs it.
+"""Write what the demo, the plan and the tutorial print into the documentation; `make transcripts` runs it.
 
 `transcript.py NAME...` runs these only.
 """
