@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _COMMIT_PAGES = ("https://github.com/", "https://gitlab.com/", "https://codeberg.org/")
 """Servers that show a commit at `<repository>/commit/<id>`."""
 
+_AT_THE_END = (Outcome.MOVED, Outcome.DRIFTED, Outcome.DROPPED_UPSTREAM)
+"""Outcomes that only the end of the way shows."""
+
 
 def of_stack(stack: Stack, *, made: int, points: Sequence[Point] = (), legs: Sequence[Leg] = (), title: str = "") -> Report:
     """Report on a stack and, with the `legs` of a rebase, on what became of its patches.
@@ -111,8 +114,7 @@ def _row(name: str, row: Carried, rungs: Sequence[str]) -> Row:
     if cells[-1] is None and not steps:
         # It does not apply to the old base, so no release was tried.
         cells[-1] = Cell(short_ids(rungs[-1]), row.outcome, row.needs_person)
-    elif cells[-1] is not None and not cells[-1].open and row.commit is not None:
-        # Only the end of the way shows whether a patch moved, drifted, or was dropped upstream.
+    elif cells[-1] is not None and not cells[-1].open and row.outcome in _AT_THE_END:
         cells[-1] = Cell(cells[-1].release, row.outcome, row.needs_person)
     return Row(
         name=name,

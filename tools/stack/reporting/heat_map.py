@@ -13,6 +13,8 @@ from stack.reporting.report import Cell, Ladder, Row
 
 _HOVER = 600
 """Characters of the longest text that a cell shows on hover; the list of reasons has all of it."""
+_FEW, _SHORT = 12, 9
+"""Releases, and characters of their names, up to which cells are wide and names are written across."""
 NOT_TRIED = "not tried"
 
 
@@ -53,7 +55,7 @@ def _legend(ladder: Ladder) -> Element:
         meaning = element("span", element("strong", outcome.value), f"{count}: {LOOKS[outcome].meaning}")
         items.append(element("li", chip(outcome), meaning))
     if ladder.open:
-        border = element("span", "\u00a0", class_="chip open", aria_hidden="true")
+        border = element("span", class_="chip open", aria_hidden="true")
         items.append(element("li", border, element("span", "with a border: ", element("strong", "needs a person"))))
     return element("ul", *items, class_="legend", aria_label="Outcomes, and how many patches ended with each")
 
@@ -64,7 +66,8 @@ def _table(ladder: Ladder, number: int) -> Element:
         add(head, element("th", element("div", shortened(release, 26)), scope="col", class_="release", title=release))
     add(head, element("th", "Result", scope="col"))
     caption = element("caption", "A cell says what became of the patch at that release.")
-    table = element("table", caption, element("thead", head), class_="heat")
+    few = len(ladder.releases) <= _FEW and all(len(release) <= _SHORT for release in ladder.releases)
+    table = element("table", caption, element("thead", head), class_="heat few" if few else "heat")
     numbered = enumerate(ladder.rows)
     for series, rows in groupby(numbered, key=lambda each: _series(ladder, each[1])):
         body = element("tbody", class_="group")

@@ -27,7 +27,7 @@ LOOKS = {
     Outcome.PARTLY_LANDED: Look("P", "upstream has a part of it", ("#a6d3f2", "#0b3150"), ("#1d4d70", "#d3ecff")),
     Outcome.DROPPED_UPSTREAM: Look("U", "upstream had it and dropped it again", ("#f0e442", "#33300a"), ("#c9be2a", "#1a1803")),
     Outcome.RESOLVED: Look("r", "a conflict that was resolved", ("#e6bcd3", "#4f1737"), ("#6b3352", "#ffdcee")),
-    Outcome.RELOCATED: Look("n", "carried to another file, as its code moved", ("#d9c7ee", "#3a1d5e"), ("#4b3470", "#e9dcff")),
+    Outcome.RELOCATED: Look("n", "carried to another file, as its code moved", ("#b898e6", "#1f0a38"), ("#7b57bd", "#ffffff")),
     Outcome.DRIFTED: Look("D", "applies, but what it relies on has changed", ("#e69f00", "#2e2000"), ("#d99a17", "#1d1400")),
     Outcome.CONFLICT: Look("X", "in conflict", ("#b84300", "#ffffff"), ("#ff8a4c", "#2a0e00")),
 }
@@ -73,10 +73,12 @@ caption{text-align:left;color:var(--quiet);padding-bottom:.4rem}
 th,td{text-align:left;vertical-align:top;padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line)}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 td.fixed{white-space:nowrap}
+table.wide th{overflow-wrap:normal}
 .legend{display:flex;flex-wrap:wrap;gap:.35rem 1.2rem;list-style:none;padding:0;margin:.7rem 0 1rem;font-size:.9rem}
 .legend li{display:flex;align-items:baseline;gap:.45rem}
 .chip{display:inline-block;min-width:1.55rem;padding:0 .3rem;text-align:center;border-radius:.2rem;font-weight:600;
  font-size:.82rem;line-height:1.5rem;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.chip:empty::after{content:"\\00a0"}
 .heat{border-collapse:separate;border-spacing:2px;font-size:.85rem;line-height:1.3}
 .heat caption{position:sticky;left:0}
 .heat th,.heat td{border:0;padding:0}
@@ -93,7 +95,12 @@ td.fixed{white-space:nowrap}
 .heat thead th{vertical-align:bottom;font-weight:500}
 .heat thead .release div{writing-mode:vertical-rl;transform:rotate(180deg);white-space:nowrap;max-height:11rem;overflow:hidden;
  line-height:1.75rem;margin:0 auto}
-.heat td.result{width:auto;text-align:left;padding:0 .5rem;white-space:nowrap;font-weight:500}
+@media (min-width:900px){
+.heat.few td{width:3.7rem}
+.heat.few thead .release{text-align:center;vertical-align:bottom}
+.heat.few thead .release div{writing-mode:horizontal-tb;transform:none;line-height:1.3}
+}
+.heat td.result,.heat.few td.result{width:auto;text-align:left;padding:0 .5rem;white-space:nowrap;font-weight:500}
 .heat tbody.group th.series{padding-top:.55rem;color:var(--quiet)}
 .cards{list-style:none;padding:0;margin:0}
 details{border-bottom:1px solid var(--line);padding:.45rem 0}
@@ -102,8 +109,8 @@ details ul{margin:.4rem 0 .3rem;padding-left:1.6rem}
 details li li{color:var(--quiet)}
 :target{scroll-margin-top:1rem}
 :target summary,summary:target{background:var(--soft)}
-svg{display:block;fill:var(--text);font:13px system-ui,"Segoe UI",Roboto,Arial,sans-serif}
-svg.chart{width:100%;max-width:44rem;height:auto}
+svg{display:block;margin:.6rem 0;fill:var(--text);font:13px system-ui,"Segoe UI",Roboto,Arial,sans-serif}
+svg.chart{width:100%;max-width:34rem;height:auto}
 svg .axis{stroke:var(--line);fill:none}
 svg .tick{fill:var(--quiet)}
 svg .curve{stroke:var(--curve);stroke-width:2;fill:none;vector-effect:non-scaling-stroke}
@@ -123,6 +130,7 @@ table.wide tr{padding:.5rem 0;border-bottom:1px solid var(--line)}
 table.wide th,table.wide td,table.wide td.number{border:0;padding:.05rem 0;text-align:left;white-space:normal}
 table.wide td[data-label]:not(:empty)::before{content:attr(data-label) ": ";color:var(--quiet)}
 .heat td{min-width:1.6rem}
+.heat tbody th,.heat .corner{max-width:42vw;padding-right:.4rem}
 }
 @media print{
 :root{"""

@@ -7,7 +7,7 @@ from stack.reporting import charts, graph
 from stack.reporting.elements import add, element, link
 from stack.reporting.evidence import CAUSE
 from stack.reporting.heat_map import chip, identifier, scrolling
-from stack.reporting.report import Landing, PatchLine, Report, Row, age_words, by_release, thinned
+from stack.reporting.report import Landing, PatchLine, Report, Row, SeriesLine, age_words, by_release, thinned
 
 _TABLE_POINTS = 40
 """Rows of the table below the curve of lines."""
@@ -42,25 +42,32 @@ def series(report: Report) -> Element | None:
     its = {each.name: [patch for patch in report.patches if patch.series == each.name] for each in report.series}
     labels = {each.name: f"{each.state}, {_patches(len(its[each.name]))}" for each in report.series}
     drawn = graph.draw(report.series, labels)
-    rows = []
-    for each in report.series:
-        patches = its[each.name]
-        pulls = element("span")
-        for number, address in enumerate(each.pulls):
-            add(pulls, ", " if number else None, link(address, address.rpartition("/")[2] or address))
-        size = f"+{sum(patch.added for patch in patches)} -{sum(patch.removed for patch in patches)}"
-        ages = [age for patch in patches if (age := report.age(patch)) is not None]
-        oldest = age_words(max(ages)) if ages else ""
-        name = element("th", element("span", each.name, class_="name"), scope="row")
-        cells = (
-            ("Title", each.title), ("State", each.state), ("Needs", ", ".join(each.needs)), ("Patches", str(len(patches))),
-            ("Lines", size if patches else ""), ("Oldest", oldest), ("Pull requests", pulls if each.pulls else ""),
-        )  # fmt: skip
-        rows.append(element("tr", name, *(_cell(label, value) for label, value in cells)))
-    heads = ("Series", "Title", "State", "Needs", "Patches", "Lines", "Oldest", "Pull requests")
+    with_pulls = any(each.pulls for each in report.series)
+    heads = ("Series", "Title", "State", "Needs", "Patches", "Lines", "Oldest", *(["Pull requests"] if with_pulls else []))
+    rows = [_series(report, each, its[each.name], with_pulls=with_pulls) for each in report.series]
     arrows = element("p", "An arrow leads from a series to one that needs it.", class_="quiet") if drawn is not None else None
     picture = scrolling(drawn, "Which series needs which") if drawn is not None else None
     return _section("series", "Series", arrows, picture, _table(heads, rows, "All series"))
+
+
+def _series(report: Report, series: SeriesLine, patches: list[PatchLine], *, with_pulls: bool) -> Element:
+    size = f"+{sum(patch.added for patch in patches)} -{sum(patch.removed for patch in patches)}"
+    ages = [age for patch in patches if (age := report.age(patch)) is not None]
+    cells: list[tuple[str, str | Element]] = [
+        ("Title", series.title),
+        ("State", series.state),
+        ("Needs", ", ".join(series.needs)),
+        ("Patches", str(len(patches))),
+        ("Lines", size if patches else ""),
+        ("Oldest", age_words(max(ages)) if ages else ""),
+    ]
+    if with_pulls:
+        pulls = element("span")
+        for number, address in enumerate(series.pulls):
+            add(pulls, ", " if number else None, link(address, address.rpartition("/")[2] or address))
+        cells.append(("Pull requests", pulls if series.pulls else ""))
+    name = element("th", element("span", series.name, class_="name"), scope="row")
+    return element("tr", name, *(_cell(label, value) for label, value in cells))
 
 
 def ages(report: Report) -> Element | None:
