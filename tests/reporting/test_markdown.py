@@ -4,6 +4,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -33,7 +35,7 @@ def rendered(text: str) -> list[Token]:
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_foreign_text_stays_in_code_spans(hostile: str) -> None:
     found = rendered(markdown.render(told(lambda name: f"{name} {hostile} end")))
-    plain = rendered(markdown.render(told(lambda name: f"{name} plain end")))
+    plain = rendered(markdown.render(told(lambda name: f"{name} plain_code end")))
     assert [token.type for token in found] == [token.type for token in plain]
     assert [token.content for token in found if token.type in ("text", "html_block", "html_inline")] == [
         token.content for token in plain if token.type in ("text", "html_block", "html_inline")
@@ -47,6 +49,29 @@ def test_a_table_has_a_row_for_each_patch() -> None:
     assert "- `first/up/drifted`: **drifted** at `v3`\n  - `evidence 7`\n    - `cause 7`\n" in text
     assert "| `third` | draft | `first, second` | 0 |  |\n" in text
     assert "  - `first/up/landed` with `0123456789ab Bring it`\n" in text
+
+
+@pytest.mark.parametrize("text", ["Rebase of up onto v1.2", "flashinfer: v0.6.4 to v0.6.12", "alpha v1.3 needs beta (b2)"])
+def test_harmless_words_stand_as_they_are(text: str) -> None:
+    assert markdown.words(text) == text
+    assert [token.content for token in rendered(text) if token.type == "text"] == [text]
+
+
+@given(st.text(alphabet="aB1 .,:()/-_*#@&<>[]!~+=|`\\\n\t\u00e9", max_size=12))
+def test_any_words_are_text_or_a_code_span(text: str) -> None:
+    found = [
+        token.type for token in rendered(f"- {markdown.words('x' + text)} end") if token.type not in ("text", "code_inline")
+    ]
+    expected = [
+        "bullet_list_open",
+        "list_item_open",
+        "paragraph_open",
+        "inline",
+        "paragraph_close",
+        "list_item_close",
+        "bullet_list_close",
+    ]
+    assert found == expected
 
 
 def many(count: int, *, wrong: bool) -> Report:

@@ -25,6 +25,7 @@ def section(ladder: Ladder, number: int) -> Element:
         "section",
         element("h2", f"{upstream}{ladder.old} to {ladder.new}"),
         _legend(ladder),
+        element("p", "Each cell says what became of the patch at that release.", class_="quiet"),
         scrolling(_table(ladder, number), f"What became of each patch at each release, {upstream}{ladder.old} to {ladder.new}"),
         id=f"ladder-{number}",
     )
@@ -65,7 +66,7 @@ def _table(ladder: Ladder, number: int) -> Element:
     for release in ladder.releases:
         add(head, element("th", element("div", shortened(release, 26)), scope="col", class_="release", title=release))
     add(head, element("th", "Result", scope="col"))
-    caption = element("caption", "A cell says what became of the patch at that release.")
+    caption = element("caption", "What became of each patch at each release", class_="sr")
     few = len(ladder.releases) <= _FEW and all(len(release) <= _SHORT for release in ladder.releases)
     table = element("table", caption, element("thead", head), class_="heat few" if few else "heat")
     numbered = enumerate(ladder.rows)

@@ -86,9 +86,9 @@ def _sections(report: Report) -> list[Element | None]:
     return [
         sections.needing(report),
         *(heat_map.section(ladder, number) for number, ladder in enumerate(report.ladders)),
-        sections.reasons(report),
         sections.series(report),
         sections.ages(report),
         sections.lines(report),
         sections.landed(report),
+        sections.reasons(report),
     ]

@@ -80,7 +80,6 @@ table.wide th{overflow-wrap:normal}
  font-size:.82rem;line-height:1.5rem;print-color-adjust:exact;-webkit-print-color-adjust:exact}
 .chip:empty::after{content:"\\00a0"}
 .heat{border-collapse:separate;border-spacing:2px;font-size:.85rem;line-height:1.3}
-.heat caption{position:sticky;left:0}
 .heat th,.heat td{border:0;padding:0}
 .heat td{width:1.75rem;min-width:1.75rem;height:1.6rem;text-align:center;vertical-align:middle;border-radius:.2rem;font-weight:600;
  print-color-adjust:exact;-webkit-print-color-adjust:exact}
@@ -103,7 +102,7 @@ table.wide th{overflow-wrap:normal}
 .heat td.result,.heat.few td.result{width:auto;text-align:left;padding:0 .5rem;white-space:nowrap;font-weight:500}
 .heat tbody.group th.series{padding-top:.55rem;color:var(--quiet)}
 .cards{list-style:none;padding:0;margin:0}
-details{border-bottom:1px solid var(--line);padding:.45rem 0}
+details{border-bottom:1px solid var(--line);padding:.3rem 0}
 summary{cursor:pointer}
 details ul{margin:.4rem 0 .3rem;padding-left:1.6rem}
 details li li{color:var(--quiet)}

@@ -4,16 +4,18 @@
 Foreign text stands in code spans, where GitHub makes no links, mentions, references to issues, or markup of it.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from stack.reporting.charts import day
 from stack.reporting.elements import clean
 from stack.reporting.evidence import CAUSE
 from stack.reporting.looks import LOOKS
-from stack.reporting.report import Ladder, Report, Row, age_words, by_release, summary
+from stack.reporting.report import Ladder, Report, Row, age_words, by_release, how_many
 
 LARGEST = 60_000
 """Characters of the longest text: GitHub refuses the text of a pull request with more than 65,536."""
+_HARMLESS = re.compile(r"[A-Za-z](?:[A-Za-z0-9 .,()/-]|: )*")
 _WIDEST = 40
 """Releases in the widest table."""
 
@@ -34,13 +36,25 @@ def code(text: str) -> str:
     return f"`{plain}`" if plain else ""
 
 
+def words(text: str) -> str:
+    """Return text as it is if no renderer of Markdown could see markup, a link or a mention in it; otherwise as a code span."""
+    harmless = _HARMLESS.fullmatch(text) and "www." not in text.lower() and text == text.strip()
+    return text if harmless else code(text)
+
+
+def _summary(ladder: Ladder) -> str:
+    counts = ", ".join(f"{number} {outcome.value}" for outcome, number in ladder.counts.items())
+    upstream = f" of {words(ladder.upstream)}" if ladder.upstream else ""
+    return f"{how_many(len(ladder.rows))}{upstream} onto {words(ladder.new)}: {counts}"
+
+
 def _lines(report: Report, *, quiet: bool) -> Iterator[str]:
-    yield f"# {code(report.title)}"
+    yield f"# {words(report.title)}"
     yield ""
     for ladder in report.ladders:
-        yield f"- {code(summary(ladder))}"
+        yield f"- {_summary(ladder)}"
     for note in report.notes:
-        yield f"- {code(note)}"
+        yield f"- {words(note)}"
     pins = ", ".join(code(f"{pin.upstream} {pin.tag or pin.commit}") for pin in report.pins)
     if pins:
         yield f"- Pins: {pins}"
@@ -75,7 +89,7 @@ def _reason(row: Row) -> Iterator[str]:
 
 def _ladder(ladder: Ladder, *, quiet: bool) -> Iterator[str]:
     upstream = f"{ladder.upstream}: " if ladder.upstream else ""
-    yield from ("", f"## {code(f'{upstream}{ladder.old} to {ladder.new}')}", "")
+    yield from ("", f"## {words(f'{upstream}{ladder.old} to {ladder.new}')}", "")
     rows = [row for row in ladder.rows if quiet or row.open]
     releases = ladder.releases[-_WIDEST:]
     yield _row(("patch", *(code(release) for release in releases), "result"))

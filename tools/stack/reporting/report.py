@@ -180,13 +180,16 @@ def by_release(landings: Iterable[Landing]) -> tuple[tuple[str, tuple[Landing, .
     return tuple((" ".join(filter(None, key)), tuple(its)) for key, its in groups.items())
 
 
+def how_many(count: int) -> str:
+    """Return a number of patches in words."""
+    return f"{count} patch{'' if count == 1 else 'es'}"
+
+
 def summary(ladder: Ladder) -> str:
     """Return a ladder in one sentence: `27 patches onto v0.33.0: 9 clean, 18 moved`."""
-    count = len(ladder.rows)
     counts = ", ".join(f"{number} {outcome.value}" for outcome, number in ladder.counts.items())
-    patches = f"{count} patch{'' if count == 1 else 'es'}"
     upstream = f" of {ladder.upstream}" if ladder.upstream else ""
-    return f"{patches}{upstream} onto {ladder.new}" + (f": {counts}" if counts else "")
+    return f"{how_many(len(ladder.rows))}{upstream} onto {ladder.new}" + (f": {counts}" if counts else "")
 
 
 def thinned(points: Iterable[Point], most: int) -> tuple[Point, ...]:

@@ -7,7 +7,7 @@ from stack.reporting import charts, graph
 from stack.reporting.elements import add, element, link
 from stack.reporting.evidence import CAUSE
 from stack.reporting.heat_map import chip, identifier, scrolling
-from stack.reporting.report import Landing, PatchLine, Report, Row, SeriesLine, age_words, by_release, thinned
+from stack.reporting.report import Landing, PatchLine, Report, Row, SeriesLine, age_words, by_release, how_many, thinned
 
 _TABLE_POINTS = 40
 """Rows of the table below the curve of lines."""
@@ -40,7 +40,7 @@ def series(report: Report) -> Element | None:
     if not report.series:
         return None
     its = {each.name: [patch for patch in report.patches if patch.series == each.name] for each in report.series}
-    labels = {each.name: f"{each.state}, {_patches(len(its[each.name]))}" for each in report.series}
+    labels = {each.name: f"{each.state}, {how_many(len(its[each.name]))}" for each in report.series}
     drawn = graph.draw(report.series, labels)
     with_pulls = any(each.pulls for each in report.series)
     heads = ("Series", "Title", "State", "Needs", "Patches", "Lines", "Oldest", *(["Pull requests"] if with_pulls else []))
@@ -78,7 +78,7 @@ def ages(report: Report) -> Element | None:
     rows = [_patch(report, patch) for patch in oldest]
     listed = element(
         "details",
-        element("summary", f"All {_patches(len(rows))}, the oldest first"),
+        element("summary", f"All {how_many(len(rows))}, the oldest first"),
         _table(("Patch", "Subject", "Age", "Lines"), rows, "All patches"),
     )
     text = element("p", "The age of a patch is the time since its author's date.", class_="quiet")
@@ -90,7 +90,7 @@ def lines(report: Report) -> Element | None:
     if not report.points:
         return None
     last = report.points[-1]
-    now = f"{last.lines:,} lines in {_patches(last.patches)}"
+    now = f"{last.lines:,} lines in {how_many(last.patches)}"
     text = element("p", f"Lines that the patches add and remove, from the stack's git history. Now: {now}.", class_="quiet")
     drawn = charts.curve(report.points, until=report.made, name=f"Lines carried over time, now {now}")
     rows = [
@@ -124,7 +124,8 @@ def _section(name: str, heading: str, *content: Element | None) -> Element:
 
 def _reason(row: Row, target: str, *, expanded: bool) -> Element:
     where = f" ({row.decided})" if row.decided else ""
-    summary = element("summary", chip(row.outcome, needs_person=row.open), " ", element("strong", row.subject))
+    subject = element("strong", row.subject) if row.open else element("span", row.subject)
+    summary = element("summary", chip(row.outcome, needs_person=row.open), " ", subject)
     add(summary, f": {row.outcome.value}{where}")
     evidence = element("ul")
     causes: Element | None = None
@@ -179,7 +180,3 @@ def _table(
     if wide:
         table.set("class", "wide")
     return scrolling(table, name)
-
-
-def _patches(count: int) -> str:
-    return f"{count} patch{'' if count == 1 else 'es'}"
