@@ -57,6 +57,18 @@ def test_harmless_words_stand_as_they_are(text: str) -> None:
     assert [token.content for token in rendered(text) if token.type == "text"] == [text]
 
 
+@pytest.mark.parametrize(
+    "text", ["x *a* b", "an _a_ b", "see WWW.example.org", "at https://x.org", "by @x", "as #1", "a:smile:", "1. x", "x <b>", "x\ny", "x | y", " x"]
+)  # fmt: skip
+def test_other_words_are_code(text: str) -> None:
+    assert markdown.words(text) == markdown.code(text)
+    assert [token.type for token in rendered(markdown.words(text)) if token.type != "inline"] == [
+        "paragraph_open",
+        "code_inline",
+        "paragraph_close",
+    ]
+
+
 @given(st.text(alphabet="aB1 .,:()/-_*#@&<>[]!~+=|`\\\n\t\u00e9", max_size=12))
 def test_any_words_are_text_or_a_code_span(text: str) -> None:
     found = [
