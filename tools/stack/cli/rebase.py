@@ -25,6 +25,7 @@ from stack.cli.common import (
     through_names,
 )
 from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.reports import report_option, report_rebase
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -84,6 +85,7 @@ from stack.proof.runner import Runner
 @click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
+@report_option
 @json_option
 @source_option
 @click.pass_context
@@ -104,6 +106,7 @@ def command(
     go_on: Path | None,
     skip: Path | None,
     abort: Path | None,
+    report: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -141,6 +144,7 @@ def command(
             assert tag is not None
             request = Request(upstream, stores.resolve(upstream, tag), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
+        report_rebase(report, work)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -221,10 +225,11 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
 def _only(context: click.Context, option: str) -> None:
     """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
+    allowed = (own, "as_json", "form", *(("report",) if option != "--abort" else ()))
     given = [
         name
         for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in (own, "as_json", "form")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in allowed
     ]
     if given:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
