@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack forecast`: show what would break on upstream's unreleased code."""
 
+from pathlib import Path
+
 import click
 
 from stack.base.text import counted
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
+from stack.cli.completing import complete_upstreams
+from stack.cli.reports import report_forecasts, report_option
 from stack.cli.sentences import say
 
 
 @click.command("forecast")
-@click.argument("upstream", required=False)
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
 @click.option(
     "--against",
     required=True,
@@ -19,11 +23,18 @@ from stack.cli.sentences import say
     help="A tag, branch or commit of UPSTREAM; nightly: the newest one, of every upstream unless one is named.",
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
+@report_option
 @json_option
 @source_option
 @click.pass_context
 def command(
-    context: click.Context, upstream: str | None, against: str, through: str | None, as_json: bool, source: str | None
+    context: click.Context,
+    upstream: str | None,
+    against: str,
+    through: str | None,
+    report: Path | None,
+    as_json: bool,
+    source: str | None,
 ) -> None:
     """Carry the patches onto a moving branch and show their outcomes; nothing is written.
 
@@ -34,6 +45,7 @@ def command(
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
         forecasts = forecast(stores, upstream, against, through=through_names(through))
+        report_forecasts(report, stores.stack, forecasts)
         if as_json:
             print_json(
                 {

@@ -8,15 +8,16 @@ import click
 from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
+from stack.cli.completing import complete_series
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Kept, Result, Verdict
+from stack.proof.series_proofs import Kept, PatchProof, Result
 
 _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
 
 @click.command("prove")
-@click.argument("series", nargs=-1, metavar="[SERIES]...")
+@click.argument("series", nargs=-1, metavar="[SERIES]...", shell_complete=complete_series)
 @click.option(
     "--onto",
     multiple=True,
@@ -68,7 +69,7 @@ def command(
         Stores(options.load(), place) as stores,
         Runner(stores, again=again) as runner,
     ):
-        asked = series_proofs.Asked(series, series_proofs.ways(stores, onto, through=through), python)
+        asked = series_proofs.ProofRequest(series, series_proofs.ways(stores, onto, through=through), python)
         if ablate:
             idle = list(series_proofs.idle(runner, asked, stores.tell))
             _print_idle([ref.path for ref in idle], as_json)
@@ -92,7 +93,7 @@ def command(
     context.exit(0 if sound else 1)
 
 
-def _print(verdicts: list[Verdict], onto: str) -> None:
+def _print(verdicts: list[PatchProof], onto: str) -> None:
     rows = []
     for verdict in verdicts:
         tried = [verdict.onto.state.value if verdict.onto else "-"] if onto else []
@@ -109,7 +110,7 @@ def _print(verdicts: list[Verdict], onto: str) -> None:
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says(verdict: Verdict) -> str:
+def _says(verdict: PatchProof) -> str:
     if verdict.with_patch.state.value != "passes":
         return f"does not hold: {verdict.with_patch.reason}"
     if verdict.without.state.value != "fails":
@@ -139,7 +140,7 @@ def _says_of_kept(change: Kept) -> str:
     return change.onto.reason if change.onto is not None else change.before.reason
 
 
-def _as_json(verdict: Verdict) -> dict[str, object]:
+def _as_json(verdict: PatchProof) -> dict[str, object]:
     return {
         "series": verdict.ref.series,
         "file": verdict.ref.file,

@@ -24,6 +24,8 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
+from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.reports import report_option, report_rebase
 from stack.cli.sentences import say
 from stack.model import digest
 from stack.proof import series_proofs
@@ -31,8 +33,14 @@ from stack.proof.runner import Runner
 
 
 @click.command("rebase")
-@click.argument("upstream", required=False)
-@click.option("--onto", "tag", metavar="REV", help="The tag to move to; with the git source, also a branch or commit.")
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
+@click.option(
+    "--onto",
+    "tag",
+    metavar="REV",
+    help="The tag to move to; with the git source, also a branch or commit.",
+    shell_complete=complete_tags,
+)
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
 @click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch relies on has changed.")
@@ -78,6 +86,7 @@ from stack.proof.runner import Runner
 @click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
+@report_option
 @json_option
 @source_option
 @click.pass_context
@@ -98,6 +107,7 @@ def command(
     go_on: Path | None,
     skip: Path | None,
     abort: Path | None,
+    report: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -135,6 +145,7 @@ def command(
             assert tag is not None
             request = Request(upstream, stores.resolve(upstream, tag), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
+        report_rebase(report, work)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -159,7 +170,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     """Run the proofs on the new releases; repeat the rebase with the patches that landed by behaviour."""
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    request = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    request = series_proofs.ProofRequest(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
@@ -215,10 +226,11 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
 def _only(context: click.Context, option: str) -> None:
     """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
+    allowed = (own, "as_json", "form", *(("report",) if option != "--abort" else ()))
     given = [
         name
         for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in (own, "as_json", "form")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in allowed
     ]
     if given:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")

@@ -184,7 +184,9 @@ class Runner:
         if shared is None:
             return None
         root = self.stores.stack.root.resolve()
-        files = sources.closure((module for module in modules if module.is_file()), (proof.path.parent, root, root / "tools"))
+        files = sources.closure(
+            (module for module in modules if module.is_file()), (proof.path.parent, root, root / "tools", root / "kernels")
+        )
         return results.key(
             {
                 "tree": tree,
