@@ -205,9 +205,9 @@ def test_editor_assigns_and_leaves_out(project: Project) -> None:
     project.clone.commit(tls({10: "x"}), "Last")
 
     def edit(text: str) -> str:
-        lines = text.splitlines()
-        assert [line.split()[0] for line in lines[1:]] == ["mine"] * 4
-        return "\n".join([lines[0], lines[1], lines[2].replace("mine", "other"), lines[4].replace("mine", "other")])
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        assert [line.split()[0] for line in lines] == ["mine"] * 4
+        return "\n".join(["# A comment", lines[0], lines[1].replace("mine", "other"), lines[3].replace("mine", "other")])
 
     project.bring(project.clone.path, "mine", edit=edit)
     assert project.series() == {"mine": ["web/line-10.patch"], "other": ["web/line-30.patch", "web/last.patch"]}
