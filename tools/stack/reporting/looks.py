@@ -24,6 +24,7 @@ LOOKS = {
     Outcome.CLEAN: Look("c", "carried, at the same lines", ("#e4e8e6", "#3d4743"), ("#2b3330", "#b9c4bf")),
     Outcome.MOVED: Look("m", "carried, at other lines", ("#cfe3da", "#1f4435"), ("#23443a", "#bfe3d4")),
     Outcome.LANDED: Look("L", "upstream has all of it", ("#0072b2", "#ffffff"), ("#3f9bd8", "#06121b")),
+    Outcome.LEFT_OUT: Look("o", "a person left it out", ("#5a625f", "#ffffff"), ("#8a948f", "#101413")),
     Outcome.PARTLY_LANDED: Look("P", "upstream has a part of it", ("#a6d3f2", "#0b3150"), ("#1d4d70", "#d3ecff")),
     Outcome.DROPPED_UPSTREAM: Look("U", "upstream had it and dropped it again", ("#f0e442", "#33300a"), ("#c9be2a", "#1a1803")),
     Outcome.RESOLVED: Look("r", "a conflict that was resolved", ("#e6bcd3", "#4f1737"), ("#6b3352", "#ffdcee")),
