@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that a user types: suggest similar ones, and word the error for an unknown name the same way everywhere."""
+
+import difflib
+from collections.abc import Iterable
+
+from stack.base.errors import StackError
+
+
+class UnknownName(StackError):
+    """Raised for a name that does not exist."""
+
+
+_SUGGESTED = 3
+_LISTED = 12
+"""Upper bound of the names that an error lists."""
+_NEAR = 0.6
+
+
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are most similar to a name, best first; at most three.
+
+    A path is also compared by its last part, since people type only that. Letter case does not count.
+    """
+    by_lower = {each.lower(): each for each in known}
+    shorter = {key.rpartition("/")[2]: key for key in by_lower}
+    wanted = name.lower()
+    matches = [
+        *difflib.get_close_matches(wanted, by_lower, _SUGGESTED, _NEAR),
+        *(shorter[key] for key in difflib.get_close_matches(wanted.rpartition("/")[2], shorter, _SUGGESTED, _NEAR)),
+        *(key for key in by_lower if len(wanted) > 2 and wanted in key),
+    ]
+    return [by_lower[key] for key in dict.fromkeys(matches)][:_SUGGESTED]
+
+
+def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", remedy: str = "") -> UnknownName:
+    """Make the error for a name that does not exist: suggest similar names, else list those that exist.
+
+    Args:
+        kind: What the name should name, such as `upstream`.
+        name: The name that the user typed.
+        known: The names that exist.
+        holder: The file or folder that has the names; it starts the list.
+        remedy: What to do if there are no names at all.
+
+    """
+    names = list(dict.fromkeys(known))
+    near = similar(name, names)
+    if near:
+        return UnknownName(f"unknown {kind} {name!r}", f"did you mean {_either(near)}?")
+    if not names:
+        return UnknownName(f"unknown {kind} {name!r}", remedy or f"there is none{f' in {holder}' if holder else ''}")
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return UnknownName(
+        f"unknown {kind} {name!r}", f"{holder or 'there'} {'has' if holder else 'is'} {', '.join(names[:_LISTED])}{more}"
+    )
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
