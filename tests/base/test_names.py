@@ -28,5 +28,6 @@ def test_the_words() -> None:
     assert str(unknown("upstream", "vlm", NAMES)) == "unknown upstream 'vlm': did you mean vllm?"
     many = [f"harmony-{number}" for number in range(20)]
     assert str(unknown("series", "harmony", many)).count("harmony-") == 3
-    assert str(unknown("series", "zz", many, holder="it")).endswith("harmony-11 and 8 more")
+    assert str(unknown("series", "zz", many, holder="it")).endswith("harmony-15, …")
+    assert str(unknown("series", "zz", many, holder="it", lister="stack status")).endswith(": `stack status` lists all 20")
     assert str(unknown("series", "zz", [], holder="it")) == "unknown series 'zz': there is none in it"

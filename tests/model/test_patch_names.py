@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A patch is named by its path or by any part of it that no other patch has."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def test_names(world: World, name: str) -> None:
 def test_a_file_by_any_path(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(world.root / "stacks/one")
     file = Path("gamma/tool-flag.patch")
-    assert find(world.load(), str(file)).path == find(world.load(), os.path.abspath(file)).path == "one/gamma/tool-flag.patch"
+    assert find(world.load(), str(file)).path == find(world.load(), str(file.absolute())).path == "one/gamma/tool-flag.patch"
 
 
 def test_errors(world: World) -> None:

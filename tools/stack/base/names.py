@@ -12,8 +12,8 @@ class UnknownName(StackError):
 
 
 _SUGGESTED = 3
-_LISTED = 12
-"""Upper bound of the names that an error lists."""
+_LONGEST = 200
+"""Upper bound of the characters of a list of names in an error."""
 _NEAR = 0.6
 
 
@@ -33,7 +33,7 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
     return [by_lower[key] for key in dict.fromkeys(matches)][:_SUGGESTED]
 
 
-def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", remedy: str = "") -> UnknownName:
+def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", remedy: str = "", lister: str = "") -> UnknownName:
     """Make the error for a name that does not exist: suggest similar names, else list those that exist.
 
     Args:
@@ -42,6 +42,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", rem
         known: The names that exist.
         holder: The file or folder that has the names; it starts the list.
         remedy: What to do if there are no names at all.
+        lister: The command that lists all names, for a list that is too long for an error.
 
     """
     names = list(dict.fromkeys(known))
@@ -50,10 +51,10 @@ def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", rem
         return UnknownName(f"unknown {kind} {name!r}", f"did you mean {_either(near)}?")
     if not names:
         return UnknownName(f"unknown {kind} {name!r}", remedy or f"there is none{f' in {holder}' if holder else ''}")
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return UnknownName(
-        f"unknown {kind} {name!r}", f"{holder or 'there'} {'has' if holder else 'is'} {', '.join(names[:_LISTED])}{more}"
-    )
+    listed = f"{holder or 'there'} {'has' if holder else 'is'} {', '.join(names)}"
+    if len(listed) > _LONGEST:
+        listed = f"`{lister}` lists all {len(names)}" if lister else f"{listed[:_LONGEST].rpartition(', ')[0]}, …"
+    return UnknownName(f"unknown {kind} {name!r}", listed)
 
 
 def _either(names: list[str]) -> str:

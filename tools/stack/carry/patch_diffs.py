@@ -45,9 +45,8 @@ def of_patches(stack: Stack, name: str) -> tuple[NamedDiff, ...] | None:
         ref = find(stack, name)
     except names.UnknownName:
         known = [ref.path.removesuffix(".patch") for ref in stack.patches]
-        raise names.unknown(
-            "patch, series or upstream", name, [*stack.pins.names(), *(each.name for each in stack.series), *known]
-        ) from None
+        known = [*stack.pins.names(), *(each.name for each in stack.series), *known]
+        raise names.unknown("patch, series or upstream", name, known, lister="stack status") from None
     return (NamedDiff(ref.upstream, ref.path, stack.patches[ref].diff),)
 
 

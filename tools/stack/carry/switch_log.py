@@ -36,7 +36,7 @@ class Landing:
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """What one switch did. Patches are paths below `stacks/`; `other`: further files that changed.
+    """The effect of one switch. Patches are paths below `stacks/`; `other`: further files that changed.
 
     `time`: seconds since the epoch, None if unknown; of an undone switch, the time of the undo. `undone`: `stack redo` repeats it.
     """

@@ -26,6 +26,7 @@ _VERBS = {
     "compile-check": "Compile the files that the patches change, for SM121.",
     "diff": "Print what a patch, a series or all patches change.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
+    "explain": "Explain a patch or a conflict: both sides, and why.",
     "export": "Write patches for quilt, for `git am`, or as a branch.",
     "export-pr": "Plan, check and open series as upstream pull requests.",
     "fetch": "Download the source trees that the pins name.",

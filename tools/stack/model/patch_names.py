@@ -32,7 +32,7 @@ def find(stack: Stack, name: str) -> PatchRef:
             listed = ", ".join(ref.path.removesuffix(_SUFFIX) for ref in found[:_LISTED])
             raise StackError(f"{name!r} names {len(found)} patches", f"name one: {listed}")
     _refuse_landed(stack, wanted)
-    raise names.unknown("patch", name, known, holder="the stack", remedy="the stack has no patches yet: stack import")
+    raise names.unknown("patch", name, known, holder="the stack", remedy="the stack has no patches", lister="stack status")
 
 
 def _equal(path: str, _ref: PatchRef, wanted: str) -> bool:
