@@ -16,6 +16,7 @@ from stack.base.errors import StackError
 from stack.cli.common import Options, one_line
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
+from stack.cli.rendering import settings
 from stack.cli.signals import interrupting
 
 _VERBS = {
@@ -81,9 +82,13 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
     context.obj = Options(root, cache)
 
 
+settings.add(cli)  # for the verbs that have a `--log` or `-v` of their own
+
+
 def main() -> None:
     """Run the command line; every error that a user can cause becomes one line and exit code 2."""
     outlive_readers()
+    settings.reset()
     with interrupting() as interrupts:
         try:
             code = _run()

@@ -14,6 +14,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
+from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -34,8 +35,6 @@ COLOURS = {
     "conflict": "bold red",
 }
 """The colours of outcomes."""
-_RULE = 180
-"""Characters of a table's longest horizontal line in a pipe."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
 packages_option = click.option(
@@ -352,42 +351,16 @@ def packages_from(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[t
     return tuple(packages)
 
 
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
+) -> None:
+    """Print a table that fits the terminal; see `rendering.table`."""
+    from stack.cli.rendering import table  # noqa: PLC0415
+
+    table.print_table(header, rows, colour=colour)
+
+
 def print_json(data: object) -> None:
     """Print a value as JSON."""
     # A file's name may hold half a surrogate pair: write it as JSON's escape.
     click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
-
-
-def one_line(text: str) -> str:
-    """Escape line breaks, control characters and other unprintable characters in foreign text."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-
-
-def print_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
-) -> None:
-    """Print a table: as wide as the terminal, but never cut in a pipe. `colour` returns a style for a cell's text."""
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console() if sys.stdout.isatty() else Console(width=10_000, color_system=None)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_lines(cell), style=colour(cell) or "") for cell in row))
-    with console.capture() as captured:
-        console.print(table)
-    click.echo("\n".join(_trimmed(line) for line in captured.get().rstrip("\n").split("\n")))
-
-
-def _lines(cell: str) -> str:
-    return "\n".join(one_line(line) for line in cell.split("\n"))
-
-
-def _trimmed(line: str) -> str:
-    """Strip the padding of a table's line; shorten a horizontal rule that is as long as the longest text."""
-    plain = line.rstrip()
-    return plain[:_RULE] if set(plain) == {"─"} else plain

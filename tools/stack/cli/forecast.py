@@ -3,6 +3,7 @@
 
 import click
 
+from stack.carry import tried
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
@@ -32,6 +33,8 @@ def command(
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
         forecasts = forecast(stores, upstream, against, through=through_names(through))
+        for each in forecasts:
+            tried.keep(place.cache, each.work)
         if as_json:
             print_json(
                 {

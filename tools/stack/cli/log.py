@@ -27,7 +27,7 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
 
     switches = switch_log.log(options.find_root())
     if as_json:
-        print_json({"switches": [_as_json(each) for each in switches]})
+        print_json({"switches": [switch_json(each) for each in switches]})
     elif not switches:
         text.echo("nothing is recorded: no command has changed this stack in this folder")
     for each in () if as_json else switches:
@@ -82,7 +82,8 @@ def _plain(path: str) -> str:
     return path.removesuffix(".patch")
 
 
-def _as_json(switch: Switched) -> dict[str, object]:
+def switch_json(switch: Switched) -> dict[str, object]:
+    """Return what a switch did as JSON."""
     return {
         "number": switch.number,
         "title": switch.title,

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from stack.base.errors import StackError
+from stack.carry import tried
 from stack.carry import workspace as workspaces
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
 from stack.carry.upstream_stores import Stores
@@ -140,6 +141,7 @@ def command(
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             _finish(going)
         folder = workspace or going
+        tried.keep(place.cache, work, folder if stopped is not None and work.open else None)
         if as_json:
             print_json(_as_json(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
