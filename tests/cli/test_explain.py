@@ -136,5 +136,5 @@ def test_where_a_rebase_has_stopped(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_errors(stack: Stack) -> None:
-    assert stack("explain", "hok-main").refused() == "unknown patch 'hok-main': did you mean one/gamma/hook-main?"
+    assert stack("explain", "hok-main").refused() == "unknown patch 'hok-main': did you mean 'one/gamma/hook-main'?"
     assert stack("explain", "hook-main", "--onto", "v9").code == 2

@@ -26,7 +26,7 @@ def test_show(stack: Stack, world: World) -> None:
     found = parsed(stack("show", "tool", "--json"))
     assert keys(found) == verb("show") - {"renamed", "copied", "changed"}
     assert (found["number"], found["of"], found["files"][0]["change"]) == (2, 3, "changed")
-    assert stack("show", "tol-flag").refused() == "unknown patch 'tol-flag': did you mean one/gamma/tool-flag?"
+    assert stack("show", "tol-flag").refused() == "unknown patch 'tol-flag': did you mean 'one/gamma/tool-flag'?"
 
 
 def test_diff_of_patches(stack: Stack, world: World) -> None:
@@ -37,7 +37,7 @@ def test_diff_of_patches(stack: Stack, world: World) -> None:
     found = parsed(stack("diff", "tool", "--json"))
     assert keys(found) == verb("diff")
     assert found["diffs"][0]["diff"] == raw[raw.index("diff --git") :]
-    assert stack("diff", "gama").refused() == "unknown patch, series or upstream 'gama': did you mean gamma?"
+    assert stack("diff", "gama").refused() == "unknown patch, series or upstream 'gama': did you mean 'gamma'?"
 
 
 def test_diff_of_everything(stack: Stack) -> None:

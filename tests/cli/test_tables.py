@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stack.cli.rendering import settings, table, text
+from stack.cli.rendering import settings, table, terminal, text
 
 NAME = "sm121-gating/vllm/refuse-flashinfer-mxfp4-linear-kernel-on-sm12x"
 HEADER = ("patch", "outcome", "")
@@ -29,9 +29,9 @@ Printed = Callable[[int | None], list[str]]
 @pytest.fixture
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Printed:
     def at(columns: int | None) -> list[str]:
-        monkeypatch.delenv("COLUMNS", raising=False)
+        monkeypatch.delenv(terminal.WIDTH, raising=False)
         if columns is not None:
-            monkeypatch.setenv("COLUMNS", str(columns))
+            monkeypatch.setenv(terminal.WIDTH, str(columns))
         table.print_table(HEADER, ROWS)
         return capsys.readouterr().out.splitlines()
 

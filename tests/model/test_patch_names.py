@@ -40,7 +40,7 @@ def test_errors(world: World) -> None:
     stack = world.load()
     with pytest.raises(StackError, match="unknown patch 'three': the stack has one/gamma/hook-main, "):
         find(stack, "three")
-    with pytest.raises(StackError, match="did you mean one/gamma/tool-flag"):
+    with pytest.raises(StackError, match="did you mean 'one/gamma/tool-flag"):
         find(stack, "tol-flag")
     with pytest.raises(StackError, match="unknown patch ''"):
         find(stack, "")

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from stack.base import names
+from stack.base.did_you_mean import UnknownName, unknown_name
 from stack.carry import patch_facts
 from stack.carry.patch_facts import ChangedFile
 from stack.carry.upstream_stores import Stores
@@ -43,10 +43,10 @@ def of_patches(stack: Stack, name: str) -> tuple[NamedDiff, ...] | None:
         return None
     try:
         ref = find(stack, name)
-    except names.UnknownName:
+    except UnknownName:
         known = [ref.path.removesuffix(".patch") for ref in stack.patches]
         known = [*stack.pins.names(), *(each.name for each in stack.series), *known]
-        raise names.unknown("patch, series or upstream", name, known, lister="stack status") from None
+        raise unknown_name("patch, series or upstream", name, known, lister="stack status") from None
     return (NamedDiff(ref.upstream, ref.path, stack.patches[ref].diff),)
 
 

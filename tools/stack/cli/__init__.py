@@ -111,9 +111,9 @@ def _run() -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
             error.show()
             return 2
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        see = f": see `{context.command_path} --help`" if context else ""
-        return _fail(" ".join(error.format_message().split()).rstrip(".") + see)
+        from stack.cli import usage  # noqa: PLC0415
+
+        return _fail(usage.sentence(error))
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again")

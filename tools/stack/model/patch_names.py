@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from stack.base import names
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
@@ -32,7 +32,7 @@ def find(stack: Stack, name: str) -> PatchRef:
             listed = ", ".join(ref.path.removesuffix(_SUFFIX) for ref in found[:_LISTED])
             raise StackError(f"{name!r} names {len(found)} patches", f"name one: {listed}")
     _refuse_landed(stack, wanted)
-    raise names.unknown("patch", name, known, holder="the stack", remedy="the stack has no patches", lister="stack status")
+    raise unknown_name("patch", name, known, holder="the stack", remedy="the stack has no patches", lister="stack status")
 
 
 def _equal(path: str, _ref: PatchRef, wanted: str) -> bool:

@@ -6,6 +6,8 @@ import shutil
 import sys
 from typing import TextIO
 
+WIDTH = "STACK_COLUMNS"
+"""Environment variable: the width of the output, also in a pipe."""
 _NARROWEST = 40
 _PROSE = 80
 """Columns of wrapped sentences in a pipe, and the most on a wide terminal is half as much again."""
@@ -20,8 +22,8 @@ def is_terminal(stream: TextIO | None = None) -> bool:
 
 
 def columns() -> int | None:
-    """Return the width of tables: the terminal's, or COLUMNS if it is set; None in a pipe, where nothing is cut."""
-    asked = os.environ.get("COLUMNS", "")
+    """Return the width of tables: STACK_COLUMNS if it is set, else the terminal's; None in a pipe, where nothing is cut."""
+    asked = os.environ.get(WIDTH, "")
     if asked.isascii() and asked.isdigit() and int(asked):
         return max(int(asked), _NARROWEST)
     return max(shutil.get_terminal_size().columns, _NARROWEST) if is_terminal() else None

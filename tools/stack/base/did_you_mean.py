@@ -2,7 +2,7 @@
 """Names that a user types: suggest similar ones, and word the error for an unknown name the same way everywhere."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stack.base.errors import StackError
 
@@ -14,7 +14,8 @@ class UnknownName(StackError):
 _SUGGESTED = 3
 _LONGEST = 200
 """Upper bound of the characters of a list of names in an error."""
-_NEAR = 0.6
+_NEAR = 0.7
+_MUCH = 0.15
 
 
 def similar(name: str, known: Iterable[str]) -> list[str]:
@@ -30,10 +31,20 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
         *(shorter[key] for key in difflib.get_close_matches(wanted.rpartition("/")[2], shorter, _SUGGESTED, _NEAR)),
         *(key for key in by_lower if len(wanted) > 2 and wanted in key),
     ]
-    return [by_lower[key] for key in dict.fromkeys(matches)][:_SUGGESTED]
+    scores = {key: max(_ratio(wanted, key), _ratio(wanted.rpartition("/")[2], key.rpartition("/")[2])) for key in matches}
+    # Others beside a much better match only distract.
+    best = sorted((key for key in scores if scores[key] > max(scores.values()) - _MUCH), key=lambda key: -scores[key])
+    return [by_lower[key] for key in best][:_SUGGESTED]
 
 
-def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", remedy: str = "", lister: str = "") -> UnknownName:
+def _ratio(typed: str, known: str) -> float:
+    """Return how similar two names are; somebody who stops early means a name that begins like this."""
+    return difflib.SequenceMatcher(None, typed, known).ratio() + (_MUCH if known.startswith(typed) else 0)
+
+
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, holder: str = "", remedy: str = "", lister: str = ""
+) -> UnknownName:
     """Make the error for a name that does not exist: suggest similar names, else list those that exist.
 
     Args:
@@ -48,7 +59,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", rem
     names = list(dict.fromkeys(known))
     near = similar(name, names)
     if near:
-        return UnknownName(f"unknown {kind} {name!r}", f"did you mean {_either(near)}?")
+        return UnknownName(f"unknown {kind} {name!r}", suggestion(near))
     if not names:
         return UnknownName(f"unknown {kind} {name!r}", remedy or f"there is none{f' in {holder}' if holder else ''}")
     listed = f"{holder or 'there'} {'has' if holder else 'is'} {', '.join(names)}"
@@ -57,5 +68,7 @@ def unknown(kind: str, name: str, known: Iterable[str], *, holder: str = "", rem
     return UnknownName(f"unknown {kind} {name!r}", listed)
 
 
-def _either(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+def suggestion(near: Sequence[str]) -> str:
+    """Return the question that suggests similar names: `did you mean 'vllm'?`."""
+    quoted = [repr(name) for name in near]
+    return f"did you mean {' or '.join(filter(None, (', '.join(quoted[:-1]), quoted[-1])))}?"
