@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from stack.carry.outcome import Carried, Upstream
     from stack.carry.rebase import Leg, Rebase
     from stack.carry.upstream_stores import Place
+    from stack.cli.rendering.patches import PatchLine
     from stack.model.stack import Stack
 
 COLOURS = {
@@ -280,21 +281,30 @@ def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
 
 
 def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None:
-    """Print a rebase: one table per upstream; with the fingerprints of `known` outcomes, only what is new since."""
+    """Print a rebase: a summary, then each upstream's patches; with the fingerprints of `known` outcomes, only what is new since."""
     from stack.carry.outcome import fingerprint  # noqa: PLC0415
+    from stack.cli.rendering import patches, text  # noqa: PLC0415
 
+    sections, lines = [], []
     for leg in work.legs:
-        click.echo(_leg_words(leg))
-        for sentence in _no_rungs(work, leg):
-            click.echo(sentence)
         climbed = len(leg.carry.rungs) > 1
         new = [row for row in leg.carry.rows if not known or known.get(row.patch.ref.path) != fingerprint(row)]
-        rows = [line for row in new for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed)]
-        if rows:
-            print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
-        if len(new) < len(leg.carry.rows):
-            click.echo(f"{len(leg.carry.rows) - len(new)} patch(es) as before")
-        click.echo()
+        listed = tuple(patch_line(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed) for row in new)
+        heads = (_leg_words(leg), *_no_rungs(work, leg))
+        sections.append(patches.Section(heads, listed, len(leg.carry.rows) - len(new)))
+        lines += [patch_line("", row) for row in leg.carry.rows]
+    if lines:
+        text.echo(patches.summary(lines, f"{work.request.upstream} {short_ids(work.request.tag)}"))
+    patches.print_sections(sections, COLOURS.get)
+
+
+def patch_line(name: str, row: "Carried", *, climbed: bool = False, series: str | None = None) -> "PatchLine":
+    """Return a patch as `rendering.patches` lists it."""
+    from stack.cli.rendering.patches import PatchLine  # noqa: PLC0415
+
+    first, *rest = outcome_rows(name, row, climbed=climbed)
+    group = row.patch.ref.series if series is None else series
+    return PatchLine(name, group, row.outcome.value, row.needs_person, first[2], tuple(detail for _, _, detail in rest))
 
 
 def _leg_words(leg: "Leg") -> str:

@@ -7,6 +7,7 @@ from stack.carry import tried
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
+from stack.cli.rendering import patches
 
 
 @click.command("forecast")
@@ -18,6 +19,7 @@ from stack.cli.common import Options, json_option, leg_json, print_json, print_l
     help="A tag, branch or commit of UPSTREAM; nightly: the newest one, of every upstream unless one is named.",
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context

@@ -29,7 +29,7 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
     if as_json:
         print_json({"switches": [switch_json(each) for each in switches]})
     elif not switches:
-        text.echo("nothing is recorded: no command has changed this stack in this folder")
+        text.say("nothing is recorded: no command has changed this stack in this folder")
     for each in () if as_json else switches:
         when = f"{moment(each.time)}  " if each.time is not None else ""
         state = text.styled("  (undone: stack redo repeats it)", "yellow") if each.undone else ""

@@ -25,6 +25,7 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
+from stack.cli.rendering import patches, text
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -78,6 +79,7 @@ from stack.proof.runner import Runner
 @click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -235,12 +237,12 @@ def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
 def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     for need in work.unmet:
-        click.echo(need.sentence(work.pins().get(need.needs)))
+        text.say(need.sentence(work.pins().get(need.needs)))
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
     message = {
         "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
         "unchanged": "nothing to do: the stack stands there already",
-        "dry-run": "dry run: nothing was written",
+        "dry-run": "dry run: nothing was written; next: the same without --dry-run",
         "conflict": f"nothing was changed: resolve the conflicts one by one in a working tree: {_again(work)} --workspace DIR",
         "drift": f"nothing was changed: correct the patches: {_again(work)} --workspace DIR; or --allow-drift switches all the same",
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
@@ -254,7 +256,10 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
                 f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
                 f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
             )
-    click.echo(message)
+    if ended.value in ("conflict", "drift") and stopped is None:
+        first = work.open[0][1].patch.ref.path.removesuffix(".patch")
+        text.say(f"why, and both sides: stack explain {first} --onto {work.request.tag}")
+    text.say(message)
     for name in work.emptied if ended.value == "switched" else ():
         click.echo(
             f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "

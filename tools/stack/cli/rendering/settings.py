@@ -10,10 +10,14 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How much to print. `quiet`: only results and what needs a person. `verbose`: all evidence, nothing shortened."""
+    """How much to print. `quiet`: only results and what needs a person. `verbose`: all evidence, nothing shortened.
+
+    `every`: list every patch, also where the screen is too low.
+    """
 
     quiet: bool = False
     verbose: bool = False
+    every: bool = False
     log: Path | None = None
 
 

@@ -43,6 +43,12 @@ def echo(text: str = "") -> None:
         click.echo(text.encode(sys.stdout.encoding or "ascii", "backslashreplace").decode("ascii", "replace"), color=False)
 
 
+def say(sentence: str) -> None:
+    """Print a sentence; on a terminal it is wrapped between words."""
+    for line in [sentence] if terminal.columns() is None else filled(sentence):
+        echo(line)
+
+
 def heading(text: str) -> None:
     """Print the heading of a section, after a blank line."""
     echo()
