@@ -16,7 +16,7 @@ from stack.base.errors import StackError
 from stack.cli.common import Options, one_line
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
-from stack.cli.rendering import settings
+from stack.cli.rendering import settings, terminal
 from stack.cli.signals import interrupting
 
 _VERBS = {
@@ -79,6 +79,9 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
 
     Exit codes: 0 done, 1 something needs a person, 2 wrong usage or a broken environment.
     """
+    # Without colours at all, or with them in a pipe, too; else click decides for each stream.
+    coloured = terminal.is_coloured()
+    context.color = None if coloured and terminal.is_terminal() else coloured
     context.obj = Options(root, cache)
 
 
@@ -95,6 +98,10 @@ def main() -> None:
         except (click.Abort, KeyboardInterrupt):
             # The next writing verb finishes an announced switch, so the stack is in the old or the new state.
             code = _fail("interrupted: the stack is whole, run the command again", interrupts.exit_code)
+        if settings.current().log is not None:
+            from stack.cli.rendering import log_file  # noqa: PLC0415
+
+            log_file.close(code)
         gc.freeze()  # Python collects garbage once more as it ends, which takes a hundredth of a second and frees nothing in time.
         sys.exit(code)
 

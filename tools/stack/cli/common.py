@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -150,59 +150,27 @@ class Options:
 
 @contextlib.contextmanager
 def progress(*, lines: bool = False) -> "Iterator[Progress]":
-    """Show a progress bar for long steps if stderr is a terminal; otherwise ignore progress, or print `lines`."""
-    if not sys.stderr.isatty():
+    """Show progress of long steps on a terminal's stderr; elsewhere ignore it, or print `lines`."""
+    from stack.cli.rendering import progress as shown  # noqa: PLC0415
+
+    def fallback() -> "contextlib.AbstractContextManager[Progress]":
         if not lines:
-            yield silent
-            return
+            return contextlib.nullcontext(silent)
         from stack.cli.progress_lines import ProgressLines  # noqa: PLC0415
 
-        with contextlib.closing(ProgressLines()) as printed:
-            yield printed
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
+        return contextlib.closing(ProgressLines())
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar, _shown(bar):
-        tasks: dict[str, Any] = {}
-
-        def tell(step: str, done: int = 0, total: int | None = None, /) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=total)
-            for task in tasks.values():
-                bar.update(task, visible=task == tasks[step])
-            bar.update(tasks[step], completed=done, total=total)
-
+    with shown.progress(sys.stderr, fallback) as tell:
         yield tell
-
-
-_bars: "list[Any]" = []
-"""The progress bar on the terminal, if there is one."""
-
-
-@contextlib.contextmanager
-def _shown(bar: Any) -> Iterator[None]:
-    _bars.append(bar)
-    try:
-        yield
-    finally:
-        _bars.remove(bar)
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Remove the progress bar while a question or an editor uses the terminal."""
-    for bar in _bars:
-        bar.stop()
-    try:
+    """Remove the progress while a question or an editor uses the terminal."""
+    from stack.cli.rendering import progress as shown  # noqa: PLC0415
+
+    with shown.paused():
         yield
-    finally:
-        for bar in _bars:
-            for task in bar.tasks:
-                bar.update(task.id, visible=False)
-            bar.start()
 
 
 def outcome_rows(name: str, row: "Carried", *, climbed: bool = False) -> list[tuple[str, str, str]]:

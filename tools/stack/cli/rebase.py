@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack rebase`: move pins and patches to another release."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
-from stack.cli.rendering import patches, text
+from stack.cli.rendering import patches, terminal, text
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -229,7 +228,7 @@ def _only(context: click.Context, option: str) -> None:
 def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
     for leg in work.legs:
-        text = range_diff(stores, leg, colour=sys.stdout.isatty())
+        text = range_diff(stores, leg, colour=terminal.is_coloured())
         if text:
             click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
             click.echo(text)
