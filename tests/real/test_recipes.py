@@ -19,6 +19,7 @@ from stack.model.stack import load
 from stack.serving.checking import check, given
 from stack.serving.command import command
 from stack.store import cache, git, sources
+from stack.store.objects import Entry, Objects
 from stack.validation import python_env
 from stack.validation.serve import fixture_cache
 from stack.vllm_project.choices import declared
@@ -100,15 +101,21 @@ def test_what_is_not_there_is_named(stores: Stores) -> None:
 
 
 def remote(store: Path, place: Path, tag: str) -> str:
-    """A git remote that has the release's files as its only commit, and serves partial clones; return the commit."""
+    """A git remote that has the release's files and one more, and serves partial clones; return its commit."""
     git.run(["init", "--quiet", "--bare", "--template=", str(place)])
     env = {"GIT_DIR": str(place)}
-    git.run(["fetch", "--quiet", str(store), f"refs/stack/archive/{tag}:refs/tags/{tag}"], env=env)
+    git.run(["fetch", "--quiet", str(store), f"refs/stack/archive/{tag}:refs/heads/main"], env=env)
     for key in ("allowFilter", "allowAnySHA1InWant"):
         git.run(["config", f"uploadpack.{key}", "true"], env=env)
-    git.run(["update-ref", "refs/heads/main", f"refs/tags/{tag}"], env=env)
+    with Objects(place) as objects:
+        released = objects.tree_of(CommitId(git.text(["rev-parse", "main"], cwd=place)))
+        tree = objects.replaced(released, {"only-in-git.txt": Entry(0o100644, objects.write_blob(tag.encode()))})
+    who = {f"GIT_{role}_{key}": "up@stream" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    commit = git.text(["commit-tree", "-p", "main", "-m", tag, tree], cwd=place, env=who)
+    for name in ("refs/heads/main", f"refs/tags/{tag}"):
+        git.run(["update-ref", name, commit], env=env)
     git.run(["symbolic-ref", "HEAD", "refs/heads/main"], env=env)
-    return git.text(["rev-parse", "main"], cwd=place)
+    return commit
 
 
 @pytest.mark.slow
@@ -123,7 +130,7 @@ def test_a_fetch_from_git_changes_no_answer(stores: Stores, tmp_path: Path) -> N
         commit = remote(store, address, pin.tag)
         there = replace(pin, git=f"file://{address}", commit=commit, archive=None, tree=None, stated_source="git")
         assert sources.obtain(there, cache=tmp_path / "cache").commit == commit
-        assert git.text(["config", "remote.upstream.promisor"], cwd=copy) == "true"
+        assert [*copy.glob("objects/pack/*.promisor")]
     with Stores(load(ROOT), Place(tmp_path / "cache")) as fetched:
         test_what_is_not_there_is_named(fetched)
         test_the_recipes_name_nothing_that_is_not_there(fetched)
