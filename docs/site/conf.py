@@ -40,7 +40,7 @@ _PICTURE = "".join(
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
-    "Guides": ("import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "export"),
+    "Guides": ("tutorial", "import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "export"),
     "Reference": ("site/commands", "pins", "outcomes", "json"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
     "The fork of this repository": ("series", "decode-kernels", "ladder"),

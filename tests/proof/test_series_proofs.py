@@ -336,7 +336,7 @@ def test_what_is_known_by_behaviour_outlives_a_conflict(root: Path, tmp_path: Pa
 def test_a_list_that_names_its_torch(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text("pytest>=8  # torch==1.0\n--no-index\ntorch==2.13.0  # for all releases\n")
-    assert environment.named(file) == "2.13.0"
+    assert environment.named(file) == environment.Base("torch", "2.13.0")
     file.write_text("torch>=2\n")
     assert environment.named(file) is None
 
@@ -407,3 +407,39 @@ def test_what_the_environment_lacks_is_no_failure(
     assert (found[HALF].with_patch.state, found[HALF].without.state, found[HALF].sound) == (state, state, False)
     said = "the environment lacks no_such_package: name it in requirements.txt"
     assert (found[HALF].with_patch.reason == said) is (state is ProofState.NOT_RUN)
+
+
+def test_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    import pytest\n    pytest.skip('no GPU')\n")
+    cases = []
+    for name in ("first", "second", "third"):
+        with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+            found = {one.ref: one for one in series_proofs.verdicts(runner, ProofRequest(python=PYTHON))}
+            cases.append((name, runner.ran, runner.cached, found[SUM].with_patch.cached, found[SUM].without.cached))
+        assert (found[SUM].sound, found[HALF].with_patch.state) == (True, ProofState.NOT_RUN)
+    # What was skipped runs again with the patch and without it, and nothing else does.
+    assert cases == [("first", 3, 0, False, False), ("second", 2, 2, True, True), ("third", 2, 2, True, True)]
+    edit(root, "    import pytest\n    pytest.skip('no GPU')\n", "    import pytest\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        assert all(one.sound for one in verdicts(opened, ProofRequest(python=PYTHON)))
+
+
+def test_on_a_release_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_sum():\n", "def test_sum():\n    import no_such_package\n")
+    asked = ProofRequest(onto={"up": ("v1.2",)}, python=PYTHON)
+    for earlier in (False, True):
+        with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+            found = {one.ref: one.onto for one in series_proofs.verdicts(runner, asked)}
+        half, whole = found[HALF], found[SUM]
+        assert half is not None
+        assert whole is not None
+        assert (half.state, half.cached, whole.state, whole.cached) == (ProofState.PASSES, earlier, ProofState.NOT_RUN, False)
+
+
+def test_what_has_no_result_runs_once_a_command(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    import os\n    os._exit(3)\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+        for _ in range(2):
+            found = list(series_proofs.verdicts(runner, ProofRequest(python=PYTHON)))
+            assert {one.with_patch.state for one in found} == {ProofState.NOT_RUN}
+        assert runner.ran == 3

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_series
+from stack.cli.rendering import text
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import Kept, PatchProof, Result
@@ -86,17 +88,17 @@ def command(
             click.echo()
         if kept:
             _print_kept(kept, " ".join(onto))
-        click.echo(f"\n{_count(runner.ran)}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
+        click.echo(
+            f"\n{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else "")
+        )
     context.exit(0 if sound else 1)
 
 
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
-
-
 def _print(verdicts: list[PatchProof], onto: str) -> None:
+    wrong = sum(not verdict.sound for verdict in verdicts)
+    text.echo(f"{counted(len(verdicts), 'proof')}: {len(verdicts) - wrong} hold, {wrong} need a person")
     rows = []
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.sound):
         tried = [verdict.onto.state.value if verdict.onto else "-"] if onto else []
         rows.append(
             (

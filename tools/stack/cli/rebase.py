@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack rebase`: move pins and patches to another release."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from stack.base.errors import StackError
+from stack.carry import tried
 from stack.carry import workspace as workspaces
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
 from stack.carry.upstream_stores import Stores
@@ -25,6 +25,8 @@ from stack.cli.common import (
     through_names,
 )
 from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.rendering import patches, terminal, text
+from stack.cli.reports import report_option, report_rebase
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -84,6 +86,8 @@ from stack.proof.runner import Runner
 @click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
+@report_option
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -104,16 +108,18 @@ def command(
     go_on: Path | None,
     skip: Path | None,
     abort: Path | None,
+    report: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), resolved (the
-    conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong), dropped-upstream (upstream had it and
-    removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest of a partly landed patch, nothing is
-    changed and the exit code is 1. --workspace makes a working tree that stops at each of these patches: --continue keeps the patch
-    as it is there, --skip drops it, --abort gives up. Resolutions are kept in stacks/resolutions, for later and for everyone.
+    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), left-out (by a
+    person), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
+    dropped-upstream (upstream had it and removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest
+    of a partly landed patch, nothing is changed and the exit code is 1. --workspace makes a working tree that stops at each of
+    these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions are kept in
+    stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj
@@ -140,6 +146,7 @@ def command(
             assert tag is not None
             request = Request(upstream, stores.resolve(upstream, tag), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
+        report_rebase(report, work)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -147,6 +154,7 @@ def command(
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             _finish(going)
         folder = workspace or going
+        tried.keep(place.cache, work, folder if stopped is not None and work.open else None)
         if as_json:
             print_json(_as_json(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
@@ -220,10 +228,11 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
 def _only(context: click.Context, option: str) -> None:
     """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
+    allowed = (own, "as_json", "form", *(("report",) if option != "--abort" else ()))
     given = [
         name
         for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in (own, "as_json", "form")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in allowed
     ]
     if given:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
@@ -232,7 +241,7 @@ def _only(context: click.Context, option: str) -> None:
 def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
     for leg in work.legs:
-        text = range_diff(stores, leg, colour=sys.stdout.isatty())
+        text = range_diff(stores, leg, colour=terminal.is_coloured())
         if text:
             click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
             click.echo(text)
@@ -240,12 +249,12 @@ def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
 def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     for need in work.unmet:
-        click.echo(need.sentence(work.pins().get(need.needs)))
+        text.say(need.sentence(work.pins().get(need.needs)))
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
     message = {
         "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
         "unchanged": "nothing to do: the stack stands there already",
-        "dry-run": "dry run: nothing was written",
+        "dry-run": "dry run: nothing was written; next: the same without --dry-run",
         "conflict": f"nothing was changed: resolve the conflicts one by one in a working tree: {_again(work)} --workspace DIR",
         "drift": f"nothing was changed: correct the patches: {_again(work)} --workspace DIR; or --allow-drift switches all the same",
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
@@ -259,7 +268,10 @@ def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder:
                 f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
                 f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
             )
-    click.echo(message)
+    if ended.value in ("conflict", "drift") and stopped is None:
+        first = work.open[0][1].patch.ref.path.removesuffix(".patch")
+        text.say(f"why, and both sides: stack explain {first} --onto {work.request.tag}")
+    text.say(message)
     for name in work.emptied if ended.value == "switched" else ():
         click.echo(
             f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "

@@ -15,7 +15,7 @@ from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
 from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
-from stack.model.ids import CommitId
+from stack.model.ids import CommitId, TreeId
 from stack.model.series import PatchRef, Series
 from stack.proof import command_run, environment, proof_module
 from stack.proof.proof_module import Merged, Proof
@@ -177,7 +177,7 @@ def verdicts(runner: Runner, request: ProofRequest, tell: Progress = silent) -> 
         trial = _Trial(runner, proof, request, tell)
         for ref in proof.refs():
             tests = proof.proves[ref.file]
-            here = result(trial.whole(), tests)
+            here = trial.whole(tests)
             without = trial.without(ref)
             onto, landed = trial.elsewhere(ref)
             yield PatchProof(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
@@ -193,7 +193,7 @@ def kept(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iter
     for proof in proofs(runner.stores, request.series):
         trial = _Trial(runner, proof, request, tell)
         for merged in proof.merged:
-            here = result(trial.whole(), merged.tests)
+            here = trial.whole(merged.tests)
             before, onto = trial.before(merged), trial.there(merged.tests)
             yield Kept(
                 proof.series, merged.address, _place(runner.stores, proof), merged.tests, here, merged.fails_on, before, onto
@@ -244,7 +244,7 @@ def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behavi
         return None
     if landed is None:
         return Behaviour(ref, tests, None, f"{onto.state.value}: {onto.reason}")
-    if result(trial.whole(), tests).state is not ProofState.PASSES or trial.without(ref).state is not ProofState.FAILS:
+    if trial.whole(tests).state is not ProofState.PASSES or trial.without(ref).state is not ProofState.FAILS:
         return Behaviour(ref, tests, None, "the proof does not hold at the pins: see `stack prove`")
     return Behaviour(ref, tests, landed)
 
@@ -277,17 +277,20 @@ class _Trial:
         self._proof = proof
         self._request = request
         self._tell = tell
-        self._releases: dict[str, Run | Result] = {}
 
     @functools.cached_property
     def _own_python(self) -> Path:
         return self._python(self._stores.obtain(holder(self._stores)))
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
-    def whole(self) -> Run:
-        """Run all its tests on the tree with all patches."""
+    def whole(self, tests: tuple[str, ...]) -> Result:
+        """Run some tests on the tree with all patches; the first call runs the others, too, unless it has kept results."""
         self._tell(f"{self._proof.name} with all patches")
-        return self._runner.run(self._proof, self._own_python, proof_module.tree(self._stores, self._proof.upstream))
+        return result(self._runner.run(self._proof, self._own_python, self._tree, needed=tests), tests)
+
+    @functools.cached_property
+    def _tree(self) -> TreeId:
+        return proof_module.tree(self._stores, self._proof.upstream)
 
     def without(self, ref: PatchRef) -> Result:
         """Run a patch's tests on the tree without it, and without later patches that depend on it."""
@@ -327,23 +330,25 @@ class _Trial:
         return last, _first(way, lambda tag: self._tried(tests, tag))
 
     def _tried(self, tests: Sequence[str], tag: str) -> Result:
-        if tag not in self._releases:
-            self._tell(f"{self._proof.name} on {self._proof.upstream} {tag}")
-            self._releases[tag] = self._run(tag)
-        run = self._releases[tag]
-        return run if isinstance(run, Result) else result(run, tests)
+        """Run some tests on an unpatched release; the first call runs all that prove something, unless it has kept results."""
+        self._tell(f"{self._proof.name} on {self._proof.upstream} {tag}")
+        place = self._release(tag)
+        if isinstance(place, Result):
+            return place
+        proving = (*self._proof.proves.values(), *(merged.tests for merged in self._proof.merged))
+        every = tuple(dict.fromkeys(test for some in proving for test in some))
+        return result(self._runner.run(self._proof, *place, every, needed=tests), tests)
 
-    def _run(self, tag: str) -> Run | Result:
-        """Run all tests that prove something on an unpatched release."""
+    @functools.cache  # noqa: B019  (a trial is short-lived)
+    def _release(self, tag: str) -> tuple[Path, TreeId] | Result:
+        """Return the interpreter for a release and its tree, or why there is no interpreter."""
         tree = self._stores.obtain(self._proof.upstream, tag)
         named = holder(self._stores)
         try:
             python = self._python(tree if self._proof.upstream == named else self._stores.obtain(named))
         except StackError as failed:
             return Result(ProofState.NOT_RUN, failed.problem)
-        proving = (*self._proof.proves.values(), *(merged.tests for merged in self._proof.merged))
-        tests = tuple(dict.fromkeys(test for tests in proving for test in tests))
-        return self._runner.run(self._proof, python, tree.tree, tests)
+        return python, tree.tree
 
     def _python(self, tree: SourceTree) -> Path:
         return self._request.python or interpreter_for(self._stores, self._proof, tree, self._tell)
@@ -360,7 +365,7 @@ def interpreter(stores: Stores, proof: Proof, tell: Progress = silent) -> Path:
 
 
 def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progress = silent) -> Path:
-    """Return the interpreter of a proof's environment, with the torch that the list or `tree`, of the upstream `holder`, names.
+    """Return the interpreter of a proof's environment, with the base package that the list, or `tree` of the upstream `holder`, names.
 
     Raises:
         StackError: The environment cannot be made.
@@ -371,10 +376,10 @@ def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progre
     requirements = proof.path.parent / "requirements.txt"
     if not requirements.is_file():
         raise StackError(f"{requirements} is missing", "list what the proofs of that folder import")
-    torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
-    if torch is None:
+    base = environment.named(requirements) or environment.of_tree(stores.objects(tree.upstream), tree.tree)
+    if base is None:
         return environment.listed(stores.place.cache, "proofs", requirements, "installing what the proofs need", tell)
-    return environment.python(torch, requirements, stores.place.cache, tell)
+    return environment.python(base, requirements, stores.place.cache, tell)
 
 
 def _place(stores: Stores, proof: Proof) -> str:
@@ -432,5 +437,5 @@ def _lacking(run: Run, tests: Sequence[str]) -> str:
 
 
 def holder(stores: Stores) -> str:
-    """Return the upstream whose tree names the torch version: the first one that is not vendored."""
+    """Return the upstream whose tree names the base package of proofs: the first one that is not vendored."""
     return next(pin.upstream for pin in stores.stack.pins if pin.within is None)

@@ -164,7 +164,7 @@ def _data(name: str, root: Path) -> Mapping[str, str]:
     suite, recipe = (*name.split("/"), "")[:2]
     paths: list[Path] = []
     if name.startswith(_COMPILES):
-        paths = [*(HERE.parent / "proof/compiling").glob("*.py")]
+        paths = [*(HERE.parent / "proof/compiling").glob("*.py"), HERE.parent / "vllm_project/jit_units.py"]
     elif suite == "kernels":
         paths = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
         paths += (path for end in _SOURCES for path in laboratory.folder(root).rglob(end))

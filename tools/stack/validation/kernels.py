@@ -120,7 +120,7 @@ class Kernels:
         """Return the interpreter for cases that depend on the stack, never on an image."""
         if self.python is not None:
             return NumericsProcess(Interpreter(self.python), self.stack.root)
-        named = environment.named(REQUIREMENTS)
+        named = environment.named(REQUIREMENTS, ("torch",))
         assert named is not None, "requirements.txt names torch"
         python = environment.python(named, REQUIREMENTS, self.cache, stores.tell)
         return NumericsProcess(Interpreter(python), self.stack.root, {OPERATORS: operators(stores)})

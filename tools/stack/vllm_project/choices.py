@@ -14,12 +14,10 @@ from types import MappingProxyType
 from stack.carry.drift.finding import nearest
 from stack.carry.drift.modules import Modules
 from stack.carry.drift.outline import parse
-from stack.carry.drift.settings import Unknown
 from stack.carry.drift.tree import Files
-from stack.model.ids import TreeId
-from stack.store.objects import Objects
+from stack.projects import Unknown
+from stack.vllm_project.flags import ENGINE
 
-_ENGINE = "vllm/engine/arg_utils.py"
 _GET = "get_kwargs"
 """`x_kwargs = get_kwargs(XConfig)`, then `add_argument("--flag", **x_kwargs["field"])`."""
 _PARSERS = MappingProxyType(
@@ -44,14 +42,9 @@ class Choices:
     keys: frozenset[str] | None = None
 
 
-def check_values(objects: Objects, tree: TreeId, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
-    """Find the (flag, value) pairs whose value, or an outermost key of whose JSON, the tree does not know.
-
-    Raises:
-        StackError: the repository cannot be read.
-
-    """
-    known = declared(Files(objects, tree))
+def unknown(files: Files, given: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Unknown]:
+    """Find the (flag, value) pairs whose value, or an outermost key of whose JSON, the tree does not know."""
+    known = declared(files)
     results = {(flag, value): _unknown(flag, value, known[flag]) for flag, value in given if flag in known}
     return MappingProxyType({pair: unknown for pair, unknown in results.items() if unknown is not None})
 
@@ -91,10 +84,10 @@ def _keys(value: str) -> tuple[str, ...]:
 
 def declared(files: Files) -> Mapping[str, Choices]:
     """Return the choices of `vllm serve`'s flags, by flag."""
-    if not files.is_file(_ENGINE):
+    if not files.is_file(ENGINE):
         return MappingProxyType({})
     source = _Source(files)
-    found = {flag: source.field(of, name) for flag, (of, name) in _flags(source.tree(_ENGINE)).items()}
+    found = {flag: source.field(of, name) for flag, (of, name) in _flags(source.tree(ENGINE)).items()}
     found |= {flag: Choices(source.keys(path)) for flag, path in _PARSERS.items()}
     return MappingProxyType({flag: choices for flag, choices in found.items() if choices != Choices()})
 
@@ -159,7 +152,7 @@ class _Source:
 
     def field(self, of: str, name: str) -> Choices:
         """Return the choices of a field of a configuration class that the engine imports."""
-        found = self._class(_ENGINE, of)
+        found = self._class(ENGINE, of)
         if found is None:
             return Choices()
         path, definition = found

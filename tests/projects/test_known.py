@@ -7,25 +7,26 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.carry import projects
 from stack.carry.lint import lint
 from stack.carry.rebase import Conclusion, Request, conclude, rebase
 from stack.carry.upstream_stores import Place, Stores
 from stack.model import stack as stacks
+from stack.projects import known as projects
 
 from ..store.factories import Remote
+from .plugging import entry, install
 
 PLUGIN = r"""
 import re
-from stack.carry.projects import Required
+from stack.projects import Project, Required
 
-class CMake:
+class CMake(Project):
     def required(self, read):
         text = (read("CMakeLists.txt") or b"").decode("utf-8", "replace")
         for name, version in re.findall(r"find_package\((\w+) ([\d.]+) EXACT", text):
             yield Required(name, version, "CMakeLists.txt")
 
-class Broken:
+class Broken(Project):
     def required(self, read):
         return [1 / 0]
 
@@ -39,19 +40,9 @@ def cmake(version: str) -> dict[str, bytes]:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package with an entry point, as pip leaves it; a test writes which object it names."""
-    info = tmp_path / "site/cmake_for_stack-1.0.dist-info"
-    info.mkdir(parents=True)
-    (tmp_path / "site/cmake_for_stack.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cmake-for-stack\nVersion: 1.0\n")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    projects.known.cache_clear()
-    yield info / "entry_points.txt"
-    projects.known.cache_clear()
-
-
-def entry(value: str) -> str:
-    return f"[{projects.GROUP}]\ncmake = {value}\n"
+    """A package with an entry point; a test writes which object it names."""
+    yield install(tmp_path / "site", monkeypatch, "cmake-for-stack", module=PLUGIN)
+    projects.forget()
 
 
 @pytest.fixture
@@ -78,7 +69,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_what_it_requires_moves_along(root: Path, tmp_path: Path, installed: Path) -> None:
-    installed.write_text(entry("cmake_for_stack:project"))
+    installed.write_text(entry("cmake", "cmake_for_stack:project"))
     with Stores(stacks.load(root), Place(tmp_path / "cache")) as stores:
         assert lint(stores) == ()
         alone = rebase(stores, Request("app", "app-2.0"))
@@ -91,7 +82,7 @@ def test_what_it_requires_moves_along(root: Path, tmp_path: Path, installed: Pat
 
 
 def test_without_it_nothing_is_required(root: Path, tmp_path: Path) -> None:
-    projects.known.cache_clear()
+    projects.forget()
     with Stores(stacks.load(root), Place(tmp_path / "cache")) as stores:
         assert rebase(stores, Request("app", "app-2.0")).unmet == ()
 
@@ -99,7 +90,7 @@ def test_without_it_nothing_is_required(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("no_such_module:project", r"cmake = no_such_module:project of stack\.projects cannot be loaded \(No module named"),
+        ("no_such_module:project", r"cmake = no_such_module:project of stack\.plugins cannot be loaded \(No module named"),
         ("cmake_for_stack:PLUGIN", "cannot be loaded"),
         ("cmake_for_stack:CMake", "is no project: it has to be an object"),
         ("cmake_for_stack:re", "is no project: it has to be an object"),
@@ -107,7 +98,7 @@ def test_without_it_nothing_is_required(root: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_package_that_does_not_work_is_named(root: Path, tmp_path: Path, installed: Path, value: str, said: str) -> None:
-    installed.write_text(entry(value))
+    installed.write_text(entry("cmake", value))
     with Stores(stacks.load(root), Place(tmp_path / "cache")) as stores, pytest.raises(StackError, match=said):
         rebase(stores, Request("app", "app-2.0"))
 
@@ -120,6 +111,6 @@ def test_nothing_is_loaded_from_the_stack(root: Path, tmp_path: Path, monkeypatc
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
         (info / "entry_points.txt").write_text(f"[{projects.GROUP}]\nevil = evil:project\n")
     monkeypatch.chdir(root)
-    projects.known.cache_clear()
+    projects.forget()
     with Stores(stacks.load(root), Place(tmp_path / "cache")) as stores:
         assert rebase(stores, Request("app", "app-2.0")).unmet == ()
