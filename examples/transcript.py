@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what the demo and the plan print into the documentation; `make docs` runs it."""
+"""Write what the demo and the plan print into the documentation; `make transcripts` runs it."""
 
 import os
 import re

@@ -30,7 +30,7 @@ def stack_files() -> dict[Path, str]:
 def test_a_page_shows_what_its_example_prints(name: str) -> None:
     before = stack_files()
     module = transcript()
-    assert module.printed(name) == module.quoted(name), "run `make docs`"
+    assert module.printed(name) == module.quoted(name), "run `make transcripts`"
     assert stack_files() == before
 
 

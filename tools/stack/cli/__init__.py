@@ -14,6 +14,7 @@ import click
 from stack import __version__
 from stack.base.errors import StackError
 from stack.cli.common import Options, one_line
+from stack.cli.completing import COMPLETE
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
 from stack.cli.rendering import settings, terminal
@@ -25,6 +26,7 @@ _VERBS = {
     "check": "Check that what patches and recipes rely on exists.",
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
+    "completion": "Print the script that makes a shell complete names.",
     "diff": "Print what a patch, a series or all patches change.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
     "explain": "Explain a patch or a conflict: both sides, and why.",
@@ -109,7 +111,7 @@ def main() -> None:
 def _run() -> int:
     try:
         # Without standalone mode, click returns the exit code of a verb.
-        return cli(standalone_mode=False, prog_name="stack") or 0
+        return cli(standalone_mode=False, prog_name=_called(), complete_var=COMPLETE) or 0
     except StackError as error:
         return _fail(str(error))
     except click.Abort:
@@ -129,6 +131,11 @@ def _run() -> int:
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return _fail(f"this is a defect, please report it ({reason}): STACK_DEBUG=1 shows where")
+
+
+def _called() -> str:
+    """The command's name as git writes it if `git carry` called, else the plain one."""
+    return "git carry" if Path(sys.argv[0]).name == "git-carry" else "stack"
 
 
 def _fail(line: str, code: int = 2) -> int:

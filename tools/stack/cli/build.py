@@ -18,6 +18,7 @@ from stack.cli.common import (
     print_table,
     source_option,
 )
+from stack.cli.completing import complete_upstreams
 from stack.wheels import building, inspection
 from stack.wheels.building import Built, Library
 from stack.wheels.decision import Decision, Mode, WheelRequest, decide
@@ -30,7 +31,7 @@ def command() -> None:
 
 
 @command.command("wheels")
-@click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...")
+@click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...", shell_complete=complete_upstreams)
 @click.option(
     "--mode",
     type=click.Choice(["auto", "overlay", "source"]),

@@ -10,10 +10,11 @@ from stack.carry.commits import BASE_TAG
 from stack.carry.remotes import read
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.completing import complete_upstreams
 
 
 @click.command("checkout")
-@click.argument("upstream")
+@click.argument("upstream", shell_complete=complete_upstreams)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
     "--remote", "remotes", multiple=True, metavar="NAME=URL", help="Add a remote of yours to the working tree. Repeatable."

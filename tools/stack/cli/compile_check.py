@@ -10,6 +10,7 @@ import click
 
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, source_option
+from stack.cli.completing import complete_series
 from stack.model.series import SASS, Compiles
 from stack.proof.compiling import check
 from stack.proof.compiling.check import Report, Result
@@ -20,7 +21,7 @@ _KERNELS = 16
 
 
 @click.command("compile-check")
-@click.argument("series", nargs=-1, metavar="[SERIES]...")
+@click.argument("series", nargs=-1, metavar="[SERIES]...", shell_complete=complete_series)
 @click.option(
     "--all", "everything", is_flag=True, help="Compile every unit that the patches touch, whole. This can take hours."
 )

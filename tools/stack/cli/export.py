@@ -11,6 +11,7 @@ from stack.carry.exporting.branch import BranchState, Exported, Target
 from stack.carry.exporting.files import Form, Written
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, print_json, source_option
+from stack.cli.completing import complete_upstreams
 
 _NEXT: dict[Form, str] = {
     "quilt": "in the source tree: QUILT_PATCHES={place} quilt push -a",
@@ -20,7 +21,7 @@ _NEXT: dict[Form, str] = {
 
 
 @click.command("export")
-@click.argument("upstream")
+@click.argument("upstream", shell_complete=complete_upstreams)
 @click.option("--quilt", type=click.Path(path_type=Path), metavar="DIR", help="A folder for quilt: `series` and patch files.")
 @click.option("--am", type=click.Path(path_type=Path), metavar="DIR", help="A folder of numbered mails for `git am`.")
 @click.option("--mbox", type=click.Path(path_type=Path), metavar="FILE", help="One mailbox for `git am`.")

@@ -7,11 +7,12 @@ from stack.carry import tried
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
+from stack.cli.completing import complete_upstreams
 from stack.cli.rendering import patches
 
 
 @click.command("forecast")
-@click.argument("upstream", required=False)
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
 @click.option(
     "--against",
     required=True,

@@ -11,6 +11,7 @@ from stack.carry.importing.closing import Triage
 from stack.carry.importing.plan import Import
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, paused, print_json, source_option
+from stack.cli.completing import complete_series, complete_upstreams
 
 
 @click.command("import")
@@ -21,8 +22,18 @@ from stack.cli.common import Options, json_option, one_line, paused, print_json,
     metavar="DIR",
     help="Compare an edited copy of the sources with the pin: one patch for each top-level folder or file.",
 )
-@click.option("--upstream", metavar="NAME", help="The upstream of the patches, if the stack has several.")
-@click.option("--series", metavar="NAME", help="The series of patches that no --by names. Default: named after the source.")
+@click.option(
+    "--upstream",
+    metavar="NAME",
+    help="The upstream of the patches, if the stack has several.",
+    shell_complete=complete_upstreams,
+)
+@click.option(
+    "--series",
+    metavar="NAME",
+    help="The series of patches that no --by names. Default: named after the source.",
+    shell_complete=complete_series,
+)
 @click.option(
     "--by",
     "rules",

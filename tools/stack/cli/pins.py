@@ -4,6 +4,7 @@
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.completing import complete_tags, complete_upstreams
 from stack.model.pins import BASE, Base, Pin
 
 _USUAL = "v*"
@@ -65,8 +66,8 @@ def verify(context: click.Context, as_json: bool, source: str | None) -> None:
 
 
 @command.command("set")
-@click.argument("upstream", metavar="UPSTREAM|base")
-@click.argument("tag", metavar="REV|IMAGE:TAG")
+@click.argument("upstream", metavar="UPSTREAM|base", shell_complete=complete_upstreams)
+@click.argument("tag", metavar="REV|IMAGE:TAG", shell_complete=complete_tags)
 @click.option("--allow-mismatch", is_flag=True, help="Set the pin even if upstream names another combination of pins.")
 @json_option
 @source_option

@@ -7,6 +7,7 @@ import click
 
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
+from stack.cli.completing import complete_series
 from stack.cli.rendering import text
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -16,7 +17,7 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
 
 @click.command("prove")
-@click.argument("series", nargs=-1, metavar="[SERIES]...")
+@click.argument("series", nargs=-1, metavar="[SERIES]...", shell_complete=complete_series)
 @click.option(
     "--onto",
     multiple=True,

@@ -24,6 +24,7 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
+from stack.cli.completing import complete_tags, complete_upstreams
 from stack.cli.rendering import patches, terminal, text
 from stack.model import digest
 from stack.proof import series_proofs
@@ -31,8 +32,14 @@ from stack.proof.runner import Runner
 
 
 @click.command("rebase")
-@click.argument("upstream", required=False)
-@click.option("--onto", "tag", metavar="REV", help="The tag to move to; with the git source, also a branch or commit.")
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
+@click.option(
+    "--onto",
+    "tag",
+    metavar="REV",
+    help="The tag to move to; with the git source, also a branch or commit.",
+    shell_complete=complete_tags,
+)
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
 @click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch relies on has changed.")

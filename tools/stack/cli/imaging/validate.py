@@ -9,6 +9,7 @@ import click
 
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.completing import complete_recipes
 from stack.cli.imaging.common import file_path
 from stack.cli.imaging.common import layout as layout_of
 from stack.cli.validating import FOLDER
@@ -35,7 +36,14 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option(
     "--image", "source_image", metavar="oci:DIR", help="The image. Default: the only one in the stack's .stack/images."
 )
-@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="Recipe for serving the tiny models; may be repeated.")
+@click.option(
+    "--recipe",
+    "recipes",
+    shell_complete=complete_recipes,
+    multiple=True,
+    metavar="NAME",
+    help="Recipe for serving the tiny models; may be repeated.",
+)
 @click.option(
     "--model",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
