@@ -6,15 +6,10 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stack.carry.drift.unchanged import Unchanged
 
 from stack.carry.drift import check
 from stack.carry.drift.chunks import chunks, imports
 from stack.carry.drift.outline import bodiless, outline
-<<<<<<< HEAD:tests/carry/test_drift_unchanged.py
-from stack.carry.drift.tree import Files
-=======
->>>>>>> refs/heads/speed:tests/carry/test_drift_outline.py
 
 from .test_drift_python import marked, tree
 from .trees import Scratch
