@@ -131,7 +131,7 @@ def test_an_upstream_that_is_pinned_already(tmp_path: Path, remote: Remote) -> N
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"tag": "release-1.27"}, "has no tag release-1.27: nearest: release-1.27.1"),
+        ({"tag": "release-1.27"}, "has no tag release-1.27: did you mean 'release-1.27.1'?"),
         ({"commit": "0" * 40}, "has no commit 0000"),
         ({"tags": "v*"}, r"has no release tag like v\*: name a --tag or a --commit; it has the tags"),
         ({"tag": "v1", "commit": "main"}, "--tag and --commit exclude each other"),

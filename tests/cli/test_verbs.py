@@ -92,10 +92,13 @@ def test_fetch(stack: Stack, world: World) -> None:
 def test_status(stack: Stack) -> None:
     ran = stack("status")
     assert ran.code == 0
-    assert re.search(r"^one +pending +One$", ran.out, re.MULTILINE)
-    assert re.search(r"^ +gamma +\+1 -1 +\[tool\] Flag für das Werkzeug$", ran.out, re.MULTILINE)
+    assert re.search(r"^one +pending +\+4 -3 +One$", ran.out, re.MULTILINE)
+    assert "Flag für" not in ran.out
+    whole = stack("status", "--all").out
+    assert re.search(r"^ +gamma +\+1 -1 +\[tool\] Flag für das Werkzeug$", whole, re.MULTILINE)
     found = parsed(stack("status", "--json"))
-    assert keys(found) == "digest pins series"
+    assert keys(found) == "digest pins series waiting droppable moved since tried"
+    assert whole.endswith(f"\nstack {found['digest']}\n")
     assert re.fullmatch(r"[0-9a-f]{64}", found["digest"])
     assert keys(found["pins"][0]) == "upstream tag commit"
     assert keys(found["series"][0]) == "name title state pull needs patches"

@@ -25,7 +25,7 @@ def test_loads(root: Path) -> None:
     assert loaded.order("triton") == ()
     assert loaded.get("cache") is loaded.series[1]
     assert loaded.pins.names() == ("vllm", "flashinfer", "cutlass")
-    assert refusal(root, loaded.get, "caches") == "unknown series 'caches': stacks/stack.toml has gating, cache"
+    assert refusal(root, loaded.get, "caches") == "unknown series 'caches': did you mean 'cache'?"
     assert not (root / switch.FOLDER).exists()
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import click
 
 from stack.base.text import counted
+from stack.carry import tried
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
 from stack.cli.completing import complete_upstreams
+from stack.cli.rendering import patches
 from stack.cli.reports import report_forecasts, report_option
 from stack.cli.sentences import say
 
@@ -24,6 +26,7 @@ from stack.cli.sentences import say
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
 @report_option
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -46,6 +49,8 @@ def command(
     with options.place(source) as place, Stores(options.load(), place) as stores:
         forecasts = forecast(stores, upstream, against, through=through_names(through))
         report_forecasts(report, stores.stack, forecasts)
+        for each in forecasts:
+            tried.keep(place.cache, each.work)
         if as_json:
             print_json(
                 {

@@ -9,6 +9,7 @@ from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_series
+from stack.cli.rendering import text
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 from stack.proof.series_proofs import Kept, PatchProof, Result
@@ -94,8 +95,10 @@ def command(
 
 
 def _print(verdicts: list[PatchProof], onto: str) -> None:
+    wrong = sum(not verdict.sound for verdict in verdicts)
+    text.echo(f"{counted(len(verdicts), 'proof')}: {len(verdicts) - wrong} hold, {wrong} need a person")
     rows = []
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.sound):
         tried = [verdict.onto.state.value if verdict.onto else "-"] if onto else []
         rows.append(
             (

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack rebase`: move pins and patches to another release."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from stack.base.errors import StackError
+from stack.carry import tried
 from stack.carry import workspace as workspaces
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
 from stack.carry.upstream_stores import Stores
@@ -25,6 +25,7 @@ from stack.cli.common import (
     through_names,
 )
 from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
 from stack.cli.sentences import say
 from stack.model import digest
@@ -87,6 +88,7 @@ from stack.proof.runner import Runner
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
 @report_option
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -153,6 +155,7 @@ def command(
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             _finish(going)
         folder = workspace or going
+        tried.keep(place.cache, work, folder if stopped is not None and work.open else None)
         if as_json:
             print_json(_as_json(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
@@ -239,7 +242,7 @@ def _only(context: click.Context, option: str) -> None:
 def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
     for leg in work.legs:
-        text = range_diff(stores, leg, colour=sys.stdout.isatty())
+        text = range_diff(stores, leg, colour=terminal.is_coloured())
         if text:
             click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
             click.echo(text)
@@ -248,6 +251,9 @@ def _print_range_diff(stores: Stores, work: Rebase) -> None:
 def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     for need in work.unmet:
         say(need.sentence(work.pins().get(need.needs)))
+    if ended.value in ("conflict", "drift") and stopped is None:
+        first = work.open[0][1].patch.ref.path.removesuffix(".patch")
+        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}")
     if stopped is None:
         say(*_ending(work, ended))
     elif work.open[0][1].outcome.value == "dropped-upstream":
@@ -268,7 +274,7 @@ def _ending(work: Rebase, ended: Conclusion) -> tuple[str, str]:
     return {
         "switched": (f"switched: {moved or 'patches'}; `stack undo` takes it back", ""),
         "unchanged": ("nothing to do: the stack stands there already", ""),
-        "dry-run": ("dry run: nothing was written", ""),
+        "dry-run": ("dry run: nothing was written; next: the same without --dry-run", ""),
         "conflict": ("nothing was changed: resolve the conflicts one by one in a working tree:", again),
         "drift": ("nothing was changed: --allow-drift switches all the same; to correct the patches:", again),
         "mismatch": (

@@ -15,11 +15,12 @@ from stack.cli.common import (
     Options,
     json_option,
     outcome_json,
-    outcome_rows,
+    patch_line,
     print_json,
-    print_table,
     through_names,
 )
+from stack.cli.rendering import patches as patches_
+from stack.cli.rendering import text
 from stack.cli.reports import report_option, report_triage
 from stack.cli.sentences import say
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the carried patches there.")
 @report_option
+@patches_.all_option()
 @json_option
 @click.argument("patches", nargs=-1, required=True, metavar="PATCH...", type=click.Path(path_type=Path))
 @click.pass_context
@@ -91,8 +93,9 @@ def command(
         climbed = len(result.rungs) > 1
         if through == "auto" and not climbed:
             click.echo("--through auto: no release lies between the two revisions")
-        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried, climbed=climbed)]
-        print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        lines = tuple(patch_line(row.name, row.carried, climbed=climbed, series="") for row in result.rows)
+        text.echo(patches_.summary(lines, onto))
+        patches_.print_sections([patches_.Section((), lines)], COLOURS.get)
         _print_end(result, output)
     context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack.base import files
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.model import document, lint_policy, patch, pins, series, switch
 from stack.model.document import find_cycle
@@ -56,7 +57,7 @@ class Stack:
         for each in self.series:
             if each.name == name:
                 return each
-        raise StackError(f"unknown series {name!r}", f"{FOLDER}/{FILE} has {', '.join(each.name for each in self.series)}")
+        raise unknown_name("series", name, (each.name for each in self.series), holder=f"{FOLDER}/{FILE}")
 
 
 def find_root(start: Path) -> Path:

@@ -5,7 +5,6 @@ Git fetches file contents when they are needed. Fetched objects enter the store 
 a pinned upstream itself is grafted: a commit on top of the real one has the submodule's tree in place of its entry.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from stack.base.addresses import redacted
+from stack.base.did_you_mean import similar, suggestion
 from stack.base.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
@@ -315,10 +315,10 @@ def _no_commit(url: str, wanted: str) -> StackError:
 
 def _no_tag(url: str, wanted: str, refs: Mapping[str, str]) -> StackError:
     tags = [name.removeprefix("refs/tags/") for name in refs if name.startswith("refs/tags/") and not name.endswith("^{}")]
-    near = difflib.get_close_matches(wanted, tags, n=_SHOWN) or sorted(tags, key=_age, reverse=True)[:_SHOWN]
-    return StackError(
-        f"{redacted(url)} has no tag {wanted}", f"nearest: {', '.join(near)}" if near else "it has no tags at all"
-    )
+    near = similar(wanted, sorted(tags, key=_age, reverse=True))
+    newest = sorted(tags, key=_age, reverse=True)[:_SHOWN]
+    others = f"the newest are {', '.join(newest)}" if newest else "it has no tags at all"
+    return StackError(f"{redacted(url)} has no tag {wanted}", suggestion(near) if near else others)
 
 
 def _age(tag: str) -> tuple[bool, Version]:

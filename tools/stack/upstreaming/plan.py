@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.carry import apply
 from stack.carry.export import export
@@ -91,7 +92,7 @@ def _chosen(stores: Stores, wanted: Wanted) -> dict[str, frozenset[PatchRef]]:
         raise StackError(f"{_and(wanted.series) or 'the stack'} has no patch", "name a series that has one")
     unknown = [path for path in wanted.split if path not in {ref.path for ref in chosen}]
     if unknown:
-        raise StackError(f"--split names {unknown[0]!r}, which is not a planned patch", "name it as the plan does")
+        raise unknown_name("patch", unknown[0], (ref.path for ref in chosen), holder="the plan", lister="stack export-pr")
     by_upstream: dict[str, set[PatchRef]] = {}
     for ref in chosen:
         by_upstream.setdefault(ref.upstream, set()).add(ref)
