@@ -15,6 +15,7 @@ import click
 from stack.base.errors import StackError
 from stack.base.progress import silent
 from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
+from stack.cli.sentences import wrapped
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -261,7 +262,7 @@ def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None
         climbed = len(leg.carry.rungs) > 1
         new = [row for row in leg.carry.rows if not known or known.get(row.patch.ref.path) != fingerprint(row)]
         listed = tuple(patch_line(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed) for row in new)
-        heads = (_leg_words(leg), *_no_rungs(work, leg))
+        heads = tuple(line for sentence in (_leg_words(leg), *_no_rungs(work, leg)) for line in wrapped(sentence))
         sections.append(patches.Section(heads, listed, len(leg.carry.rows) - len(new)))
         lines += [patch_line("", row) for row in leg.carry.rows]
     if lines:
