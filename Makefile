@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs transcripts bench clean
+.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs release transcripts bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
@@ -105,9 +105,14 @@ docs: $(VENV)-docs/stamp
 	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
 	@echo "build/html/index.html  build/man/stack.1"
 
+# A wheel with man pages and a source archive in build/release, with a bill of materials and a statement of how they were made.
+release: $(VENV)/stamp docs
+	@$(BIN)/python requirements/release.py build/release
+
 # Run the examples and write what they print into the documentation.
 transcripts: $(VENV)/stamp
 	@$(BIN)/python examples/transcript.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/picture.py
 
 # make bench CLONE=/path/to/flashinfer BASE=v0.6.13 ONTO=v0.6.15
 bench: $(VENV)/stamp

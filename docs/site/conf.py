@@ -32,10 +32,15 @@ templates_path = ["templates"]
 # One page for each of the commands that `git carry --help` and `man stack` open.
 man_pages = [("docs/site/commands", name, "carry a fork as named patch series", "", 1) for name in ("stack", "git-carry")]
 
+# The theme's own switch of light and dark is not the browser's, which a forge follows.
+_PICTURE = "".join(
+    f"```{{image}} docs/rebase-{kind}.svg\n:class: only-{kind}\n:alt: A rebase in a terminal\n```\n\n"
+    for kind in ("light", "dark")
+)
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
-    "Guides": ("import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "export"),
+    "Guides": ("tutorial", "import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "export"),
     "Reference": ("site/commands", "pins", "outcomes", "json"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
     "The fork of this repository": ("series", "decode-kernels", "ladder"),
@@ -59,6 +64,7 @@ def _escape(_app: Sphinx, _context: object, lines: list[str]) -> None:
 
 def _add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("```mermaid\n", "```text\n")  # the forge draws it; its script comes from elsewhere
+    source[0] = re.sub(r"<picture>.*?</picture>", _PICTURE, source[0], flags=re.DOTALL)
     if page == root_doc:
         for title, pages in _CONTENTS.items():
             listed = "\n".join(f"/docs/{name}" if not name.startswith("../") else f"/{name[3:]}" for name in pages)

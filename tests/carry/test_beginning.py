@@ -183,6 +183,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, remote: Remote, name:
     with pytest.raises(StackError, match="link"):
         begin(tmp_path, remote.url)
     assert list(elsewhere.iterdir()) == []
+    assert name == "pins.toml" or [path.name for path in root.iterdir()] == [name]
 
 
 def test_a_folder_inside_of_a_stack(tmp_path: Path) -> None:

@@ -68,9 +68,11 @@ def test_no_stack_here(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     assert (
         stack("status", root=None).refused()
-        == f"no pins.toml in {tmp_path} or above: run stack inside a stack, or name one with --root"
+        == f"no pins.toml in {tmp_path} or above: run stack inside a stack, name one with --root, or begin one: stack init --git URL"
     )
-    assert stack("status", root=tmp_path / "none").refused() == f"{tmp_path}/none/pins.toml is missing: check --root"
+    nowhere = tmp_path / "none"
+    begin = f"or begin a stack there: stack --root {nowhere} init --git URL"
+    assert stack("status", root=nowhere).refused() == f"{nowhere}/pins.toml is missing: check --root, {begin}"
 
 
 def _no_network(world: World) -> None:

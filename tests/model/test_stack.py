@@ -184,7 +184,10 @@ def test_find_root(root: Path) -> None:
     assert stack.find_root(root / "stacks/gating/vllm") == root
     (root / "pins.toml").unlink()
     line = refusal(root, stack.find_root, root / "stacks")
-    assert line == "no pins.toml in stacks or above: run stack inside a stack, or name one with --root"
+    assert (
+        line
+        == "no pins.toml in stacks or above: run stack inside a stack, name one with --root, or begin one: stack init --git URL"
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ _VERBS = {
     "recipe": "List, show and check recipes; write compose files.",
     "redo": "Repeat the change that `stack undo` took back.",
     "refresh": "Write the commits of a working tree back as patch files.",
+    "report": "Show the stack, or a planned rebase, as a page or text.",
     "resolutions": "List, show or drop stored conflict resolutions.",
     "roofline": "Compute the speed limit that the memory sets for a recipe.",
     "serve": "Start a recipe's server and check which kernels run.",

@@ -28,6 +28,7 @@ COLOURS = {
     "clean": "green",
     "moved": "cyan",
     "landed": "blue",
+    "left-out": "yellow",
     "partly-landed": "yellow",
     "dropped-upstream": "bold red",
     "resolved": "magenta",
@@ -90,7 +91,9 @@ class Options:
 
         root = stack.find_root(Path.cwd()) if self.root is None else self.root
         if not (root / "pins.toml").is_file():
-            raise StackError(f"{root / 'pins.toml'} is missing", "check --root")
+            raise StackError(
+                f"{root / 'pins.toml'} is missing", f"check --root, or begin a stack there: stack --root {root} init --git URL"
+            )
         untrusted.check(root)
         if writes:
             switch.recover(root)

@@ -9,7 +9,6 @@ import click
 
 from stack.base.errors import StackError
 from stack.carry.drift import check_settings
-from stack.carry.drift.settings import Unknown
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
 from stack.cli.completing import complete_recipes
@@ -22,6 +21,7 @@ from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
 from stack.model.stack import Stack
+from stack.projects import Unknown
 from stack.proof.compiling import jobs
 from stack.serving import roofline
 from stack.validation import endpoint, machine

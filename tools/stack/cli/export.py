@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.exporting import branch as branches
 from stack.carry.exporting import files
 from stack.carry.exporting.branch import BranchState, Exported, Target
@@ -81,7 +82,7 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
         document = {"upstream": upstream, "form": form, "place": str(place), "base": written.base}
         print_json(document | {"patches": patches, "needs_git": needs_git})
         return
-    click.echo(f"{place}: {len(written.names)} patch(es) of {upstream} on {stores.stack.pins.get(upstream).shown}")
+    click.echo(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
     if form == "quilt":
         for ref in written.needs_git:
             click.echo(f"only git can apply {ref.path}: it changes a binary file or a submodule")
@@ -103,4 +104,6 @@ def _print_branch(upstream: str, exported: Exported, *, as_json: bool) -> None:
         click.echo(one_line(f"refused: {exported.reason}"))
         return
     was = f", was {exported.before[:12]}" if exported.before and exported.before != chain.tip else ""
-    click.echo(f"{exported.where}: {exported.branch} is {state}: {len(chain.commits)} commit(s), {chain.tip[:12]}{was}")
+    click.echo(
+        f"{exported.where}: {exported.branch} is {state}: {counted(len(chain.commits), 'commit')}, {chain.tip[:12]}{was}"
+    )

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack forecast`: show what would break on upstream's unreleased code."""
 
+from pathlib import Path
+
 import click
 
+from stack.base.text import counted
 from stack.carry import tried
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
 from stack.cli.completing import complete_upstreams
 from stack.cli.rendering import patches
+from stack.cli.reports import report_forecasts, report_option
 
 
 @click.command("forecast")
@@ -20,12 +24,19 @@ from stack.cli.rendering import patches
     help="A tag, branch or commit of UPSTREAM; nightly: the newest one, of every upstream unless one is named.",
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
+@report_option
 @patches.all_option()
 @json_option
 @source_option
 @click.pass_context
 def command(
-    context: click.Context, upstream: str | None, against: str, through: str | None, as_json: bool, source: str | None
+    context: click.Context,
+    upstream: str | None,
+    against: str,
+    through: str | None,
+    report: Path | None,
+    as_json: bool,
+    source: str | None,
 ) -> None:
     """Carry the patches onto a moving branch and show their outcomes; nothing is written.
 
@@ -36,6 +47,7 @@ def command(
     options: Options = context.obj
     with options.place(source) as place, Stores(options.load(), place) as stores:
         forecasts = forecast(stores, upstream, against, through=through_names(through))
+        report_forecasts(report, stores.stack, forecasts)
         for each in forecasts:
             tried.keep(place.cache, each.work)
         if as_json:
@@ -62,6 +74,7 @@ def command(
                     click.echo(need.sentence(each.work.pins().get(need.needs)))
                 broken = len(each.work.open)
                 click.echo(
-                    f"{each.upstream} {each.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry")
+                    f"{each.upstream} {each.revision}: "
+                    + (f"{counted(broken, 'patch')} would break" if broken else "all would carry")
                 )
     context.exit(1 if any(each.breaks for each in forecasts) else 0)

@@ -3,6 +3,7 @@
 
 import click
 
+from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_tags, complete_upstreams
 from stack.model.pins import BASE, Base, Pin
@@ -106,7 +107,9 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
                 "nothing was changed: --allow-mismatch sets it all the same, `stack rebase … --with-required` moves all together"
             )
         if done and not same and standing:
-            click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply.")
+            click.echo(
+                f"{counted(standing, 'patch was', 'patches were')} made on the old pin: `stack lint` shows which still apply."
+            )
             click.echo("If some do not: `stack undo`, then `stack rebase`, which carries them")
     context.exit(0 if done else 1)
 

@@ -26,6 +26,7 @@ from stack.cli.common import (
 )
 from stack.cli.completing import complete_tags, complete_upstreams
 from stack.cli.rendering import patches, terminal, text
+from stack.cli.reports import report_option, report_rebase
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -85,6 +86,7 @@ from stack.proof.runner import Runner
 @click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
+@report_option
 @patches.all_option()
 @json_option
 @source_option
@@ -106,16 +108,18 @@ def command(
     go_on: Path | None,
     skip: Path | None,
     abort: Path | None,
+    report: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), resolved (the
-    conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong), dropped-upstream (upstream had it and
-    removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest of a partly landed patch, nothing is
-    changed and the exit code is 1. --workspace makes a working tree that stops at each of these patches: --continue keeps the patch
-    as it is there, --skip drops it, --abort gives up. Resolutions are kept in stacks/resolutions, for later and for everyone.
+    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), left-out (by a
+    person), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
+    dropped-upstream (upstream had it and removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest
+    of a partly landed patch, nothing is changed and the exit code is 1. --workspace makes a working tree that stops at each of
+    these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions are kept in
+    stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj
@@ -142,6 +146,7 @@ def command(
             assert tag is not None
             request = Request(upstream, stores.resolve(upstream, tag), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
+        report_rebase(report, work)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -167,7 +172,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     """Run the proofs on the new releases; repeat the rebase with the patches that landed by behaviour."""
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    request = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    request = series_proofs.ProofRequest(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
@@ -223,10 +228,11 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
 def _only(context: click.Context, option: str) -> None:
     """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
+    allowed = (own, "as_json", "form", *(("report",) if option != "--abort" else ()))
     given = [
         name
         for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in (own, "as_json", "form")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in allowed
     ]
     if given:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")

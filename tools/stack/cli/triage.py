@@ -21,6 +21,7 @@ from stack.cli.common import (
 )
 from stack.cli.rendering import patches as patches_
 from stack.cli.rendering import text
+from stack.cli.reports import report_option, report_triage
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     help="Reuse resolved conflicts: a stack's stacks/resolutions.",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the carried patches there.")
+@report_option
 @patches_.all_option()
 @json_option
 @click.argument("patches", nargs=-1, required=True, metavar="PATCH...", type=click.Path(path_type=Path))
@@ -58,6 +60,7 @@ def command(
     independent: bool,
     resolutions: Path | None,
     output: Path | None,
+    report: Path | None,
     as_json: bool,
     patches: tuple[Path, ...],
 ) -> None:
@@ -78,6 +81,7 @@ def command(
         result = triage.triage(repo, span, patches, cache=home, independent=independent, resolutions=known)
     if output is not None:
         triage.write(output, result)
+    report_triage(report, result, base)
     if result.back:
         click.echo(
             f"stack: {onto} is older than {base}: the patches are carried back (or are --base and --onto swapped?)", err=True

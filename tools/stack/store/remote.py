@@ -16,7 +16,7 @@ from stack.base.did_you_mean import similar, suggestion
 from stack.base.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
-from stack.store import git, reference_clone, repository
+from stack.store import git, listed_tags, reference_clone, repository
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"
@@ -71,6 +71,7 @@ def fetch(store: Path, url: str, wanted: str, *, reference: Path | None = None) 
             raise _no_commit(url, wanted) from error
         kept = {ref: target for ref, target in _refs(place).items() if not ref.startswith(reference_clone.REFS)}
         repository.adopt(store, place / "objects/pack", kept)
+    listed_tags.keep(store, _tagged(refs))
     return CommitId(commit)
 
 
@@ -122,7 +123,13 @@ def tag_commits(store: Path, url: str) -> dict[str, str]:
         StackError: The remote cannot be reached.
 
     """
-    refs = _advertised(store, url)
+    tags = _tagged(_advertised(store, url))
+    listed_tags.keep(store, tags)
+    return tags
+
+
+def _tagged(refs: Mapping[str, str]) -> dict[str, str]:
+    """Return the commit of each tag among advertised references."""
     tagged = {name: target for name, target in refs.items() if name.startswith("refs/tags/") and not name.endswith("^{}")}
     return {name.removeprefix("refs/tags/"): refs.get(f"{name}^{{}}", target) for name, target in tagged.items()}
 

@@ -146,7 +146,7 @@ def _legs(stores: Stores, target: SourceTree, names: Sequence[str], wanted: Want
     request = Request(target.upstream, target.tag)
     leg = released(stores, target.upstream, target, request)
     if wanted.tests and leg.moves and leg.carry.rows and series_proofs.provable(stores):
-        proofs = series_proofs.Asked(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
+        proofs = series_proofs.ProofRequest(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
         with Runner(stores) as runner:
             results = list(series_proofs.behaviour(runner, proofs, stores.tell))
         landed = series_proofs.landings(results, {target.upstream: {target.tag: target.commit}})
@@ -293,7 +293,7 @@ class _Planning:
 
         The search runs if the tests fail with the known needs; they pass with all patches.
         """
-        passes = series_proofs.State.PASSES
+        passes = series_proofs.ProofState.PASSES
         for done, number in enumerate(requested):
             piece = self._pieces[number]
             self._tell(f"testing {piece.name}", done)
@@ -301,7 +301,7 @@ class _Planning:
                 continue
             mine = self._relations.closure((number,))
             alone = trials.result(piece.ref, self._tree(mine))
-            if alone.state is not series_proofs.State.FAILS:
+            if alone.state is not series_proofs.ProofState.FAILS:
                 continue
             rest = [other for other in range(len(self._pieces)) if other not in mine]
             needed = smallest(

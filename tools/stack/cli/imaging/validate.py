@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_recipes
@@ -166,7 +167,7 @@ def _print(digest: str, done: Sequence[Done], judged: Judgement | None) -> None:
     for one in done:
         click.echo()
         if one.verdict is None:
-            click.echo(f"{one.suite}: nothing has fallen out: {len(one.standing)} cases stand")
+            click.echo(f"{one.suite}: nothing has fallen out: {counted(len(one.standing), 'case stands', 'cases stand')}")
             continue
         print_cases(one.verdict.cases)
         click.echo(f"verdict: {one.file}")
