@@ -12,6 +12,7 @@ from stack.carry.remotes import read
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_upstreams
+from stack.cli.sentences import say
 
 
 @click.command("checkout")
@@ -40,4 +41,4 @@ def command(
     if as_json:
         print_json({"upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
     else:
-        click.echo(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")
+        say(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")

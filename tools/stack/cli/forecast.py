@@ -13,6 +13,7 @@ from stack.cli.common import Options, json_option, leg_json, print_json, print_l
 from stack.cli.completing import complete_upstreams
 from stack.cli.rendering import patches
 from stack.cli.reports import report_forecasts, report_option
+from stack.cli.sentences import say
 
 
 @click.command("forecast")
@@ -71,7 +72,7 @@ def command(
             for each in forecasts:
                 print_legs(each.work)
                 for need in each.work.unmet:
-                    click.echo(need.sentence(each.work.pins().get(need.needs)))
+                    say(need.sentence(each.work.pins().get(need.needs)))
                 broken = len(each.work.open)
                 click.echo(
                     f"{each.upstream} {each.revision}: "
