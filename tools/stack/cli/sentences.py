@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print sentences that are read at 80 columns, on a terminal and in a pipe."""
+"""Print sentences that are read at 80 columns, on a terminal and in a pipe; a narrower terminal gets shorter lines."""
 
 import re
 import textwrap
 
 import click
 
+from stack.cli.rendering import terminal
+
 WIDTH = 80
 _COMMAND = re.compile(r"`[^`]*`")
 _HELD = "\0"
 """Stands for a blank within a command while lines are broken."""
+
+
+def _width() -> int:
+    """Return the width of lines: less than 80 columns only on a narrower terminal."""
+    return min(WIDTH, terminal.columns() or WIDTH)
 
 
 def wrapped(text: str, indent: str = "", below: str = "  ") -> list[str]:
@@ -23,13 +30,13 @@ def wrapped(text: str, indent: str = "", below: str = "  ") -> list[str]:
     """
     held = _COMMAND.sub(lambda command: command[0].replace(" ", _HELD), text)
     options = {"break_long_words": False, "break_on_hyphens": False}
-    lines = textwrap.wrap(held, WIDTH, initial_indent=indent, subsequent_indent=indent + below, **options)  # type: ignore[arg-type]
+    lines = textwrap.wrap(held, _width(), initial_indent=indent, subsequent_indent=indent + below, **options)  # type: ignore[arg-type]
     return [line.replace(_HELD, " ") for line in lines] or [indent.rstrip()]
 
 
 def say(text: str, command: str = "", *, indent: str = "", below: str = "  ") -> None:
     """Print a sentence in lines of 80 columns; a command to copy stands alone in the last line, whatever its length."""
-    if command and len(f"{indent}{text} {command}") <= WIDTH:
+    if command and len(f"{indent}{text} {command}") <= _width():
         text, command = f"{text} {command}", ""
     for line in wrapped(text, indent, below):
         click.echo(line)

@@ -59,7 +59,7 @@ def wrapped(text: str, indent: str = "") -> Iterator[str]:
     """Yield the lines of a text; paragraphs are wrapped, indented lines and lists stay as they are."""
     for paragraph in re.split(r"\n[ \t]*\n", text.strip("\n")):
         lines = [one_line(line.expandtabs()) for line in paragraph.split("\n")]
-        if any(re.match(r"\s|[-*+] |\d+[.)] |[A-Za-z]+-[a-z]+: |>|\|", line) for line in lines):
+        if any(re.match(r"\s|[-*+] |\d+[.)] |[A-Za-z]+-[a-z]+: |>|<|#|\|", line) for line in lines):
             yield from (f"{indent}{line}".rstrip() for line in lines)
         else:
             yield from filled(" ".join(lines), indent)
