@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack forecast`: show what would break on upstream's unreleased code."""
 
+from collections.abc import Mapping, Sequence
+
 import click
 
-from stack.carry.forecast import forecast
+from stack.carry.forecast import Forecast, forecast
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
+from stack.cli.common import Options, json_option, leg_json, print_legs, source_option, through_names
+from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 
 
 @click.command("forecast")
@@ -17,11 +20,19 @@ from stack.cli.common import Options, json_option, leg_json, print_json, print_l
     help="A tag, branch or commit of UPSTREAM; nightly: the newest one, of every upstream unless one is named.",
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
+@lane_option
+@all_lanes_option
 @json_option
 @source_option
 @click.pass_context
 def command(
-    context: click.Context, upstream: str | None, against: str, through: str | None, as_json: bool, source: str | None
+    context: click.Context,
+    upstream: str | None,
+    against: str,
+    through: str | None,
+    all_lanes: bool,
+    as_json: bool,
+    source: str | None,
 ) -> None:
     """Carry the patches onto a moving branch and show their outcomes; nothing is written.
 
@@ -29,33 +40,37 @@ def command(
     newest release in the registry, including pre-releases. Exit code 1 if a patch would need a person.
     """
 
-    options: Options = context.obj
-    with options.place(source) as place, Stores(options.load(), place) as stores:
-        forecasts = forecast(stores, upstream, against, through=through_names(through))
-        if as_json:
-            print_json(
-                {
-                    "against": against,
-                    "breaks": any(each.breaks for each in forecasts),
-                    "upstreams": [
-                        {
-                            "upstream": each.upstream,
-                            "revision": each.revision,
-                            "breaks": each.breaks,
-                            "unmet": [need.sentence(each.work.pins().get(need.needs)) for need in each.work.unmet],
-                            "legs": [leg_json(leg) for leg in each.work.legs],
-                        }
-                        for each in forecasts
-                    ],
-                }
-            )
-        else:
-            for each in forecasts:
-                print_legs(each.work)
-                for need in each.work.unmet:
-                    click.echo(need.sentence(each.work.pins().get(need.needs)))
-                broken = len(each.work.open)
-                click.echo(
-                    f"{each.upstream} {each.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry")
-                )
-    context.exit(1 if any(each.breaks for each in forecasts) else 0)
+    def run(options: Options) -> tuple[int, Mapping[str, object]]:
+        with options.place(source) as place, Stores(options.load(), place) as stores:
+            forecasts = forecast(stores, upstream, against, through=through_names(through))
+            if not as_json:
+                _print(forecasts)
+            return 1 if any(each.breaks for each in forecasts) else 0, _as_json(forecasts, against) if as_json else {}
+
+    context.exit(in_lanes(context.obj, all_lanes, as_json, run))
+
+
+def _as_json(forecasts: Sequence[Forecast], against: str) -> dict[str, object]:
+    return {
+        "against": against,
+        "breaks": any(each.breaks for each in forecasts),
+        "upstreams": [
+            {
+                "upstream": each.upstream,
+                "revision": each.revision,
+                "breaks": each.breaks,
+                "unmet": [need.sentence(each.work.pins().get(need.needs)) for need in each.work.unmet],
+                "legs": [leg_json(leg) for leg in each.work.legs],
+            }
+            for each in forecasts
+        ],
+    }
+
+
+def _print(forecasts: Sequence[Forecast]) -> None:
+    for each in forecasts:
+        print_legs(each.work)
+        for need in each.work.unmet:
+            click.echo(need.sentence(each.work.pins().get(need.needs)))
+        broken = len(each.work.open)
+        click.echo(f"{each.upstream} {each.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry"))

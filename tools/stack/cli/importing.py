@@ -11,6 +11,7 @@ from stack.carry.importing.closing import Triage
 from stack.carry.importing.plan import Import
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, paused, print_json, source_option
+from stack.cli.lane_options import lane_option
 
 
 @click.command("import")
@@ -40,6 +41,7 @@ from stack.cli.common import Options, json_option, one_line, paused, print_json,
 )
 @click.option("--no-triage", is_flag=True, help="Do not look what became of the patches in the newest release.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
+@lane_option
 @json_option
 @source_option
 @click.pass_context
@@ -92,7 +94,7 @@ def command(
             with Stores(work.stack(loaded), place) as after:
                 looked = closing.triage(after, work)
     if as_json:
-        print_json(_as_json(work, writes, folder if writes and work.failed else None, looked))
+        print_json({"lane": loaded.lane} | _as_json(work, writes, folder if writes and work.failed else None, looked))
     else:
         _print(work, folder if writes else None, dry_run)
         click.echo(_last_line(work, looked, refused=not writes and not dry_run))

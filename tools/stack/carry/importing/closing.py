@@ -11,7 +11,7 @@ from stack.carry.importing.plan import Import
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Request
 from stack.carry.upstream_stores import Stores
-from stack.model import switch
+from stack.model import lanes
 
 _HEAD = "# Patches that `stack import` could not import: file, reason.\n"
 
@@ -34,7 +34,7 @@ def write(stores: Stores, work: Import) -> None:
         StackError: The stack was changed meanwhile, or cannot be written.
 
     """
-    switch.apply(stores.stack.root, work.files, title=f"import {work.request.came_from}", expected=work.expected)
+    lanes.apply(stores.stack, work.files, title=f"import {work.request.came_from}", expected=work.expected)
 
 
 def keep(folder: Path, left: tuple[LeftOut, ...]) -> None:
