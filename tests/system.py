@@ -12,6 +12,7 @@ from pathlib import Path
 
 PACKAGES = {
     "buildah": "buildah",
+    "chromium": "chromium",
     "mmdebstrap": "mmdebstrap",
     "podman": "podman",
     "runc": "runc",

@@ -6,12 +6,12 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stack.carry.drift.unchanged import Unchanged
 
 from stack.carry.drift.chunks import chunks, imports
 from stack.carry.drift.modules import Modules
 from stack.carry.drift.outline import bodiless, outline
 from stack.carry.drift.tree import Files
-from stack.carry.drift.unchanged import Unchanged
 
 from .test_drift_python import marked, tree
 from .trees import Scratch

@@ -79,9 +79,10 @@ def test_a_lane_moves_and_the_rest_stays(stack: Stack, world: World) -> None:
     assert "landed" in world.read("stacks/lanes/new/two/series.toml")
     assert load(world.root).pins.get("gamma").tag == "v2.0"
     assert world.read("pyproject.toml").count("gamma-pkg==2.0") == 1
-    shown = stack("status", "--lane", "new").out
-    assert re.search(r"Hook main \(the lane's own\)$", shown, re.MULTILINE)
+    shown = stack("status", "--lane", "new", "--all").out
+    assert re.search(r"Hook main \(own version of the lane\)$", shown, re.MULTILINE)
     assert re.search(r"Open header$", shown, re.MULTILINE)
+    assert shown.startswith("5 patches in 2 series on gamma v2.1, alpha v1.1, lane new (3 of its own)\n")
     assert stack("lint", "--lane", "new").code == 0
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from laboratory.sm120_on_sm90 import compiling as emulation
 from stack.cli import cli
 from stack.deploy import recipes
-from stack.validation import emulation
 from stack.validation.pack import bundled_wheels
 from stack.wheels import building
 

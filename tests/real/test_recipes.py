@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack.carry.drift import check_settings
-from stack.carry.drift.choices import check_values, declared
+from stack.carry.drift import check_settings, check_values
 from stack.carry.drift.tree import Files
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli.validating.served import wheel
@@ -21,6 +20,7 @@ from stack.serving.command import command
 from stack.store import cache
 from stack.validation import python_env
 from stack.validation.serve import fixture_cache
+from stack.vllm_project.choices import declared
 
 ROOT = Path(__file__).parents[2]
 WRONG = {

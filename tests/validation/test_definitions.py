@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.target import runner as target_runner
 from stack.model import stack, verdict
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
@@ -17,7 +18,7 @@ from stack.model.verdict import Case, Outcome
 from stack.validation import definitions, gates
 from stack.validation.definitions import Definitions
 from stack.validation.numerics import judging
-from stack.validation.pack import recipes, target_runner
+from stack.validation.pack import case_names, recipes
 from stack.validation.suite import Job
 
 from .factories import SPARK
@@ -121,7 +122,7 @@ def test_what_contradicts_itself_is_refused(defined: Definitions, carried: Stack
 def test_the_names_of_servers_on_gpus_are_those_that_run(carried: Stack, tmp_path: Path) -> None:
     run = target_runner.Run(tmp_path, tmp_path, carried, Job(), "sm90")
     for recipe in recipes.RECIPES:
-        assert target_runner.case_names(recipe) == tuple(target_runner._cases(run, recipe))
+        assert case_names.of_recipe(recipe) == tuple(target_runner._cases(run, recipe))
 
 
 def test_the_bar_for_what_leans_is_the_numerics_own() -> None:

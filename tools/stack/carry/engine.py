@@ -14,7 +14,7 @@ from stack.carry.judgement import Fate, Judgement, Part
 from stack.carry.ladder import Rung
 from stack.carry.landing import LandingCandidates
 from stack.carry.merge import APART, Edits, FileMerges, Merged, ahead, edits, merge
-from stack.carry.outcome import Carried, Conflict, Landed, Outcome
+from stack.carry.outcome import Carried, Conflict, Landed, Outcome, Step
 from stack.carry.presence import Extent, Marked
 from stack.carry.rung_index import Way
 from stack.model.diff import parse, places
@@ -202,6 +202,7 @@ class _Link:
     residue: bytes = b""
     by_hand: bool = False
     landed: Landed | None = None
+    steps: list[Step] = field(default_factory=list)
 
     @property
     def alive(self) -> bool:
@@ -209,10 +210,11 @@ class _Link:
 
     def finished(self) -> Carried:
         assert self.row is not None
+        steps = tuple(self.steps)
         outcome = self.row.outcome if self.row.outcome is not Outcome.CLEAN else self.outcome
         evidence = tuple(dict.fromkeys((*self.told, *self.row.evidence)))
-        if self.gone is not None and self.row.outcome is not Outcome.LANDED:
-            return replace(self.row, outcome=Outcome.DROPPED_UPSTREAM, landed=self.gone, evidence=evidence)
+        if self.gone is not None and self.row.outcome not in (Outcome.LANDED, Outcome.LEFT_OUT):
+            return replace(self.row, outcome=Outcome.DROPPED_UPSTREAM, landed=self.gone, evidence=evidence, steps=steps)
         return replace(
             self.row,
             outcome=outcome,
@@ -220,6 +222,7 @@ class _Link:
             residue=self.row.residue or self.residue,
             by_hand=self.by_hand or self.row.by_hand,
             landed=self.row.landed or self.landed,
+            steps=steps,
         )
 
 
@@ -263,6 +266,7 @@ class _Climb:
             if row.outcome is Outcome.CONFLICT:
                 row = replace(row, evidence=(*row.evidence, *_follows(row, rows)))
             rows.append(row)
+            link.steps.append(Step(self.rungs[number].name, row.outcome, row.needs_person))
             if row.commit is None and not last and not row.by_hand:
                 # A release branch may have the patch, or conflict with it, where the new base does not: the last rung decides.
                 link.stopped = link.stopped or row
@@ -386,7 +390,7 @@ class _Climb:
     def _by_hand(self, row: Carried, tree: TreeId) -> Carried:
         """Return the row of a patch whose conflict a person resolved with `tree`."""
         if tree == row.tree:
-            return replace(row, outcome=Outcome.LANDED, evidence=("left out by hand",), by_hand=True)
+            return replace(row, outcome=Outcome.LEFT_OUT, evidence=("a person left it out",), by_hand=True)
         return replace(self._carried(row, tree, ("resolved by hand",)), by_hand=True)
 
     def _known(self, number: int, link: _Link, trees: _Trees, row: Carried) -> Carried | None:

@@ -18,6 +18,8 @@ class Outcome(StrEnum):
     """Carried, at other lines or in another file."""
     LANDED = "landed"
     """Upstream has the whole patch by now, under whatever commit."""
+    LEFT_OUT = "left-out"
+    """A person left it out of a rebase (`--skip`)."""
     PARTLY_LANDED = "partly-landed"
     """The new base has a part of it. The remainder is carried if it applies; otherwise it needs a person."""
     DROPPED_UPSTREAM = "dropped-upstream"
@@ -77,6 +79,15 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What became of a patch at one rung. `open`: it could not be carried there, and a person would have to help."""
+
+    rung: str
+    outcome: Outcome
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Carried:
     """One patch on the new base.
 
@@ -101,6 +112,8 @@ class Carried:
     left: TreeId | None = None
     """The tree before the patch with only the remainder applied."""
     by_hand: bool = False
+    steps: tuple[Step, ...] = ()
+    """What became of it at each rung on which it was tried. Whether it moved or drifted is judged at the last rung only."""
 
     @property
     def needs_person(self) -> bool:

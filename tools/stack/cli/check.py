@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.check import check
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_table, source_option
@@ -36,9 +37,9 @@ def command(context: click.Context, files: tuple[Path, ...], all_lanes: bool, as
                 ("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings]
             )
         elif not as_json:
-            click.echo(f"in order: everything that {patches} patches rely on exists")
+            click.echo(f"in order: everything that {counted(patches, 'patch relies', 'patches rely')} on exists")
         fields = ("source", "upstream", "path", "line", "problem")
-        found = [{name: getattr(finding, name) for name in fields} for finding in findings]
-        return 1 if findings else 0, {"clean": not findings, "findings": found}
+        listed = [{name: getattr(finding, name) for name in fields} for finding in findings]
+        return 1 if findings else 0, {"clean": not findings, "findings": listed}
 
     context.exit(in_lanes(context.obj, all_lanes, as_json, run))

@@ -2,17 +2,23 @@
 """`stack forecast`: show what would break on upstream's unreleased code."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 
+from stack.base.text import counted
+from stack.carry import tried
 from stack.carry.forecast import Forecast, forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_legs, source_option, through_names
+from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
+from stack.cli.rendering import patches
+from stack.cli.reports import report_forecasts, report_option
 
 
 @click.command("forecast")
-@click.argument("upstream", required=False)
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
 @click.option(
     "--against",
     required=True,
@@ -20,6 +26,8 @@ from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
     help="A tag, branch or commit of UPSTREAM; nightly: the newest one, of every upstream unless one is named.",
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
+@report_option
+@patches.all_option()
 @lane_option
 @all_lanes_option
 @json_option
@@ -30,6 +38,7 @@ def command(
     upstream: str | None,
     against: str,
     through: str | None,
+    report: Path | None,
     all_lanes: bool,
     as_json: bool,
     source: str | None,
@@ -40,9 +49,15 @@ def command(
     newest release in the registry, including pre-releases. Exit code 1 if a patch would need a person.
     """
 
+    if report is not None and all_lanes:
+        raise click.UsageError("--report shows one lane: name it with --lane")
+
     def run(options: Options) -> tuple[int, Mapping[str, object]]:
         with options.place(source) as place, Stores(options.load(), place) as stores:
             forecasts = forecast(stores, upstream, against, through=through_names(through))
+            report_forecasts(report, stores.stack, forecasts)
+            for each in forecasts:
+                tried.keep(place.cache, each.work)
             if not as_json:
                 _print(forecasts)
             return 1 if any(each.breaks for each in forecasts) else 0, _as_json(forecasts, against) if as_json else {}
@@ -73,4 +88,6 @@ def _print(forecasts: Sequence[Forecast]) -> None:
         for need in each.work.unmet:
             click.echo(need.sentence(each.work.pins().get(need.needs)))
         broken = len(each.work.open)
-        click.echo(f"{each.upstream} {each.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry"))
+        click.echo(
+            f"{each.upstream} {each.revision}: " + (f"{counted(broken, 'patch')} would break" if broken else "all would carry")
+        )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack lint`: check pins, series and patches for mistakes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
+from stack.base.text import counted
 from stack.carry import lint
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, source_option
@@ -33,14 +34,24 @@ def command(context: click.Context, all_lanes: bool, as_json: bool, source: str 
             findings = lint.lint(stores)
             patches = len(stores.stack.patches)
         if not as_json:
-            for group in lint.grouped(findings):
-                for line in _lines(group):
-                    click.echo(one_line(line))
-            click.echo(f"{len(findings)} finding(s)" if findings else f"in order: {patches} patches apply and are byte-stable")
-        found = [{"place": finding.place, "problem": finding.problem, "remedy": finding.remedy or None} for finding in findings]
-        return 1 if findings else 0, {"clean": not findings, "findings": found}
+            _print(findings, patches)
+        listed = [
+            {"place": finding.place, "problem": finding.problem, "remedy": finding.remedy or None} for finding in findings
+        ]
+        return 1 if findings else 0, {"clean": not findings, "findings": listed}
 
     context.exit(in_lanes(context.obj, all_lanes, as_json, run))
+
+
+def _print(findings: Sequence[lint.Finding], patches: int) -> None:
+    for group in lint.grouped(findings):
+        for line in _lines(group):
+            click.echo(one_line(line))
+    click.echo(
+        counted(len(findings), "finding")
+        if findings
+        else f"in order: {counted(patches, 'patch applies and is', 'patches apply and are')} byte-stable"
+    )
 
 
 def _lines(group: lint.Group) -> Iterator[str]:

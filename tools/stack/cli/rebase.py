@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack rebase`: move pins and patches to another release."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from stack.base.errors import StackError
+from stack.carry import tried
 from stack.carry import workspace as workspaces
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
 from stack.carry.upstream_stores import Stores
@@ -24,14 +24,17 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
+from stack.cli.completing import complete_tags, complete_upstreams
 from stack.cli.lane_options import all_lanes_option, lane_option
+from stack.cli.rendering import patches, terminal, text
+from stack.cli.reports import report_option, report_rebase
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 
 
 @click.command("rebase")
-@click.argument("upstream", required=False)
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
 @lane_option
 @all_lanes_option
 @click.option(
@@ -40,6 +43,7 @@ from stack.proof.runner import Runner
     multiple=True,
     metavar="[LANE=]REV",
     help="The tag to move to; with the git source, also a branch or commit. With --all-lanes: one for each lane.",
+    shell_complete=complete_tags,
 )
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
@@ -86,6 +90,8 @@ from stack.proof.runner import Runner
 @click.option(
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
+@report_option
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -107,16 +113,18 @@ def command(
     go_on: Path | None,
     skip: Path | None,
     abort: Path | None,
+    report: Path | None,
     as_json: bool,
     source: str | None,
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), resolved (the
-    conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong), dropped-upstream (upstream had it and
-    removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest of a partly landed patch, nothing is
-    changed and the exit code is 1. --workspace makes a working tree that stops at each of these patches: --continue keeps the patch
-    as it is there, --skip drops it, --abort gives up. Resolutions are kept in stacks/resolutions, for later and for everyone.
+    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), left-out (by a
+    person), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
+    dropped-upstream (upstream had it and removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest
+    of a partly landed patch, nothing is changed and the exit code is 1. --workspace makes a working tree that stops at each of
+    these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions are kept in
+    stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj
@@ -141,6 +149,7 @@ def command(
             assert upstream is not None
             request = Request(upstream, stores.resolve(upstream, onto[0]), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
+        report_rebase(report, work)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
         if workspace is not None and ended in (Conclusion.CONFLICT, Conclusion.DRIFT):
             allowed = {"allow_mismatch": allow_mismatch, "allow_drift": allow_drift}
@@ -148,6 +157,7 @@ def command(
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             _finish(going)
         folder = workspace or going
+        tried.keep(place.cache, work, folder if stopped is not None and work.open else None)
         if as_json:
             print_json(as_document(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
@@ -165,7 +175,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     """Run the proofs on the new releases; repeat the rebase with the patches that landed by behaviour."""
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    request = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    request = series_proofs.ProofRequest(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
@@ -231,10 +241,11 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
 def _only(context: click.Context, option: str) -> None:
     """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
+    allowed = (own, "as_json", "form", *(("report",) if option != "--abort" else ()))
     given = [
         name
         for name in context.params
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in (own, "as_json", "form")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in allowed
     ]
     if given or context.get_parameter_source("lane") is ParameterSource.COMMANDLINE:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
@@ -243,7 +254,7 @@ def _only(context: click.Context, option: str) -> None:
 def print_range_diff(stores: Stores, work: Rebase) -> None:
     """Print `git range-diff` of the patches before and after, for each upstream."""
     for leg in work.legs:
-        text = range_diff(stores, leg, colour=sys.stdout.isatty())
+        text = range_diff(stores, leg, colour=terminal.is_coloured())
         if text:
             click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
             click.echo(text)
@@ -252,12 +263,12 @@ def print_range_diff(stores: Stores, work: Rebase) -> None:
 def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     """Print how a rebase ended, and what to do next. `stopped` is the stop in the working tree `folder`, if it stopped there."""
     for need in work.unmet:
-        click.echo(need.sentence(work.pins().get(need.needs)))
+        text.say(need.sentence(work.pins().get(need.needs)))
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
     message = {
         "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
         "unchanged": "nothing to do: the stack stands there already",
-        "dry-run": "dry run: nothing was written",
+        "dry-run": "dry run: nothing was written; next: the same without --dry-run",
         "conflict": f"nothing was changed: resolve the conflicts one by one in a working tree: {_again(work)} --workspace DIR",
         "drift": f"nothing was changed: correct the patches: {_again(work)} --workspace DIR; or --allow-drift switches all the same",
         "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
@@ -271,7 +282,11 @@ def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: 
                 f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
                 f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
             )
-    click.echo(message)
+    if ended.value in ("conflict", "drift") and stopped is None:
+        first = work.open[0][1].patch.ref.path.removesuffix(".patch")
+        lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
+        text.say(f"why, and both sides: stack explain {first} --onto {work.request.tag}{lane}")
+    text.say(message)
     for name in work.emptied if ended.value == "switched" else ():
         click.echo(
             f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "

@@ -15,7 +15,7 @@ from stack.cli.common import Options, print_json, print_legs, through_names
 from stack.cli.lane_options import every
 from stack.model import lanes
 
-_ALONE = ("workspace", "go_on", "skip", "abort", "prove")
+_ALONE = ("workspace", "go_on", "skip", "abort", "prove", "report")
 _FINE = (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN)
 
 
@@ -29,7 +29,7 @@ def run(context: click.Context, options: Options) -> int:
     """
     asked = context.params
     if any(asked[name] for name in _ALONE):
-        raise click.UsageError("--all-lanes works without a working tree and without --prove: name one lane with --lane")
+        raise click.UsageError("--all-lanes works without a working tree, --prove and --report: name one lane with --lane")
     if asked["upstream"] is None or not asked["onto"]:
         raise click.UsageError("name an upstream and --onto REV")
     in_lanes = every(options)

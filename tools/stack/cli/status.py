@@ -1,38 +1,142 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stack status`: show pins, series, patches and states."""
+"""`stack status`: show what waits for a person, what can be dropped, what changed, and what is carried."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 
 import click
 
+from stack.carry.overview import Item, Overview, overview
+from stack.cli import log
 from stack.cli.common import Options, json_option, print_table
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
+from stack.cli.rendering import settings, text
 from stack.model import digest
 from stack.model.diff import counts
 from stack.model.patch import files
-from stack.model.series import PatchRef
+from stack.model.series import PatchRef, Series
 from stack.model.stack import Stack
+from stack.store import cache
+
+_DETAILS = 5
+"""Upper bound of the lines below a sentence; `--all` shows the rest."""
 
 
 @click.command("status")
+@click.option("--all", "whole", is_flag=True, help="Also list every patch, the digest, and everything that is only counted.")
 @lane_option
 @all_lanes_option
 @json_option
 @click.pass_context
-def command(context: click.Context, all_lanes: bool, as_json: bool) -> None:
-    """Show pins, series, patches and their states. Needs no network."""
+def command(context: click.Context, whole: bool, all_lanes: bool, as_json: bool) -> None:
+    """Show what waits for a person, what can be dropped, what changed since the last release, and what is carried.
+
+    Needs no network. What a release would do to the patches is known after `stack rebase --dry-run` or `stack forecast`, until
+    the stack changes.
+    """
 
     def run(options: Options) -> tuple[int, Mapping[str, object]]:
         stack = options.load()
-        sizes = {ref: counts(files(patch)) for ref, patch in stack.patches.items()}
+        known = overview(stack, cache.root(options.cache))
         if not as_json:
-            _print(stack, sizes)
-        return 0, _as_json(stack, sizes) if as_json else {}
+            _print(stack, known, whole=whole)
+        return 0, _as_json(stack, known) if as_json else {}
 
     context.exit(in_lanes(context.obj, all_lanes, as_json, run))
 
 
-def _as_json(stack: Stack, sizes: Mapping[PatchRef, tuple[int, int]]) -> dict[str, object]:
+def _print(stack: Stack, known: Overview, *, whole: bool) -> None:
+    whole = whole or settings.current().verbose
+    text.echo(text.styled(_summary(stack), "bold"))
+    _print_items("Waits for a person", known.waiting, whole=whole)
+    _print_items("Can be dropped", known.droppable, whole=whole)
+    _print_since(known, whole=whole)
+    text.echo()
+    print_table(
+        ("pin", "tag", "commit"),
+        [(pin.upstream, pin.tag or ("vendored" if pin.within else ""), pin.commit[:12]) for pin in stack.pins],
+    )
+    text.echo()
+    rows: list[tuple[str, str, str, str]] = []
+    for series in stack.series:
+        rows.append((series.name, series.state, _size(stack, series), series.title))
+        if whole:
+            sizes = [(ref, counts(files(stack.patches[ref]))) for ref in series.patches]
+            rows += [("", ref.upstream, "+{} -{}".format(*size), _subject(stack, ref)) for ref, size in sizes]
+    print_table(("series", "state", "lines", "title"), rows)
+    if whole:
+        text.echo(f"\nstack {digest.of(stack)}")
+    if stack.lane is None and stack.pins.lanes:
+        _print_filled(f"lanes: {', '.join(stack.pins.lanes)} (stack lane list, --lane NAME, --all-lanes)", "\n")
+
+
+def _subject(stack: Stack, ref: PatchRef) -> str:
+    return f"{stack.patches[ref].subject}{' (own version of the lane)' if stack.owns(ref.path) else ''}"
+
+
+def _summary(stack: Stack) -> str:
+    used = [pin for pin in stack.pins if stack.order(pin.upstream)]
+    on = ", ".join(f"{pin.upstream} {pin.shown}" for pin in used if pin.within is None)
+    own = sum(stack.owns(ref.path) for ref in stack.patches)
+    lane = f", lane {stack.lane} ({own} of its own)" if stack.lane is not None else ""
+    patches, series = text.count(len(stack.patches), "patch", "patches"), f"{len(stack.series)} series"
+    return f"{patches} in {series}{f' on {on}' if on else ''}{lane}"
+
+
+def _size(stack: Stack, series: Series) -> str:
+    added, removed = counts([file for ref in series.patches for file in files(stack.patches[ref])])
+    return f"+{added} -{removed}" if series.patches else "no patch"
+
+
+def _print_items(title: str, items: Sequence[Item], *, whole: bool) -> None:
+    if not items:
+        return
+    text.heading(title)
+    for item in items:
+        _print_filled(item.text, "  - ")
+        shown = item.details if whole else item.details[:_DETAILS]
+        for detail in shown:
+            _print_filled(detail, "      ", "        ")
+        if len(item.details) > len(shown):
+            text.echo(f"      and {len(item.details) - len(shown)} more: --all")
+        if item.command:
+            text.echo(f"      {text.styled(item.command, 'cyan')}")
+
+
+def _print_filled(sentence: str, first: str, rest: str = "    ") -> None:
+    for line in text.filled(text.one_line(sentence), rest, first):
+        text.echo(line)
+
+
+def _print_since(known: Overview, *, whole: bool) -> None:
+    if known.moved is None:
+        if known.since:
+            text.heading("Done in this folder")
+    else:
+        moves = ", ".join(log.move_words(move) for move in known.moved.pins)
+        text.heading(f"Since {text.one_line(moves)}{_ago(known.moved.time)}")
+        if not known.since:
+            text.echo("  no command has changed the stack: stack log")
+    for switch in known.since if whole else known.since[:_DETAILS]:
+        what = "; ".join(log.sentences(switch, most=1))
+        _print_filled(f"{switch.title}{f': {what}' if what else ''}", "  - ")
+    if not whole and len(known.since) > _DETAILS:
+        text.echo(f"  and {len(known.since) - _DETAILS} more: stack log")
+
+
+def _ago(moment: int | None) -> str:
+    """Return how long ago a moment was, in parentheses."""
+    if moment is None:
+        return ""
+    seconds = max(int(time.time()) - moment, 0)
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= length:
+            return f" ({text.count(seconds // length, unit)} ago)"
+    return " (just now)"
+
+
+def _as_json(stack: Stack, known: Overview) -> dict[str, object]:
+    sizes = {ref: counts(files(patch)) for ref, patch in stack.patches.items()}
     return {
         "digest": digest.of(stack),
         "pins": [{"upstream": pin.upstream, "tag": pin.tag, "commit": pin.commit} for pin in stack.pins],
@@ -59,23 +163,24 @@ def _as_json(stack: Stack, sizes: Mapping[PatchRef, tuple[int, int]]) -> dict[st
             }
             for series in stack.series
         ],
+        "waiting": [_item_json(item) for item in known.waiting],
+        "droppable": [_item_json(item) for item in known.droppable],
+        "moved": log.switch_json(known.moved) if known.moved is not None else None,
+        "since": [log.switch_json(switch) for switch in known.since],
+        "tried": [
+            {
+                "upstream": each.upstream,
+                "onto": each.onto,
+                "time": each.time,
+                "outcomes": [
+                    {"patch": patch.patch, "outcome": patch.outcome, "reason": patch.reason, "needs_person": patch.needs_person}
+                    for patch in each.patches
+                ],
+            }
+            for each in known.tried
+        ],
     }
 
 
-def _print(stack: Stack, sizes: Mapping[PatchRef, tuple[int, int]]) -> None:
-    click.echo(f"stack {digest.of(stack)}" + (f" (lane {stack.lane})" if stack.lane is not None else ""))
-    print_table(
-        ("pin", "tag", "commit"),
-        [(pin.upstream, pin.tag or ("vendored" if pin.within else ""), pin.commit[:12]) for pin in stack.pins],
-    )
-    rows: list[tuple[str, str, str, str]] = []
-    for series in stack.series:
-        rows.append((series.name, series.state, "", series.title))
-        for ref in series.patches:
-            subject = stack.patches[ref].subject
-            own = " (the lane's own)" if stack.owns(ref.path) else ""
-            rows.append(("", ref.upstream, "+{} -{}".format(*sizes[ref]), f"{subject}{own}"))
-    click.echo()
-    print_table(("series", "state", "lines", "title"), rows)
-    if stack.lane is None and stack.pins.lanes:
-        click.echo(f"\nlanes: {', '.join(stack.pins.lanes)} (--lane NAME, --all-lanes)")
+def _item_json(item: Item) -> dict[str, object]:
+    return {"text": item.text, "details": list(item.details), "command": item.command}

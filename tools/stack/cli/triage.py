@@ -15,11 +15,13 @@ from stack.cli.common import (
     Options,
     json_option,
     outcome_json,
-    outcome_rows,
+    patch_line,
     print_json,
-    print_table,
     through_names,
 )
+from stack.cli.rendering import patches as patches_
+from stack.cli.rendering import text
+from stack.cli.reports import report_option, report_triage
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     help="Reuse resolved conflicts: a stack's stacks/resolutions.",
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the carried patches there.")
+@report_option
+@patches_.all_option()
 @json_option
 @click.argument("patches", nargs=-1, required=True, metavar="PATCH...", type=click.Path(path_type=Path))
 @click.pass_context
@@ -56,6 +60,7 @@ def command(
     independent: bool,
     resolutions: Path | None,
     output: Path | None,
+    report: Path | None,
     as_json: bool,
     patches: tuple[Path, ...],
 ) -> None:
@@ -76,6 +81,7 @@ def command(
         result = triage.triage(repo, span, patches, cache=home, independent=independent, resolutions=known)
     if output is not None:
         triage.write(output, result)
+    report_triage(report, result, base)
     if result.back:
         click.echo(
             f"stack: {onto} is older than {base}: the patches are carried back (or are --base and --onto swapped?)", err=True
@@ -86,8 +92,9 @@ def command(
         climbed = len(result.rungs) > 1
         if through == "auto" and not climbed:
             click.echo("--through auto: no release lies between the two revisions")
-        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried, climbed=climbed)]
-        print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        lines = tuple(patch_line(row.name, row.carried, climbed=climbed, series="") for row in result.rows)
+        text.echo(patches_.summary(lines, onto))
+        patches_.print_sections([patches_.Section((), lines)], COLOURS.get)
         _print_end(result, output)
     context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
 

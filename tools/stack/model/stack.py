@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack.base import files
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.model import document, lane_files, lint_policy, patch, pins, series, switch
 from stack.model.document import find_cycle
@@ -35,6 +36,8 @@ class Stack:
     """The word in the version of the stack's wheels: `0.32.0+<label>.g…`."""
     lint: LintPolicy = field(default_factory=LintPolicy)
     """The requirements of `stack lint` on this stack."""
+    plugins: tuple[str, ...] = ()
+    """The names of the project plug-ins that this stack relies on."""
     lane: str | None = None
 
     @property
@@ -67,7 +70,7 @@ class Stack:
         for each in self.series:
             if each.name == name:
                 return each
-        raise StackError(f"unknown series {name!r}", f"{FOLDER}/{FILE} has {', '.join(each.name for each in self.series)}")
+        raise unknown_name("series", name, (each.name for each in self.series), holder=f"{FOLDER}/{FILE}")
 
 
 def find_root(start: Path) -> Path:
@@ -80,7 +83,10 @@ def find_root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / pins.FILE).is_file():
             return folder
-    raise StackError(f"no {pins.FILE} in {start} or above", "run stack inside a stack, or name one with --root")
+    raise StackError(
+        f"no {pins.FILE} in {start} or above",
+        "run stack inside a stack, name one with --root, or begin one: stack init --git URL",
+    )
 
 
 def load(root: Path, lane: str | None = None) -> Stack:
@@ -95,16 +101,14 @@ def load(root: Path, lane: str | None = None) -> Stack:
 
 
 def _load(root: Path, lane: str | None) -> Stack:
+    for name in (pins.FILE, FOLDER, lane_files.FOLDER):
+        _check_no_link(root / name)
     its_pins = pins.load(root / pins.FILE, lane)
-    own = () if lane is None else (f"{lane_files.FOLDER}/{lane}",)
-    for name in (pins.FILE, FOLDER, lane_files.FOLDER, *own):
-        if (root / name).is_symlink():
-            raise StackError(
-                f"{root / name} is a link", "put the file or folder itself there: a switch cannot write through a link"
-            )
+    if lane is not None:
+        _check_no_link(root / lane_files.FOLDER / lane)
     files.check_plain(root / FOLDER)
     view = _View(root, lane)
-    order, label, policy = _settings(view)
+    order, label, policy, plugins = _settings(view)
     folder = root / FOLDER
     all_series = tuple(series.load(folder / name, view.table(f"{name}/{series.FILE}")) for name in order)
     _check_needs(all_series, folder)
@@ -112,7 +116,12 @@ def _load(root: Path, lane: str | None) -> Stack:
     _check_listed(view, all_series, its_pins)
     patches = {ref: patch.read(view.file(ref.path), ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
-    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, lane)
+    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, plugins, lane)
+
+
+def _check_no_link(place: Path) -> None:
+    if place.is_symlink():
+        raise StackError(f"{place} is a link", "put the file or folder itself there: a switch cannot write through a link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +146,8 @@ class _View:
         return lane_files.table(self.root / FOLDER / path, self.own / path if self.own is not None else None)
 
 
-def _settings(view: _View) -> tuple[tuple[str, ...], str, LintPolicy]:
-    """Read the names of the series, the label, and the rules for `stack lint`."""
+def _settings(view: _View) -> tuple[tuple[str, ...], str, LintPolicy, tuple[str, ...]]:
+    """Read the names of the series, the label, the rules for `stack lint`, and the names of plug-ins."""
     if view.own is not None and (view.own / FILE).is_file():
         own = document.load(view.own / FILE)
         own.texts("series")
@@ -147,6 +156,7 @@ def _settings(view: _View) -> tuple[tuple[str, ...], str, LintPolicy]:
     names = table.texts("series")
     label = table.optional_text("label", pattern="[a-z][a-z0-9]*", meaning="lower-case letters and digits") or "stack"
     policy = lint_policy.read(table.optional_table("lint"))
+    plugins = table.texts("plugins") if table.given("plugins") else ()
     table.finish()
     for name in names:
         if not re.fullmatch(series.NAME, name):
@@ -157,7 +167,7 @@ def _settings(view: _View) -> tuple[tuple[str, ...], str, LintPolicy]:
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
             )
-    return names, label, policy
+    return names, label, policy, plugins
 
 
 def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:

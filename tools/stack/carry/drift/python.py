@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from stack.carry.drift import calls, naming
+from stack.carry.drift import calls, owners
 from stack.carry.drift.finding import Drift, nearest, touches
 from stack.carry.drift.glance import glance
 from stack.carry.drift.modules import Modules
@@ -194,7 +194,7 @@ class _File:
             self.variables.string(self.path, parents, node, node.value)
 
     def _name(self, parents: Parents, node: ast.Name) -> Iterator[Drift]:
-        if isinstance(node.ctx, ast.Store) and naming.NAME.fullmatch(node.id):
+        if isinstance(node.ctx, ast.Store) and owners.pattern(owners.NAME).fullmatch(node.id):
             self.variables.declared.add(node.id)
         if node.lineno not in self.added or node.id in self.bound or node.id in BUILTINS or not isinstance(node.ctx, ast.Load):
             return
@@ -238,7 +238,7 @@ class _File:
             return
         root, attributes = names
         for holder, attribute in itertools.pairwise([root, *attributes]):
-            if holder == "envs" and naming.NAME.fullmatch(attribute):
+            if holder == "envs" and owners.pattern(owners.NAME).fullmatch(attribute):
                 if isinstance(node.ctx, ast.Load) or attribute != node.attr:
                     self.variables.use(attribute, self.path, node.end_lineno or node.lineno)
                 return

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reports of real carries: each patch's outcome at each release, and why."""
+
+import pytest
+
+from stack.carry.outcome import Outcome
+from stack.reporting import collect
+from stack.reporting.looks import LOOKS
+from stack.reporting.report import Report, summary
+
+from .factories import MADE, carried
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return collect.of_triage(carried(tmp_path_factory.mktemp("ladder")), base="v1", made=MADE)
+
+
+def test_each_release_has_its_outcome(report: Report) -> None:
+    [ladder] = report.ladders
+    cells = {
+        row.subject: "".join(
+            "." if cell is None else LOOKS[cell.outcome].letter + ("!" if cell.open else "") for cell in row.cells
+        )
+        for row in ladder.rows
+    }
+    assert (ladder.old, ladder.new, ladder.releases) == ("v1", "v4", ("v2", "v3", "v4"))
+    assert cells == {
+        "change same.py": "ccc",
+        "change shifted.py": "ccm",
+        "change taken.py": "LLL",
+        "change half.py": "cPc",
+        "change back.py": "LcU!",
+        "change names.py": "crc",
+        "change old.py": "cnc",
+        "change relies.py": "ccD!",
+        "change against.py": "cX!X!",
+    }
+
+
+def test_rows_say_where_it_was_decided_and_why(report: Report) -> None:
+    rows = {row.subject.removeprefix("change "): row for row in report.ladders[0].rows}
+    assert {name for name, row in rows.items() if row.open} == {"back.py", "relies.py", "against.py"}
+    assert (rows["against.py"].decided, rows["taken.py"].decided, rows["same.py"].decided) == ("v3", "v2", "")
+    first, cause = rows["against.py"].evidence[-2:]
+    assert first == "conflict in against.py:10: content"
+    assert cause.startswith("  since ") and cause.endswith(" release v3")
+    assert any(line.startswith("relies.py:10: ") for line in rows["relies.py"].evidence)
+    assert summary(report.ladders[0]) == (
+        "9 patches onto v4: 1 clean, 1 moved, 1 landed, 1 partly-landed, 1 dropped-upstream, 1 resolved, 1 relocated, "
+        "1 drifted, 1 conflict"
+    )
+    assert set(report.ladders[0].counts) == set(Outcome)
+
+
+def test_what_landed_names_commit_and_release(report: Report) -> None:
+    [landing] = report.landings
+    assert (landing.name, landing.release, landing.subject, landing.carried) == ("taken.py.patch", "v2", "release v2", True)
+    assert landing.commit is not None and len(landing.commit) == 12
+    assert [patch.added for patch in report.patches] == [1, 1, 6, 6, 6, 1, 1, 1, 1]
+    assert all(patch.written is not None for patch in report.patches)
