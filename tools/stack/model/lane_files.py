@@ -118,7 +118,7 @@ def lists(text: str | None, file: str) -> bool:
 
 
 def _listed(values: Mapping[str, Any], key: str) -> object:
-    """Return what a list names: of a patch, its upstream and file; what else is said of it does not count."""
+    """Return the entries of a list; of a patch only its upstream and file, since other keys may follow the common file."""
     entries = values.get(key, [])
     return [(one.get("upstream"), one.get("file")) for one in entries] if key == "patch" else entries
 

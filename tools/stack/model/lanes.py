@@ -21,7 +21,7 @@ Files = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a command changes in one lane, by the common paths: the new files, and those from which it has computed them."""
+    """The files that a command writes in one lane, and the files from which it computed them; both by the common paths."""
 
     files: Files
     expected: Files = field(default_factory=dict)
