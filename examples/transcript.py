@@ -20,6 +20,8 @@ _PART = re.compile(r"^# (\w[\w-]*)\n", re.MULTILINE)
 def printed(name: str) -> str:
     """Run `<name>.sh` and return what it prints."""
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    # As on a terminal of this size, which a reader of the page can see without scrolling.
+    env |= {"STACK_COLUMNS": "80", "LINES": "40"}
     done = subprocess.run([ROOT / f"examples/{name}.sh"], stdout=subprocess.PIPE, text=True, check=True, env=env)
     return done.stdout.lstrip("\n")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import decode_variants
+from laboratory.variants import building as decode_variants
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Place, Stores
 from stack.model.stack import load
@@ -16,7 +16,7 @@ from tests import keeping
 from tests.keeping import Keep, Measured
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted(decode_variants.SOURCES.iterdir())
+SOURCES = sorted(path for path in decode_variants.SOURCES.iterdir() if path.is_file())
 
 
 @pytest.fixture(scope="module")

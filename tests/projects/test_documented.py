@@ -98,6 +98,7 @@ def root(tmp_path: Path) -> Path:
     (root / "pins.toml").write_text("".join(pins))
     (root / "docker").mkdir()
     (root / "docker/compose.yaml").write_text(COMPOSE)
+    (root / "docker/start.sh").write_text("exec ferry serve --swift\nexec ferry stop --now\n")
     return root
 
 
@@ -120,9 +121,10 @@ def test_a_release_that_dropped_a_variable_and_requires_another_version(opened: 
 
 
 def test_settings_that_the_tree_does_not_know(opened: Stores) -> None:
-    assert [(one.line, one.problem) for one in check(opened)] == [
-        (3, "`ferry serve` has no flag --speed in this tree"),
-        (6, "nothing in this tree reads the environment variable FERRY_TRAKC: the nearest is FERRY_TRACE"),
+    assert [(Path(one.path).name, one.line, one.problem) for one in check(opened)] == [
+        ("compose.yaml", 3, "`ferry serve` has no flag --speed in this tree"),
+        ("compose.yaml", 6, "nothing in this tree reads the environment variable FERRY_TRAKC: the nearest is FERRY_TRACE"),
+        ("start.sh", 1, "`ferry serve` has no flag --swift in this tree"),
     ]
 
 

@@ -2,6 +2,9 @@
 """Checks of passed cases, on cases that real machines recorded and on what a forger would write."""
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -153,3 +156,19 @@ def loaded(wanted: gates.Wanted) -> verdict.Verdict:
 
 def test_a_number_that_is_none_is_below_every_bar(defined: Definitions) -> None:
     assert [*defined.problems(one(MARLIN, rel_l2=math.nan))] != []
+
+
+def test_judging_runs_no_code_of_the_stack(tmp_path: Path) -> None:
+    """A judged checkout may hold anything: its laboratory is hashed, and imported only where cases run."""
+    root = Path(__file__).parents[2]
+    (tmp_path / "laboratory.py").write_text("raise SystemExit('the laboratory was imported')\n")
+    program = "import sys; from pathlib import Path; from stack.model.stack import load; from stack.validation import bound, definitions\n"
+    program += (
+        f"stack = load(Path({str(root)!r})); print(definitions.of(stack).has('kernels/quantizer/mxfp4-emulated/dequantize'))\n"
+    )
+    program += "print(len(bound.code(stack, 'kernels/moe/mxfp4-decode-emulated/m=1').content) > 10)"
+    path = os.pathsep.join((str(tmp_path), str(root / "tools")))
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True\nTrue\n", "")

@@ -154,7 +154,7 @@ def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tm
     assert "copy/copy_kernels.cu does not compile: " in refused and "must be a namespace name" in refused
     module = aot_modules.Module("odd", (), ("-shared", "-lodd"))
     with pytest.raises(Exception, match="odd links against odd: leave it to FlashInfer's JIT"):
-        aot_modules._linked(module, [], toolkit.find(places.root()))
+        aot_modules._linked(module, [], toolkit.find(places.root()), "FlashInfer")
 
 
 @pytest.mark.slow

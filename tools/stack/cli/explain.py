@@ -15,6 +15,7 @@ from stack.carry.resolutions import Resolution
 from stack.carry.upstream_stores import Stores
 from stack.cli import show
 from stack.cli.common import Options, json_option, outcome_json, print_json, short_ids, source_option, through_names
+from stack.cli.completing import complete_patches, complete_tags
 from stack.cli.lane_options import lane_option
 from stack.cli.rendering import text
 
@@ -31,8 +32,14 @@ _LINES = 200
 
 
 @click.command("explain")
-@click.argument("what", metavar="PATCH|CONFLICT")
-@click.option("--onto", "tag", metavar="REV", help="The tag to explain it on; with the git source, also a branch or commit.")
+@click.argument("what", metavar="PATCH|CONFLICT", shell_complete=complete_patches)
+@click.option(
+    "--onto",
+    "tag",
+    metavar="REV",
+    shell_complete=complete_tags,
+    help="The tag to explain it on; with the git source, also a branch or commit.",
+)
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
 @lane_option
 @json_option

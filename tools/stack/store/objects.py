@@ -117,12 +117,6 @@ class Objects:
         self._wanted.clear()
         self._asked.clear()
 
-    def detach(self) -> None:
-        """Let go of the git process, in a copy of the process that started it; the next read starts another one."""
-        self._process = None
-        self._wanted.clear()
-        self._asked.clear()
-
     @property
     def repository(self) -> Path:
         """The repository, for use by git: pending objects are written first.

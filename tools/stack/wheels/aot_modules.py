@@ -123,7 +123,10 @@ def compiled(
     finally:
         # An interrupt also reaches the compilers; compilers that have not started yet must not start.
         pool.shutdown(cancel_futures=True)
-    return {module.name: _linked(module, [objects[unit] for unit in module.units], toolkit) for module in chosen}
+    return {
+        module.name: _linked(module, [objects[unit] for unit in module.units], toolkit, listed.script.title)
+        for module in chosen
+    }
 
 
 def _at_once() -> int:
@@ -146,12 +149,12 @@ def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tre
         part.unlink(missing_ok=True)
 
 
-def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
+def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit, title: str) -> bytes:
     """Link a module, and return the shared object."""
     names = [flag.removeprefix("-l") for flag in module.flags if flag.startswith("-l")]
     unknown = [name for name in names if name not in _SONAMES]
     if unknown:
-        raise StackError(f"{module.name} links against {unknown[0]}", "leave it to the upstream's JIT")
+        raise StackError(f"{module.name} links against {unknown[0]}", f"leave it to {title}'s JIT")
     with tempfile.TemporaryDirectory(prefix="stack-link-") as folder:
         place = Path(folder)
         for name in dict.fromkeys(names):

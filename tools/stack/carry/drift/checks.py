@@ -2,9 +2,8 @@
 """Run all drift checks on a tree with carried patches."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from stack.base import halves
 from stack.base.garbage import uncollected
 from stack.carry.drift import cpp, naming, python, variables
 from stack.carry.drift.finding import Drift
@@ -13,12 +12,6 @@ from stack.carry.drift.outline import Known, parse
 from stack.carry.drift.tree import Files
 from stack.model.ids import TreeId
 from stack.store.objects import Objects
-
-_MANY = 12
-"""Files from which on a second process is worth its start."""
-
-_Found = tuple[list[Drift], naming.Variables]
-"""The drift in a file, and the environment variables in its added lines."""
 
 
 @uncollected()  # Syntax trees are 100,000 new objects without garbage, and would take twice as long.
@@ -64,71 +57,32 @@ def check(
         StackError: the repository cannot be read.
 
     """
+    # Git reads the files while the first of them are checked.
+    objects.expect([each for each in (tree, before) if each is not None], (path for path, lines in added.items() if lines))
+    files = Files(objects, tree)
     known = known if known is not None else Known()
-    tree_files = Files(objects, tree)
-    each = _Each(
-        objects,
-        Modules(tree_files, known, hints=hints),
-        Modules(Files(objects, before), known) if before is not None else None,
-        Files(objects, upstream) if upstream is not None else None,
-        added,
-        hasty,
-    )
-    paths = [path for path, lines in sorted(added.items()) if lines and tree_files.is_file(path)]
+    modules = Modules(files, known, hints=hints)
+    old = Files(objects, before) if before is not None else None
+    own = Files(objects, upstream) if upstream is not None else None
+    old_modules = Modules(old, known) if old is not None else None
+    includes, old_includes = cpp.Includes(files), cpp.Includes(old) if old is not None else None
     named = naming.Variables()
     found: list[Drift] = []
-    for drifts, variables_there in each.all(paths):
-        found += drifts
-        named.learn(variables_there)
-    if environment:
-        found += _variables(tree_files, named, added, each.before.files if each.before is not None else None)
-    return tuple(sorted(set(found), key=lambda drift: (drift.path, drift.line or 0, drift.problem)))
-
-
-class _Each:
-    """Checks one file after the other; many large ones are shared with a second process."""
-
-    def __init__(
-        self,
-        objects: Objects,
-        modules: Modules,
-        before: Modules | None,
-        upstream: Files | None,
-        added: Mapping[str, frozenset[int]],
-        hasty: bool,
-    ) -> None:
-        self.objects, self.modules, self.before, self.upstream = objects, modules, before, upstream
-        self.added, self.hasty = added, hasty
-        self.includes = cpp.Includes(modules.files)
-        self.old_includes = cpp.Includes(before.files) if before is not None else None
-
-    def all(self, paths: Sequence[str]) -> list[_Found]:
-        """Return what is found in each file."""
-        if len(paths) < _MANY or not halves.is_possible():
-            return self.part(paths)
-        # Writing in both processes would be wrong.
-        self.objects.flush()
-        return halves.shared(self.part, paths, self.objects.detach)
-
-    def part(self, paths: Sequence[str]) -> list[_Found]:
-        # Git reads the files while the first of them are checked.
-        trees = [self.modules.files.tree, *([self.before.files.tree] if self.before is not None else [])]
-        self.objects.expect(trees, paths)
-        return [self.file(path) for path in paths]
-
-    def file(self, path: str) -> _Found:
-        lines, named = self.added[path], naming.Variables()
-        found: list[Drift] = []
+    for path, lines in sorted(added.items()):
+        if not lines or not files.is_file(path):
+            continue
         if path.endswith((".py", ".pyi")):
             with contextlib.suppress(RecursionError):  # Nested too deeply to be parsed: report nothing.
-                found += python.check(path, lines, self.modules, self.before, named, self.upstream, hasty=self.hasty)
+                found += python.check(path, lines, modules, old_modules, named, own, hasty=hasty)
         elif cpp.is_source(path):
-            found += cpp.check(path, lines, self.includes, self.old_includes)
+            found += cpp.check(path, lines, includes, old_includes)
         elif variables.sets(path):
-            text = self.modules.files.text(path).split("\n")
+            text = files.text(path).split("\n")
             for name, line in variables.in_settings({number: text[number - 1] for number in lines if number <= len(text)}):
                 named.use(name, path, line)
-        return found, named
+    if environment:
+        found += _variables(files, named, added, old)
+    return tuple(sorted(set(found), key=lambda drift: (drift.path, drift.line or 0, drift.problem)))
 
 
 def _variables(

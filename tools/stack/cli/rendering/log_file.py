@@ -18,19 +18,19 @@ _open: dict[Path, TextIO] = {}
 """The log files that this command has begun."""
 
 
-def write(file: Path, line: str) -> None:
-    """Append a line with its time; the first one is preceded by the command.
+def begin(file: Path) -> None:
+    """Append the command to a file, and from now on what the command does.
 
     Raises:
         StackError: The file cannot be written.
 
     """
+    if file in _open:
+        return
     try:
-        if file not in _open:
-            _open[file] = file.open("a", encoding="utf-8", errors="backslashreplace")
-            _put(_open[file], f"$ stack {shlex.join(sys.argv[1:])}")
-            logging.getLogger().addHandler(_Handler(file))
-        _put(_open[file], line)
+        _open[file] = file.open("a", encoding="utf-8", errors="backslashreplace")
+        _put(_open[file], f"$ stack {shlex.join(sys.argv[1:])}")
+        logging.getLogger().addHandler(_Handler(file))
     except OSError as failed:
         raise StackError(f"{file} cannot be written ({failed.strerror})", "name another file with --log") from failed
 
@@ -57,7 +57,7 @@ class _Handler(logging.Handler):
 @contextlib.contextmanager
 def steps(file: Path | None, tell: Progress) -> Iterator[Progress]:
     """Yield a callback that also writes each new step into the file."""
-    if file is None:
+    if file is None or file not in _open:
         yield tell
         return
     said = [""]
@@ -65,7 +65,7 @@ def steps(file: Path | None, tell: Progress) -> Iterator[Progress]:
     def both(step: str, done: int = 0, total: int | None = None, /) -> None:
         if step != said[0]:
             said[0] = step
-            write(file, step)
+            _put(_open[file], step)
         tell(step, done, total)
 
     yield both

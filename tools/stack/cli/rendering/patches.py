@@ -17,7 +17,7 @@ from stack.cli.rendering import settings, table, terminal, text
 
 _ORDER = ("conflict", "drifted", "dropped-upstream", "landed", "partly-landed", "resolved", "relocated", "clean", "moved")
 _COUNTED = (frozenset[str](), frozenset({"clean"}), frozenset({"clean", "moved"}))
-"""The outcomes of which only the number is shown, from a high screen to a low one."""
+"""The outcomes that are only counted, from a high screen to a low one."""
 _LOWEST = 24
 _REST = 4
 """Lines of the screen for the prompt and the last sentences."""

@@ -121,7 +121,7 @@ def progress(stream: TextIO, fallback: Callable[[], contextlib.AbstractContextMa
     with contextlib.ExitStack() as opened:
         if settings.current().quiet:
             tell: Progress = silent
-        elif terminal.is_terminal(stream) and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+        elif terminal.is_terminal(stream) and os.environ.get("TERM", "") not in ("", "dumb", "unknown"):
             line = opened.enter_context(contextlib.closing(StatusLine(stream)))
             opened.enter_context(_registered(line))
             tell = line

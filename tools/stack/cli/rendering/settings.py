@@ -40,6 +40,10 @@ def use(**changes: Any) -> None:
 
 
 def _take(_context: click.Context, option: click.Parameter, value: Any) -> None:
+    if value and option.name == "output_log":
+        from stack.cli.rendering import log_file  # noqa: PLC0415
+
+        log_file.begin(value)
     if value:
         use(**{str(option.name).removeprefix("output_"): value})
 

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants of the decode kernels beside the carried ones: a program that needs a GPU and nothing else.
+"""Build a program that measures variants of the decode kernels next to the carried ones. It needs a GPU and nothing else.
 
-    PYTHONPATH=tools python kernels/decode_variants.py PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
+    PYTHONPATH=tools:kernels python -m laboratory.variants.building PROGRAM [--architecture sm_90a] [--variant NAME=FOLDER[,FOLDER …]] …
     ./PROGRAM [LAYERS [REPLAYS [NAME …]]]                # on a machine with a GPU of that architecture
 
-What is measured may be named: a kind of kernels; `experts` or `dense`; a number of tokens, or `all` experts at once. `whole` leaves out each of
-the experts' two launches by itself, and with `late` no launch begins before the one before it has ended.
+A NAME limits the measurement: a kind of kernels, `experts` or `dense`, a number of tokens, or `all` for all experts at once. `whole`
+leaves out each of the experts' two launches in turn. With `late`, no launch begins before its predecessor has ended.
 
-A variant is the carried kernels with other headers in place of some of theirs: the *.cuh in its folder, as `moe_rows.cuh` with another
-number of warps; of several folders those of the last one that has them. The program runs all of them in turn, or those that are named, and
-prints a line for each kind of kernels and number of tokens: microseconds a layer, the share of a copy's bandwidth, and how far what it
-computes is from what the first one does, the carried kernels where they are among them (some 3e-3 is what BF16 makes of the same numbers,
-added up in another order). One kind alone has the card's power for itself: in long runs of many layers its clock falls, and that of all
-others in turn with it.
+A variant is the carried kernels with some headers replaced by the *.cuh files in its folder, for example `moe_rows.cuh` with another
+number of warps. If several folders have a header, the last one counts. The program runs all variants, or the named ones, and prints a
+line for each kind of kernels and number of tokens: microseconds per layer, the share of a copy's bandwidth, and the distance of the
+output from the first variant's. BF16 sums in another order differ by some 3e-3. Measure one kind alone for long runs: the GPU's clock
+falls with its power, and slows the next kind.
 """
 
 import argparse
@@ -34,18 +33,18 @@ from stack.store import cache
 from stack.validation.kernels import carried_kernels
 from stack.validation.numerics import HEADERS
 
-ROOT = Path(__file__).parents[1]
-SOURCES = Path(__file__).parent / "variants"
+ROOT = Path(__file__).parents[3]
+SOURCES = Path(__file__).parent
 CARRIED = "carried"
 _FLAGS = ("-O3", "-std=c++17", "-use_fast_math")
-"""As FlashInfer has them."""
+"""FlashInfer's own flags."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TAKEN = frozenset({CARRIED, "mxfp4", "experts", "dense", "all", "whole", "late"})
-"""The carried ones; a word of the kernels' own, which becomes another where a variant is compiled; what else the program may be told."""
+"""Names that a variant cannot have: the carried kernels, their namespace, and the program's other arguments."""
 
 
 def headers(folder: Path, beside: Mapping[str, bytes]) -> dict[str, bytes]:
-    """A variant's headers by name: those of its folder, and others beside them, the carried ones or another variant's.
+    """Return a variant's headers by name: those of its folder, and for the rest those of `beside`.
 
     Raises:
         StackError: the folder has no header that the others have.
@@ -58,7 +57,7 @@ def headers(folder: Path, beside: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def laid_out(folders: Sequence[Path], carried: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The headers of a variant of several folders, each of which goes before those before it; errors as `headers`."""
+    """Return the headers of a variant of several folders; of two that have a header, the later counts. Raises as `headers`."""
     found = dict(carried)
     for folder in folders:
         found = headers(folder, found)
@@ -66,24 +65,26 @@ def laid_out(folders: Sequence[Path], carried: Mapping[str, bytes]) -> dict[str,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build the program; 2 where that cannot be done."""
+    """Build the program; return 2 if this is not possible."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("program", type=Path)
     parser.add_argument("--architecture", default="sm_90a", help="of the GPU (default: %(default)s)")
-    about = (
-        "also the kernels with the headers of this folder in place of theirs, and with those of more folders in place of these"
-    )
+    about = "also measure the kernels with headers replaced by those of these folders"
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=FOLDER[,FOLDER …]", help=about)
     options = parser.parse_args(arguments)
     folders: dict[str, list[Path]] = {}
     for given in options.variant:
         name, _, listed = given.partition("=")
         named = listed.split(",")
-        if not _NAME.fullmatch(name) or name in folders.keys() | _TAKEN or not all(Path(one or "?").is_dir() for one in named):
+        if (
+            not _NAME.fullmatch(name)
+            or name in folders.keys() | _TAKEN
+            or not all(Path(folder or "?").is_dir() for folder in named)
+        ):
             parser.error(
-                f"{given!r} is no name of its own in small letters, = and a folder with headers, or several with commas"
+                f"{given!r} is not NAME=FOLDER: a new name in small letters, and a folder with headers (or several, with commas)"
             )
-        folders[name] = [Path(one) for one in named]
+        folders[name] = [Path(folder) for folder in named]
     program = options.program.absolute()
     if program.is_dir() or not program.parent.is_dir():
         parser.error(f"{options.program} cannot be written: it is a folder, or its folder is not there")
@@ -102,10 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(variants: Mapping[str, Mapping[str, bytes]], architecture: str, work: Path, toolkit: Toolkit) -> list[Path]:
-    """Compile the program and every variant, of these headers: what is to be linked, in the folder `work`.
+    """Compile the program and every variant in the folder `work`; return the objects to link.
 
     Raises:
-        StackError: nvcc refuses something.
+        StackError: nvcc refuses a source.
 
     """
     (work / "variants.inc").write_text("".join(f"VARIANT({name})\n" for name in variants))
@@ -117,13 +118,13 @@ def build(variants: Mapping[str, Mapping[str, bytes]], architecture: str, work: 
         units[f"variant-{name}.o"] = ("variant.cu", f"-DNAME={name}", f"-Dmxfp4={name}_kernels", f"-I{name}")
     compiled = partial(nvcc, toolkit, work, architecture)
     with ThreadPoolExecutor(jobs.that_fit()) as pool:
-        for one in [pool.submit(compiled, "-c", "-o", made, *arguments) for made, arguments in units.items()]:
-            one.result()
+        for running in [pool.submit(compiled, "-c", "-o", made, *arguments) for made, arguments in units.items()]:
+            running.result()
     return [work / made for made in units]
 
 
 def lay_out(folder: Path, found: Mapping[str, bytes]) -> None:
-    """Write headers as FlashInfer has them, to be included from the folder."""
+    """Write headers into a folder under the paths by which FlashInfer includes them."""
     place = folder / HEADERS.removeprefix("include/")
     place.mkdir(parents=True)
     for name, data in found.items():
@@ -134,7 +135,7 @@ def nvcc(toolkit: Toolkit, work: Path, architecture: str, *arguments: str) -> No
     """Run nvcc in the folder `work`.
 
     Raises:
-        StackError: it refuses something.
+        StackError: it fails.
 
     """
     command = [str(toolkit.nvcc), *_FLAGS, f"-arch={architecture}", *arguments]
@@ -143,10 +144,10 @@ def nvcc(toolkit: Toolkit, work: Path, architecture: str, *arguments: str) -> No
     )
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        said = next(
+        error = next(
             (line for line in lines if "error" in line.lower() or "fatal" in line), lines[-1] if lines else "says nothing"
         )
-        raise StackError(f"nvcc for {architecture}: {said}", "name another --architecture, or mend the variant")
+        raise StackError(f"nvcc for {architecture}: {error}", "name another --architecture, or mend the variant")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the decode kernels take on each GPU that they are for: a table, and with --write in docs/decode-kernels.md between its marks.
+"""Print a table of the registers, stack and loads of the decode kernels by GPU; with --write, put it into docs/decode-kernels.md.
 
-    python kernels/decode_resources.py [--write]
+    PYTHONPATH=tools:kernels python -m laboratory.resources [--write]
 
-Compiles the carried tree's modules for each architecture with FlashInfer's own flags; no GPU is needed, two minutes on two cores.
+It compiles the carried modules for each architecture with FlashInfer's own flags. This needs no GPU, and takes two minutes on two cores.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from stack.proof.compiling.check import CompileRequest, UnitOutcome
 from stack.proof.compiling.resources import Kernel
 from stack.store import cache
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/decode-kernels.md"
 BEGIN, END = "<!-- resources -->", "<!-- /resources -->"
 _UNITS = ("mxfp4_moe_decode/mxfp4_moe_decode.cu", "mxfp4_gemv/mxfp4_gemv.cu")
@@ -27,7 +27,7 @@ _ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a", "sm_121a")
 
 
 def main() -> int:
-    """Compile, and print or write the table; 1 where a module does not compile."""
+    """Compile, and print or write the table; return 1 if a module does not compile."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -36,11 +36,13 @@ def main() -> int:
         for unit in _UNITS:
             found: list[tuple[Kernel, str]] = []
             for architecture in _ARCHITECTURES:
-                (one,) = check.check(stores, CompileRequest(unit=Compiles(None, unit=unit), architecture=architecture)).results
-                if one.state is not UnitOutcome.COMPILES:
-                    print(f"{unit} for {architecture}: {one.problem}", file=sys.stderr)
+                (result,) = check.check(
+                    stores, CompileRequest(unit=Compiles(None, unit=unit), architecture=architecture)
+                ).results
+                if result.state is not UnitOutcome.COMPILES:
+                    print(f"{unit} for {architecture}: {result.problem}", file=sys.stderr)
                     return 1
-                found += [(kernel, architecture) for kernel in one.kernels]
+                found += [(kernel, architecture) for kernel in result.kernels]
             lines += _rows(found)
     table = "\n".join(lines)
     print(table)
@@ -51,15 +53,15 @@ def main() -> int:
 
 
 def _rows(found: list[tuple[Kernel, str]]) -> Iterator[str]:
-    """A line a kernel and its figures, with all GPUs that have the same."""
+    """Yield a line for each kernel and set of numbers, with the GPUs that have them."""
     for name in dict.fromkeys(kernel.name for kernel, _ in sorted(found, key=lambda pair: pair[0].name)):
         alike: dict[tuple[int, ...], list[str]] = {}
         for kernel, architecture in found:
             if kernel.name == name:
                 figures = (kernel.registers, kernel.stack, kernel.spills, kernel.wide, kernel.at_once)
                 alike.setdefault(figures, []).append(architecture)
-        for figures, architectures in alike.items():
-            yield f"| `{name}` | {', '.join(architectures)} | {' | '.join(map(str, figures))} |"
+        for numbers, architectures in alike.items():
+            yield f"| `{name}` | {', '.join(architectures)} | {' | '.join(map(str, numbers))} |"
 
 
 if __name__ == "__main__":

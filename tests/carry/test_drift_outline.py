@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What added lines rely on is as it was: told for what is, and never for what is not."""
+"""A quick look at a file finds what parsing the whole file finds; parts of a file's text are read like the whole."""
 
 import ast
 
@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stack.carry.drift.unchanged import Unchanged
 
+from stack.carry.drift import check
 from stack.carry.drift.chunks import chunks, imports
-from stack.carry.drift.modules import Modules
 from stack.carry.drift.outline import bodiless, outline
-from stack.carry.drift.tree import Files
 
 from .test_drift_python import marked, tree
 from .trees import Scratch
@@ -44,24 +43,31 @@ PACKAGE = {
 }
 
 
-def holds(
+def problems(
     scratch: Scratch,
     now: dict[str, str] | None = None,
     mine: str = MINE,
     was: str | None = None,
     own: str | None = None,
-) -> bool:
-    """Whether it holds with files of the new tree changed; `was` is the patched file on the old base, `own` upstream's."""
+) -> list[str]:
+    """Return what is wrong with files of the new tree changed; `was` is the patched file on the old base, `own` upstream's.
+
+    Each time the quick look, which needs upstream's own file, is compared with parsing the whole file.
+    """
     content, added = marked(mine)
     old = marked(was)[0] if was is not None else content
     theirs = "".join(line[1:] + "\n" for line in (own or mine).splitlines() if not line.startswith("+"))
-    trees = (
-        {**PACKAGE, **(now or {}), "pkg/mine.py": content},
-        {**PACKAGE, "pkg/mine.py": old},
-        {**PACKAGE, **(now or {}), "pkg/mine.py": theirs},
+    new, before, upstream = (
+        tree(scratch, files)
+        for files in (
+            {**PACKAGE, **(now or {}), "pkg/mine.py": content},
+            {**PACKAGE, "pkg/mine.py": old},
+            {**PACKAGE, **(now or {}), "pkg/mine.py": theirs},
+        )
     )
-    new, before, upstream = (Files(scratch.objects, tree(scratch, files)) for files in trees)
-    return Unchanged(Modules(new), Modules(before), upstream).holds("pkg/mine.py", added)
+    quick = check(scratch.objects, new, {"pkg/mine.py": added}, before=before, upstream=upstream)
+    assert quick == check(scratch.objects, new, {"pkg/mine.py": added}, before=before)
+    return [drift.problem.partition(":")[0] for drift in quick]
 
 
 @pytest.mark.parametrize(
@@ -74,64 +80,66 @@ def holds(
         {"pkg/api.py": PACKAGE["pkg/api.py"] + "\n    def more(self):\n        pass\n"},
     ],
 )
-def test_holds(scratch: Scratch, now: dict[str, str]) -> None:
-    assert holds(scratch, now)
+def test_what_added_lines_rely_on_is_unchanged(scratch: Scratch, now: dict[str, str]) -> None:
+    assert problems(scratch, now) == []
 
 
 @pytest.mark.parametrize(
-    "now",
+    ("now", "found"),
     [
-        {"pkg/making.py": "def make(x):\n    return x\n"},
-        {"pkg/making.py": "make = 1\n"},
-        {"pkg/making.py": "class make:\n    pass\n"},
-        {"pkg/api.py": PACKAGE["pkg/api.py"].replace("from .making", "from .tools")},
-        {"pkg/api.py": PACKAGE["pkg/api.py"].replace("n):", "n, m):")},
-        {"pkg/api.py": "from .making import *\n\nclass Size:\n    def __init__(self, n):\n        pass\n"},
-        {"pkg/tools.py": "def slice(x):\n    return x\n"},
-        {"pkg/tools.py": "from .other import *\n"},
+        ({"pkg/making.py": "def make(x):\n    return x\n"}, ["this call no longer fits make"]),
+        ({"pkg/making.py": "make = 1\n"}, []),
+        ({"pkg/making.py": "class make:\n    pass\n"}, []),
+        ({"pkg/api.py": PACKAGE["pkg/api.py"].replace("from .making", "from .tools")}, []),
+        ({"pkg/api.py": PACKAGE["pkg/api.py"].replace("n):", "n, m):")}, ["this call no longer fits Size"]),
+        ({"pkg/api.py": "from .making import *\n\nclass Size:\n    def __init__(self, n):\n        pass\n"}, []),
+        ({"pkg/tools.py": "def slice(x):\n    return x\n"}, ["module pkg.tools has no cut"]),
+        ({"pkg/tools.py": "from .other import *\n"}, ["module pkg.tools has no cut"]),
     ],
 )
-def test_does_not_hold(scratch: Scratch, now: dict[str, str]) -> None:
-    assert not holds(scratch, now)
+def test_what_added_lines_rely_on_has_changed(scratch: Scratch, now: dict[str, str], found: list[str]) -> None:
+    assert problems(scratch, now) == found
 
 
-def test_a_missing_module_never_holds(scratch: Scratch) -> None:
+def test_what_is_missing_on_both_bases(scratch: Scratch) -> None:
     mine = MINE.replace("pkg.other", "pkg.gone").replace("near(x)", "unused(x)")
-    assert not holds(scratch, mine=mine)
-    assert not holds(scratch, mine=MINE.replace("import torch", "from pkg.other import *"))
-    assert not holds(scratch, mine=MINE.replace("torch.gone(y)", 'os.environ["VLLM_MINE"]'))
+    assert problems(scratch, mine=mine) == []
+    assert problems(scratch, mine=MINE.replace("import torch", "from pkg.other import *")) == []
+    assert problems(scratch, mine=MINE.replace("torch.gone(y)", 'os.environ["VLLM_MINE"]')) == []
 
 
 @pytest.mark.parametrize(
-    ("change", "same"),
+    ("change", "found"),
     [
-        (("def near(a):", "def near(a, b):"), False),
-        (("     return a\n", "     return -a\n"), True),
-        ((" def near(a):", " def next_to(a):"), False),
-        ((" from pkg import tools\n", " from pkg import api as tools\n"), False),
-        ((" import torch\n", ""), False),
-        ((" from pkg.other import unused\n", ""), True),
-        (("         return unused()", "         return 1"), False),  # in the class that lines were added to
+        (("def near(a):", "def near(a, b):"), ["this call no longer fits near"]),
+        (("     return a\n", "     return -a\n"), []),
+        ((" def near(a):", " def next_to(a):"), ["nothing in this file binds near"]),
+        ((" from pkg import tools\n", " from pkg import api as tools\n"), ["module pkg.api has no cut"]),
+        ((" import torch\n", ""), ["nothing in this file binds torch"]),
+        ((" from pkg.other import unused\n", ""), []),
+        (("         return unused()", "         return 1"), []),
     ],
 )
-def test_a_file_that_upstream_changed(scratch: Scratch, change: tuple[str, str], same: bool) -> None:
+def test_a_file_that_upstream_changed(scratch: Scratch, change: tuple[str, str], found: list[str]) -> None:
     assert change[0] in MINE
-    assert holds(scratch, mine=MINE.replace(*change), was=MINE) is same
+    assert problems(scratch, mine=MINE.replace(*change), was=MINE) == found
 
 
 def test_a_name_that_is_bound_no_longer(scratch: Scratch) -> None:
     bound = MINE.replace(" class Mine:", " for near, far in ():\n     pass\n\n\n class Mine:")
-    assert not holds(scratch, mine=bound.replace("for near, far", "for n, far").replace("def near", "def _near"), was=bound)
+    assert problems(scratch, mine=bound.replace("for near, far", "for n, far").replace("def near", "def _near"), was=bound) == [
+        "?"
+    ]
     handled = MINE.replace(" class Mine:", " with open(1) as table:\n     pass\n\n\n class Mine:").replace("near(x)", "table")
-    assert holds(scratch, mine=handled)
-    assert not holds(scratch, mine=handled.replace("as table", "as chart"), was=handled)
+    assert problems(scratch, mine=handled) == []
+    assert problems(scratch, mine=handled.replace("as table", "as chart"), was=handled) == ["nothing in this file binds near"]
 
 
 def test_what_is_neither_old_nor_upstreams_own_is_read(scratch: Scratch) -> None:
     """Lines that only the merge put together may be no Python at all."""
     broken = MINE.replace(" def near(a):", " def near(a):\n <<<<<<<")
-    assert not holds(scratch, mine=broken, was=MINE, own=MINE)
-    assert not holds(scratch, mine=broken, was=MINE, own=MINE.replace("return a\n", "return -a\n"))
+    assert problems(scratch, mine=broken, was=MINE, own=MINE) == ["nothing in this file binds table"]
+    assert problems(scratch, mine=broken, was=MINE, own=MINE.replace("return a\n", "return -a\n"))
 
 
 SOURCE = '''\
