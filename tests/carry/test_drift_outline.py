@@ -6,7 +6,6 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stack.carry.drift.unchanged import Unchanged
 
 from stack.carry.drift import check
 from stack.carry.drift.chunks import chunks, imports
