@@ -176,7 +176,7 @@ def test_rebase_in_conflict(stack: Stack, world: World) -> None:
     assert ran.code == 1
     assert "gamma/main.py:10 (content)" in ran.out
     again = "stack rebase gamma --onto v2.2 --with-required --workspace DIR"
-    assert ran.out.endswith(f"nothing was changed: resolve the conflicts one by one in a working tree: {again}\n")
+    assert ran.out.endswith(f"nothing was changed: resolve the conflicts one by one in a working tree:\n  {again}\n")
     as_json = stack(*CONFLICT, "--json")
     found = parsed(as_json)
     assert (as_json.code, found["conclusion"]) == (1, "conflict")
@@ -220,9 +220,10 @@ def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
     for number, patch in enumerate(STOPS):
         assert ran.code == 1
         assert (
-            f"stopped at {number + 1} of {len(STOPS)}, {patch} on {rung(patch)}: resolve it in {folder}, `git add` it,"
-            f" then: stack rebase --continue {folder}\n" in ran.out
+            f"stopped at {number + 1} of {len(STOPS)}, {patch} on {rung(patch)}: resolve it in {folder}, `git add` it, then:"
+            f" stack rebase --continue {folder} " in " ".join([*ran.out.split(), ""])
         )
+        assert ran.out.splitlines()[-1] == f"  stack rebase --continue {folder}"
         unresolved = stack("rebase", "--continue", folder, root=None)
         assert unresolved.refused().endswith("is not resolved: edit it, `git add` it, then run --continue again")
         for path, content in RESOLUTIONS[patch].items():
@@ -235,8 +236,8 @@ def test_a_workspace(stack: Stack, world: World, tmp_path: Path) -> None:
             assert keys(parsed(ran)["stopped"]) == "directory upstream patch rung number of"
             ran = Ran(
                 ran.code,
-                f"stopped at 3 of {len(STOPS)}, {STOPS[2]} on {rung(STOPS[2])}: resolve it in {folder}, `git add` it,"
-                f" then: stack rebase --continue {folder}\n",
+                f"stopped at 3 of {len(STOPS)}, {STOPS[2]} on {rung(STOPS[2])}: resolve it in {folder}, `git add` it, then:\n"
+                f"  stack rebase --continue {folder}\n",
                 "",
             )
     assert ran.code == 0

@@ -13,6 +13,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import lane_option
+from stack.cli.sentences import say
 
 
 @click.command("checkout")
@@ -42,4 +43,4 @@ def command(
     if as_json:
         print_json({"lane": options.lane_key, "upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
     else:
-        click.echo(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")
+        say(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")

@@ -14,11 +14,12 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, print_json, source_option
 from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import lane_option
+from stack.cli.sentences import say
 
-_NEXT: dict[Form, str] = {
-    "quilt": "in the source tree: QUILT_PATCHES={place} quilt push -a",
-    "am": "on {base}: git am --keep-cr --keep-non-patch {place}/*.patch",
-    "mbox": "on {base}: git am --keep-cr --keep-non-patch {place}",
+_NEXT: dict[Form, tuple[str, str]] = {
+    "quilt": ("in the source tree:", "QUILT_PATCHES={place} quilt push -a"),
+    "am": ("on {base}:", "git am --keep-cr --keep-non-patch {place}/*.patch"),
+    "mbox": ("on {base}:", "git am --keep-cr --keep-non-patch {place}"),
 }
 
 
@@ -87,8 +88,9 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
     click.echo(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
     if form == "quilt":
         for ref in written.needs_git:
-            click.echo(f"only git can apply {ref.path}: it changes a binary file or a submodule")
-    click.echo(_NEXT[form].format(place=place.resolve(), base=stores.stack.pins.get(upstream).shown))
+            say(f"only git can apply {ref.path}: it changes a binary file or a submodule")
+    where, command = (text.format(place=place.resolve(), base=stores.stack.pins.get(upstream).shown) for text in _NEXT[form])
+    say(where, command)
 
 
 def _print_branch(upstream: str, exported: Exported, lane: str | None, *, as_json: bool) -> None:
@@ -109,7 +111,7 @@ def _print_branch(upstream: str, exported: Exported, lane: str | None, *, as_jso
         print_json(document | {"patches": commits})
         return
     if exported.state is BranchState.REFUSED:
-        click.echo(one_line(f"refused: {exported.reason}"))
+        say(one_line(f"refused: {exported.reason}"))
         return
     was = f", was {exported.before[:12]}" if exported.before and exported.before != chain.tip else ""
     click.echo(

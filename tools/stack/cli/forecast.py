@@ -15,6 +15,7 @@ from stack.cli.completing import complete_upstreams
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import patches
 from stack.cli.reports import report_forecasts, report_option
+from stack.cli.sentences import say
 
 
 @click.command("forecast")
@@ -86,7 +87,7 @@ def _print(forecasts: Sequence[Forecast]) -> None:
     for each in forecasts:
         print_legs(each.work)
         for need in each.work.unmet:
-            click.echo(need.sentence(each.work.pins().get(need.needs)))
+            say(need.sentence(each.work.pins().get(need.needs)))
         broken = len(each.work.open)
         click.echo(
             f"{each.upstream} {each.revision}: " + (f"{counted(broken, 'patch')} would break" if broken else "all would carry")

@@ -14,6 +14,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, paused, print_json, source_option
 from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.lane_options import lane_option
+from stack.cli.sentences import say
 
 
 @click.command("import")
@@ -108,7 +109,7 @@ def command(
     else:
         _print(work, folder, dry_run)
         for line in _last_lines(work, looked, refused=not writes and not dry_run):
-            click.echo(line)
+            say(line)
     context.exit(1 if work.failed else 0)
 
 
@@ -121,9 +122,9 @@ def _print(work: Import, folder: Path | None, dry_run: bool) -> None:
     for name in work.series:
         needs = f" (needs {', '.join(work.needs[name])})" if work.needs.get(name) else ""
         count = sum(ref.series == name for ref in work.imported)
-        click.echo(f"{name}: {counted(count, 'patch')}{needs}")
+        say(f"{name}: {counted(count, 'patch')}{needs}")
     for note in work.notes:
-        click.echo(f"note: {one_line(note)}")
+        say(f"note: {one_line(note)}")
     failed = work.failed
     landed = [one for one in work.left if one.landed]
     for title, lines in (
@@ -134,9 +135,9 @@ def _print(work: Import, folder: Path | None, dry_run: bool) -> None:
         if lines:
             click.echo(title)
         for line in lines:
-            click.echo(f"  {one_line(line)}")
+            say(one_line(line.strip()), indent="    " if line.startswith(" ") else "  ")
     if failed and folder is not None:
-        click.echo(f"they are in {folder}, as they were")
+        say(f"they are in {folder}, as they were")
     if dry_run:
         click.echo("dry run: nothing was written")
 

@@ -26,8 +26,9 @@ from stack.cli.common import (
 )
 from stack.cli.completing import complete_tags, complete_upstreams
 from stack.cli.lane_options import all_lanes_option, lane_option
-from stack.cli.rendering import patches, terminal, text
+from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
+from stack.cli.sentences import say
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -166,7 +167,7 @@ def command(
             else:
                 print_legs(work, session.shown if session is not None else None)
             for reason in stopped.not_recorded if stopped else ():
-                click.echo(f"not kept as a resolution: {reason}")
+                say(f"not kept as a resolution: {reason}")
             print_end(work, ended, stopped if work.open else None, folder)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
 
@@ -263,35 +264,44 @@ def print_range_diff(stores: Stores, work: Rebase) -> None:
 def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     """Print how a rebase ended, and what to do next. `stopped` is the stop in the working tree `folder`, if it stopped there."""
     for need in work.unmet:
-        text.say(need.sentence(work.pins().get(need.needs)))
-    moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
-    message = {
-        "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
-        "unchanged": "nothing to do: the stack stands there already",
-        "dry-run": "dry run: nothing was written; next: the same without --dry-run",
-        "conflict": f"nothing was changed: resolve the conflicts one by one in a working tree: {_again(work)} --workspace DIR",
-        "drift": f"nothing was changed: correct the patches: {_again(work)} --workspace DIR; or --allow-drift switches all the same",
-        "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
-    }[ended.value]
-    if stopped is not None:
-        number, of = _progress(work)
-        where = f"{number} of {of}, {stopped.patch} on {short_ids(stopped.rung)}"
-        message = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
-        if work.open[0][1].outcome.value == "dropped-upstream":
-            message = (
-                f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
-                f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
-            )
+        say(need.sentence(work.pins().get(need.needs)))
     if ended.value in ("conflict", "drift") and stopped is None:
         first = work.open[0][1].patch.ref.path.removesuffix(".patch")
         lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
-        text.say(f"why, and both sides: stack explain {first} --onto {work.request.tag}{lane}")
-    text.say(message)
+        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lane}")
+    if stopped is None:
+        say(*_ending(work, ended))
+    elif work.open[0][1].outcome.value == "dropped-upstream":
+        say(f"{_stop(work, stopped)}: upstream had it and dropped it again")
+        say(f"to keep it (resolve conflicts in {folder} first, if any):", f"stack rebase --continue {folder}")
+        say("to drop it:", f"stack rebase --skip {folder}")
+    else:
+        say(f"{_stop(work, stopped)}: resolve it in {folder}, `git add` it, then:", f"stack rebase --continue {folder}")
     for name in work.emptied if ended.value == "switched" else ():
-        click.echo(
-            f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "
-            f"take it out of stacks/stack.toml and remove stacks/{name}"
-        )
+        say(f"{name} carries no patch any more: `stack prove` still looks after what has landed")
+        say(f"to let go of it, take it out of stacks/stack.toml and remove stacks/{name}")
+
+
+def _ending(work: Rebase, ended: Conclusion) -> tuple[str, str]:
+    """Return how a rebase ended, and the command that helps, if there is one."""
+    moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
+    again = f"{_again(work)} --workspace DIR"
+    return {
+        "switched": (f"switched: {moved or 'patches'}; `stack undo` takes it back", ""),
+        "unchanged": ("nothing to do: the stack stands there already", ""),
+        "dry-run": ("dry run: nothing was written; next: the same without --dry-run", ""),
+        "conflict": ("nothing was changed: resolve the conflicts one by one in a working tree:", again),
+        "drift": ("nothing was changed: --allow-drift switches all the same; to correct the patches:", again),
+        "mismatch": (
+            "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
+            "",
+        ),
+    }[ended.value]
+
+
+def _stop(work: Rebase, stopped: Session) -> str:
+    number, of = _progress(work)
+    return f"stopped at {number} of {of}, {stopped.patch} on {short_ids(stopped.rung)}"
 
 
 def _again(work: Rebase) -> str:

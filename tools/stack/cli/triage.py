@@ -22,6 +22,7 @@ from stack.cli.common import (
 from stack.cli.rendering import patches as patches_
 from stack.cli.rendering import text
 from stack.cli.reports import report_option, report_triage
+from stack.cli.sentences import say
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
@@ -103,9 +104,9 @@ def _print_end(result: Triage, output: Path | None) -> None:
     """Name the patches that were not written, and what to do about conflicts."""
     left = [row for row in result.rows if row.exported is None and row.carried.outcome is not Outcome.LANDED]
     if output is not None and left:
-        click.echo(f"not written to {output}: {', '.join(row.name for row in left)}")
+        say(f"not written to {output}: {', '.join(row.name for row in left)}")
     if any(row.carried.outcome is Outcome.CONFLICT for row in result.rows):
-        click.echo("to resolve conflicts, keep the patches in a stack (`stack init`): stack rebase … --workspace DIR")
+        say("to resolve conflicts, keep the patches in a stack (`stack init`):", "stack rebase … --workspace DIR")
 
 
 def _known(folder: Path) -> "Resolutions":

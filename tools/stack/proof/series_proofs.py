@@ -13,6 +13,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
+from stack.base.text import shortened
 from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId, TreeId
@@ -23,6 +24,8 @@ from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.sources import SourceTree
 
+_WIDEST = 40
+"""Columns of the name of a test, or of a command, in one line of evidence."""
 _NEEDED = "fails: "
 _UNREADABLE = "the module cannot be imported there"
 _WHAT = 'a proof is a pytest module, test_*.py, or a command, { run = "make check" }'
@@ -227,7 +230,7 @@ def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, Comm
     return {
         one.ref.path: Landed(
             commits[one.ref.upstream][one.landed],
-            f"{', '.join(one.tests)} pass{'es' if len(one.tests) == 1 else ''} without it",
+            f"{_shown(one.tests)} without it",
             1.0,
             one.landed,
             behaviour=True,
@@ -235,6 +238,18 @@ def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, Comm
         for one in found
         if one.landed is not None
     }
+
+
+def _shown(tests: Sequence[str]) -> str:
+    """Name tests that pass, in few words: the proof lists all of them."""
+    if len(tests) == 1:
+        return f"{shortened(tests[0], _WIDEST)} passes"
+    first = ", ".join(tests[:2])
+    return (
+        f"{first} pass"
+        if len(tests) == 2 and len(first) <= _WIDEST
+        else f"{shortened(tests[0], _WIDEST)} and {len(tests) - 1} more pass"
+    )
 
 
 def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behaviour | None:

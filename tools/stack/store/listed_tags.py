@@ -13,7 +13,7 @@ _FILE = "stack-tags"
 _LARGEST = 64 << 20
 _LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9][A-Za-z0-9._+/@-]*)")
 _BAD = re.compile(r"\.\.|@\{|//|/\.|\.lock(/|$)|[./]$")
-"""What git does not take in the name of a reference, as far as `_LINE` takes it."""
+"""Matches names that git refuses for a reference, although `_LINE` takes them."""
 
 
 def keep(store: Path, tags: Mapping[str, str]) -> None:
