@@ -31,11 +31,11 @@ def test_prove_ablate(root: Path, tmp_path: Path) -> None:
         return CliRunner().invoke(cli, ["--root", str(root), "--cache", str(tmp_path / "cache"), *asked])
 
     sound = ablate()
-    assert (sound.exit_code, json.loads(sound.output)) == (0, {"idle": []})
+    assert (sound.exit_code, json.loads(sound.output)) == (0, {"lane": None, "idle": []})
     proof = root / "proofs/test_up_proof.py"
     proof.write_text(proof.read_text().replace("    assert up.half(4) == 2\n", "    assert up.ONE\n"))
     idle = ablate()
-    assert (idle.exit_code, json.loads(idle.output)) == (1, {"idle": ["sums/up/halve-it.patch"]})
+    assert (idle.exit_code, json.loads(idle.output)) == (1, {"lane": None, "idle": ["sums/up/halve-it.patch"]})
     assert verb("prove --ablate") == keys(json.loads(idle.output))
 
 

@@ -68,7 +68,7 @@ def test_pins_set(stack: Stack, world: World) -> None:
     assert refused.code == 1
     assert "gamma v2.1 names Alpha_Pkg==1.1 (requirements/cuda.txt), the pin is 1.0\nnothing was changed: " in refused.out
     as_json = stack("pins", "set", "gamma", "v2.1", "--json")
-    assert (as_json.code, keys(parsed(as_json)), parsed(as_json)["set"]) == (1, "set pin unmet", False)
+    assert (as_json.code, keys(parsed(as_json)), parsed(as_json)["set"]) == (1, "lane set pin unmet", False)
     assert world.files() == before
     done = stack("pins", "set", "gamma", "v2.1", "--allow-mismatch")
     assert done.code == 0
@@ -97,13 +97,14 @@ def test_status(stack: Stack) -> None:
     whole = stack("status", "--all").out
     assert re.search(r"^ +gamma +\+1 -1 +\[tool\] Flag für das Werkzeug$", whole, re.MULTILINE)
     found = parsed(stack("status", "--json"))
-    assert keys(found) == "digest pins series waiting droppable moved since tried"
+    assert keys(found) == "lane digest pins lanes series waiting droppable moved since tried"
     assert whole.endswith(f"\nstack {found['digest']}\n")
     assert re.fullmatch(r"[0-9a-f]{64}", found["digest"])
     assert keys(found["pins"][0]) == "upstream tag commit"
     assert keys(found["series"][0]) == "name title state pull needs patches"
     assert found["series"][0]["patches"][1] == {
         "upstream": "alpha", "file": "alpha/core-switch.patch", "subject": "Core switch", "added": 2, "removed": 1, "pulls": [],
+        "own": False,
     }  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def test_lint(stack: Stack, world: World) -> None:
     found = stack("lint", "--json")
     assert (found.code, keys(parsed(found)), keys(parsed(found)["findings"][0])) == (
         1,
-        "clean findings",
+        "lane clean findings",
         "place problem remedy",
     )
 
@@ -128,14 +129,20 @@ def test_lint(stack: Stack, world: World) -> None:
 def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> None:
     folder = tmp_path / "tree"
     out = parsed(stack("checkout", "gamma", folder, "--json"))
-    assert out == {"upstream": "gamma", "directory": str(folder), "commits": 3, "head": user_git(folder, "rev-parse", "HEAD")}
+    assert out == {
+        "lane": None,
+        "upstream": "gamma",
+        "directory": str(folder),
+        "commits": 3,
+        "head": user_git(folder, "rev-parse", "HEAD"),
+    }
     before = world.files()
     user_git(folder, "reset", "-q", "--hard", "HEAD^")
     dry = stack("refresh", "gamma", folder, "--dry-run")
     assert (dry.code, world.files()) == (0, before)
     assert dry.out == "dropped  two/gamma/fix-limit.patch\n2 kept, 0 changed, 0 added, 1 dropped (dry run)\n"
     done = parsed(stack("refresh", "gamma", folder, "--json"))
-    assert keys(done) == "upstream written kept changed added dropped"
+    assert keys(done) == "lane upstream written kept changed added dropped"
     assert done["dropped"] == ["two/gamma/fix-limit.patch"]
     assert stack("undo").code == 0
     assert parsed(stack("refresh", "gamma", folder, "--json")) == done
@@ -146,7 +153,7 @@ def test_checkout_and_refresh(stack: Stack, world: World, tmp_path: Path) -> Non
 def test_rebase(stack: Stack, world: World) -> None:
     before = world.files()
     found = parsed(stack(*REBASE, "--dry-run", "--json"))
-    assert keys(found) == "upstream onto conclusion unmet legs emptied stopped"
+    assert keys(found) == "lane upstream onto conclusion unmet legs emptied stopped"
     assert found["conclusion"] == "dry-run"
     assert keys(found["legs"][0]) == "upstream from to rungs patches"
     assert found["legs"][1]["to"] == {"tag": "v1.1", "commit": world.commits["alpha v1.1"]}
@@ -341,7 +348,7 @@ def test_a_workspace_shares_rerere_with_a_clone(stack: Stack, tmp_path: Path) ->
 def test_check(stack: Stack, world: World) -> None:
     ran = stack("check")
     assert (ran.code, ran.out) == (0, "in order: everything that 6 patches rely on exists\n")
-    assert parsed(stack("check", "--json")) == {"clean": True, "findings": []}
+    assert parsed(stack("check", "--json")) == {"lane": None, "clean": True, "findings": []}
     assert stack("check", "no-such.yaml").refused().startswith("no-such.yaml cannot be read")
 
 
@@ -351,7 +358,7 @@ def test_forecast(stack: Stack, world: World) -> None:
     assert ran.code == 1
     assert ran.out.endswith("gamma v2.2: 2 patches would break\n")
     found = parsed(stack("forecast", "gamma", "--against", "v2.1", "--json"))
-    assert keys(found) == "against breaks upstreams"
+    assert keys(found) == "lane against breaks upstreams"
     assert keys(found["upstreams"][0]) == "upstream revision breaks unmet legs"
     assert (found["breaks"], found["upstreams"][0]["legs"][0]["to"]["tag"]) == (False, "v2.1")
     assert world.files() == before

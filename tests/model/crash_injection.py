@@ -164,6 +164,42 @@ def steps(place: Path, what: str) -> dict[str, int]:
     return everywhere(template, place / "work", lambda root: apply(root, changes, title="change"), old, new)
 
 
+def laned(place: Path) -> dict[str, int]:
+    """Kill a change of common files at every step: what a lane used becomes its own in the same switch."""
+    from stack.model import lanes  # noqa: PLC0415  (only this one needs it)
+
+    template = place / "root"
+
+    def change(root: Path) -> None:
+        path, name = "stacks/gating/vllm/gate-kernels.patch", "stacks/gating/series.toml"
+        text = (root / name).read_bytes()
+        lanes.apply(stack.load(root), {path: None, name: text[: text.index(b"[[")]}, title="change")
+
+    old = snapshot(template)
+    shutil.copytree(template, place / "new")
+    switch.adopt(place / "new")
+    change(place / "new")
+    new = snapshot(place / "new")
+    assert "stacks/lanes/0.9/gating/vllm/gate-kernels.patch" in new
+    carried = stack.load(template, "0.9").patches
+    assert stack.load(place / "new", "0.9").patches == carried
+    seen = {"old": 0, "new": 0}
+    for step in range(1, 10_000, 4):
+        root = place / f"work-{step}"
+        shutil.copytree(template, root)
+        switch.adopt(root)
+        killed = killed_at(step, lambda root=root: change(root))  # type: ignore[misc]
+        switch.recover(root)
+        state = snapshot(root)
+        assert state in (old, new), f"a mix after step {step}: {sorted(state)}"
+        seen["new" if state == new else "old"] += 1
+        assert stack.load(root, "0.9").patches == carried
+        shutil.rmtree(root)
+        if not killed:
+            return seen
+    raise AssertionError("never ends")
+
+
 def naive(root: Path, files: Files, *, title: str) -> None:
     """What a switch must not be."""
     for path, content in files.items():

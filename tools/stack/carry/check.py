@@ -10,7 +10,6 @@ from stack.carry import apply
 from stack.carry.drift import blame, check_settings
 from stack.carry.drift.named import Named, named, settings
 from stack.carry.upstream_stores import Stores
-from stack.model.stack import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ def _patches(stores: Stores) -> Iterator[Finding]:
         objects = stores.objects(pin.upstream)
         tip = apply.chain(objects, base, patches)[-1]
         for patch, drift in blame.standing(objects, base, tip, patches):
-            yield Finding(f"{FOLDER}/{patch.ref.path}", pin.upstream, drift.path, drift.line, drift.problem)
+            yield Finding(stores.stack.place(patch.ref.path), pin.upstream, drift.path, drift.line, drift.problem)
 
 
 def _settings(stores: Stores, files: Iterable[Path]) -> Iterator[Finding]:

@@ -10,7 +10,8 @@ from stack.carry.apply import Misfit
 from stack.carry.export import export
 from stack.carry.person import is_signed
 from stack.carry.upstream_stores import Stores
-from stack.model import extras, series
+from stack.model import extras, lane_files, lanes, series
+from stack.model import stack as stacks
 from stack.model.ids import CommitId
 from stack.model.patch import Patch
 from stack.model.series import State
@@ -61,14 +62,28 @@ def lint(stores: Stores) -> tuple[Finding, ...]:
 
     """
     stack = stores.stack
-    return (*_pins(stores), *_series(stack), *(finding for pin in stack.pins for finding in _patches(stores, pin.upstream)))
+    patches = (finding for pin in stack.pins for finding in _patches(stores, pin.upstream))
+    return (*_pins(stores), *_series(stack), *patches, *_lanes(stack))
+
+
+def _lanes(stack: Stack) -> Iterator[Finding]:
+    """Find lanes that cannot be loaded, for the stack without a lane; and a lane's files that equal the common ones."""
+    if stack.lane is not None:
+        for path in lanes.needless(stack):
+            yield Finding(path, "is the same as the common file", "remove it: the lane uses that one without it")
+        return
+    for lane in stack.pins.lanes:
+        try:
+            stacks.load(stack.root, lane)
+        except StackError as bad:
+            yield Finding(f"{lane_files.FOLDER}/{lane}", bad.problem.replace(f"{stack.root}/", ""), bad.remedy)
 
 
 def _pins(stores: Stores) -> Iterator[Finding]:
     pins = stores.stack.pins
     for need in pin_requirements.unmet(rebase.needs_at_pins(stores), pins):
         yield Finding("pins.toml", need.sentence(pins.get(need.needs)))
-    for problem in extras.disagreements(stores.stack.root, pins):
+    for problem in extras.disagreements(stores.stack.root, pins) if stores.stack.lane is None else ():
         yield Finding(extras.FILE, problem)
     for pin in pins:
         if pin.within is not None:
@@ -80,7 +95,7 @@ def _pins(stores: Stores) -> Iterator[Finding]:
 
 def _series(stack: Stack) -> Iterator[Finding]:
     for member in stack.series:
-        place = f"{FOLDER}/{member.name}/{series.FILE}"
+        place = stack.place(f"{member.name}/{series.FILE}")
         if not member.patches and not member.landed and member.state not in _OVER:
             yield Finding(
                 place,
@@ -104,7 +119,7 @@ def _series(stack: Stack) -> Iterator[Finding]:
 
 def _message(stack: Stack, patch: Patch) -> Iterator[Finding]:
     """Check a patch's message by the stack's own rules."""
-    place, longest = f"{FOLDER}/{patch.ref.path}", stack.lint.subject_length
+    place, longest = stack.place(patch.ref.path), stack.lint.subject_length
     if stack.lint.signed_off_by == "required" and not is_signed(patch.message):
         yield Finding(place, "has no Signed-off-by", f"`stack refresh {patch.ref.upstream} --signoff` adds yours")
     if longest is not None and len(patch.subject) > longest:
@@ -135,20 +150,22 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
         try:
             tree = apply.apply(objects, objects.tree_of(tip), patch)
         except StackError as bad:
-            yield Finding(f"{FOLDER}/{patch.ref.path}", str(bad))
+            yield Finding(stores.stack.place(patch.ref.path), str(bad))
             continue
         if isinstance(tree, Misfit):
-            yield Finding(f"{FOLDER}/{patch.ref.path}", f"does not apply: {lacking.explained(tree, stores.source(upstream))}")
+            yield Finding(
+                stores.stack.place(patch.ref.path), f"does not apply: {lacking.explained(tree, stores.source(upstream))}"
+            )
             unsure.update(apply.touched(patch))
             continue
         for problem in links.leaving(objects, tree, patch):
-            yield Finding(f"{FOLDER}/{patch.ref.path}", problem)
+            yield Finding(stores.stack.place(patch.ref.path), problem)
         tip = apply.commit(objects, tree, tip, patch)
         applied.append((patch, tip))
     for (patch, _), data in zip(applied, export(objects, base, [commit for _, commit in applied]), strict=True):
         if data != patch.raw and unsure.isdisjoint(apply.touched(patch)):
             yield Finding(
-                f"{FOLDER}/{patch.ref.path}", _unstable(patch.raw, data), "`stack checkout` and `stack refresh` mend it"
+                stores.stack.place(patch.ref.path), _unstable(patch.raw, data), "`stack checkout` and `stack refresh` mend it"
             )
 
 

@@ -2,7 +2,7 @@
 """Move the stack to other releases: plan every patch's outcome and the new files of the stack, then switch to them at once."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.pin_requirements import Need
 from stack.carry.resolutions import Resolutions
 from stack.carry.upstream_stores import Stores
-from stack.model import document, extras, pins, releases, series, switch
+from stack.model import document, extras, lane_pins, lanes, pins, releases, series
 from stack.model import stack as stacks
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
@@ -86,7 +86,6 @@ class Rebase:
 
     def files(self) -> dict[str, bytes | None]:
         """Return the files of the stack that the rebase writes (None: removes), by path below the root."""
-        root = self.stack.root
         files = _pin_files(self.stack, self.pins())
         for row in self.rows():
             files[f"{FOLDER}/{row.patch.ref.path}"] = None
@@ -101,7 +100,7 @@ class Rebase:
                 file = f"{FOLDER}/{member.name}/{series.FILE}"
                 kept = tuple(ref for ref in member.patches if ref not in dropped)
                 landed = [known_landed[ref] for ref in member.patches if ref in known_landed]
-                files[file] = series.with_landed(series.edited(document.read_text(root / file), kept), landed).encode()
+                files[file] = series.with_landed(series.edited(lanes.text(self.stack, file), kept), landed).encode()
         return files
 
     @property
@@ -180,26 +179,54 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
         return Conclusion.MISMATCH
     if dry_run:
         return Conclusion.DRY_RUN
+    change = _change(work)
+    title = f"rebase {work.request.upstream} --onto {work.request.tag}"
+    switched = lanes.apply(work.stack, change.files, title=title, expected=change.expected)
+    return Conclusion.SWITCHED if switched else Conclusion.UNCHANGED
+
+
+def conclude_together(
+    works: Sequence[Rebase], *, allow_mismatch: bool = False, allow_drift: bool = False, dry_run: bool = False
+) -> tuple[Conclusion, ...]:
+    """Switch several lanes of a stack in one step, or none of them; return how each one's rebase ended.
+
+    Raises:
+        StackError: as `conclude`.
+
+    """
+    ended = [conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=True) for work in works]
+    if dry_run or any(each is not Conclusion.DRY_RUN for each in ended):
+        return tuple(ended)
+    changes = {work.stack.lane: _change(work) for work in works}
+    onto = " ".join(f"--onto {lanes.named(work.stack.lane)}={work.request.tag}" for work in works)
+    title = f"rebase {works[0].request.upstream} --all-lanes {onto}"
+    switched = bool(lanes.apply_all(works[0].stack.root, changes, title=title))
+    return tuple(
+        Conclusion.SWITCHED if switched and any(leg.moves for leg in work.legs) else Conclusion.UNCHANGED for work in works
+    )
+
+
+def _change(work: Rebase) -> lanes.Change:
+    """Return the files that a rebase writes, and those from which they were computed."""
     for leg in work.legs:
         patch_sources.check(work.stack, leg.upstream)
     expected = _standing(work.stack)
     files = work.files()
     _check_unchanged(work.stack)
-    title = f"rebase {work.request.upstream} --onto {work.request.tag}"
-    return Conclusion.SWITCHED if switch.apply(work.stack.root, files, title=title, expected=expected) else Conclusion.UNCHANGED
+    return lanes.Change(files, expected)
 
 
 def _standing(stack: Stack) -> dict[str, bytes | None]:
     """Return the current bytes of the files with pins, series and patches."""
     paths = [pins.FILE, *(f"{FOLDER}/{member.name}/{series.FILE}" for member in stack.series)]
     paths += [f"{FOLDER}/{ref.path}" for ref in stack.patches]
-    if (stack.root / extras.FILE).is_file():
+    if _has_extras(stack):
         paths.append(extras.FILE)
-    return {path: (stack.root / path).read_bytes() if (stack.root / path).is_file() else None for path in paths}
+    return lanes.contents(stack, paths)
 
 
 def _check_unchanged(stack: Stack) -> None:
-    if stacks.load(stack.root) != stack:
+    if stacks.load(stack.root, stack.lane) != stack:
         raise StackError(f"{stack.root} was changed while this command ran", "nothing was written: run it again")
 
 
@@ -236,16 +263,22 @@ def set_pins(stack: Stack, new: Pins, unmet: tuple[Need, ...], *, title: str, al
     expected = _standing(stack)
     files = _pin_files(stack, new)
     _check_unchanged(stack)
-    switch.apply(stack.root, files, title=title, expected=expected)
+    lanes.apply(stack, files, title=title, expected=expected)
     return True
 
 
 def _pin_files(stack: Stack, new: Pins) -> dict[str, bytes | None]:
-    root = stack.root
-    files: dict[str, bytes | None] = {pins.FILE: pins.edited(document.read_text(root / pins.FILE), new).encode()}
-    if (root / extras.FILE).is_file():
+    root, text = stack.root, document.read_text(stack.root / pins.FILE)
+    edited = pins.edited(text, new) if stack.lane is None else lane_pins.edited(text, stack.lane, new)
+    files: dict[str, bytes | None] = {pins.FILE: edited.encode()}
+    if _has_extras(stack):
         files[extras.FILE] = extras.edited(document.read_text(root / extras.FILE), new).encode()
     return files
+
+
+def _has_extras(stack: Stack) -> bool:
+    """Return whether the project repeats these pins in its own dependencies: it states one release, that of no lane."""
+    return stack.lane is None and (stack.root / extras.FILE).is_file()
 
 
 def _targets(stores: Stores, request: Request) -> tuple[dict[str, SourceTree], dict[str, tuple[Need, ...]]]:

@@ -25,7 +25,7 @@ from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hu
 from stack.carry.upstream_stores import Stores
 from stack.carry.worktree import seed
 from stack.model.document import Table
-from stack.model.ids import OBJECT, UPSTREAM, CommitId, TreeId
+from stack.model.ids import LANE, OBJECT, UPSTREAM, CommitId, TreeId
 from stack.model.pins import Source
 from stack.store import git
 from stack.store.objects import FILES, Objects
@@ -54,6 +54,8 @@ class Session:
     """Reasons why the last resolution, or a part of it, is not recorded for later carries."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """The fingerprint of each patch's outcome when it was last shown, by the patch's path."""
+    lane: str | None = None
+    """The lane that is rebased."""
 
 
 def start(
@@ -88,7 +90,8 @@ def start(
         allow_drift,
         digest,
     )
-    return _stop(folder, stores, work, Session(*place, upstream="", patch="", rung=""), shared)
+    session = Session(*place, upstream="", patch="", rung="", lane=stores.stack.lane)
+    return _stop(folder, stores, work, session, shared)
 
 
 def load(folder: Path) -> Session:
@@ -129,6 +132,7 @@ def _taken(table: Table) -> Session:
         patch=at.text("patch"),
         rung=at.text("rung"),
         shown={path: shown.text(path) for path in shown},
+        lane=table.optional_text("lane", pattern=LANE) if table.given("lane") else None,
     )
 
 
@@ -264,6 +268,7 @@ def _write_record(folder: Path, session: Session) -> None:
         "through": list(session.request.through),
         "resolved": dict(session.request.resolved),
         "behaviour": {path: asdict(landed) for path, landed in session.request.behaviour.items()},
+        "lane": session.lane,
         "source": session.source,
         "allow_mismatch": session.allow_mismatch,
         "allow_drift": session.allow_drift,

@@ -23,9 +23,9 @@ from stack.carry.remotes import Remote, add, tags
 from stack.carry.signoff import sign_commits, sign_patches
 from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
 from stack.carry.upstream_stores import Stores
-from stack.model import document, series, switch
-from stack.model.ids import OBJECT, UPSTREAM, CommitId
-from stack.model.pins import Source
+from stack.model import document, lanes, series
+from stack.model.ids import LANE, OBJECT, UPSTREAM, CommitId
+from stack.model.pins import MAIN, Source
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
@@ -69,6 +69,7 @@ class _Record:
     base: CommitId
     patches: Mapping[str, str]
     before: Mapping[str, str] = field(default_factory=dict)
+    lane: str | None = None
 
 
 def checkout(stores: Stores, upstream: str, folder: Path, remotes: Sequence[Remote] = ()) -> CommitId:
@@ -91,7 +92,7 @@ def checkout(stores: Stores, upstream: str, folder: Path, remotes: Sequence[Remo
         added = {SERIES: patch.ref.series, PATCH: patch.ref.file}
         tip = objects.write_commit(objects.tree_of(commit), (tip,), with_trailers(patch.message, added), author)
     written = {patch.ref.path: hashlib.sha256(patch.raw).hexdigest() for patch in patches}
-    record = _Record(upstream, stores.source(upstream), base, written)
+    record = _Record(upstream, stores.source(upstream), base, written, lane=stores.stack.lane)
     # A folder cannot be renamed over a link.
     with aside(folder.resolve() if folder.is_symlink() else folder) as part:
         refs = {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base, **tags(stores, upstream, base)}
@@ -140,6 +141,19 @@ def recorded_source(folder: Path, upstream: str) -> Source:
 
     """
     return _record(folder, upstream).source
+
+
+def recorded_lane(folder: Path, upstream: str, asked: str | None) -> str | None:
+    """Return the lane that a working tree was checked out in; `asked` is the one that the user names, None if none is named.
+
+    Raises:
+        StackError: it was checked out in another lane, or is not a working tree of this upstream that `checkout` made.
+
+    """
+    own = lanes.named(_record(folder, upstream).lane)
+    if asked is not None and asked != own:
+        raise StackError(f"{folder} was checked out with --lane {own}", "leave --lane out, or name the same")
+    return None if own == MAIN else own
 
 
 def refresh(stores: Stores, upstream: str, folder: Path, *, signer: Person | None = None) -> Refreshed:
@@ -197,11 +211,11 @@ def signed_off(stores: Stores, upstream: str, signer: Person) -> Refreshed:
     return _refreshed(stores.stack, upstream, sign_patches(stores, upstream, signer))
 
 
-def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> None:
+def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str, follow: bool = False) -> None:
     """Write the result of `refresh` to the stack.
 
     First the working tree gets its signed commits and a record of the new patch files. If the process is killed in between, the
-    next refresh writes the same patches.
+    next refresh writes the same patches. `follow`: lanes that use the same files follow the change.
 
     Raises:
         StackError: the stack has changed meanwhile, or cannot be written.
@@ -214,7 +228,7 @@ def write_back(stack: Stack, folder: Path, found: Refreshed, *, title: str) -> N
         git.run(["update-ref", "-m", "stack refresh --signoff", "HEAD", after, before], cwd=folder)
     written = {ref.path: hashlib.sha256(found.files[f"{FOLDER}/{ref.path}"] or b"").hexdigest() for ref in found.patches}
     _write_record(file, replace(record, patches=written, before=_files(stack, record.upstream)))
-    switch.apply(stack.root, found.files, title=title, expected=found.expected)
+    lanes.apply(stack, found.files, title=title, expected=found.expected, follow=follow)
 
 
 def _record(folder: Path, upstream: str) -> _Record:
@@ -242,6 +256,7 @@ def _taken(table: document.Table) -> _Record:
         base=CommitId(table.text("base", pattern=OBJECT)),
         patches={path: patches.text(path) for path in patches},
         before={} if before is None else {path: before.text(path) for path in before},
+        lane=table.optional_text("lane", pattern=LANE) if table.given("lane") else None,
     )
 
 
@@ -344,7 +359,7 @@ def _refreshed(stack: Stack, upstream: str, new: Mapping[PatchRef, bytes]) -> Re
     files |= patch_sources.mirrored(stack, {ref: new.get(ref) for ref in before})
     for member in stack.series:
         path = f"{FOLDER}/{member.name}/{series.FILE}"
-        text = document.read_text(stack.root / path)
+        text = lanes.text(stack, path)
         expected[path] = text.encode()
         refs = [ref for ref in new if ref.series == member.name]
         files[path] = series.edited(text, _listed(member, upstream, refs)).encode()

@@ -37,6 +37,7 @@ _VERBS = {
     "image": "Build, publish, verify and bisect container images.",
     "import": "Import patches: a git branch, a quilt series, files.",
     "init": "Begin a stack, or add an upstream to one.",
+    "lane": "Hold the series on several releases: begin, list, drop.",
     "lint": "Check pins, series and patch files for mistakes.",
     "log": "Show what each change of the stack did.",
     "pins": "Show, verify or set the upstream pins.",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack check`: find missing code that the stack relies on."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -8,15 +9,18 @@ import click
 from stack.base.text import counted
 from stack.carry.check import check
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.common import Options, json_option, print_table, source_option
+from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 
 
 @click.command("check")
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@lane_option
+@all_lanes_option
 @json_option
 @source_option
 @click.pass_context
-def command(context: click.Context, files: tuple[Path, ...], as_json: bool, source: str | None) -> None:
+def command(context: click.Context, files: tuple[Path, ...], all_lanes: bool, as_json: bool, source: str | None) -> None:
     """Check that what patches, recipes and compose files rely on exists in the trees at the pins.
 
     This covers imports, attributes of imported modules, includes, calls, environment variables and flags of `vllm serve`. They are
@@ -24,17 +28,18 @@ def command(context: click.Context, files: tuple[Path, ...], as_json: bool, sour
     docker); name others as FILE. Exit code 1 if something is missing.
     """
 
-    options: Options = context.obj
-    with options.place(source) as place, Stores(options.load(), place) as stores:
-        findings = check(stores, files)
-        patches = len(stores.stack.patches)
-    if as_json:
+    def run(options: Options) -> tuple[int, Mapping[str, object]]:
+        with options.place(source) as place, Stores(options.load(), place) as stores:
+            findings = check(stores, files)
+            patches = len(stores.stack.patches)
+        if not as_json and findings:
+            print_table(
+                ("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings]
+            )
+        elif not as_json:
+            click.echo(f"in order: everything that {counted(patches, 'patch relies', 'patches rely')} on exists")
         fields = ("source", "upstream", "path", "line", "problem")
-        print_json(
-            {"clean": not findings, "findings": [{name: getattr(finding, name) for name in fields} for finding in findings]}
-        )
-    elif findings:
-        print_table(("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings])
-    else:
-        click.echo(f"in order: everything that {counted(patches, 'patch relies', 'patches rely')} on exists")
-    context.exit(1 if findings else 0)
+        listed = [{name: getattr(finding, name) for name in fields} for finding in findings]
+        return 1 if findings else 0, {"clean": not findings, "findings": listed}
+
+    context.exit(in_lanes(context.obj, all_lanes, as_json, run))

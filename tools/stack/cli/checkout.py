@@ -12,6 +12,7 @@ from stack.carry.remotes import read
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_upstreams
+from stack.cli.lane_options import lane_option
 from stack.cli.sentences import say
 
 
@@ -21,6 +22,7 @@ from stack.cli.sentences import say
 @click.option(
     "--remote", "remotes", multiple=True, metavar="NAME=URL", help="Add a remote of yours to the working tree. Repeatable."
 )
+@lane_option
 @json_option
 @source_option
 @click.pass_obj
@@ -39,6 +41,6 @@ def command(
         tip = worktree.checkout(stores, upstream, directory, given)
         count = len(stores.stack.order(upstream))
     if as_json:
-        print_json({"upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
+        print_json({"lane": options.lane_key, "upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
     else:
         say(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")

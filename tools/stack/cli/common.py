@@ -75,10 +75,16 @@ def interpreter(_context: click.Context, _option: click.Parameter, named: Path |
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options before the verb."""
+    """The options before the verb, and the lane that `--lane` names."""
 
     root: Path | None
     cache: Path | None
+    lane: str | None = None
+
+    @property
+    def lane_key(self) -> str | None:
+        """The lane as `stack.model` and JSON know it: None for what stands in no lane."""
+        return None if self.lane == "main" else self.lane
 
     def find_root(self, *, writes: bool = False) -> Path:
         """Find the stack's folder: --root, else here or above. For a verb that `writes`, finish an interrupted switch first.
@@ -111,10 +117,10 @@ class Options:
             raise StackError(f"that working tree belongs to the stack in {root}", "leave --root out")
 
     def load(self, *, writes: bool = False) -> "Stack":
-        """Load the stack; for a verb that `writes`, finish an interrupted switch first."""
+        """Load the stack as its lane sees it; for a verb that `writes`, finish an interrupted switch first."""
         from stack.model.stack import load  # noqa: PLC0415
 
-        return load(self.find_root(writes=writes))
+        return load(self.find_root(writes=writes), self.lane_key)
 
     @contextlib.contextmanager
     def place(self, source: str | None = None, *, kept: bool = False) -> "Iterator[Place]":

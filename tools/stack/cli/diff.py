@@ -8,12 +8,14 @@ from stack.carry.patch_diffs import NamedDiff
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_patches
+from stack.cli.lane_options import lane_option
 from stack.cli.rendering import text
 
 
 @click.command("diff")
 @click.argument("name", required=False, metavar="[PATCH|SERIES|UPSTREAM]", shell_complete=complete_patches)
 @click.option("--stat", is_flag=True, help="Print only the changed files and how many lines each gains and loses.")
+@lane_option
 @json_option
 @source_option
 @click.pass_obj

@@ -16,6 +16,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli import show
 from stack.cli.common import Options, json_option, outcome_json, print_json, short_ids, source_option, through_names
 from stack.cli.completing import complete_patches, complete_tags
+from stack.cli.lane_options import lane_option
 from stack.cli.rendering import text
 
 _ROLES = {
@@ -40,6 +41,7 @@ _LINES = 200
     help="The tag to explain it on; with the git source, also a branch or commit.",
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
+@lane_option
 @json_option
 @source_option
 @click.pass_obj

@@ -13,6 +13,7 @@ from stack.carry.exporting.files import Form, Written
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, print_json, source_option
 from stack.cli.completing import complete_upstreams
+from stack.cli.lane_options import lane_option
 from stack.cli.sentences import say
 
 _NEXT: dict[Form, tuple[str, str]] = {
@@ -36,6 +37,7 @@ _NEXT: dict[Form, tuple[str, str]] = {
     help="With --branch: replace the branch although it is not from here, if it is at this commit.",
 )
 @click.option("--plain", is_flag=True, help="Leave out the trailers Stack-Series and Stack-Patch.")
+@lane_option
 @json_option
 @source_option
 @click.pass_context
@@ -72,7 +74,7 @@ def command(
             _print_files(stores, upstream, form, target, written, as_json=as_json)
             return
         exported = branches.export(stores, upstream, Target(branch, to, over), plain=plain)
-    _print_branch(upstream, exported, as_json=as_json)
+    _print_branch(upstream, exported, options.lane_key, as_json=as_json)
     context.exit(1 if exported.state is BranchState.REFUSED else 0)
 
 
@@ -80,7 +82,7 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
     if as_json:
         patches = [{"series": ref.series, "file": ref.file, "name": name} for ref, name in written.names.items()]
         needs_git = [ref.path for ref in written.needs_git]
-        document = {"upstream": upstream, "form": form, "place": str(place), "base": written.base}
+        document = {"lane": stores.stack.lane, "upstream": upstream, "form": form, "place": str(place), "base": written.base}
         print_json(document | {"patches": patches, "needs_git": needs_git})
         return
     click.echo(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
@@ -91,14 +93,20 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
     say(where, command)
 
 
-def _print_branch(upstream: str, exported: Exported, *, as_json: bool) -> None:
+def _print_branch(upstream: str, exported: Exported, lane: str | None, *, as_json: bool) -> None:
     chain, state = exported.chain, exported.state.value
     if as_json:
         commits = [
             {"series": patch.ref.series, "file": patch.ref.file, "commit": commit}
             for patch, commit in zip(chain.patches, chain.commits, strict=True)
         ]
-        document: dict[str, object] = {"upstream": upstream, "branch": exported.branch, "to": exported.where, "state": state}
+        document: dict[str, object] = {
+            "lane": lane,
+            "upstream": upstream,
+            "branch": exported.branch,
+            "to": exported.where,
+            "state": state,
+        }
         document |= {"base": chain.base, "head": chain.tip, "before": exported.before, "reason": exported.reason or None}
         print_json(document | {"patches": commits})
         return

@@ -9,12 +9,14 @@ from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, reference_option, source_option
 from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.lane_options import lane_option
 
 
 @click.command("fetch")
 @click.argument("upstream", required=False, shell_complete=complete_upstreams)
 @click.argument("tags", nargs=-1, metavar="[TAG]...", shell_complete=complete_tags)
 @reference_option
+@lane_option
 @json_option
 @source_option
 @click.pass_obj
@@ -37,7 +39,7 @@ def command(
         trees = [stores.obtain(name, tag, reference=reference) for name in names for tag in (tags or (None,))]
     if as_json:
         fields = ("upstream", "tag", "version", "source", "commit", "tree", "names_commit")
-        print_json({"trees": [{name: getattr(tree, name) for name in fields} for tree in trees]})
+        print_json({"lane": options.lane_key, "trees": [{name: getattr(tree, name) for name in fields} for tree in trees]})
     else:
         rows = [(tree.upstream, tree.tag, tree.source, tree.tree[:12], (tree.names_commit or "")[:12]) for tree in trees]
         print_table(("upstream", "tag", "from", "tree", "commit"), rows)

@@ -13,6 +13,7 @@ from stack.carry.importing.plan import Import
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, paused, print_json, source_option
 from stack.cli.completing import complete_series, complete_upstreams
+from stack.cli.lane_options import lane_option
 from stack.cli.sentences import say
 
 
@@ -53,6 +54,7 @@ from stack.cli.sentences import say
 )
 @click.option("--no-triage", is_flag=True, help="Do not look what became of the patches in the newest release.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
+@lane_option
 @json_option
 @source_option
 @click.pass_context
@@ -103,7 +105,7 @@ def command(
             with Stores(work.stack(loaded), place) as after:
                 looked = closing.triage(after, work)
     if as_json:
-        print_json(_as_json(work, writes, folder, looked))
+        print_json({"lane": loaded.lane} | _as_json(work, writes, folder, looked))
     else:
         _print(work, folder, dry_run)
         for line in _last_lines(work, looked, refused=not writes and not dry_run):

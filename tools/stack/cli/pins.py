@@ -6,6 +6,7 @@ import click
 from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.lane_options import lane_option
 from stack.cli.sentences import say
 from stack.model.pins import BASE, Base, Pin
 
@@ -18,13 +19,15 @@ def command() -> None:
 
 
 @command.command()
+@lane_option
 @json_option
 @click.pass_obj
 def show(options: Options, as_json: bool) -> None:
-    """Show the pins."""
+    """Show the pins, and where the lanes stand."""
     stack_pins = options.load().pins
     if as_json:
-        print_json({"upstreams": [pin_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)})
+        document = {"upstreams": [pin_json(pin) for pin in stack_pins], "base": _base_json(stack_pins.base)}
+        print_json({"lane": options.lane_key, **document, "lanes": list(stack_pins.lanes)})
         return
     rows = []
     for pin in stack_pins:
@@ -37,9 +40,22 @@ def show(options: Options, as_json: bool) -> None:
     print_table(shown, [row[: len(shown)] for row in rows])
     if stack_pins.base is not None:
         click.echo(f"\nbase image {stack_pins.base.image}:{stack_pins.base.tag} {stack_pins.base.digest or 'without a digest'}")
+    if stack_pins.lanes and options.lane_key is None:
+        _print_lanes(options, stack_pins.lanes)
+
+
+def _print_lanes(options: Options, names: tuple[str, ...]) -> None:
+    """Print where each lane stands."""
+    from stack.model import pins  # noqa: PLC0415
+
+    path = options.find_root() / pins.FILE
+    rows = [(name, pin.upstream, pin.tag or "", pin.commit[:12]) for name in names for pin in pins.load(path, name)]
+    click.echo()
+    print_table(("lane", "upstream", "tag", "commit"), rows)
 
 
 @command.command()
+@lane_option
 @json_option
 @source_option
 @click.pass_context
@@ -57,7 +73,13 @@ def verify(context: click.Context, as_json: bool, source: str | None) -> None:
     failed = [check for check in checks if not check.holds]
     if as_json:
         fields = ("upstream", "field", "expected", "found", "holds")
-        print_json({"holds": not failed, "checks": [{name: getattr(check, name) for name in fields} for check in checks]})
+        print_json(
+            {
+                "lane": options.lane_key,
+                "holds": not failed,
+                "checks": [{name: getattr(check, name) for name in fields} for check in checks],
+            }
+        )
     else:
         rows = [(check.upstream, check.field, "ok" if check.holds else "WRONG", check.expected) for check in checks]
         print_table(("upstream", "field", "", "pinned"), rows, colour={"ok": "green", "WRONG": "bold red"}.get)
@@ -71,6 +93,7 @@ def verify(context: click.Context, as_json: bool, source: str | None) -> None:
 @click.argument("upstream", metavar="UPSTREAM|base", shell_complete=complete_upstreams)
 @click.argument("tag", metavar="REV|IMAGE:TAG", shell_complete=complete_tags)
 @click.option("--allow-mismatch", is_flag=True, help="Set the pin even if upstream names another combination of pins.")
+@lane_option
 @json_option
 @source_option
 @click.pass_context
@@ -95,7 +118,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
         standing, same = len(stores.stack.order(upstream)), new == stores.stack.pins
     needs = [need.sentence(new.get(need.needs)) for need in unmet]
     if as_json:
-        print_json({"set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
+        print_json({"lane": options.lane_key, "set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
     else:
         for sentence in needs:
             say(sentence)
@@ -123,7 +146,7 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     new = stack.pins.based(base)
     rebase.set_pins(stack, new, (), title=f"pins set base {tag}", allow_mismatch=False)
     if as_json:
-        print_json({"set": True, "base": _base_json(base), "unmet": []})
+        print_json({"lane": options.lane_key, "set": True, "base": _base_json(base), "unmet": []})
     else:
         after = " already: nothing was changed" if new == stack.pins else "; `stack undo` takes it back"
         click.echo(f"the base image is {base.image}:{base.tag} at {base.digest}{after}")

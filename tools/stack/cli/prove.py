@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack prove`: run the proofs of patches, and find releases that no longer need them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
-from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
+from stack.cli.common import Options, interpreter, json_option, print_table, source_option
 from stack.cli.completing import complete_series
+from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import text
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
@@ -38,6 +40,8 @@ _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
     help="Run the proofs with this interpreter; no environment is made.",
 )
 @click.option("--again", is_flag=True, help="Run everything anew; ignore kept results.")
+@lane_option
+@all_lanes_option
 @json_option
 @source_option
 @click.pass_context
@@ -49,6 +53,7 @@ def command(
     ablate: bool,
     python: Path | None,
     again: bool,
+    all_lanes: bool,
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -64,34 +69,41 @@ def command(
 
     if through and not onto:
         raise click.UsageError("--through goes with --onto TAG")
-    options: Options = context.obj
-    with (
-        options.place(source) as place,
-        Stores(options.load(), place) as stores,
-        Runner(stores, again=again) as runner,
-    ):
-        asked = series_proofs.ProofRequest(series, series_proofs.ways(stores, onto, through=through), python)
-        if ablate:
-            idle = list(series_proofs.idle(runner, asked, stores.tell))
-            _print_idle([ref.path for ref in idle], as_json)
-            context.exit(1 if idle else 0)
-        verdicts = list(series_proofs.verdicts(runner, asked, stores.tell))
-        kept = list(series_proofs.kept(runner, asked, stores.tell))
-    sound = all(each.sound for each in verdicts) and all(each.sound for each in kept)
-    if as_json:
+
+    def run(options: Options) -> tuple[int, Mapping[str, object]]:
+        with (
+            options.place(source) as place,
+            Stores(options.load(), place) as stores,
+            Runner(stores, again=again) as runner,
+        ):
+            asked = series_proofs.ProofRequest(series, series_proofs.ways(stores, onto, through=through), python)
+            if ablate:
+                idle = [ref.path for ref in series_proofs.idle(runner, asked, stores.tell)]
+                if not as_json:
+                    _print_idle(idle)
+                return 1 if idle else 0, {"idle": idle}
+            verdicts = list(series_proofs.verdicts(runner, asked, stores.tell))
+            kept = list(series_proofs.kept(runner, asked, stores.tell))
+        if not as_json:
+            _print_all(verdicts, kept, onto, runner)
+        sound = all(each.sound for each in verdicts) and all(each.sound for each in kept)
         patches, merged = [_as_json(each) for each in verdicts], [_kept_json(each) for each in kept]
-        print_json({"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached})
-    else:
-        if verdicts:
-            _print(verdicts, " ".join(onto))
-        if verdicts and kept:
-            click.echo()
-        if kept:
-            _print_kept(kept, " ".join(onto))
-        click.echo(
-            f"\n{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else "")
-        )
-    context.exit(0 if sound else 1)
+        document = {"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached}
+        return 0 if sound else 1, document
+
+    context.exit(in_lanes(context.obj, all_lanes, as_json, run))
+
+
+def _print_all(verdicts: list[PatchProof], kept: list[Kept], onto: tuple[str, ...], runner: Runner) -> None:
+    if verdicts:
+        _print(verdicts, " ".join(onto))
+    if verdicts and kept:
+        click.echo()
+    if kept:
+        _print_kept(kept, " ".join(onto))
+    click.echo(
+        f"\n{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else "")
+    )
 
 
 def _print(verdicts: list[PatchProof], onto: str) -> None:
@@ -175,10 +187,8 @@ def _result_json(result: Result) -> dict[str, str | bool]:
     return {"state": result.state.value, "reason": result.reason, "cached": result.cached}
 
 
-def _print_idle(paths: list[str], as_json: bool) -> None:
-    if as_json:
-        print_json({"idle": paths})
-    elif paths:
+def _print_idle(paths: list[str]) -> None:
+    if paths:
         for path in paths:
             click.echo(f"{path}: everything still passes without it")
     else:

@@ -25,6 +25,7 @@ from stack.cli.common import (
     through_names,
 )
 from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.lane_options import all_lanes_option, lane_option
 from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
 from stack.cli.sentences import say
@@ -35,11 +36,14 @@ from stack.proof.runner import Runner
 
 @click.command("rebase")
 @click.argument("upstream", required=False, shell_complete=complete_upstreams)
+@lane_option
+@all_lanes_option
 @click.option(
     "--onto",
-    "tag",
-    metavar="REV",
-    help="The tag to move to; with the git source, also a branch or commit.",
+    "onto",
+    multiple=True,
+    metavar="[LANE=]REV",
+    help="The tag to move to; with the git source, also a branch or commit. With --all-lanes: one for each lane.",
     shell_complete=complete_tags,
 )
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
@@ -95,7 +99,8 @@ from stack.proof.runner import Runner
 def command(
     context: click.Context,
     upstream: str | None,
-    tag: str | None,
+    all_lanes: bool,
+    onto: tuple[str, ...],
     with_required: bool,
     allow_mismatch: bool,
     allow_drift: bool,
@@ -125,17 +130,16 @@ def command(
 
     options: Options = context.obj
     _check_together(context, {"--abort": abort, "--skip": skip, "--continue": go_on})
-    if abort is not None:
-        _give_up(abort, as_json)
-        return
+    if abort is not None or all_lanes:
+        context.exit(_apart(context, options, abort))
     going = go_on if go_on is not None else skip
     session = workspaces.load(going) if going is not None else None
     if session is not None:
         options.require_root(session.root)
         source, allow_mismatch, allow_drift = session.source, session.allow_mismatch, session.allow_drift
-    elif upstream is None or tag is None:
+    elif upstream is None or len(onto) != 1:
         raise click.UsageError("name an upstream and --onto REV")
-    loaded = (options if session is None else replace(options, root=session.root)).load(writes=not dry_run)
+    loaded = (options if session is None else replace(options, root=session.root, lane=session.lane)).load(writes=not dry_run)
     # Later commands on this workspace need what this one writes into the cache.
     kept = workspace is not None or going is not None
     with options.place(source, kept=kept) as place, Stores(loaded, place) as stores:
@@ -144,8 +148,7 @@ def command(
             work, stopped = workspaces.proceed(going, stores, session, digest=digest.exact(loaded), skip=skip is not None)
         else:
             assert upstream is not None
-            assert tag is not None
-            request = Request(upstream, stores.resolve(upstream, tag), with_required, through_names(through))
+            request = Request(upstream, stores.resolve(upstream, onto[0]), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
         report_rebase(report, work)
         ended = conclude(work, allow_mismatch=allow_mismatch, allow_drift=allow_drift, dry_run=dry_run)
@@ -157,15 +160,15 @@ def command(
         folder = workspace or going
         tried.keep(place.cache, work, folder if stopped is not None and work.open else None)
         if as_json:
-            print_json(_as_json(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
+            print_json(as_document(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
             if form == "range-diff":
-                _print_range_diff(stores, work)
+                print_range_diff(stores, work)
             else:
                 print_legs(work, session.shown if session is not None else None)
             for reason in stopped.not_recorded if stopped else ():
                 say(f"not kept as a resolution: {reason}")
-            _print_end(work, ended, stopped if work.open else None, folder)
+            print_end(work, ended, stopped if work.open else None, folder)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
 
 
@@ -204,7 +207,17 @@ def _finish(folder: Path) -> None:
         click.echo(f"stack: {place} is left there, since your shell stands in it: cd out of it, then rm -r {place}", err=True)
 
 
-def _give_up(folder: Path, as_json: bool) -> None:
+def _apart(context: click.Context, options: Options, abort: Path | None) -> int:
+    """Run what is no rebase of one lane; return the exit code."""
+    if abort is not None:
+        _give_up(abort, as_json=context.params["as_json"])
+        return 0
+    from stack.cli import rebase_lanes  # noqa: PLC0415  (it uses this module)
+
+    return rebase_lanes.run(context, options)
+
+
+def _give_up(folder: Path, *, as_json: bool) -> None:
     _finish(folder)
     if as_json:
         print_json({"aborted": str(folder)})
@@ -235,12 +248,12 @@ def _only(context: click.Context, option: str) -> None:
         for name in context.params
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE and name not in allowed
     ]
-    if given:
+    if given or context.get_parameter_source("lane") is ParameterSource.COMMANDLINE:
         raise StackError(f"{option} stands alone", "the working tree knows what was asked when the rebase began")
 
 
-def _print_range_diff(stores: Stores, work: Rebase) -> None:
-
+def print_range_diff(stores: Stores, work: Rebase) -> None:
+    """Print `git range-diff` of the patches before and after, for each upstream."""
     for leg in work.legs:
         text = range_diff(stores, leg, colour=terminal.is_coloured())
         if text:
@@ -248,12 +261,14 @@ def _print_range_diff(stores: Stores, work: Rebase) -> None:
             click.echo(text)
 
 
-def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
+def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
+    """Print how a rebase ended, and what to do next. `stopped` is the stop in the working tree `folder`, if it stopped there."""
     for need in work.unmet:
         say(need.sentence(work.pins().get(need.needs)))
     if ended.value in ("conflict", "drift") and stopped is None:
         first = work.open[0][1].patch.ref.path.removesuffix(".patch")
-        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}")
+        lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
+        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lane}")
     if stopped is None:
         say(*_ending(work, ended))
     elif work.open[0][1].outcome.value == "dropped-upstream":
@@ -294,11 +309,14 @@ def _again(work: Rebase) -> str:
     request = work.request
     through = f" --through {','.join(request.through)}" if request.through else ""
     required = " --with-required" if request.with_required else ""
-    return f"stack rebase {request.upstream} --onto {request.tag}{required}{through}"
+    lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
+    return f"stack rebase {request.upstream} --onto {request.tag}{lane}{required}{through}"
 
 
-def _as_json(work: Rebase, ended: Conclusion) -> dict[str, object]:
+def as_document(work: Rebase, ended: Conclusion) -> dict[str, object]:
+    """Return a rebase as JSON."""
     return {
+        "lane": work.stack.lane,
         "upstream": work.request.upstream,
         "onto": work.request.tag,
         "conclusion": ended.value,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack refresh`: write the commits of a working tree back into patch files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -9,7 +10,8 @@ from stack.carry import person, worktree
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.cli.completing import complete_upstreams
-from stack.model import switch
+from stack.cli.lane_options import lane_option
+from stack.model import lanes
 
 
 @click.command("refresh")
@@ -17,6 +19,10 @@ from stack.model import switch
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--signoff", is_flag=True, help="Add your Signed-off-by to every patch that nobody has signed off.")
+@lane_option
+@click.option(
+    "--all-lanes", is_flag=True, help="Lanes that use the same patch files change with them. Default: they keep what they have."
+)
 @json_option
 @source_option
 @click.pass_obj
@@ -26,6 +32,7 @@ def command(
     directory: Path | None,
     dry_run: bool,
     signoff: bool,
+    all_lanes: bool,
     as_json: bool,
     source: str | None,
 ) -> None:
@@ -34,10 +41,16 @@ def command(
     An unchanged commit keeps its file's bytes. A new one becomes a patch of the series named in its trailer. A removed one removes
     its patch. Uncommitted changes and commits without a series are refused. `stack undo` takes it back.
 
+    The working tree knows its lane. Other lanes keep what they carry, unless --all-lanes is given.
+
     Without DIRECTORY, update patches from their files in folders of the stack (`from` in series.toml), or sign off with --signoff.
     The name and address are those of your git configuration. With DIRECTORY, its commits are signed off, too.
     """
 
+    if directory is not None:
+        options = replace(options, lane=worktree.recorded_lane(directory, upstream, options.lane))
+    if all_lanes and options.lane_key is not None:
+        raise click.UsageError("--all-lanes changes the common files, --lane only those of one lane: choose one")
     loaded = options.load(writes=not dry_run)
     if source is None and directory is not None:
         source = worktree.recorded_source(directory, upstream)
@@ -51,14 +64,14 @@ def command(
                 else worktree.signed_off(stores, upstream, signer)
             )
             if not dry_run:
-                switch.apply(stores.stack.root, refreshed.files, title=title, expected=refreshed.expected)
+                lanes.apply(stores.stack, refreshed.files, title=title, expected=refreshed.expected, follow=all_lanes)
         else:
             refreshed = worktree.refresh(stores, upstream, directory, signer=signer)
             if not dry_run:
-                worktree.write_back(stores.stack, directory, refreshed, title=title)
+                worktree.write_back(stores.stack, directory, refreshed, title=title, follow=all_lanes)
     groups = {name: [ref.path for ref in getattr(refreshed, name)] for name in ("kept", "changed", "added", "dropped")}
     if as_json:
-        print_json({"upstream": upstream, "written": not dry_run, **groups})
+        print_json({"lane": options.lane_key, "upstream": upstream, "written": not dry_run, **groups})
         return
     for name in ("changed", "added", "dropped"):
         for path in groups[name]:

@@ -8,6 +8,7 @@ import click
 from stack.carry.patch_facts import PatchFacts, body, facts, totals
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.completing import complete_patches
+from stack.cli.lane_options import lane_option
 from stack.cli.rendering import text
 from stack.model.patch import Author
 
@@ -15,6 +16,7 @@ from stack.model.patch import Author
 @click.command("show")
 @click.argument("patch", metavar="PATCH", shell_complete=complete_patches)
 @click.option("-p", "--patch", "with_diff", is_flag=True, help="Also print the diff, as `stack diff PATCH` does.")
+@lane_option
 @json_option
 @click.pass_obj
 def command(options: Options, patch: str, with_diff: bool, as_json: bool) -> None:

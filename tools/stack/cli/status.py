@@ -2,18 +2,19 @@
 """`stack status`: show what waits for a person, what can be dropped, what changed, and what is carried."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
 from stack.carry.overview import Item, Overview, overview
 from stack.cli import log
-from stack.cli.common import Options, json_option, print_json, print_table
+from stack.cli.common import Options, json_option, print_table
+from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import settings, text
 from stack.model import digest
 from stack.model.diff import counts
 from stack.model.patch import files
-from stack.model.series import Series
+from stack.model.series import PatchRef, Series
 from stack.model.stack import Stack
 from stack.store import cache
 
@@ -23,20 +24,28 @@ _DETAILS = 5
 
 @click.command("status")
 @click.option("--all", "whole", is_flag=True, help="Also list every patch, the digest, and everything that is only counted.")
+@lane_option
+@all_lanes_option
 @json_option
-@click.pass_obj
-def command(options: Options, whole: bool, as_json: bool) -> None:
+@click.pass_context
+def command(context: click.Context, whole: bool, all_lanes: bool, as_json: bool) -> None:
     """Show what waits for a person, what can be dropped, what changed since the last release, and what is carried.
 
     Needs no network. What a release would do to the patches is known after `stack rebase --dry-run` or `stack forecast`, until
     the stack changes.
     """
 
-    stack = options.load()
-    known = overview(stack, cache.root(options.cache))
-    if as_json:
-        print_json(_as_json(stack, known))
-        return
+    def run(options: Options) -> tuple[int, Mapping[str, object]]:
+        stack = options.load()
+        known = overview(stack, cache.root(options.cache))
+        if not as_json:
+            _print(stack, known, whole=whole)
+        return 0, _as_json(stack, known) if as_json else {}
+
+    context.exit(in_lanes(context.obj, all_lanes, as_json, run))
+
+
+def _print(stack: Stack, known: Overview, *, whole: bool) -> None:
     whole = whole or settings.current().verbose
     text.echo(text.styled(_summary(stack), "bold"))
     _print_items("Waits for a person", known.waiting, whole=whole)
@@ -53,17 +62,25 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
         rows.append((series.name, series.state, _size(stack, series), series.title))
         if whole:
             sizes = [(ref, counts(files(stack.patches[ref]))) for ref in series.patches]
-            rows += [("", ref.upstream, "+{} -{}".format(*size), stack.patches[ref].subject) for ref, size in sizes]
+            rows += [("", ref.upstream, "+{} -{}".format(*size), _subject(stack, ref)) for ref, size in sizes]
     print_table(("series", "state", "lines", "title"), rows)
     if whole:
         text.echo(f"\nstack {digest.of(stack)}")
+    if stack.lane is None and stack.pins.lanes:
+        _print_filled(f"lanes: {', '.join(stack.pins.lanes)} (stack lane list, --lane NAME, --all-lanes)", "\n")
+
+
+def _subject(stack: Stack, ref: PatchRef) -> str:
+    return f"{stack.patches[ref].subject}{' (own version of the lane)' if stack.owns(ref.path) else ''}"
 
 
 def _summary(stack: Stack) -> str:
     used = [pin for pin in stack.pins if stack.order(pin.upstream)]
     on = ", ".join(f"{pin.upstream} {pin.shown}" for pin in used if pin.within is None)
+    own = sum(stack.owns(ref.path) for ref in stack.patches)
+    lane = f", lane {stack.lane} ({own} of its own)" if stack.lane is not None else ""
     patches, series = text.count(len(stack.patches), "patch", "patches"), f"{len(stack.series)} series"
-    return f"{patches} in {series}{f' on {on}' if on else ''}"
+    return f"{patches} in {series}{f' on {on}' if on else ''}{lane}"
 
 
 def _size(stack: Stack, series: Series) -> str:
@@ -123,6 +140,7 @@ def _as_json(stack: Stack, known: Overview) -> dict[str, object]:
     return {
         "digest": digest.of(stack),
         "pins": [{"upstream": pin.upstream, "tag": pin.tag, "commit": pin.commit} for pin in stack.pins],
+        "lanes": list(stack.pins.lanes),
         "series": [
             {
                 "name": series.name,
@@ -138,6 +156,7 @@ def _as_json(stack: Stack, known: Overview) -> dict[str, object]:
                         "added": sizes[ref][0],
                         "removed": sizes[ref][1],
                         "pulls": [pulled.address for pulled in series.pulls if pulled.ref == ref],
+                        "own": stack.owns(ref.path),
                     }
                     for ref in series.patches
                 ],

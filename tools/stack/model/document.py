@@ -7,7 +7,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +278,11 @@ class Table:
         """
         for key in keys:
             self._required(key)
+
+    def over(self, below: "Table", keys: Iterable[str] | None = None) -> "Table":
+        """Return this table with the values that it lacks and `below` has; with `keys`, only of these keys."""
+        wanted = below if keys is None else [key for key in keys if key in below._values]
+        return Table({key: below._values[key] for key in wanted} | dict(self._values), file=self._file, key=self._key)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over all keys in the file's order."""

@@ -6,6 +6,9 @@ from typing import NewType
 UPSTREAM = r"[a-z][a-z0-9-]*"
 """The pattern of an upstream's name."""
 
+LANE = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?"
+"""The pattern of a lane's name, which is also the name of its folder."""
+
 OBJECT = r"[0-9a-f]{40}"
 """The pattern of a git object's full id."""
 

@@ -8,7 +8,7 @@ import tomlkit
 
 from stack.base.errors import StackError
 from stack.model.ids import UPSTREAM
-from stack.model.pins import BASE, Pin
+from stack.model.pins import BASE, LANES, Pin
 from stack.model.switch import FOLDER
 
 STACK_FILE = "# The series in the order in which they apply.\nseries = []\n"
@@ -40,7 +40,7 @@ def name_from(address: str) -> str:
     """Return the name of an upstream that a repository's address suggests; empty if it suggests none."""
     last = re.split(r"[/:]", unquote(address).rstrip("/").removesuffix("/.git"))[-1].removesuffix(".git")
     name = re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-")
-    return name if re.fullmatch(UPSTREAM, name) and name != BASE else ""
+    return name if re.fullmatch(UPSTREAM, name) and name not in (BASE, LANES) else ""
 
 
 def check_name(name: str) -> None:
@@ -56,6 +56,8 @@ def check_name(name: str) -> None:
         )
     if name == BASE:
         raise StackError(f"{BASE!r} is the table of the base image in pins.toml", "give the upstream another name")
+    if name == LANES:
+        raise StackError(f"{LANES!r} is the table of the lanes in pins.toml", "give the upstream another name")
 
 
 def _table(pin: Pin) -> tomlkit.items.Table:

@@ -14,7 +14,7 @@ from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.model import document, releases
 from stack.model.document import Table, find_cycle
-from stack.model.ids import OBJECT, PATH, UPSTREAM, Sha256, TreeId
+from stack.model.ids import LANE, OBJECT, PATH, UPSTREAM, Sha256, TreeId
 from stack.model.releases import Releases
 
 FILE = "pins.toml"
@@ -22,6 +22,13 @@ LARGEST = 64 * 2**10
 """Bytes of the largest `pins.toml`, about a hundred upstreams; the editor's time grows with the square of the keys."""
 BASE = "base"
 """Name of the base image's table, which no upstream may have."""
+LANES = "lane"
+"""Name of the table with the pins of the lanes, which no upstream may have."""
+MAIN = "main"
+"""How users name the pins that stand in no lane; no lane may have this name."""
+
+_SHARED = ("git", "within", "source", "tags")
+"""The keys of a pin that a lane takes from the main pin unless it names them: they say what the upstream is, not where it stands."""
 
 Source = Literal["archive", "git"]
 """Where an upstream's trees come from: the registry's source archives, or the git remote."""
@@ -102,10 +109,11 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """All pins, in the file's order."""
+    """All pins, in the file's order; `lanes` are the names of all lanes, whichever one these pins are of."""
 
     upstreams: tuple[Pin, ...]
     base: Base | None = None
+    lanes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Pin]:
         return iter(self.upstreams)
@@ -140,18 +148,65 @@ class Pins:
         return replace(self, base=base)
 
 
-def load(path: Path) -> Pins:
-    """Read `pins.toml`.
+def load(path: Path, lane: str | None = None) -> Pins:
+    """Read `pins.toml`; return the pins of a lane, None for those that stand in no lane.
 
     Raises:
-        StackError: A key is unknown, missing or malformed; the error names file and key.
+        StackError: A key is unknown, missing or malformed, in any lane; the error names file and key. Or no lane has that name.
 
     """
-    top = document.load(path, largest=LARGEST)
-    base = _base(top.optional_table(BASE))
-    upstreams = tuple(_pin(name, top.table(name), path) for name in top if name != BASE)
+    return read(document.load(path, largest=LARGEST), path, lane)
+
+
+def read(top: Table, path: Path, lane: str | None = None) -> Pins:
+    """Read the table of a whole `pins.toml`, as `load` does; `path` is named in errors."""
+    lanes = top.optional_table(LANES)
+    main = _all(top, [name for name in top if name != LANES], path)
     top.finish()
-    pins = Pins(upstreams, base)
+    names = tuple(lanes or ())
+    by_lane = {name: _lane(name, lanes.table(name), main, top, path) for name in lanes or ()} if lanes is not None else {}
+    if lane is not None and lane not in by_lane:
+        known = f"{FILE} has {', '.join((MAIN, *names))}" if names else f"{FILE} has no lane"
+        raise StackError(f"unknown lane {lane[:80]!r}", f"{known}; `stack lane add` begins one")
+    return replace(main if lane is None else by_lane[lane], lanes=names)
+
+
+def _all(top: Table, names: list[str], path: Path) -> Pins:
+    base = _base(top.optional_table(BASE))
+    pins = Pins(tuple(_pin(name, top.table(name), path) for name in names if name != BASE), base)
+    _check_vendoring(pins, path)
+    return pins
+
+
+def check_lane(name: str) -> None:
+    """Refuse a name that no lane may have.
+
+    Raises:
+        StackError: It could not be the name of a folder, or names the main pins.
+
+    """
+    if name == MAIN or not re.fullmatch(LANE, name):
+        raise StackError(
+            f"{name[:80]!r} is not a valid name of a lane",
+            f"use letters, digits, dots, dashes and underscores, at most 64, without a dot at an end; {MAIN!r} means no lane",
+        )
+
+
+def _lane(lane: str, table: Table, main: Pins, top: Table, path: Path) -> Pins:
+    """Read a lane: the upstreams that it names over the main ones."""
+    try:
+        check_lane(lane)
+    except StackError as bad:
+        raise StackError(f"{path}: {LANES}: {bad.problem}", bad.remedy) from bad
+    unknown = next((name for name in table if name not in (BASE, *main.names())), None)
+    if unknown is not None:
+        known = f"pinned: {', '.join(main.names())}"
+        dotted = f'write the name of the lane in quotes: [{LANES}."{lane}.{unknown}".UPSTREAM]'
+        raise table.error(unknown, "has no pin outside of the lane", dotted if unknown.isdigit() else known)
+    own = {name: _pin(name, table.table(name).over(top.table(name), _SHARED), path) for name in main.names() if name in table}
+    base = _base(table.optional_table(BASE))
+    table.finish()
+    pins = Pins(tuple(own.get(pin.upstream, pin) for pin in main), base or main.base)
     _check_vendoring(pins, path)
     return pins
 
@@ -167,28 +222,37 @@ def edited(text: str, pins: Pins) -> str:
     """
     toml = tomlkit.parse(text)
     for pin in pins:
-        table = toml[pin.upstream]
-        _check_editable(table, pin.upstream)
-        _put(table, "tag", pin.tag)
-        _put(table, "commit", pin.commit)
-        _put(table, "tree", pin.tree)
-        _put(table, "tags", pin.tags)
-        archive = pin.archive
-        fields = {"package": archive.package, "version": archive.version, "sha256": archive.sha256} if archive else {}
-        _put_inline(table, f"{pin.upstream}.archive", fields)
-        _put_inline(table, f"{pin.upstream}.subtrees", dict(pin.subtrees))
+        put_pin(toml[pin.upstream], pin, pin.tags)
     if pins.base is not None:
-        _put_base(toml, pins.base)
+        put_base(toml, pins.base)
     return tomlkit.dumps(toml)
 
 
-def _put_base(toml: tomlkit.TOMLDocument, base: Base) -> None:
-    """Write the base image's table; append it if it is missing."""
-    if BASE not in toml:
-        if toml.body:
-            toml.add(tomlkit.nl())
-        toml.add(BASE, tomlkit.table())
-    table = toml[BASE]
+def put_pin(table: tomlkit.items.AbstractTable, pin: Pin, tags: str | None) -> None:
+    """Write where a pin stands into its table, and its rule for release tags if `tags` is not None.
+
+    Raises:
+        StackError: The keys are spread over the file in a way that tomlkit cannot edit.
+
+    """
+    _check_editable(table, pin.upstream)
+    _put(table, "tag", pin.tag)
+    _put(table, "commit", pin.commit)
+    _put(table, "tree", pin.tree)
+    _put(table, "tags", tags)
+    archive = pin.archive
+    fields = {"package": archive.package, "version": archive.version, "sha256": archive.sha256} if archive else {}
+    _put_inline(table, f"{pin.upstream}.archive", fields)
+    _put_inline(table, f"{pin.upstream}.subtrees", dict(pin.subtrees))
+
+
+def put_base(holder: tomlkit.TOMLDocument | tomlkit.items.AbstractTable, base: Base) -> None:
+    """Write the base image's table into the file or into a lane's table; append it if it is missing."""
+    if BASE not in holder:
+        if isinstance(holder, tomlkit.TOMLDocument) and holder.body:
+            holder.add(tomlkit.nl())
+        holder.add(BASE, tomlkit.table())
+    table = holder[BASE]
     _check_editable(table, BASE)
     _put(table, "image", base.image)
     _put(table, "tag", base.tag)

@@ -120,14 +120,14 @@ class Series:
     sources: Mapping[PatchRef, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def load(folder: Path) -> Series:
-    """Read the `series.toml` of a folder; the folder's name is the series' name.
+def load(folder: Path, table: Table | None = None) -> Series:
+    """Read the `series.toml` of a folder; the folder's name is the series' name. `table`: the file's content, if already loaded.
 
     Raises:
         StackError: A key is unknown, missing or malformed; the error names file and key.
 
     """
-    table = document.load(folder / FILE)
+    table = document.load(folder / FILE) if table is None else table
     state = State(table.text("state", pattern="|".join(State), meaning="one of " + ", ".join(State)))
     patches = [_patch(folder.name, patch) for patch in table.tables("patch")]
     landed = tuple(_landed(folder.name, patch) for patch in table.tables("landed"))
@@ -175,7 +175,7 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
     if listed == [(patch.upstream, patch.file) for patch in patches]:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
-    head, tables, tail = _cut(text)
+    head, tables, tail = cut(text)
     if len(tables) != len(listed):
         # The patches are not written as [[patch]] tables but, say, as `patch = [{…}]`.
         toml = tomlkit.parse(text)
@@ -214,7 +214,7 @@ def with_landed(text: str, landed: Iterable[Landed]) -> str:
     if not added:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
-    head, tables, tail = _cut(text)
+    head, tables, tail = cut(text)
     toml = tomlkit.parse(head)
     listed = tomlkit.array().multiline(True)
     for values in (*toml.unwrap().get("landed", ()), *added):
@@ -243,7 +243,7 @@ def with_pulls(text: str, pulled: Iterable[Pulled], state: State | None = None) 
     for pull in pulled:
         addresses.setdefault(pull.ref.file, []).append(pull.address)
     newline = "\r\n" if "\r\n" in text else "\n"
-    head, tables, tail = _cut(text.replace("\r\n", "\n"))
+    head, tables, tail = cut(text.replace("\r\n", "\n"))
     result = newline.join("".join((_stated(head, state), *(_pulled(table, addresses) for table in tables), tail)).split("\n"))
     if not _is_toml(result) or tomllib.loads(result) != _expected(tomllib.loads(text), addresses, state):
         by_hand = "; ".join(f"{file}: pull = {_pull_value(urls)!r}" for file, urls in addresses.items())
@@ -255,7 +255,7 @@ def with_needs(text: str, needs: Iterable[str]) -> str:
     """Return the text of a `series.toml` that needs further series; everything else stays as it is."""
     import tomlkit  # noqa: PLC0415  (takes 0.02 s and only editing needs it)
 
-    head, tables, tail = _cut(text)
+    head, tables, tail = cut(text)
     toml = tomlkit.parse(head)
     listed = list(dict.fromkeys([*toml.unwrap().get("needs", ()), *needs]))
     if listed == list(toml.unwrap().get("needs", ())):
@@ -315,7 +315,7 @@ def _expected(values: dict[str, Any], addresses: Mapping[str, Sequence[str]], st
     return values | ({"state": str(state)} if state is not None else {})
 
 
-def _cut(text: str) -> tuple[str, list[str], str]:
+def cut(text: str) -> tuple[str, list[str], str]:
     """Split a `series.toml` into the part above the [[patch]] tables, each table with its comments, and the comments below.
 
     A comment belongs to the table below it. If a blank line follows the table above, the lines before that blank line belong to

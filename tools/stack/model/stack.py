@@ -11,7 +11,7 @@ from types import MappingProxyType
 from stack.base import files
 from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
-from stack.model import document, lint_policy, patch, pins, series, switch
+from stack.model import document, lane_files, lint_policy, patch, pins, series, switch
 from stack.model.document import find_cycle
 from stack.model.lint_policy import LintPolicy
 from stack.model.patch import Patch
@@ -21,11 +21,12 @@ from stack.model.series import PatchRef, Series
 FOLDER = "stacks"
 FILE = "stack.toml"
 RESOLUTIONS = "resolutions"
+_RESERVED = {RESOLUTIONS: "conflict resolutions", lane_files.NAME: "the files of lanes"}
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The contents of `pins.toml` and `stacks/`."""
+    """The contents of `pins.toml` and `stacks/`, as one lane sees them; `lane` is None for what stands in no lane."""
 
     root: Path
     pins: Pins
@@ -37,15 +38,27 @@ class Stack:
     """The requirements of `stack lint` on this stack."""
     plugins: tuple[str, ...] = ()
     """The names of the project plug-ins that this stack relies on."""
+    lane: str | None = None
 
     @property
     def sources(self) -> Mapping[PatchRef, str]:
-        """The folders with the new files of patches."""
+        """The folders with the new files of patches. They belong to the main patches: a lane has none."""
+        if self.lane is not None:
+            return {}
         return {ref: folder for each in self.series for ref, folder in each.sources.items()}
 
     def order(self, upstream: str) -> tuple[Patch, ...]:
         """Return the patches of an upstream in the order in which they apply."""
         return tuple(self.patches[ref] for each in self.series for ref in each.patches if ref.upstream == upstream)
+
+    def place(self, path: str) -> str:
+        """Return the path below the root of the file that stands for `path` (below `stacks/`): the lane's own one if it has one."""
+        common = f"{FOLDER}/{path}"
+        return lane_files.place(self.lane, common) if self.lane is not None and self.owns(path) else common
+
+    def owns(self, path: str) -> bool:
+        """Return whether the stack's lane has its own version of a file below `stacks/`."""
+        return self.lane is not None and (self.root / lane_files.place(self.lane, f"{FOLDER}/{path}")).is_file()
 
     def get(self, name: str) -> Series:
         """Return the series of that name.
@@ -76,39 +89,70 @@ def find_root(start: Path) -> Path:
     )
 
 
-def load(root: Path) -> Stack:
-    """Load the stack of a folder.
+def load(root: Path, lane: str | None = None) -> Stack:
+    """Load the stack of a folder, as a lane sees it; None: as it is without lanes.
 
     Raises:
-        StackError: The stack is invalid (with file and key), or a switch was interrupted there.
+        StackError: The stack is invalid (with file and key), has no such lane, or a switch was interrupted there.
 
     """
     with switch.reading(root):
-        return _load(root)
+        return _load(root, lane)
 
 
-def _load(root: Path) -> Stack:
-    for name in (pins.FILE, FOLDER):
-        if (root / name).is_symlink():
-            raise StackError(
-                f"{root / name} is a link", "put the file or folder itself there: a switch cannot write through a link"
-            )
+def _load(root: Path, lane: str | None) -> Stack:
+    for name in (pins.FILE, FOLDER, lane_files.FOLDER):
+        _check_no_link(root / name)
+    its_pins = pins.load(root / pins.FILE, lane)
+    if lane is not None:
+        _check_no_link(root / lane_files.FOLDER / lane)
     files.check_plain(root / FOLDER)
-    its_pins = pins.load(root / pins.FILE)
-    order, label, policy, plugins = _settings(root)
+    view = _View(root, lane)
+    order, label, policy, plugins = _settings(view)
     folder = root / FOLDER
-    all_series = tuple(series.load(folder / name) for name in order)
+    all_series = tuple(series.load(folder / name, view.table(f"{name}/{series.FILE}")) for name in order)
     _check_needs(all_series, folder)
     _check_upstreams(all_series, its_pins, folder)
-    _check_listed(root, all_series)
-    patches = {ref: patch.read(folder / ref.path, ref) for one in all_series for ref in one.patches}
+    _check_listed(view, all_series, its_pins)
+    patches = {ref: patch.read(view.file(ref.path), ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
-    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, plugins)
+    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, plugins, lane)
 
 
-def _settings(root: Path) -> tuple[tuple[str, ...], str, LintPolicy, tuple[str, ...]]:
+def _check_no_link(place: Path) -> None:
+    if place.is_symlink():
+        raise StackError(f"{place} is a link", "put the file or folder itself there: a switch cannot write through a link")
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The files of a stack as a lane sees them."""
+
+    root: Path
+    lane: str | None
+
+    @property
+    def own(self) -> Path | None:
+        """The lane's folder."""
+        return None if self.lane is None else self.root / lane_files.FOLDER / self.lane
+
+    def file(self, path: str) -> Path:
+        """Return the file for a path below `stacks/`."""
+        own = self.own
+        return own / path if own is not None and (own / path).is_file() else self.root / FOLDER / path
+
+    def table(self, path: str) -> document.Table:
+        """Load the TOML file of a path below `stacks/`, with the lane's keys over the common ones."""
+        return lane_files.table(self.root / FOLDER / path, self.own / path if self.own is not None else None)
+
+
+def _settings(view: _View) -> tuple[tuple[str, ...], str, LintPolicy, tuple[str, ...]]:
     """Read the names of the series, the label, the rules for `stack lint`, and the names of plug-ins."""
-    table = document.load(root / FOLDER / FILE)
+    if view.own is not None and (view.own / FILE).is_file():
+        own = document.load(view.own / FILE)
+        own.texts("series")
+        own.finish()
+    table = view.table(FILE)
     names = table.texts("series")
     label = table.optional_text("label", pattern="[a-z][a-z0-9]*", meaning="lower-case letters and digits") or "stack"
     policy = lint_policy.read(table.optional_table("lint"))
@@ -117,11 +161,9 @@ def _settings(root: Path) -> tuple[tuple[str, ...], str, LintPolicy, tuple[str, 
     for name in names:
         if not re.fullmatch(series.NAME, name):
             raise table.error("series", f"names {name!r}", "a series is named with lower-case letters, digits and dashes")
-        if name == RESOLUTIONS:
-            raise table.error(
-                "series", f"names {name!r}", "that folder holds conflict resolutions: give the series another name"
-            )
-        if not (root / FOLDER / name / series.FILE).is_file():
+        if name in _RESERVED:
+            raise table.error("series", f"names {name!r}", f"that folder holds {_RESERVED[name]}: give the series another name")
+        if not view.file(f"{name}/{series.FILE}").is_file():
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
             )
@@ -166,20 +208,29 @@ def _check_once(patches: Mapping[PatchRef, Patch], folder: Path) -> None:
             raise StackError(f"{folder / ref.path} is the same patch as {first.path}", "keep it in one series")
 
 
-def _check_listed(root: Path, all_series: tuple[Series, ...]) -> None:
+def _check_listed(view: _View, all_series: tuple[Series, ...], its_pins: Pins) -> None:
     """Refuse patch files and series folders that no list names: they would be silently ignored."""
-    folder = root / FOLDER
+    root, folder = view.root, view.own or view.root / FOLDER
     listed = [ref.path for one in all_series for ref in one.patches]
     twice = sorted({path for path in listed if listed.count(path) > 1})
     if twice:
-        raise StackError(f"{folder / twice[0]} is listed twice", "list it once")
+        raise StackError(f"{root / FOLDER / twice[0]} is listed twice", "list it once")
     names = {one.name for one in all_series}
     for file in sorted(folder.rglob("*")):
         place = file.relative_to(folder)
+        if file.is_symlink() and not os.path.realpath(file).startswith(os.path.realpath(root) + os.sep):
+            raise StackError(f"{file} is a link that leaves the stack", "put the file itself there")
+        if view.lane is None and place.parts[0] == lane_files.NAME:
+            _check_lane(file, place.parts[1:], its_pins)
+            continue
         if file.name == series.FILE and len(place.parts) == 2 and place.parts[0] not in names:
             raise StackError(f"{file} belongs to no series of {FOLDER}/{FILE}", "name the series there, or remove its folder")
         if file.suffix == ".patch" and place.parts[0] != RESOLUTIONS and place.as_posix() not in listed:
             where = f"{place.parts[0]}/{series.FILE}" if place.parts[0] in names else "any series.toml"
             raise StackError(f"{file} is not listed in {where}", "list it, or remove the file")
-        if file.is_symlink() and not os.path.realpath(file).startswith(os.path.realpath(root) + os.sep):
-            raise StackError(f"{file} is a link that leaves the stack", "put the file itself there")
+
+
+def _check_lane(file: Path, below: tuple[str, ...], its_pins: Pins) -> None:
+    """Refuse a folder that belongs to no lane. What a lane's folder holds is checked where that lane is loaded."""
+    if len(below) == 1 and below[0] not in its_pins.lanes:
+        raise StackError(f"{file} belongs to no lane of {pins.FILE}", "name the lane there, or remove the folder")

@@ -9,7 +9,7 @@ from stack.carry.importing.plan import Import
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Request
 from stack.carry.upstream_stores import Stores
-from stack.model import switch
+from stack.model import lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def write(stores: Stores, work: Import) -> None:
         StackError: The stack was changed meanwhile, or cannot be written.
 
     """
-    switch.apply(stores.stack.root, work.files, title=f"import {work.request.came_from}", expected=work.expected)
+    lanes.apply(stores.stack, work.files, title=f"import {work.request.came_from}", expected=work.expected)
 
 
 def triage(stores: Stores, work: Import) -> Triage:

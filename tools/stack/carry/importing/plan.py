@@ -17,7 +17,7 @@ from stack.carry.importing.files import Read
 from stack.carry.importing.ordering import Order
 from stack.carry.importing.reordering import Item
 from stack.carry.upstream_stores import Stores
-from stack.model import document, series
+from stack.model import lanes, series
 from stack.model import patch as patches
 from stack.model import stack as stacks
 from stack.model.series import PatchRef, Series, State
@@ -113,8 +113,7 @@ def plan(stores: Stores, request: Request) -> Import:
     )
     needs = order.needs(needed)
     for path, text in _described(stack, request, imported, order, needs):
-        file = stack.root / path
-        files[path], expected[path] = text.encode(), file.read_bytes() if file.is_file() else None
+        files[path], expected[path] = text.encode(), lanes.contents(stack, [path])[path]
     _check_readable(files)
     _check_once(stack, files, upstream)
     notes = (*request.notes, *_moves(order, items))
@@ -161,12 +160,12 @@ def _described(
         if name not in known:
             yield path, describing.new_series(name, request.came_from, added, needs[name])
             continue
-        text = series.with_needs(document.read_text(stack.root / path), needs[name])
+        text = series.with_needs(lanes.text(stack, path), needs[name])
         yield path, describing.with_patches(text, added, (*known[name].patches, *added))
     new = [name for name in order.order if name not in known]
     if new:
         path = f"{FOLDER}/{stacks.FILE}"
-        yield path, describing.stack_toml(document.read_text(stack.root / path), new)
+        yield path, describing.stack_toml(lanes.text(stack, path), new)
 
 
 def _check_once(stack: Stack, files: Mapping[str, bytes | None], upstream: str) -> None:
