@@ -9,7 +9,7 @@ JOBS   ?= $(shell expr $$(nproc) \* 3 / 2)
 # Thousands of short processes import the same modules: what is compiled of them is kept, whatever the caller's own are told.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs bench clean
+.PHONY: demo demo-ladder test announce sources quick quick-tests test-proofs proofs test-kernels test-images test-all lint types lock docs release transcripts bench clean
 
 # The environment is made anew when pyproject.toml or the lock changes; the stamp is written last.
 $(VENV)/stamp: pyproject.toml requirements/dev.txt
@@ -94,9 +94,25 @@ types: $(VENV)/stamp
 lock:
 	@$(PYTHON) requirements/lock.py $(if $(UPGRADE),--upgrade)
 
+# Pages in build/html and man pages in build/man, without network; a broken link or a mistake in a page is an error.
+$(VENV)-docs/stamp: requirements/docs.txt
+	@echo "making $(VENV)-docs" >&2
+	@$(PYTHON) -m venv --clear $(VENV)-docs
+	@$(VENV)-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: $(VENV)-docs/stamp
+	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
+	@echo "build/html/index.html  build/man/stack.1"
+
+# A wheel with man pages and a source archive in build/release, with a bill of materials and a statement of how they were made.
+release: $(VENV)/stamp docs
+	@$(BIN)/python requirements/release.py build/release
+
 # Run the examples and write what they print into the documentation.
-docs: $(VENV)/stamp
+transcripts: $(VENV)/stamp
 	@$(BIN)/python examples/transcript.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python examples/picture.py
 
 # make bench CLONE=/path/to/flashinfer BASE=v0.6.13 ONTO=v0.6.15
 bench: $(VENV)/stamp
@@ -104,4 +120,4 @@ bench: $(VENV)/stamp
 	@$(BIN)/python benchmarks/carry.py --repo "$(CLONE)" --base "$(BASE)" --onto "$(ONTO)"
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-docs build .mypy_cache .ruff_cache .pytest_cache .hypothesis

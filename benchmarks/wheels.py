@@ -24,7 +24,7 @@ from stack.model.stack import load
 from stack.proof import trees
 from stack.store import cache
 from stack.wheels import building, source
-from stack.wheels.decision import WheelRequest, decide
+from stack.wheels.decision import WheelRequest, decide, rules_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -101,7 +101,7 @@ def _pip(stores: Stores, python: Path, out: Path) -> Path:
     tree.mkdir(parents=True)
     objects = stores.objects("flashinfer")
     trees.write(objects, objects.tree_of(stores.tip("flashinfer")), tree)
-    env = dict(source.RECIPES["flashinfer"].environment)
+    env = dict(rules_of("flashinfer").plain.environment)
     command = [
         python,
         "-m",

@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-DEVELOPMENT = "requirements/dev.txt"
+EXTRAS = {"requirements/dev.txt": "dev", "requirements/docs.txt": "docs"}
+"""Locks of this project with one of its extras."""
 LISTS = (
     "tests/upstream/requirements.txt",
     "examples/fork-v0.17.1/tests/requirements.txt",
@@ -43,7 +44,7 @@ def main() -> None:
     upgrade = parser.parse_args().upgrade
     with tempfile.TemporaryDirectory() as work:
         uv = _uv(Path(work))
-        wanted = {DEVELOPMENT: ["pyproject.toml", "--extra=dev"]}
+        wanted = {lock: ["pyproject.toml", f"--extra={extra}"] for lock, extra in EXTRAS.items()}
         wanted |= {str(Path(file).with_suffix(".lock")): [file] for file in LISTS}
         locks = {Path(lock): _resolved(uv, Path(work), lock, given, upgrade) for lock, given in wanted.items()}
         for lock, resolved in locks.items():

@@ -49,7 +49,7 @@ Keep = Callable[[Mapping[str, str], Callable[[], Measured]], Measured]
 
 def code(*files: Path) -> str:
     """Hash files and, of those in Python, everything of this repository that they import."""
-    return sources.digest(sources.closure(files, (ROOT / "tools", ROOT)), ROOT)
+    return sources.digest(sources.closure(files, (ROOT / "tools", ROOT / "kernels", ROOT)), ROOT)
 
 
 @cache

@@ -43,8 +43,8 @@ def steps(target: str, stores: Stores, home: Path) -> Iterator[Step]:
     """List the downloads of a target that are not sources."""
     match target:
         case "proofs":
-            torch = environment.torch_version(stores.objects("vllm"), stores.obtain("vllm").tree)
-            yield lambda: environment.python(torch, REQUIREMENTS, home, tell)
+            base = environment.of_tree(stores.objects("vllm"), stores.obtain("vllm").tree)
+            yield lambda: environment.python(base, REQUIREMENTS, home, tell)
         case "kernels":
             yield lambda: toolkit.find(home, tell=tell)
         case "images":

@@ -23,7 +23,7 @@ __all__ = ["home", "template", "world"]
 
 ROOT = Path(__file__).parents[1]
 FLOOR = (3, 11)
-RUN = ("tools", "examples", "benchmarks", "requirements")
+RUN = ("tools", "examples", "benchmarks", "kernels/laboratory", "requirements")
 """The folders whose code users run; tests run with the developer's Python."""
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 

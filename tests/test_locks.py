@@ -14,7 +14,7 @@ import pytest
 from stack.proof.requirements import SUFFIX, unpinned
 
 ROOT = Path(__file__).parents[1]
-DEVELOPMENT = "requirements/dev.txt"
+EXTRAS = {"requirements/dev.txt": "dev", "requirements/docs.txt": "docs"}
 PACKED = "tools/stack/validation/pack/requirements-sm90.txt"
 """Written by hand, for one Python and one machine."""
 LINE = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+( ; [^;#]+?)?( --hash=sha256:[0-9a-f]{64})+")
@@ -29,7 +29,7 @@ def tracked(ending: str) -> list[str]:
 
 
 LISTS = [file for file in tracked("requirements.txt") if (ROOT / file).is_file()]
-LOCKS = [DEVELOPMENT, *(file for file in tracked(f"requirements{SUFFIX}") if (ROOT / file).is_file())]
+LOCKS = [*EXTRAS, *(file for file in tracked(f"requirements{SUFFIX}") if (ROOT / file).is_file())]
 
 
 def requirement_lines(text: str) -> list[str]:
@@ -37,16 +37,16 @@ def requirement_lines(text: str) -> list[str]:
     return [line for line in joined.splitlines() if not line.lstrip().startswith("#")]
 
 
-def development() -> str:
-    """List the requirements of pyproject.toml: to run, to develop and to build."""
+def asked_with(extra: str) -> str:
+    """List the requirements of pyproject.toml with an extra, and to build for development."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    return "\n".join([*asked, *project["project"]["optional-dependencies"]["dev"]])
+    asked = [*project["build-system"]["requires"]] if extra == "dev" else []
+    return "\n".join([*asked, *project["project"]["dependencies"], *project["project"]["optional-dependencies"][extra]])
 
 
 def test_each_list_of_requirements_has_a_lock() -> None:
     assert LISTS
-    assert [str(Path(file).with_suffix(SUFFIX)) for file in LISTS] == LOCKS[1:]
+    assert [str(Path(file).with_suffix(SUFFIX)) for file in LISTS] == LOCKS[len(EXTRAS) :]
 
 
 @pytest.mark.parametrize("file", [*LOCKS, PACKED])
@@ -66,7 +66,7 @@ def test_other_lines_would_be_found(line: str) -> None:
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_pins_what_is_asked_for(lock: str, python: str, machine: str) -> None:
-    asked = development() if lock == DEVELOPMENT else (ROOT / lock).with_suffix(".txt").read_text(encoding="utf-8")
+    asked = asked_with(EXTRAS[lock]) if lock in EXTRAS else (ROOT / lock).with_suffix(".txt").read_text(encoding="utf-8")
     marks = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -75,4 +75,4 @@ def test_a_lock_pins_what_is_asked_for(lock: str, python: str, machine: str) -> 
         "sys_platform": "linux",
         "platform_system": "Linux",
     }
-    assert [str(one) for one in unpinned(asked, (ROOT / lock).read_text(encoding="utf-8"), marks)] == []
+    assert [str(one) for one in unpinned(asked, (ROOT / lock).read_text(encoding="utf-8"), marks, ("torch",))] == []

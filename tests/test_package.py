@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel of this project in an environment of its own: commands, data and types, without the checkout."""
 
+import configparser
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from stack.model.stack import load
+from stack.projects import Project, known
 from stack.store import git
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +36,17 @@ def test_one_package_with_its_data(wheel: Path) -> None:
     }
     assert any(name.endswith("/LICENSE") for name in names)
     assert [name for name in names if name.endswith(".log") or "__pycache__" in name or "verdicts/archive" in name] == []
+
+
+def test_it_declares_the_plug_in_that_our_stack_names(wheel: Path) -> None:
+    declared = configparser.ConfigParser(delimiters="=")
+    with zipfile.ZipFile(wheel) as archive:
+        [place] = [name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt")]
+        declared.read_string(archive.read(place).decode())
+    plugins = dict(declared[known.GROUP])
+    assert [*plugins] == [*load(ROOT).plugins]
+    for name, value in plugins.items():
+        assert isinstance(EntryPoint(name, value, known.GROUP).load(), Project)
 
 
 @pytest.mark.images

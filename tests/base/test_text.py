@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
-from stack.base.text import printable, shortened
+import stack
+from stack.base.text import counted, printable, shortened
 
 
 @pytest.mark.parametrize("odd", ["\x1b", "\x00", "\x7f", "\x9b", "\r", "\u2028", "\u202e", "\ufeff", "\udcff"])
@@ -28,3 +33,28 @@ def test_what_is_shortened_keeps_beginning_and_cause(most: int) -> None:
 
 def test_what_is_short_stays() -> None:
     assert shortened("no space left on device", 23) == "no space left on device"
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "text"),
+    [
+        (0, ("file",), "0 files"),
+        (1, ("file",), "1 file"),
+        (2, ("patch",), "2 patches"),
+        (1, ("case stands", "cases stand"), "1 case stands"),
+        (2, ("case stands", "cases stand"), "2 cases stand"),
+    ],
+)
+def test_counted(number: int, words: tuple[str, ...], text: str) -> None:
+    assert counted(number, *words) == text
+
+
+def test_no_text_leaves_the_plural_to_its_reader() -> None:
+    texts = [
+        (file.name, node.value)
+        for file in Path(stack.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert len(texts) > 1000
+    assert [one for one in texts if re.search(r"[a-z]\((s|es)\)(\W|$)", one[1])] == []

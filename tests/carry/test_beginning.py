@@ -131,7 +131,7 @@ def test_an_upstream_that_is_pinned_already(tmp_path: Path, remote: Remote) -> N
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"tag": "release-1.27"}, "has no tag release-1.27: nearest: release-1.27.1"),
+        ({"tag": "release-1.27"}, "has no tag release-1.27: did you mean 'release-1.27.1'?"),
         ({"commit": "0" * 40}, "has no commit 0000"),
         ({"tags": "v*"}, r"has no release tag like v\*: name a --tag or a --commit; it has the tags"),
         ({"tag": "v1", "commit": "main"}, "--tag and --commit exclude each other"),
@@ -183,6 +183,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, remote: Remote, name:
     with pytest.raises(StackError, match="link"):
         begin(tmp_path, remote.url)
     assert list(elsewhere.iterdir()) == []
+    assert name == "pins.toml" or [path.name for path in root.iterdir()] == [name]
 
 
 def test_a_folder_inside_of_a_stack(tmp_path: Path) -> None:

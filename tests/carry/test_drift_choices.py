@@ -3,8 +3,9 @@
 
 import pytest
 
-from stack.carry.drift.choices import Choices, check_values, declared
+from stack.carry.drift import check_values
 from stack.carry.drift.tree import Files
+from stack.vllm_project.choices import Choices, declared
 
 from .test_drift_settings import tree
 from .trees import Scratch

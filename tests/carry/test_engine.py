@@ -108,7 +108,7 @@ def test_what_a_person_resolved(scratch: Scratch) -> None:
     assert "resolved by hand" in done.rows[0].evidence
     assert b"-upstream\n+one, upstream\n" in done.exported[patches[0].ref.path]
     landed = engine.carry(objects, base, onto, patches, resolved={step_name(patches[0].ref.path, onto): objects.tree_of(onto)})
-    assert [(row.outcome, row.by_hand) for row in landed.rows] == [(L, True), (C, False)]
+    assert [(row.outcome, row.by_hand) for row in landed.rows] == [(Outcome.LEFT_OUT, True), (C, False)]
 
 
 def test_a_patch_that_does_not_fit_the_base(scratch: Scratch) -> None:

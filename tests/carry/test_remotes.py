@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upstream's tag and the user's remotes in a working tree."""
+"""Upstream's tags and the user's remotes in a working tree."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,37 @@ def test_the_tag_of_the_pin(world: World, tmp_path: Path, upstream: str, tag: st
     with world.stores(source) as stores:
         worktree.checkout(stores, upstream, tmp_path / "tree")
     assert user_git(tmp_path / "tree", "merge-base", tag, "HEAD") == user_git(tmp_path / "tree", "rev-parse", tag)
-    assert user_git(tmp_path / "tree", "tag").splitlines() == ["stack-base", tag]
-    if source == "git":
+    found = user_git(tmp_path / "tree", "tag").splitlines()
+    if source == "archive":
+        assert found == ["stack-base", tag]
+    else:
         assert user_git(tmp_path / "tree", "rev-parse", tag) == world.commits[f"{upstream} {tag}"]
+        assert {*found} == {
+            "stack-base",
+            *(name.partition(" ")[2] for name in world.commits if name.startswith(f"{upstream} ")),
+        }
+
+
+def test_the_tags_that_the_store_knows(world: World, tmp_path: Path) -> None:
+    """A tag that upstream made after the last fetch costs a download; one that is no release says nothing."""
+    stated = re.search(r'\[gamma\]\ngit += "file://([^"]+)"', world.read("pins.toml"))
+    assert stated is not None
+    remote = stated[1]
+    local = tmp_path / "remote"
+    user_git(tmp_path, "clone", "-q", "--bare", remote, "remote")
+    world.edit("pins.toml", f'"file://{remote}"', f'"file://{local}"')
+    user_git(local, "tag", "nightly", "v2.0")
+    user_git(local, "tag", "stack-base", "v2.1")
+    with world.stores("git") as stores:
+        stores.obtain("gamma")
+    at = user_git(local, "commit-tree", "-m", "later", "v2.0^{tree}")
+    user_git(local, "tag", "v9.0", at)
+    with world.stores("git") as stores:
+        assert stores.tag_commits("gamma")["v9.0"] == at
+        worktree.checkout(stores, "gamma", tmp_path / "tree")
+    assert {"v2.0", "v2.1", "stack-base"} <= {*user_git(tmp_path / "tree", "tag").splitlines()}
+    assert {"v9.0", "nightly"}.isdisjoint(user_git(tmp_path / "tree", "tag").splitlines())
+    assert user_git(tmp_path / "tree", "rev-parse", "stack-base") == user_git(tmp_path / "tree", "rev-parse", "v2.0")
 
 
 def test_a_vendored_upstream_has_no_tag(world: World, tmp_path: Path) -> None:

@@ -160,9 +160,9 @@ def test_the_new_bases_own_side_is_left_out_on_request_only(work: Work) -> None:
             work.proceed()
         work.proceed(skip=True)
     assert work.done is not None
-    assert {row.evidence for row in work.done.rows() if row.outcome is Outcome.LANDED} == {("left out by hand",)}
-    landed = [row.patch.ref.path for row in work.done.rows() if row.outcome is Outcome.LANDED]
-    assert landed == list(STOPS)
+    assert {row.evidence for row in work.done.rows() if row.outcome is Outcome.LEFT_OUT} == {("a person left it out",)}
+    left_out = [row.patch.ref.path for row in work.done.rows() if row.outcome is Outcome.LEFT_OUT]
+    assert left_out == list(STOPS)
     assert work.finish() is Conclusion.SWITCHED
     assert {ref.path for ref in work.world.load().patches}.isdisjoint(STOPS)
 

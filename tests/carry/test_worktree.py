@@ -421,9 +421,9 @@ def _elsewhere(folder: Path) -> None:
 
 
 REFUSED = {
-    "uncommitted": (_uncommitted, "has 1 uncommitted change(s), first gamma/main.py: commit, stash or remove them"),
-    "staged": (_staged, "has 1 uncommitted change(s), first new"),
-    "untracked": (lambda folder: (folder / "note").write_text("x"), "has 1 uncommitted change(s), first note"),
+    "uncommitted": (_uncommitted, "has 1 uncommitted change, first gamma/main.py: commit, stash or remove them"),
+    "staged": (_staged, "has 1 uncommitted change, first new"),
+    "untracked": (lambda folder: (folder / "note").write_text("x"), "has 1 uncommitted change, first note"),
     "in a rebase": (_in_a_rebase, "is in the middle of a git operation (rebase-merge): finish or abort it first"),
     "merge": (_merge, "is a merge: a series is a line of commits"),
     "other history": (_elsewhere, "does not stand on the pin: rebase your commits onto stack-base"),

@@ -34,20 +34,20 @@ REBASE = ("rebase", "gamma", "--onto", "v2.1", "--with-required")
         (("refresh", "gamma", "none"), "none is not a folder: `stack checkout gamma none` makes it"),
         (("fetch", "beta"), "beta has no release: fetch alpha: it is vendored there"),
         (("rebase", "gamma", "--onto", "v2.7"), "no source archive of gamma-pkg 2.7; newest: 2.2, 2.1, 2.0: name one of these"),
-        (("fetch", "gamma", "v2.7", "--source", "git"), "gamma-remote has no tag v2.7: nearest: "),
+        (("fetch", "gamma", "v2.7", "--source", "git"), "gamma-remote has no tag v2.7: did you mean "),
         (("rebase", "gamma", "--onto", "main"), "the tag 'main' names no version of gamma: name a release tag such as"),
         (("rebase", "gamma", "--onto", "--upload-pack=x"), "'--upload-pack=x' is not a release tag"),
         (("rebase", "gamma", "--onto", "../x", "--source", "git"), "'../x' is not a release tag"),
         (("rebase", "gamma"), "name an upstream and --onto REV: see `stack rebase --help`"),
         (("rebase", "--onto", "v1"), "name an upstream and --onto REV: see `stack rebase --help`"),
-        (("rebase", "gamma", "--on", "v1"), "No such option '--on'"),
+        (("rebase", "gamma", "--on", "v1"), "unknown option '--on': did you mean '--onto'?"),
         (("rebase", "gamma", "--onto", "v2.2", "--rerere", "."), "--rerere goes with --workspace"),
         (("rebase", "gamma", "--onto", "v2.1", "--format", "x"), "Invalid value for '--format': 'x' is not one of"),
         (("rebase", "--continue", "none"), "none is not the working tree of a rebase: start one: stack rebase"),
         (("rebase", "--abort", "none"), "none is not the working tree of a rebase: start one: stack rebase"),
         (("rebase", "--abort", "none", "--dry-run"), "--abort stands alone: the working tree knows what was asked"),
         (("rebase", "gamma", "--continue", "none"), "--continue stands alone"),
-        (("nothing",), "No such command 'nothing'"),
+        (("nothing",), "unknown command 'nothing': see `stack --help`"),
         (("checkout", "gamma"), "Missing argument 'DIRECTORY': see `stack checkout --help`"),
         (("undo",), "nothing to undo: no switch is recorded for this stack"),
     ],
@@ -68,9 +68,11 @@ def test_no_stack_here(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     assert (
         stack("status", root=None).refused()
-        == f"no pins.toml in {tmp_path} or above: run stack inside a stack, or name one with --root"
+        == f"no pins.toml in {tmp_path} or above: run stack inside a stack, name one with --root, or begin one: stack init --git URL"
     )
-    assert stack("status", root=tmp_path / "none").refused() == f"{tmp_path}/none/pins.toml is missing: check --root"
+    nowhere = tmp_path / "none"
+    begin = f"or begin a stack there: stack --root {nowhere} init --git URL"
+    assert stack("status", root=nowhere).refused() == f"{nowhere}/pins.toml is missing: check --root, {begin}"
 
 
 def _no_network(world: World) -> None:

@@ -27,9 +27,9 @@ def check(name: str, document: Any) -> None:
 def test_files(stack: Stack, tmp_path: Path, form: str, next_line: str) -> None:
     ran = stack("export", "gamma", f"--{form}", tmp_path / "out")
     assert (ran.code, ran.err) == (0, "")
-    first, second = ran.out.splitlines()
-    assert first == f"{tmp_path / 'out'}: 3 patch(es) of gamma on v2.0"
-    assert next_line in second
+    first, *following = ran.out.splitlines()
+    assert first == f"{tmp_path / 'out'}: 3 patches of gamma on v2.0"
+    assert next_line in following[-1]
     assert stack("export", "gamma", f"--{form}", tmp_path / "out").refused()
     found = parsed(stack("export", "gamma", f"--{form}", tmp_path / "json", "--json", "--plain"))
     check("export", found)
@@ -46,21 +46,21 @@ def test_branch(stack: Stack, world: World, tmp_path: Path) -> None:
     asked = ("export", "gamma", "--branch", "mine", "--to", clone)
     ran = stack(*asked)
     tip = user_git(clone, "rev-parse", "mine")
-    assert (ran.code, ran.out) == (0, f"{clone}: mine is new: 3 commit(s), {tip[:12]}\n")
+    assert (ran.code, ran.out) == (0, f"{clone}: mine is new: 3 commits, {tip[:12]}\n")
     user_git(clone, "branch", "-f", "mine", "v2.1")
     drop_last(world)
     refused = stack(*asked)
     moved = user_git(clone, "rev-parse", "v2.1")
     assert (refused.code, refused.out) == (
         1,
-        f"refused: mine has moved since the last export: --force-with-lease={moved[:12]} replaces it\n",
+        f"refused: mine has moved since the last export: --force-with-lease={moved[:12]}\n  replaces it\n",
     )
     as_json = stack(*asked, "--json")
     check("export --branch", parsed(as_json))
     assert (as_json.code, parsed(as_json)["state"], parsed(as_json)["before"]) == (1, "refused", moved)
     done = stack(*asked, f"--force-with-lease={moved[:12]}", "--json")
     assert (done.code, parsed(done)["state"]) == (0, "updated")
-    assert stack(*asked).out.startswith(f"{clone}: mine is unchanged: 2 commit(s)")
+    assert stack(*asked).out.startswith(f"{clone}: mine is unchanged: 2 commits")
 
 
 @pytest.mark.parametrize(

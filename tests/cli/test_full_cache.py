@@ -2,6 +2,7 @@
 """A cache that is full or read-only costs speed: verbs do the same and leave it as it is."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,7 @@ def test_what_a_later_command_needs_is_refused(cache: dict[Path, bytes], stack: 
     folder = tmp_path / "workspace"
     refused = stack("rebase", "gamma", "--onto", "v2.2", "--with-required", "--workspace", folder).refused()
     assert refused.startswith(f"the cache {world.cache} is full")
-    assert stack("fetch").refused() == refused
+    # How much is free changes with whatever else the machine does.
+    assert re.sub(r"\d+ MiB", "", stack("fetch").refused()) == re.sub(r"\d+ MiB", "", refused)
     assert not folder.exists()
     assert content(world.cache) == cache

@@ -97,7 +97,7 @@ def test_revisions_of_the_stack(stack: Stack, world: World) -> None:
     ("ends", "run", "said"),
     [
         (("good", "nowhere"), "true", "nowhere is not a stack's folder, an image, or a revision of"),
-        (("good", "--output=x"), "true", "No such option"),
+        (("good", "--output=x"), "true", "unknown option"),
         (("good", "good"), "true", "the bad stack is not bad: the command says good"),
         (("good", "good"), "false", "the good stack is not good: the command says bad"),
         (("good", "bad"), "exit 125", "the good stack is not good: the command says skipped"),

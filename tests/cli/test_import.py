@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from stack.cli import cli
 from stack.model import stack as stacks
+from stack.store import git
 
 from ..carry.importing.conftest import FILES, Project, project, tls, web
 from ..documented import keys, verb
@@ -49,16 +50,41 @@ def test_the_rest_is_left_in_a_folder(project: Project, folder: Path, imported: 
     assert ran.exit_code == 1
     lines = ran.output.splitlines()
     assert lines[0] == "fixes: 1 patch"
-    assert lines[-1] == "1 imported in 1 series, 1 does not apply; no triage: release-1.1.0 is the newest release"
+    assert lines[-2:] == ["1 imported in 1 series, 1 does not apply", "no triage: release-1.1.0 is the newest release"]
     assert "    Makefile:1: the lines that it changes are not there" in lines
     left = Path("fixes-not-imported")
     assert (left / "wrong.patch").read_bytes() == (folder / "wrong.patch").read_bytes()
     assert project.series() == {"fixes": ["web/good.patch"]}
+    again = imported(folder).output.splitlines()
+    assert again[:2] == ["in the stack already:", "  good.patch: as fixes/web/good.patch"]
+    assert [path.name for path in Path().iterdir()] == ["fixes-not-imported"]  # nothing else was left than before
+    (left / "wrong.patch").write_text("a person's work\n")
+    assert imported(folder, "--json").exit_code == 1
+    assert (left / "wrong.patch").read_text() == "a person's work\n"
+    assert (Path("fixes-not-imported-2") / "wrong.patch").read_bytes() == (folder / "wrong.patch").read_bytes()
+
+
+def test_what_is_left_keeps_its_name_and_git_ignores_it(project: Project, folder: Path, imported: Any) -> None:
+    (folder / "sub").mkdir()
+    (folder / "wrong.patch").rename(folder / "sub/0007-CVE-2024-1.diff")
+    git.run(["init", "--quiet", "."])
+    assert imported(folder).exit_code == 1
+    assert Path("fixes-not-imported/sub/0007-CVE-2024-1.diff").is_file()
+    assert git.text(["status", "--porcelain"]) == ""
+
+
+def test_what_is_left_can_be_imported_from_there(project: Project, folder: Path, imported: Any) -> None:
+    assert imported(folder).exit_code == 1
+    left = Path("fixes-not-imported/wrong.patch")
+    left.write_text(left.read_text().replace("-none:", "-all: web").replace("+all: web", "+all: web tls"))
+    assert imported(left.parent, "--series", "fixes").exit_code == 0
+    assert project.series() == {"fixes": ["web/good.patch", "web/wrong.patch"]}
 
 
 def test_all_or_nothing_and_dry_run(project: Project, folder: Path, imported: Any) -> None:
     refused = imported(folder, "--all-or-nothing")
-    assert (refused.exit_code, refused.output.splitlines()[-1][:34]) == (1, "nothing was imported, 1 does not a")
+    assert refused.exit_code == 1
+    assert refused.output.splitlines()[-2].startswith("nothing was imported, 1 does not apply: leave --all-or-nothing")
     (folder / "wrong.patch").unlink()
     dry = imported(folder, "--dry-run", "--series", "other")
     assert dry.exit_code == 0
@@ -83,9 +109,12 @@ def test_triage_in_the_last_line(project: Project, imported: Any) -> None:
     project.clone.commit(tls({10: "x"}), "Ours")
     ran = imported(project.clone.path, "early")
     assert ran.exit_code == 0, ran
-    assert ran.output.splitlines()[-1] == (
-        "2 imported in 1 series; 1 has landed in release-1.1.0; next: stack rebase web --onto release-1.1.0 --dry-run"
-    )
+    assert ran.output.splitlines()[-3:] == [
+        "2 imported in 1 series",
+        "1 has landed in release-1.1.0",
+        "next: stack rebase web --onto release-1.1.0 --dry-run",
+    ]
+    assert max(map(len, ran.output.splitlines())) <= 80
     again = imported(project.clone.path, "early", "--no-triage")
     assert again.output.splitlines()[-1] == "0 imported in 0 series, 2 in the stack already"
 
@@ -95,6 +124,26 @@ def test_editor(project: Project, imported: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(click, "edit", lambda text, extension: text.replace("mine  ", "chosen  "))
     assert imported(project.clone.path, "mine", "--edit", "--no-triage").exit_code == 0
     assert [one.name for one in stacks.load(project.root).series] == ["chosen"]
+
+
+def test_the_editor_orders_patches(project: Project, imported: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, files in (("one", web({10: "x"})), ("two", web({10: "y"})), ("three", tls({10: "x"})), ("four", {"new": b"new"})):
+        project.clone.commit(files, name)
+
+    def reverse(text: str, extension: str) -> str:
+        lines = text.splitlines()
+        return "\n".join([*lines[:2], *reversed(lines[2:])])
+
+    monkeypatch.setattr(click, "edit", reverse)
+    ran = imported(project.clone.path, "mine", "--edit", "--no-triage")
+    assert ran.exit_code == 0, ran
+    assert "note: 'two' stays after 'one': they do not commute" in ran.output.splitlines()
+    assert project.series() == {"mine": ["web/four.patch", "web/three.patch", "web/one.patch", "web/two.patch"]}
+    assert project.tip() == project.head()
+    # Patches in an unchanged order give no note.
+    project.clone.commit(web({10: "z"}), "five")
+    monkeypatch.setattr(click, "edit", lambda text, extension: text)
+    assert "note:" not in imported(project.clone.path, "mine", "--edit", "--no-triage").output
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ import pytest
 from stack.carry import resolutions, worktree
 from stack.model import switch
 
+from ..carry.test_signoff import SIGNED
 from ..carry.test_workspace import RESOLUTIONS, STOPS, Work
 from ..carry.test_worktree import user_git
-from ..carry.world import World
+from ..carry.world import PATCHES, World
 
 # Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
 # anywhere, half of them where the files are switched (by the calls that were made in model/switch.py).
@@ -200,3 +201,20 @@ def test_other_verbs_leave_the_old_state_or_the_new_one(world: World, tmp_path: 
     if args == ("redo",):
         switch.undo(world.root)
     killed(world, tmp_path / "none", args, moments=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_a_tree", [False, True], ids=["in the stack", "in a working tree"])
+def test_a_sign_off(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_a_tree: bool) -> None:
+    """With a working tree, its commits are signed before the patches: a refresh that was killed is done again from them."""
+    (tmp_path / "config").write_text("[user]\nname = Some Body\nemail = some@body\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+    folder = tmp_path / "tree"
+    for patch in PATCHES:
+        (world.root / "stacks" / patch).write_text(world.read(f"stacks/{patch}").replace(SIGNED, ""))
+    if in_a_tree:
+        with world.stores() as stores:
+            worktree.checkout(stores, "gamma", folder)
+    killed(world, folder, ("refresh", "gamma", *([str(folder)] if in_a_tree else []), "--signoff"), moments=24)
+    if in_a_tree:
+        assert user_git(folder, "status", "--porcelain") == ""

@@ -63,7 +63,7 @@ def test_show(stack: Stack, one: Resolution) -> None:
         f"upstream  gamma\npatch     {PATCH}\npath      gamma/main.py\nrung      v2.2\n\n"
         "main 7\nmain 8\nmain 9\n<<<<<<< ours: gamma v2.2\nupstream's\n||||||| base\nmain 10\n=======\nhook\n"
         f">>>>>>> theirs: {PATCH}\nmain 11\nmain 12\nmain 13\n\n"
-        "replaced by 2 line(s)\nhook\nupstream's\n"
+        "replaced by 2 lines\nhook\nupstream's\n"
     )
     texts = {name: getattr(one, name) for name in ("before", "base", "ours", "theirs", "after", "resolved")}
     found = json.loads(stack("resolutions", "show", one.key, "--json").out)

@@ -33,7 +33,7 @@ def test_equal_findings_and_their_fix(stack: Stack, unsigned: World) -> None:
         "  stacks/one/gamma/tool-flag.patch",
         "  stacks/two/gamma/fix-limit.patch",
     ]
-    assert ran.out.endswith("\n6 finding(s)\n")
+    assert ran.out.endswith("\n6 findings\n")
     found = parsed(stack("lint", "--json"))["findings"]
     assert sorted(finding["place"] for finding in found) == sorted(f"stacks/{patch}" for patch in PATCHES)
     before = unsigned.files()

@@ -3,6 +3,7 @@
 
 import hashlib
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -30,8 +31,13 @@ def stack_files() -> dict[Path, str]:
 def test_a_page_shows_what_its_example_prints(name: str) -> None:
     before = stack_files()
     module = transcript()
-    assert module.printed(name) == module.quoted(name), "run `make docs`"
+    assert module.printed(name) == module.quoted(name), "run `make transcripts`"
     assert stack_files() == before
+
+
+def test_the_tutorial_shows_what_its_commands_print() -> None:
+    module = transcript()
+    assert module.printed("tutorial") == module.quoted("tutorial"), "run `examples/transcript.py tutorial`"
 
 
 def test_a_written_transcript_is_the_one_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,5 +48,7 @@ def test_a_written_transcript_is_the_one_that_is_read(tmp_path: Path, monkeypatc
     monkeypatch.setattr(module, "PAGES", pages)
     shown = {name: rf"$ stack {name} \1" + "\n" for name in pages}
     monkeypatch.setattr(module, "printed", shown.__getitem__)
-    module.main()
+    parts = re.findall(r"^<!-- tutorial: ([\w-]+) -->$", pages["tutorial"].read_text(encoding="utf-8"), re.MULTILINE)
+    shown["tutorial"] = "\n".join(f"# {part}\n\n$ stack {part} \\1\n# of {part}\n" for part in parts)
+    module.main([])
     assert {name: module.quoted(name) for name in pages} == shown

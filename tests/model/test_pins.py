@@ -72,7 +72,7 @@ def test_the_rule_for_releases_follows_from_the_tag_unless_it_is_stated(tmp_path
 def test_unknown_upstream(tmp_path: Path) -> None:
     (tmp_path / "pins.toml").write_text(PINS)
     loaded = pins.load(tmp_path / "pins.toml")
-    assert refusal(tmp_path, loaded.get, "vlm") == "unknown upstream 'vlm': pins.toml has vllm, flashinfer, cutlass"
+    assert refusal(tmp_path, loaded.get, "vlm") == "unknown upstream 'vlm': did you mean 'vllm'?"
 
 
 ID = "a git tree id, 40 hexadecimal digits"

@@ -25,6 +25,9 @@ FORMS: dict[str, tuple[str, list[str], list[str]]] = {
     "compact dates": ("snapshot-*", ["snapshot-20231231", "snapshot-20240131"], ["snapshot-latest"]),
     "a digit in the name": ("log4j-*", ["log4j-1.2.17", "log4j-2.9.0", "log4j-2.17.0"], ["rel", "log5-1"]),
     "a folder": ("rel/*", ["rel/1.9", "rel/1.10"], ["docs/1.0"]),
+    "tmux": ("*", ["3.2a", "3.3", "3.3a", "3.4", "3.5a"], ["3.5-rc", "3.6-rc2"]),
+    "openssl": ("OpenSSL_*", ["OpenSSL_1_0_2z", "OpenSSL_1_0_2za", "OpenSSL_1_1_1", "OpenSSL_1_1_1w"], ["OpenSSL_1_1_1-pre9"]),
+    "tzdata": ("*", ["2023d", "2024a", "2024b"], ["vanguard"]),
     "postgresql": ("REL_*", ["REL_9_6", "REL_16_1"], ["REL7_4_BETA"]),
 }
 

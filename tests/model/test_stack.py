@@ -25,7 +25,7 @@ def test_loads(root: Path) -> None:
     assert loaded.order("triton") == ()
     assert loaded.get("cache") is loaded.series[1]
     assert loaded.pins.names() == ("vllm", "flashinfer", "cutlass")
-    assert refusal(root, loaded.get, "caches") == "unknown series 'caches': stacks/stack.toml has gating, cache"
+    assert refusal(root, loaded.get, "caches") == "unknown series 'caches': did you mean 'cache'?"
     assert not (root / switch.FOLDER).exists()
 
 
@@ -184,7 +184,10 @@ def test_find_root(root: Path) -> None:
     assert stack.find_root(root / "stacks/gating/vllm") == root
     (root / "pins.toml").unlink()
     line = refusal(root, stack.find_root, root / "stacks")
-    assert line == "no pins.toml in stacks or above: run stack inside a stack, or name one with --root"
+    assert (
+        line
+        == "no pins.toml in stacks or above: run stack inside a stack, name one with --root, or begin one: stack init --git URL"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from stack.model.stack import load
 from stack.proof import command_run, proof_module, series_proofs
 from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Asked, State
+from stack.proof.series_proofs import ProofRequest, ProofState
 
 from .test_proof_module import root
 
@@ -79,7 +79,7 @@ def test_modules_and_commands_stand_together(root: Path, tmp_path: Path) -> None
 
 def test_it_has_landed_where_its_command_passes_without_it(commands: Path, tmp_path: Path) -> None:
     with Stores(load(commands), Place(tmp_path / "cache", "git")) as stores, Runner(stores) as runner:
-        asked = Asked(onto={"up": ("v1.1", "v1.2")})
+        asked = ProofRequest(onto={"up": ("v1.1", "v1.2")})
         found = {each.ref.file: (each.landed, each.reason) for each in series_proofs.behaviour(runner, asked)}
     assert found == {"up/add-a-sum.patch": ("v1.1", ""), "up/halve-it.patch": ("v1.2", "")}
 
@@ -138,8 +138,8 @@ def test_what_it_started_ends_with_it(root: Path, tmp_path: Path) -> None:
 def test_it_leaves_nothing_to_the_next_one(root: Path, tmp_path: Path) -> None:
     proves(root, '[{ run = "test ! -e left && touch left && echo changed > up.py", patches = ["up/halve-it.patch"] }]')
     with Stores(load(root), Place(tmp_path / "cache", "git")) as stores, Runner(stores, again=True) as runner:
-        (found,) = series_proofs.verdicts(runner, Asked())
-    assert (found.with_patch.state, found.without.state) == (State.PASSES, State.PASSES)
+        (found,) = series_proofs.verdicts(runner, ProofRequest())
+    assert (found.with_patch.state, found.without.state) == (ProofState.PASSES, ProofState.PASSES)
 
 
 def test_an_environment_of_its_own(root: Path, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from stack.proof import environment
 from stack.store import git
 from stack.store.objects import EMPTY_TREE, Entry, Objects
 
+TORCH = environment.Base("torch", "9.1.0")
+
 
 def wheel(folder: Path, name: str, version: str, module: str = "") -> None:
     """A wheel with one module that states its version."""
@@ -73,11 +75,11 @@ def test_torch_is_installed_once(index: Path, tmp_path: Path, offered: list[str]
     requirements = tmp_path / "requirements.txt"
     requirements.write_text("helper>=1\n")
     said: list[str] = []
-    python = environment.python("9.1.0", requirements, tmp_path / "cache", said.append)
+    python = environment.python(TORCH, requirements, tmp_path / "cache", said.append)
     assert version_of_torch(python) == taken
     assert said
     said.clear()
-    assert environment.python("9.1.0", requirements, tmp_path / "cache", said.append) == python
+    assert environment.python(TORCH, requirements, tmp_path / "cache", said.append) == python
     assert said == []
 
 
@@ -90,7 +92,7 @@ def test_a_lock_is_installed_by_its_hashes_beside_torch(index: Path, tmp_path: P
     requirements.write_text("torch==9.1.0\nhelper>=1\n")
     lock = tmp_path / "requirements.lock"
     lock.write_text("".join(map(pin, [index / "helper-1.0-py3-none-any.whl", index / "other-3.0-py3-none-any.whl"])))
-    python = environment.python("9.1.0", requirements, tmp_path / "cache")
+    python = environment.python(TORCH, requirements, tmp_path / "cache")
     assert version_of_torch(python) == "9.1.0+cpu"
     installed = "import helper, other; print(helper.VERSION, other.VERSION)"
     assert subprocess.check_output([str(python), "-c", installed], text=True).split() == ["1.0", "3.0"]
@@ -99,7 +101,7 @@ def test_a_lock_is_installed_by_its_hashes_beside_torch(index: Path, tmp_path: P
         shutil.rmtree(tmp_path / "cache")
         lock.write_text(unfit)
         with pytest.raises(StackError, match=r"(?i)hash"):
-            environment.python("9.1.0", requirements, tmp_path / "cache")
+            environment.python(TORCH, requirements, tmp_path / "cache")
 
 
 @pytest.mark.slow
@@ -109,9 +111,9 @@ def test_a_failed_install_is_made_anew(index: Path, tmp_path: Path) -> None:
     requirements = tmp_path / "requirements.txt"
     requirements.write_text("helper>=1\n")
     with pytest.raises(StackError, match=r"helper.*check the network"):
-        environment.python("9.1.0", requirements, tmp_path / "cache")
+        environment.python(TORCH, requirements, tmp_path / "cache")
     wheel(index, "helper", "1.0")
-    python = environment.python("9.1.0", requirements, tmp_path / "cache")
+    python = environment.python(TORCH, requirements, tmp_path / "cache")
     assert subprocess.run([str(python), "-c", "import helper"], check=False).returncode == 0
 
 
@@ -120,5 +122,5 @@ def test_the_tree_names_the_torch_version(tmp_path: Path) -> None:
     with Objects(tmp_path) as objects:
         text = b"# the GPU's\n-r common.txt\ntorchaudio==1.0\ntorch==9.1.0 # and its friends\n"
         tree = objects.replaced(EMPTY_TREE, {"requirements/cuda.txt": Entry(0o100644, objects.write_blob(text))})
-        assert environment.torch_version(objects, tree) == "9.1.0"
-        assert environment.torch_version(objects, EMPTY_TREE) is None
+        assert environment.of_tree(objects, tree) == TORCH
+        assert environment.of_tree(objects, EMPTY_TREE) is None

@@ -16,7 +16,7 @@ from stack.model.series import PatchRef
 from stack.model.stack import load
 from stack.proof import environment, proof_module, series_proofs
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Asked, Kept, Result, State, Verdict
+from stack.proof.series_proofs import Kept, PatchProof, ProofRequest, ProofState, Result
 from stack.store import git
 
 from .test_proof_module import HALF, PYTHON, SUM, root, stores
@@ -58,45 +58,45 @@ def address(root: Path) -> str:
     return f"{load(root).pins.get('up').git}/pull/1"
 
 
-def verdicts(stores: Stores, asked: Asked) -> list[Verdict]:
+def verdicts(stores: Stores, asked: ProofRequest) -> list[PatchProof]:
     with Runner(stores) as runner:
         return list(series_proofs.verdicts(runner, asked))
 
 
-def kept(stores: Stores, asked: Asked) -> list[Kept]:
+def kept(stores: Stores, asked: ProofRequest) -> list[Kept]:
     with Runner(stores) as runner:
         return list(series_proofs.kept(runner, asked))
 
 
-def idle(stores: Stores, asked: Asked) -> list[PatchRef]:
+def idle(stores: Stores, asked: ProofRequest) -> list[PatchRef]:
     with Runner(stores) as runner:
         return list(series_proofs.idle(runner, asked))
 
 
 def look_after(root: Path, cache: Path, onto: str | None = None) -> Kept:
     with Stores(load(root), Place(cache, "git")) as opened:
-        (found,) = kept(opened, Asked(onto={"up": (onto,)} if onto else {}, python=PYTHON))
+        (found,) = kept(opened, ProofRequest(onto={"up": (onto,)} if onto else {}, python=PYTHON))
     return found
 
 
 def test_each_patch_is_proved_and_can_fail(stores: Stores) -> None:
-    found = verdicts(stores, Asked(python=PYTHON))
+    found = verdicts(stores, ProofRequest(python=PYTHON))
     assert [(one.ref, one.with_patch.state, one.without.state, one.sound) for one in found] == [
-        (SUM, State.PASSES, State.FAILS, True),
-        (HALF, State.PASSES, State.FAILS, True),
+        (SUM, ProofState.PASSES, ProofState.FAILS, True),
+        (HALF, ProofState.PASSES, ProofState.FAILS, True),
     ]
     assert found[0].without.reason == "test_sum fails"
     assert {one.proof for one in found} == {"proofs/test_up_proof.py"}
 
 
 def test_landed_by_behaviour_and_since_when(stores: Stores) -> None:
-    on_first = {one.ref: one for one in verdicts(stores, Asked(onto={"up": ("v1.1",)}, python=PYTHON))}
+    on_first = {one.ref: one for one in verdicts(stores, ProofRequest(onto={"up": ("v1.1",)}, python=PYTHON))}
     assert (on_first[SUM].landed, on_first[HALF].landed) == ("v1.1", None)
     assert on_first[HALF].onto is not None
-    assert on_first[HALF].onto.state is State.FAILS
+    assert on_first[HALF].onto.state is ProofState.FAILS
     bisected = {
         one.ref: one.landed
-        for one in verdicts(stores, Asked(onto=series_proofs.ways(stores, ["v1.2"], through=True), python=PYTHON))
+        for one in verdicts(stores, ProofRequest(onto=series_proofs.ways(stores, ["v1.2"], through=True), python=PYTHON))
     }
     assert bisected == {SUM: "v1.1", HALF: "v1.2"}
 
@@ -105,7 +105,7 @@ def test_on_a_release_only_what_proves_a_patch_is_run(root: Path, tmp_path: Path
     ran = tmp_path / "ran"
     edit(root, "    assert up.ONE == 1\n", f"    open({str(ran)!r}, 'a').write(up.__file__ + '\\n')\n")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = [one.landed for one in verdicts(opened, Asked(onto={"up": ("v1.2",)}, python=PYTHON))]
+        found = [one.landed for one in verdicts(opened, ProofRequest(onto={"up": ("v1.2",)}, python=PYTHON))]
     assert found == ["v1.2", "v1.2"]
     assert len(ran.read_text().splitlines()) == 1  # with all patches
 
@@ -114,44 +114,46 @@ def test_one_module_may_prove_patches_and_look_after_what_is_merged(root: Path, 
     edit(root, "UPSTREAM_TESTS", f'MERGED = {{"{address(root)}": ["test_always"]}}\nFAILS_ON = "v1.1"\nUPSTREAM_TESTS')
     found = look_after(root, tmp_path / "cache", "v1.2")
     assert found.onto is not None
-    assert (found.here.state, found.onto.state) == (State.PASSES, State.PASSES)
+    assert (found.here.state, found.onto.state) == (ProofState.PASSES, ProofState.PASSES)
 
 
 def test_a_proof_that_cannot_fail_is_found(root: Path, tmp_path: Path) -> None:
     edit(root, 'HALF: ["test_half"]', 'HALF: ["test_always"]')
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
-    assert (found[HALF].without.state, found[HALF].sound) == (State.PASSES, False)
+        found = {one.ref: one for one in verdicts(opened, ProofRequest(python=PYTHON))}
+    assert (found[HALF].without.state, found[HALF].sound) == (ProofState.PASSES, False)
     assert found[SUM].sound
 
 
 @pytest.mark.parametrize(
     ("old", "new", "state"),
     [
-        ("    assert up.half(4) == 2", "    assert up.half(4) == 3", State.FAILS),
-        ("    assert up.half(4) == 2", "    import pytest; pytest.skip('no GPU')", State.NOT_RUN),
-        ("def test_half", "def test_other", State.NOT_RUN),
+        ("    assert up.half(4) == 2", "    assert up.half(4) == 3", ProofState.FAILS),
+        ("    assert up.half(4) == 2", "    import pytest; pytest.skip('no GPU')", ProofState.NOT_RUN),
+        ("def test_half", "def test_other", ProofState.NOT_RUN),
     ],
     ids=["wrong", "skipped", "missing"],
 )
-def test_what_does_not_pass_with_the_patch_proves_nothing(root: Path, tmp_path: Path, old: str, new: str, state: State) -> None:
+def test_what_does_not_pass_with_the_patch_proves_nothing(
+    root: Path, tmp_path: Path, old: str, new: str, state: ProofState
+) -> None:
     edit(root, old, new)
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, ProofRequest(python=PYTHON))}
     assert (found[HALF].with_patch.state, found[HALF].sound) == (state, False)
 
 
 def test_patches_that_nothing_misses(root: Path, tmp_path: Path) -> None:
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        assert idle(opened, Asked(python=PYTHON)) == []
+        assert idle(opened, ProofRequest(python=PYTHON)) == []
     edit(root, "    assert up.half(4) == 2", "    assert up.ONE == 1")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        assert idle(opened, Asked(python=PYTHON)) == [HALF]
+        assert idle(opened, ProofRequest(python=PYTHON)) == [HALF]
 
 
 def test_what_is_merged_is_there_and_was_not_before(root: Path, merged: Path, tmp_path: Path) -> None:
     found = look_after(root, tmp_path / "cache")
-    assert (found.here.state, found.before.state, found.sound) == (State.PASSES, State.FAILS, True)
+    assert (found.here.state, found.before.state, found.sound) == (ProofState.PASSES, ProofState.FAILS, True)
     assert (found.series, found.address, found.proof) == ("sums", address(root), "proofs/test_up_merged.py")
     assert (found.release, found.before.reason) == ("v1.1", "test_half fails")
 
@@ -159,20 +161,23 @@ def test_what_is_merged_is_there_and_was_not_before(root: Path, merged: Path, tm
 def test_what_is_merged_is_looked_for_on_another_release(root: Path, merged: Path, tmp_path: Path) -> None:
     there = look_after(root, tmp_path / "cache", "v1.2")
     lost = look_after(root, tmp_path / "cache", "v1.1")
-    assert [(one.onto and one.onto.state, one.sound) for one in (there, lost)] == [(State.PASSES, True), (State.FAILS, False)]
+    assert [(one.onto and one.onto.state, one.sound) for one in (there, lost)] == [
+        (ProofState.PASSES, True),
+        (ProofState.FAILS, False),
+    ]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "here", "before"),
     [
-        ("assert up.half(4) == 2", "assert up.ONE == 1", State.PASSES, State.PASSES),
-        ("assert up.half(4) == 2", "assert up.half(4) == 3", State.FAILS, State.FAILS),
-        ("import up\n", "import up\nfrom up import half\n", State.PASSES, State.NOT_RUN),
+        ("assert up.half(4) == 2", "assert up.ONE == 1", ProofState.PASSES, ProofState.PASSES),
+        ("assert up.half(4) == 2", "assert up.half(4) == 3", ProofState.FAILS, ProofState.FAILS),
+        ("import up\n", "import up\nfrom up import half\n", ProofState.PASSES, ProofState.NOT_RUN),
     ],
     ids=["cannot-fail", "lost", "no-import"],
 )
 def test_what_is_merged_has_to_pass_and_to_be_missed(
-    root: Path, merged: Path, tmp_path: Path, old: str, new: str, here: State, before: State
+    root: Path, merged: Path, tmp_path: Path, old: str, new: str, here: ProofState, before: ProofState
 ) -> None:
     merged.write_text(merged.read_text().replace(old, new, 1))
     found = look_after(root, tmp_path / "cache")
@@ -218,8 +223,12 @@ def test_a_relative_root(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_worst_of_some_results() -> None:
-    passed, unrun, failed = Result(State.PASSES), Result(State.NOT_RUN, "no torch"), Result(State.FAILS, "test_half fails")
-    assert series_proofs.worst([passed, unrun, failed, Result(State.FAILS, "another")]) is failed
+    passed, unrun, failed = (
+        Result(ProofState.PASSES),
+        Result(ProofState.NOT_RUN, "no torch"),
+        Result(ProofState.FAILS, "test_half fails"),
+    )
+    assert series_proofs.worst([passed, unrun, failed, Result(ProofState.FAILS, "another")]) is failed
     assert series_proofs.worst(iter([passed, unrun])) is unrun
     assert series_proofs.worst([]) is None
 
@@ -231,14 +240,14 @@ def test_an_upstream_goes_to_one_release(stores: Stores) -> None:
 
 def test_what_cannot_be_asked(stores: Stores, root: Path, tmp_path: Path) -> None:
     with pytest.raises(StackError, match="unknown series 'none'"):
-        verdicts(stores, Asked(("none",), python=PYTHON))
+        verdicts(stores, ProofRequest(("none",), python=PYTHON))
     series = root / "stacks/sums/series.toml"
     series.write_text(series.read_text().replace("proofs/test_up_proof.py", "proofs"))
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
         with pytest.raises(StackError, match="series sums names no proof"):
-            verdicts(opened, Asked(("sums",), python=PYTHON))
+            verdicts(opened, ProofRequest(("sums",), python=PYTHON))
         with pytest.raises(StackError, match="no series names a proof"):
-            verdicts(opened, Asked(python=PYTHON))
+            verdicts(opened, ProofRequest(python=PYTHON))
 
 
 def rebased(root: Path, cache: Path, *options: str) -> dict[str, Any]:
@@ -327,7 +336,7 @@ def test_what_is_known_by_behaviour_outlives_a_conflict(root: Path, tmp_path: Pa
 def test_a_list_that_names_its_torch(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text("pytest>=8  # torch==1.0\n--no-index\ntorch==2.13.0  # for all releases\n")
-    assert environment.named(file) == "2.13.0"
+    assert environment.named(file) == environment.Base("torch", "2.13.0")
     file.write_text("torch>=2\n")
     assert environment.named(file) is None
 
@@ -354,15 +363,15 @@ def test_one_case_that_is_skipped_proves_nothing(root: Path, tmp_path: Path) -> 
     text = "import pytest\n\n@pytest.mark.parametrize('n', (1, 2))\ndef test_half(n):\n    if n == 2: pytest.skip('no')\n    "
     edit(root, "def test_half():\n    ", text)
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
-    assert (found[HALF].with_patch.state, found[HALF].with_patch.reason) == (State.NOT_RUN, "test_half was skipped")
+        found = {one.ref: one for one in verdicts(opened, ProofRequest(python=PYTHON))}
+    assert (found[HALF].with_patch.state, found[HALF].with_patch.reason) == (ProofState.NOT_RUN, "test_half was skipped")
 
 
 def test_another_class_s_test_is_another_test(root: Path, tmp_path: Path) -> None:
     edit(root, "def test_half():\n    assert up.half(4) == 2", "class TestOther:\n    def test_half(self):\n        pass")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
-    assert found[HALF].with_patch.state is State.NOT_RUN
+        found = {one.ref: one for one in verdicts(opened, ProofRequest(python=PYTHON))}
+    assert found[HALF].with_patch.state is ProofState.NOT_RUN
 
 
 @pytest.mark.parametrize(
@@ -377,8 +386,8 @@ def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, pyt
         interpreter.write_text(python)
         interpreter.chmod(0o755)
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = verdicts(opened, Asked(python=interpreter))
-    assert {one.without.state for one in found} == {State.NOT_RUN}
+        found = verdicts(opened, ProofRequest(python=interpreter))
+    assert {one.without.state for one in found} == {ProofState.NOT_RUN}
     assert all(said in one.without.reason for one in found)
     assert not any(one.sound for one in found)
 
@@ -386,13 +395,51 @@ def test_a_proof_that_does_not_run_is_no_failure(root: Path, tmp_path: Path, pyt
 @pytest.mark.parametrize("place", ["import up\n", "def test_half():\n"], ids=["module", "test"])
 @pytest.mark.parametrize(
     ("package", "state"),
-    [("no_such_package", State.NOT_RUN), ("up.no_such_module", State.FAILS)],
+    [("no_such_package", ProofState.NOT_RUN), ("up.no_such_module", ProofState.FAILS)],
     ids=["environment", "upstream"],
 )
-def test_what_the_environment_lacks_is_no_failure(root: Path, tmp_path: Path, place: str, package: str, state: State) -> None:
+def test_what_the_environment_lacks_is_no_failure(
+    root: Path, tmp_path: Path, place: str, package: str, state: ProofState
+) -> None:
     edit(root, place, f"{place}{'    ' if 'def' in place else ''}import {package}\n")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
-        found = {one.ref: one for one in verdicts(opened, Asked(python=PYTHON))}
+        found = {one.ref: one for one in verdicts(opened, ProofRequest(python=PYTHON))}
     assert (found[HALF].with_patch.state, found[HALF].without.state, found[HALF].sound) == (state, state, False)
     said = "the environment lacks no_such_package: name it in requirements.txt"
-    assert (found[HALF].with_patch.reason == said) is (state is State.NOT_RUN)
+    assert (found[HALF].with_patch.reason == said) is (state is ProofState.NOT_RUN)
+
+
+def test_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    import pytest\n    pytest.skip('no GPU')\n")
+    cases = []
+    for name in ("first", "second", "third"):
+        with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+            found = {one.ref: one for one in series_proofs.verdicts(runner, ProofRequest(python=PYTHON))}
+            cases.append((name, runner.ran, runner.cached, found[SUM].with_patch.cached, found[SUM].without.cached))
+        assert (found[SUM].sound, found[HALF].with_patch.state) == (True, ProofState.NOT_RUN)
+    # What was skipped runs again with the patch and without it, and nothing else does.
+    assert cases == [("first", 3, 0, False, False), ("second", 2, 2, True, True), ("third", 2, 2, True, True)]
+    edit(root, "    import pytest\n    pytest.skip('no GPU')\n", "    import pytest\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:
+        assert all(one.sound for one in verdicts(opened, ProofRequest(python=PYTHON)))
+
+
+def test_on_a_release_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_sum():\n", "def test_sum():\n    import no_such_package\n")
+    asked = ProofRequest(onto={"up": ("v1.2",)}, python=PYTHON)
+    for earlier in (False, True):
+        with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+            found = {one.ref: one.onto for one in series_proofs.verdicts(runner, asked)}
+        half, whole = found[HALF], found[SUM]
+        assert half is not None
+        assert whole is not None
+        assert (half.state, half.cached, whole.state, whole.cached) == (ProofState.PASSES, earlier, ProofState.NOT_RUN, False)
+
+
+def test_what_has_no_result_runs_once_a_command(root: Path, tmp_path: Path) -> None:
+    edit(root, "def test_half():\n", "def test_half():\n    import os\n    os._exit(3)\n")
+    with Stores(load(root), Place(tmp_path / "cache", "git")) as opened, Runner(opened) as runner:
+        for _ in range(2):
+            found = list(series_proofs.verdicts(runner, ProofRequest(python=PYTHON)))
+            assert {one.with_patch.state for one in found} == {ProofState.NOT_RUN}
+        assert runner.ran == 3

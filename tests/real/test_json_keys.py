@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from laboratory.sm120_on_sm90 import compiling as emulation
 from stack.cli import cli
 from stack.deploy import recipes
-from stack.validation import emulation
 from stack.validation.pack import bundled_wheels
 from stack.wheels import building
 
@@ -45,7 +45,7 @@ def test_validate_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library.write_bytes(b"compiled")
     monkeypatch.setattr(building, "build", lambda *_: ())
     monkeypatch.setattr(bundled_wheels, "wheels", lambda *_: [])
-    monkeypatch.setattr(emulation, "library", lambda _: library)
+    monkeypatch.setattr(emulation, "library", lambda *_: library)
     out = tmp_path / "pack.tar.xz"
     done = CliRunner().invoke(cli, ["--root", str(ROOT), "validate", "pack", "--json", "--out", str(out)])
     assert done.exit_code == 0, done.output

@@ -2,14 +2,14 @@
 """What recipes and compose files name, against the pinned sources with the stack's patches, and its own parser of arguments."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stack.carry.drift import check_settings
-from stack.carry.drift.choices import check_values, declared
+from stack.carry.drift import check_settings, check_values
 from stack.carry.drift.tree import Files
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli.validating.served import wheel
@@ -18,9 +18,11 @@ from stack.model.ids import CommitId
 from stack.model.stack import load
 from stack.serving.checking import check, given
 from stack.serving.command import command
-from stack.store import cache
+from stack.store import cache, git, sources
+from stack.store.objects import Entry, Objects
 from stack.validation import python_env
 from stack.validation.serve import fixture_cache
+from stack.vllm_project.choices import declared
 
 ROOT = Path(__file__).parents[2]
 WRONG = {
@@ -96,6 +98,42 @@ def test_what_is_not_there_is_named(stores: Stores) -> None:
     for name, one in found.items():
         assert one.setting == name.partition("=")[0]
         assert WRONG[name] in one.problem
+
+
+def remote(store: Path, place: Path, tag: str) -> str:
+    """A git remote that has the release's files and one more, and serves partial clones; return its commit."""
+    git.run(["init", "--quiet", "--bare", "--template=", str(place)])
+    env = {"GIT_DIR": str(place)}
+    git.run(["fetch", "--quiet", str(store), f"refs/stack/archive/{tag}:refs/heads/main"], env=env)
+    for key in ("allowFilter", "allowAnySHA1InWant"):
+        git.run(["config", f"uploadpack.{key}", "true"], env=env)
+    with Objects(place) as objects:
+        released = objects.tree_of(CommitId(git.text(["rev-parse", "main"], cwd=place)))
+        tree = objects.replaced(released, {"only-in-git.txt": Entry(0o100644, objects.write_blob(tag.encode()))})
+    who = {f"GIT_{role}_{key}": "up@stream" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+    commit = git.text(["commit-tree", "-p", "main", "-m", tag, tree], cwd=place, env=who)
+    for name in ("refs/heads/main", f"refs/tags/{tag}"):
+        git.run(["update-ref", name, commit], env=env)
+    git.run(["symbolic-ref", "HEAD", "refs/heads/main"], env=env)
+    return commit
+
+
+@pytest.mark.slow
+def test_a_fetch_from_git_changes_no_answer(stores: Stores, tmp_path: Path) -> None:
+    """A partial clone into the same stores: the trees of archives are as whole as before."""
+    for pin in (stores.stack.pins.get(name) for name in ("vllm", "flashinfer")):
+        assert pin.tag is not None
+        stores.obtain(pin.upstream)
+        store, copy = (cache.upstream_store(place, pin.upstream) for place in (stores.place.cache, tmp_path / "cache"))
+        shutil.copytree(store, copy)
+        address = tmp_path / f"{pin.upstream}-remote"
+        commit = remote(store, address, pin.tag)
+        there = replace(pin, git=f"file://{address}", commit=commit, archive=None, tree=None, stated_source="git")
+        assert sources.obtain(there, cache=tmp_path / "cache").commit == commit
+        assert [*copy.glob("objects/pack/*.promisor")]
+    with Stores(load(ROOT), Place(tmp_path / "cache")) as fetched:
+        test_what_is_not_there_is_named(fetched)
+        test_the_recipes_name_nothing_that_is_not_there(fetched)
 
 
 def test_what_the_series_add_is_not_there_without_them(stores: Stores) -> None:

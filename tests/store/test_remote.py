@@ -109,8 +109,8 @@ def test_a_remote_that_moved_house(store: Path, upstream: Remote, tmp_path: Path
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
-        ("v1.00", "has no tag v1.00: nearest: v1.0, v1.1"),
-        ("release", "has no tag release: nearest: v1.1, v1.0"),
+        ("v1.00", "has no tag v1.00: did you mean 'v1.0'?"),
+        ("release", "has no tag release: the newest are v1.1, v1.0"),
         ("0" * 40, "has no commit 0000"),
         ("abcdef1", "has no commit abcdef1: give the full 40 digits"),
     ],

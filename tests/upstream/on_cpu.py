@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FlashInfer's kernels of the tree under test, for this machine's CPU: `stack.validation.numerics.emulated` runs them thread by thread."""
+"""FlashInfer's kernels of the tree under test, for this machine's CPU: `laboratory.emulated` runs them thread by thread."""
 
 import sys
 from pathlib import Path
 
 import support
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+sys.path[:0] = [str(Path(__file__).parents[2] / folder) for folder in ("tools", "kernels")]
 
-from stack.validation.numerics.emulated import Machine, building
+from laboratory.emulated import Machine, building  # noqa: E402
 
 with support.quiet():
     import flashinfer

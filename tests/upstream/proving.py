@@ -55,8 +55,8 @@ class Session:
     @functools.cache  # noqa: B019  (there is one in a process)
     def python(self, requirements: Path) -> Path:
         """The interpreter of the environment, which is made unless it is there."""
-        torch = environment.torch_version(self.stores.objects("vllm"), self.stores.obtain("vllm").tree)
-        return environment.python(torch, requirements, self.stores.place.cache)
+        base = environment.of_tree(self.stores.objects("vllm"), self.stores.obtain("vllm").tree)
+        return environment.python(base, requirements, self.stores.place.cache)
 
     def close(self) -> None:
         """End the processes."""

@@ -10,10 +10,10 @@ import pytest
 import support
 import torch
 
+from laboratory import mxfp4
+from laboratory.emulated import Machine, from_bfloat16_bits
 from stack.validation.numerics.blocks import MXFP4, Rounding, quantize
-from stack.validation.numerics.emulated import Machine, from_bfloat16_bits
 from stack.validation.numerics.judging import judge
-from stack.validation.numerics.kernels import emulated
 from stack.validation.numerics.linear import Linear
 
 with support.quiet():
@@ -44,13 +44,13 @@ def _machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 def test_tokens_are_multiplied(tokens: int, inputs: int, outputs: int, processors: int, machine: Machine) -> None:
     # As many rows for the GPU's multiprocessors as make each of the three shapes of blocks.
     layer = Linear(tokens, inputs, outputs, "mxfp4")
-    assert not judge(emulated.multiplied(machine, layer, processors), layer.truth(), on_cpu.BAR).why
+    assert not judge(mxfp4.multiplied(machine, layer, processors), layer.truth(), on_cpu.BAR).why
 
 
 @pytest.mark.parametrize("rounding", [Rounding.EVEN, Rounding.FLOOR])
 def test_every_number_is_quantized_as_defined(rounding: Rounding, machine: Machine) -> None:
-    bits = emulated.every_number()
-    made = emulated.quantized(machine, bits, rounding)
+    bits = mxfp4.every_number()
+    made = mxfp4.quantized(machine, bits, rounding)
     with np.errstate(invalid="ignore"):  # some of them are signalling
         right = quantize(MXFP4, from_bfloat16_bits(bits).astype(np.float64), rounding)
     assert np.array_equal(made.scales, right.scales)

@@ -2,7 +2,7 @@
 """The series mxfp4-moe in FlashInfer: the kernels for few tokens.
 
 Their own sources run on this machine's CPU, thread by thread, by a machine that is stricter than a GPU
-(`validation/numerics/emulated`). What they compute is held against float64 beside what wrong kernels compute.
+(`kernels/laboratory/emulated`). What they compute is held against float64 beside what wrong kernels compute.
 """
 
 import importlib
@@ -13,10 +13,10 @@ import pytest
 import support
 import torch
 
-from stack.validation.numerics.emulated import Machine
+from laboratory import mxfp4
+from laboratory.emulated import Machine
 from stack.validation.numerics.experts import Experts
 from stack.validation.numerics.judging import judge
-from stack.validation.numerics.kernels import emulated
 
 with support.quiet():
     from flashinfer import fused_moe
@@ -49,7 +49,7 @@ def _machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 def test_tokens_go_through_their_experts(tokens: int, machine: Machine) -> None:
     # Weights are wider than the layer: what is stored beyond it is large, and nobody may read it.
     layer = Experts(tokens, experts=6, hidden=160, intermediate=96)
-    judgement = judge(emulated.decoded(machine, layer, (192, 128)), layer.truth(), on_cpu.BAR)
+    judgement = judge(mxfp4.decoded(machine, layer, (192, 128)), layer.truth(), on_cpu.BAR)
     assert not judgement.why
 
 
@@ -64,7 +64,7 @@ def test_more_tokens_than_it_takes_are_refused() -> None:
 @pytest.mark.parametrize("tokens", [1, 4])
 def test_tokens_choose_their_experts(tokens: int, machine: Machine) -> None:
     layer = Experts(tokens, experts=6, hidden=160, intermediate=96)
-    judgement = judge(emulated.decoded(machine, layer, (192, 128), chooses=True), layer.truth(), on_cpu.BAR)
+    judgement = judge(mxfp4.decoded(machine, layer, (192, 128), chooses=True), layer.truth(), on_cpu.BAR)
     assert not judgement.why
 
 

@@ -12,14 +12,18 @@ from stack.model import stack as stacks
 from stack.model.ids import CommitId, Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Machine, Outcome, Pinned, Verdict
-from stack.proof.series_proofs import Result, State
+from stack.proof.series_proofs import ProofState, Result
 from stack.upstreaming import evidence
 from tests.model.factories import GATING, PINS, patch, write
 
 from .linting import factories
 
 MINE = factories.proposal(factories.patch())
-PASSED, FAILED, NOT_RUN = (Result(State.PASSES), Result(State.FAILS, "test_a failed"), Result(State.NOT_RUN, "no torch"))
+PASSED, FAILED, NOT_RUN = (
+    Result(ProofState.PASSES),
+    Result(ProofState.FAILS, "test_a failed"),
+    Result(ProofState.NOT_RUN, "no torch"),
+)
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_what_blocks_before_anything_is_written(me: Contributor) -> None:
         "warning: up: 2 can be opened now, and 0 are open already: up allows 1: name those that come first with --only"
         in done.out
     )
-    assert "up/one-more: 6 error(s), 0 warning(s)\nDo more\n" in done.out
+    assert "up/one-more: 6 errors, 0 warnings\nDo more\n" in done.out
 
 
 def test_tags_and_descriptions_are_taken(me: Contributor) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from stack.base.errors import StackError
 from stack.carry.outcome import Outcome
 from stack.cli import cli
-from stack.proof.series_proofs import State
+from stack.proof.series_proofs import ProofState
 from stack.store import git
 from stack.upstreaming.plan import Wanted, plans
 from stack.upstreaming.proposal import Proposal, UpstreamPlan
@@ -266,14 +266,14 @@ def test_what_a_test_needs_is_a_need(tmp_path: Path) -> None:
     found = by_slug(plan)
     assert found["halve-it"].needs == ("up/sums-name-the-half",)
     assert found["halve-it"].why == ("without it test_half fails",)
-    assert [one.proof.state for one in plan.proposals if one.proof] == [State.PASSES, State.PASSES]
+    assert [one.proof.state for one in plan.proposals if one.proof] == [ProofState.PASSES, ProofState.PASSES]
 
 
 def test_a_proof_that_fails_with_the_whole_stack_needs_a_person(tmp_path: Path) -> None:
     made = proved(tmp_path, (["test_name"], ["test_never"]), HALVES)
     found = by_slug(planned(made, tests=True, python=PYTHON))
     assert found["halve-it"].proof is not None
-    assert (found["halve-it"].proof.state, found["halve-it"].proof.reason) == (State.FAILS, "test_never fails")
+    assert (found["halve-it"].proof.state, found["halve-it"].proof.reason) == (ProofState.FAILS, "test_never fails")
     assert run(made, "--onto", "v1.1", "--python", str(PYTHON)).return_value == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 from stack.model.ids import TreeId
 from stack.model.series import PatchRef
 from stack.proof import trees
-from stack.proof.series_proofs import State
+from stack.proof.series_proofs import ProofState
 from stack.store.objects import Entry, Objects
 from stack.upstreaming.trials import Trials, torch_tree
 
@@ -43,5 +43,5 @@ def test_a_source_that_changed_within_a_second_is_read_anew(tmp_path: Path, monk
         assert known is not None
         patched = objects.replaced(bare.tree, {"up.py": Entry(known.mode, objects.write_blob(b"HALF = 2\n"))})
         with Trials(stores, "up", torch_tree(stores, bare), Path(sys.executable)) as trials:
-            assert [trials.result(REF, tree).state for tree in (bare.tree, patched)] == [State.FAILS, State.PASSES]
+            assert [trials.result(REF, tree).state for tree in (bare.tree, patched)] == [ProofState.FAILS, ProofState.PASSES]
             assert not trials.proves(PatchRef("one", "up", "up/other.patch"))

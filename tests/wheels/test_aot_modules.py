@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from stack.cli import cli
 from stack.proof.compiling import toolkit
 from stack.store import cache as places
+from stack.vllm_project import project
 from stack.wheels import aot_modules, metadata
 
 from ..proof.compiling import small
@@ -153,7 +154,7 @@ def test_what_cannot_be_compiled_ahead(build: Build, root: Path, cache: Path, tm
     assert "copy/copy_kernels.cu does not compile: " in refused and "must be a namespace name" in refused
     module = aot_modules.Module("odd", (), ("-shared", "-lodd"))
     with pytest.raises(Exception, match="odd links against odd: leave it to FlashInfer's JIT"):
-        aot_modules._linked(module, [], toolkit.find(places.root()))
+        aot_modules._linked(module, [], toolkit.find(places.root()), "FlashInfer")
 
 
 @pytest.mark.slow
@@ -172,7 +173,9 @@ def test_no_modules_beside_an_overlay(build: Build, root: Path) -> None:
 def test_the_package_is_for_its_own_build_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for path, data in aot_modules.files({"copy": b"ELF"}, aot_modules.Version("1.0+stack.g1")).items():
+    for path, data in aot_modules.files(
+        project.units(lambda _: b""), {"copy": b"ELF"}, aot_modules.Version("1.0+stack.g1")
+    ).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     spec = importlib.util.spec_from_file_location("flashinfer_jit_cache", tmp_path / "flashinfer_jit_cache/__init__.py")

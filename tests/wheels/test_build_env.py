@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from stack.vllm_project import project
 from stack.wheels import build_env
+
+RULES = project.wheel("vllm")
 
 SHELL = {
     "PATH": "/bin",
@@ -24,12 +27,12 @@ SHELL = {
 
 
 def test_what_is_passed_and_what_is_not() -> None:
-    assert SHELL.keys() - build_env.passed(SHELL).keys() == {"PYTHONPATH", *build_env.dropped(SHELL)}
-    assert build_env.dropped(SHELL) == ("VLLM_PRECOMPILED_WHEEL_LOCATION", "VLLM_USE_PRECOMPILED")
+    assert SHELL.keys() - build_env.passed(SHELL, RULES).keys() == {"PYTHONPATH", *build_env.dropped(SHELL, RULES)}
+    assert build_env.dropped(SHELL, RULES) == ("VLLM_PRECOMPILED_WHEEL_LOCATION", "VLLM_USE_PRECOMPILED")
 
 
 def test_what_decides_is_named_without_secrets() -> None:
-    found = build_env.deciding(SHELL)
+    found = build_env.deciding(SHELL, RULES)
     assert found.keys() == {"CXXFLAGS", "CMAKE_ARGS", "VLLM_CUTLASS_SRC_DIR"}
     assert "secret" not in found["CMAKE_ARGS"] and found["CMAKE_ARGS"].endswith(" -DB=1")
 
@@ -38,7 +41,7 @@ def test_what_decides_is_named_without_secrets() -> None:
     "name", ["CMAKE_BUILD_TYPE", "CXX", "CC", "LDFLAGS", "CUDA_HOME", "NVCC_PREPEND_FLAGS", "FETCHCONTENT_SOURCE_DIR_ONEDNN"]
 )
 def test_each_decides(name: str) -> None:
-    assert build_env.deciding({name: "x"}) == {name: "x"}
+    assert build_env.deciding({name: "x"}, RULES) == {name: "x"}
 
 
 def test_a_file_in_a_named_folder_decides_and_a_look_at_its_history_does_not(tmp_path: Path) -> None:

@@ -124,21 +124,44 @@ def test_hooks_of_the_clone_do_not_run(world: World, clone: Path, tmp_path: Path
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_clone_that_lacks_the_commit_asks_nobody(world: World, tmp_path: Path) -> None:
-    place = tmp_path / "partial"
-    git.run(["init", "--quiet", str(place)])
+def asking(world: World, place: Path, ran: Path) -> None:
+    """Let a clone get what it lacks from gamma's remote, with a program that leaves a trace."""
     settings = {
         "core.repositoryformatversion": "1",
         "extensions.partialClone": "origin",
         "remote.origin.promisor": "true",
-        "remote.origin.url": str(world.root),
-        "remote.origin.uploadpack": f"touch {tmp_path}/ran; git-upload-pack",
+        "remote.origin.url": remote_of(world),
+        "remote.origin.uploadpack": f"touch {ran}; git-upload-pack",
     }
     for key, value in settings.items():
         git.run(["config", key, value], cwd=place)
+
+
+def test_a_clone_that_lacks_the_commit_asks_nobody(world: World, tmp_path: Path) -> None:
+    place, ran, commit = tmp_path / "partial", tmp_path / "ran", world.commits["gamma v2.0"]
+    # Git never asks a remote for an abbreviated id.
+    world.edit("pins.toml", f'"{commit[:9]}"', f'"{commit}"')
+    git.run(["init", "--quiet", str(place)])
+    asking(world, place, ran)
     with pytest.raises(StackError, match="the clone lacks"):
         export(world, place, source="git")
-    assert not (tmp_path / "ran").exists()
+    assert not ran.exists()
+    git.run(["rev-parse", "--verify", f"{commit}^{{commit}}"], cwd=place)
+    assert ran.exists()  # so the clone would have asked
+
+
+def test_a_clone_that_lacks_contents_asks_nobody(world: World, tmp_path: Path) -> None:
+    place, ran = tmp_path / "partial", tmp_path / "ran"
+    source = Path(remote_of(world).removeprefix("file://"))
+    git.run(["config", "uploadpack.allowFilter", "true"], cwd=source)
+    git.run(["clone", "--quiet", "--filter=blob:none", "--no-checkout", f"file://{source}", str(place)])
+    asking(world, place, ran)
+    with pytest.raises(StackError, match=r"is a partial clone, and lacks contents .*git -C .* fetch --refetch --no-filter"):
+        export(world, place)
+    assert not ran.exists()
+    assert user_git(place, "branch", "--list", "mine") == ""
+    git.run(["fetch", "--quiet", "--refetch", "--no-filter"], cwd=place)
+    assert export(world, place).state is BranchState.NEW
 
 
 def test_a_repository_without_upstreams_commit(world: World, tmp_path: Path) -> None:

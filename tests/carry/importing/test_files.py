@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.carry.importing import closing
+from stack.carry.importing import closing, files, keeping
+from stack.carry.importing.applying import apply_all
 from stack.model import stack as stacks
 
 from .conftest import FILES, Project, tls, web
 from .test_branch import clean
+from .test_hostile_sources import WHO
 from .test_quilt import difference
 
 OLD = web({})["src/web.c"]
@@ -98,11 +100,14 @@ def test_order_and_what_is_left(project: Project, tmp_path: Path) -> None:
     work = project.bring(project.place / "in", rules=["folder"])
     assert project.series() == {"in": ["web/2.patch"], "sub": ["web/1.patch"]}
     assert stacks.load(project.root).get("sub").needs == ("in",)
-    closing.keep(project.place / "left", work.failed)
-    assert (project.place / "left/bad.patch").read_text() == "no diff\n"
-    assert "bad.patch: it has no diff" in (project.place / "left/reasons.txt").read_text()
+    folder = keeping.place(project.place / "left", "in", work.failed)
+    keeping.keep(folder, work.failed)
+    assert (folder / "bad.patch").read_text() == "no diff\n"
+    assert "bad.patch: it has no diff" in (folder / "reasons.txt").read_text()
+    assert keeping.place(folder, "in", work.failed) == folder  # it would leave the same
+    (folder / "bad.patch").write_text("mended\n")
     with pytest.raises(StackError, match="not an empty folder"):
-        closing.keep(project.place / "left", work.failed)
+        keeping.place(folder, "in", work.failed)
 
 
 def test_a_context_diff_is_called_one(project: Project, tmp_path: Path) -> None:
@@ -150,6 +155,29 @@ def test_an_edited_copy(project: Project) -> None:
     clean(project)
     with pytest.raises(StackError, match="has nothing of the pinned sources"):
         project.bring(tree=project.place / "vendor")
+
+
+def test_a_new_series_reads_as_a_person_would_write_it(project: Project) -> None:
+    project.clone.commit(tls({10: "x"}), "Let TLS check names")
+    project.clone.commit(tls({10: "y"}), "Log what TLS checks")
+    project.bring(project.clone.path, "mine", series="tls-names")
+    assert stacks.load(project.root).get("tls-names").title == "TLS names"
+    text = (project.root / "stacks/tls-names/series.toml").read_text()
+    assert '\nstate = "draft"\n\n[[patch]]\n' in text
+    assert text.count("\n\n[[patch]]\n") == 2
+
+
+def test_a_file_that_the_archive_lacks(project: Project) -> None:
+    patch = project.place / "docs.patch"
+    patch.write_text("--- a/t/basic.t\n+++ b/t/basic.t\n@@ -1 +1 @@\n-one\n+two\n")
+    [left] = project.bring(patch).left
+    assert left.reason == "t/basic.t: is not there"
+    with project.stores() as stores:
+        read = files.read_all([patch], WHO)
+        [archived] = apply_all(stores.objects("web"), stores.base("web"), (), read, "archive").left
+    assert archived.reason == (
+        't/basic.t: the source archive lacks it; the git remote may have it: source = "git" in pins.toml, or --source git'
+    )
 
 
 def test_closing_triage(project: Project) -> None:

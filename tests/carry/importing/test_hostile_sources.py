@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stack.base.errors import StackError
-from stack.carry.importing import closing, dep3, plain, quilt
+from stack.carry.importing import dep3, keeping, plain, quilt
 from stack.carry.importing.candidate import Candidate, LeftOut, storable
 from stack.carry.importing.clone import Clone
 from stack.model import mail
@@ -69,8 +69,9 @@ def test_a_name_in_another_encoding_is_read_and_kept(tmp_path: Path) -> None:
     found.message.encode()
     assert isinstance(missing, LeftOut)
     left = LeftOut(missing.candidate, missing.candidate.name)
-    closing.keep(tmp_path / "kept", (left, left, left))
+    keeping.keep(tmp_path / "kept", (left, left, left))
     assert sorted(file.name for file in (tmp_path / "kept").iterdir()) == [
+        ".gitignore",
         "gon-2.patch",
         "gon-3.patch",
         "gon.patch",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stack.validation.numerics import KINDS, running
+from stack.validation.numerics import KINDS, SM120_ON_SM90, running
 from stack.validation.numerics.agreement import AGREEMENTS, Agreement, Compared
 from stack.validation.numerics.attention import Attention
 from stack.validation.numerics.blocks import MXFP8, Rounding, quantize
@@ -22,7 +22,6 @@ from stack.validation.numerics.formats import bfloat16
 from stack.validation.numerics.judging import Fault, Truth, judge, measure, reordered, wrongly_padded
 from stack.validation.numerics.kernels import Kernel
 from stack.validation.numerics.linear import Linear
-from stack.validation.numerics.sm120_on_sm90 import LIBRARY
 
 PROBLEMS: dict[str, Experts | Attention | Linear] = {
     "experts": Experts(9, experts=8, intermediate=64),
@@ -295,5 +294,5 @@ def test_a_comparison_that_sees_no_difference_fails() -> None:
 
 
 def test_every_case_is_of_a_kind_that_is_known_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(LIBRARY, "none")
+    monkeypatch.setenv(SM120_ON_SM90, "none")
     assert {one.name[: one.name.index("/", len("kernels/")) + 1] for one in declared()} == {*KINDS}

@@ -14,6 +14,7 @@ import pytest
 from stack.base.errors import StackError
 from stack.model import digest
 from stack.model import stack as stacks
+from stack.validation import laboratory
 from stack.validation.pack import archive, contents, fatbin, targets
 from stack.validation.pack.targets import SM90
 from tests.validation.pack.factories import Made, library, wheel
@@ -32,7 +33,7 @@ def about(**other: object) -> dict[str, object]:
 
 def packed(folder: Path, **other: object) -> Path:
     """An archive with our script in it, unpacked."""
-    script = Path(archive.__file__).with_name("script.py").read_bytes()
+    script = (laboratory.folder(Path(__file__).parents[3]) / "target/script.py").read_bytes()
     made = archive.write(folder / "pack-x.tar.xz", {"site/a.py": b"A = 1\n", archive.SCRIPT: script}, about(**other), nothing)
     subprocess.run(["tar", "xf", made.path, "-C", folder], check=True)
     return folder / "pack-x"
@@ -172,7 +173,7 @@ def test_the_stack_in_an_archive_has_the_digest_of_the_stack(tmp_path: Path) -> 
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(data)
     assert digest.of(stacks.load(tmp_path)) == digest.of(carried)
-    assert (tmp_path / "tools/stack/validation/pack/target_runner.py").exists()
+    assert (tmp_path / "kernels/laboratory/target/runner.py").exists()
 
 
 def test_no_archive_for_a_gpu_that_nobody_described() -> None:

@@ -19,7 +19,7 @@ from stack.model.stack import Stack
 from stack.model.verdict import Case, Outcome
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Result, State
+from stack.proof.series_proofs import ProofState, Result
 from stack.validation.model import expected_replies
 from stack.validation.python_env import Installed
 from stack.validation.serve import checks, fixture_cache, suite
@@ -211,12 +211,12 @@ class Proofs:
         monkeypatch.setattr(series_proofs, "verdicts", self.verdicts)
         monkeypatch.setattr(series_proofs, "kept", lambda *_: ())
 
-    def verdicts(self, runner: Runner, asked: series_proofs.Asked) -> Iterator[series_proofs.Verdict]:
+    def verdicts(self, runner: Runner, asked: series_proofs.ProofRequest) -> Iterator[series_proofs.PatchProof]:
         self.ran += 1
         assert asked.series == ("gating",)
         (ref,) = runner.stores.stack.get("gating").patches
-        ends = (State.PASSES, State.FAILS) if self.sound else (State.FAILS, State.FAILS)
-        yield series_proofs.Verdict(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
+        ends = (ProofState.PASSES, ProofState.FAILS) if self.sound else (ProofState.FAILS, ProofState.FAILS)
+        yield series_proofs.PatchProof(ref, "tests/test_gating.py", (), *(Result(state, f"it {state}") for state in ends))
 
 
 def proved(stores: Stores, **how: bool) -> Case:

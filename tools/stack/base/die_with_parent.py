@@ -30,9 +30,10 @@ def main() -> int:
     parent, command = sys.argv[1], sys.argv[2:]
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches the program, too, which then ends by itself
-    system = ctypes.CDLL(None)
-    system.prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    system.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    with contextlib.suppress(AttributeError):  # Linux only: elsewhere, descendants that leave the process group go on
+        system = ctypes.CDLL(None)
+        system.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        system.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if parent not in ("-", str(os.getppid())):  # the parent ended before prctl could watch it
         return 128 + signal.SIGTERM
     try:

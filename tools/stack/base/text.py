@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make foreign text safe and short enough to show."""
+"""Make foreign text safe and short enough to show, and write counts."""
 
 
 def printable(text: str, instead: str = "?", kept: str = "") -> str:
@@ -13,3 +13,9 @@ def shortened(text: str, most: int) -> str:
         return text
     first = (most - 3) // 2
     return f"{text[:first]} … {text[len(text) - (most - first - 3) :]}"
+
+
+def counted(number: int, one: str, more: str = "") -> str:
+    """Return a number with its noun: `1 patch`, `2 patches`. `more` is the plural if it is not formed with -s or -es."""
+    plural = more or f"{one}{'es' if one.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
+    return f"{number} {one if number == 1 else plural}"

@@ -44,6 +44,11 @@ class Misfit:
     reason: str
     unsure: bool = False
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether the patch changes a file that the sources do not have."""
+        return self.reason in ("does not exist", "is not there")
+
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}" if self.line else self.path
         return f"{place}: {self.reason}" if place else self.reason

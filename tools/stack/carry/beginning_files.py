@@ -99,12 +99,12 @@ def _write_new(root: Path, pin: Pin) -> tuple[str, ...]:
             raise StackError(f"another command begins a stack in {root}", "wait for it")
         if top.exists(pins.FILE):
             raise StackError(f"{root / pins.FILE} was written while this command ran", "nothing was changed: run it again")
+        known = top.read(new_stack.IGNORE_FILE)  # refuses a link, before anything is written
         written = []
         with top.below(FOLDER, create=True) as below:
             if not below.exists(FILE):
                 _put(below, FILE, new_stack.STACK_FILE)
                 written.append(f"{FOLDER}/{FILE}")
-        known = top.read(new_stack.IGNORE_FILE)
         text = new_stack.with_ignored(None if known is None else known.decode("utf-8", "surrogateescape"))
         if known is None or text.encode("utf-8", "surrogateescape") != known:
             _put(top, new_stack.IGNORE_FILE, text)

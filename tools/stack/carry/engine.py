@@ -213,7 +213,7 @@ class _Link:
         steps = tuple(self.steps)
         outcome = self.row.outcome if self.row.outcome is not Outcome.CLEAN else self.outcome
         evidence = tuple(dict.fromkeys((*self.told, *self.row.evidence)))
-        if self.gone is not None and self.row.outcome is not Outcome.LANDED:
+        if self.gone is not None and self.row.outcome not in (Outcome.LANDED, Outcome.LEFT_OUT):
             return replace(self.row, outcome=Outcome.DROPPED_UPSTREAM, landed=self.gone, evidence=evidence, steps=steps)
         return replace(
             self.row,
@@ -390,7 +390,7 @@ class _Climb:
     def _by_hand(self, row: Carried, tree: TreeId) -> Carried:
         """Return the row of a patch whose conflict a person resolved with `tree`."""
         if tree == row.tree:
-            return replace(row, outcome=Outcome.LANDED, evidence=("left out by hand",), by_hand=True)
+            return replace(row, outcome=Outcome.LEFT_OUT, evidence=("a person left it out",), by_hand=True)
         return replace(self._carried(row, tree, ("resolved by hand",)), by_hand=True)
 
     def _known(self, number: int, link: _Link, trees: _Trees, row: Carried) -> Carried | None:

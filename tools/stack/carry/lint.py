@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stack.base.errors import StackError
-from stack.carry import apply, links, patch_sources, pin_requirements, rebase, upstream_stores
+from stack.carry import apply, lacking, links, patch_sources, pin_requirements, rebase, upstream_stores
 from stack.carry.apply import Misfit
 from stack.carry.export import export
 from stack.carry.person import is_signed
@@ -138,7 +138,7 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
             yield Finding(f"{FOLDER}/{patch.ref.path}", str(bad))
             continue
         if isinstance(tree, Misfit):
-            yield Finding(f"{FOLDER}/{patch.ref.path}", f"does not apply: {tree}")
+            yield Finding(f"{FOLDER}/{patch.ref.path}", f"does not apply: {lacking.explained(tree, stores.source(upstream))}")
             unsure.update(apply.touched(patch))
             continue
         for problem in links.leaving(objects, tree, patch):

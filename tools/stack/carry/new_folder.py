@@ -40,12 +40,20 @@ def check_free(stack: Stack, folder: Path) -> None:
 
 @contextmanager
 def aside(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder that is renamed to `folder` when it is complete, so that a killed command can be repeated."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    """Make a temporary folder that is renamed to `folder` when it is complete, so that a killed command can be repeated.
+
+    Raises:
+        StackError: the folder cannot be written, for example since the disk is full.
+
+    """
     try:
-        part.chmod(0o755)
-        yield part
-        part.rename(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            part.chmod(0o755)
+            yield part
+            part.rename(folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    except OSError as failed:
+        raise StackError(f"{folder} cannot be written ({failed.strerror})", "free disk space or check its rights") from failed

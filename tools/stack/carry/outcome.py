@@ -18,6 +18,8 @@ class Outcome(StrEnum):
     """Carried, at other lines or in another file."""
     LANDED = "landed"
     """Upstream has the whole patch by now, under whatever commit."""
+    LEFT_OUT = "left-out"
+    """A person left it out of a rebase (`--skip`)."""
     PARTLY_LANDED = "partly-landed"
     """The new base has a part of it. The remainder is carried if it applies; otherwise it needs a person."""
     DROPPED_UPSTREAM = "dropped-upstream"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from stack.carry import projects
 from stack.model.ids import TreeId
 from stack.model.pins import Pin, Pins
+from stack.projects import known
 from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 
@@ -44,7 +44,7 @@ def needs(objects: Objects, tree: TreeId, pin: Pin, tag: str, pins: Pins) -> tup
         entry = objects.entry(tree, path)
         return objects.read(entry.id) if entry is not None and entry.mode not in (FOLDER, SUBMODULE) else None
 
-    stated = [(names.get(canonicalize_name(one.name)), one) for one in projects.required(read)]
+    stated = [(names.get(canonicalize_name(one.name)), one) for one in known.required(read)]
     return tuple(
         Need(pin.upstream, tag, named, one.name, one.version, one.file)
         for named, one in stated

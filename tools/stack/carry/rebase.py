@@ -106,19 +106,19 @@ class Rebase:
 
     @property
     def emptied(self) -> tuple[str, ...]:
-        """Return the series whose patches have all landed."""
+        """Return the series of which no patch is left."""
         dropped = self._dropped()
         return tuple(member.name for member in self.stack.series if member.patches and dropped.issuperset(member.patches))
 
     def _dropped(self) -> set[PatchRef]:
-        return {row.patch.ref for row in self.rows() if row.outcome is Outcome.LANDED}
+        return {row.patch.ref for row in self.rows() if row.outcome in (Outcome.LANDED, Outcome.LEFT_OUT)}
 
     def _landed(self) -> Iterable[series.Landed]:
-        """Yield the series' records of landed patches, so that their proofs keep running; skip patches left out by hand."""
+        """Yield the series' records of landed patches, so that their proofs keep running; skip those that a person left out."""
         dropped = self._dropped()
         for leg in self.legs:
             for row in leg.carry.rows:
-                if row.patch.ref in dropped and not row.by_hand and leg.old.within is None:
+                if row.patch.ref in dropped and row.outcome is not Outcome.LEFT_OUT and leg.old.within is None:
                     release = row.landed.rung if row.landed is not None else leg.new.revision
                     yield series.Landed(row.patch.ref, release, leg.old.revision)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give a working tree upstream's tag of the pin, and remotes of the user's own."""
+"""Give a working tree upstream's release tags, and remotes of the user's own."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from stack.base.errors import StackError
 from stack.carry.commits import BASE_TAG
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
-from stack.store import git
+from stack.store import git, listed_tags
 from stack.store.fork import readable
 from stack.store.remote import REMOTE, ungrafted
 
@@ -59,6 +59,19 @@ def add(folder: Path, remote: Remote) -> None:
     """Configure a remote in a repository; nothing is fetched."""
     git.run(["config", f"remote.{remote.name}.url", remote.address], cwd=folder)
     git.run(["config", f"remote.{remote.name}.fetch", f"+refs/heads/*:refs/remotes/{remote.name}/*"], cwd=folder)
+
+
+def tags(stores: Stores, upstream: str, base: CommitId) -> Mapping[str, CommitId]:
+    """Return the references of upstream's tags: the pin's, and with the git source the releases whose commits the store has."""
+    pin = stores.stack.pins.get(upstream)
+    if pin.within is not None or stores.source(upstream) != "git":
+        return pinned_tag(stores, upstream, base)
+    # A working tree with the git source borrows all objects of the store, so that a tag costs nothing.
+    listed = listed_tags.known(stores.objects(upstream).repository)
+    releases = {f"refs/tags/{tag}": commit for tag, commit in listed.items() if pin.releases.version(tag) is not None}
+    own = f"refs/tags/{BASE_TAG}/"
+    kept = {ref: commit for ref, commit in releases.items() if not f"{ref}/".startswith(own)}
+    return {**kept, **pinned_tag(stores, upstream, base)}
 
 
 def pinned_tag(stores: Stores, upstream: str, base: CommitId) -> Mapping[str, CommitId]:

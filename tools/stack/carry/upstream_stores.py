@@ -14,6 +14,7 @@ from stack.carry import links
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Source
 from stack.model.stack import Stack
+from stack.projects import known
 from stack.store import cache as places
 from stack.store import git, sources
 from stack.store.objects import FOLDER, Identity, Objects
@@ -32,10 +33,16 @@ class Place:
 
 
 class Stores:
-    """The stores of a stack's upstreams, each opened when it is first needed. Use it as a context manager."""
+    """The stores of a stack's upstreams, each opened when it is first needed. Use it as a context manager.
+
+    Raises:
+        StackError: git is not installed, or a plug-in that the stack names is not.
+
+    """
 
     def __init__(self, stack: Stack, place: Place) -> None:
         git.require()
+        known.require(stack.plugins)
         self.stack = stack
         self.place = place
         self._open: dict[str, Objects] = {}

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry import links, patch_sources, worktree_state
 from stack.carry.arranging import arranged
 from stack.carry.commits import BASE_TAG, WorktreeCommit, exported, read_commits
 from stack.carry.new_folder import aside, check_free
 from stack.carry.person import Person
-from stack.carry.remotes import Remote, add, pinned_tag
+from stack.carry.remotes import Remote, add, tags
 from stack.carry.signoff import sign_commits, sign_patches
 from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
 from stack.carry.upstream_stores import Stores
@@ -73,7 +74,7 @@ class _Record:
 def checkout(stores: Stores, upstream: str, folder: Path, remotes: Sequence[Remote] = ()) -> CommitId:
     """Make a working tree of the pinned upstream with a commit for each patch; return the last commit.
 
-    The pin's tag is a tag there, too. `remotes` are the user's own.
+    Upstream's release tags are there, too, as far as they cost no download. `remotes` are the user's own.
 
     Raises:
         StackError: the folder is not empty, or a patch does not apply.
@@ -93,7 +94,7 @@ def checkout(stores: Stores, upstream: str, folder: Path, remotes: Sequence[Remo
     record = _Record(upstream, stores.source(upstream), base, written)
     # A folder cannot be renamed over a link.
     with aside(folder.resolve() if folder.is_symlink() else folder) as part:
-        refs = {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base, **pinned_tag(stores, upstream, base)}
+        refs = {f"refs/heads/{BRANCH}": tip, f"refs/tags/{BASE_TAG}": base, **tags(stores, upstream, base)}
         seed(part, objects, refs, partial=record.source == "git")
         for remote in remotes:
             add(part, remote)
@@ -122,8 +123,11 @@ def seed(folder: Path, objects: Objects, refs: Mapping[str, CommitId], *, partia
         git.run(
             ["fetch", "--quiet", "--no-tags", f"--upload-pack={serve}", str(objects.repository), *refs.values()], cwd=folder
         )
-    for ref, commit in refs.items():
-        git.run(["update-ref", ref, commit], cwd=folder)
+    git.run(
+        ["update-ref", "--stdin"],
+        stdin="".join(f"update {ref} {commit}\n" for ref, commit in refs.items()).encode(),
+        cwd=folder,
+    )
     # Patches hold the exact bytes of the commits, so a user's setting must not convert line ends.
     git.run(["config", "core.autocrlf", "false"], cwd=folder)
 
@@ -264,7 +268,7 @@ def _check_settled(folder: Path) -> None:
     dirty = git.text(["status", "--porcelain", "-z", "--untracked-files=all"], cwd=folder).split("\0")[:-1]
     if dirty:
         raise StackError(
-            f"{folder} has {len(dirty)} uncommitted change(s), first {dirty[0][3:]}",
+            f"{folder} has {counted(len(dirty), 'uncommitted change')}, first {dirty[0][3:]}",
             "commit, stash or remove them: refresh would lose them",
         )
 

@@ -14,8 +14,10 @@ import click
 from stack import __version__
 from stack.base.errors import StackError
 from stack.cli.common import Options, one_line
+from stack.cli.completing import COMPLETE
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
+from stack.cli.rendering import settings, terminal
 from stack.cli.signals import interrupting
 
 _VERBS = {
@@ -24,7 +26,10 @@ _VERBS = {
     "check": "Check that what patches and recipes rely on exists.",
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
+    "completion": "Print the script that makes a shell complete names.",
+    "diff": "Print what a patch, a series or all patches change.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
+    "explain": "Explain a patch or a conflict: both sides, and why.",
     "export": "Write patches for quilt, for `git am`, or as a branch.",
     "export-pr": "Plan, check and open series as upstream pull requests.",
     "fetch": "Download the source trees that the pins name.",
@@ -33,6 +38,7 @@ _VERBS = {
     "import": "Import patches: a git branch, a quilt series, files.",
     "init": "Begin a stack, or add an upstream to one.",
     "lint": "Check pins, series and patch files for mistakes.",
+    "log": "Show what each change of the stack did.",
     "pins": "Show, verify or set the upstream pins.",
     "prove": "Show that each patch passes its tests, and that they need it.",
     "rebase": "Move pins and patches to another upstream release.",
@@ -43,6 +49,7 @@ _VERBS = {
     "resolutions": "List, show or drop stored conflict resolutions.",
     "roofline": "Compute the speed limit that the memory sets for a recipe.",
     "serve": "Start a recipe's server and check which kernels run.",
+    "show": "Show a patch: why it exists and what it changes.",
     "status": "Show pins, series, patches and their states.",
     "triage": "Try patches on another revision of any repository.",
     "undo": "Restore the state before the last change of the stack.",
@@ -75,18 +82,29 @@ def cli(context: click.Context, root: Path | None, cache: Path | None) -> None:
 
     Exit codes: 0 done, 1 something needs a person, 2 wrong usage or a broken environment.
     """
+    # Without colours at all, or with them in a pipe, too; else click decides for each stream.
+    coloured = terminal.is_coloured()
+    context.color = None if coloured and terminal.is_terminal() else coloured
     context.obj = Options(root, cache)
+
+
+settings.add(cli)  # for the verbs that have a `--log` or `-v` of their own
 
 
 def main() -> None:
     """Run the command line; every error that a user can cause becomes one line and exit code 2."""
     outlive_readers()
+    settings.reset()
     with interrupting() as interrupts:
         try:
             code = _run()
         except (click.Abort, KeyboardInterrupt):
             # The next writing verb finishes an announced switch, so the stack is in the old or the new state.
             code = _fail("interrupted: the stack is whole, run the command again", interrupts.exit_code)
+        if settings.current().log is not None:
+            from stack.cli.rendering import log_file  # noqa: PLC0415
+
+            log_file.close(code)
         gc.freeze()  # Python collects garbage once more as it ends, which takes a hundredth of a second and frees nothing in time.
         sys.exit(code)
 
@@ -94,7 +112,7 @@ def main() -> None:
 def _run() -> int:
     try:
         # Without standalone mode, click returns the exit code of a verb.
-        return cli(standalone_mode=False, prog_name="stack") or 0
+        return cli(standalone_mode=False, prog_name=_called(), complete_var=COMPLETE) or 0
     except StackError as error:
         return _fail(str(error))
     except click.Abort:
@@ -103,9 +121,9 @@ def _run() -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2
             error.show()
             return 2
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        see = f": see `{context.command_path} --help`" if context else ""
-        return _fail(" ".join(error.format_message().split()).rstrip(".") + see)
+        from stack.cli import usage  # noqa: PLC0415
+
+        return _fail(usage.sentence(error))
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"{place}{error.strerror or error}: check disk space and rights, then run it again")
@@ -114,6 +132,11 @@ def _run() -> int:
             raise
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         return _fail(f"this is a defect, please report it ({reason}): STACK_DEBUG=1 shows where")
+
+
+def _called() -> str:
+    """The command's name as git writes it if `git carry` called, else the plain one."""
+    return "git carry" if Path(sys.argv[0]).name == "git-carry" else "stack"
 
 
 def _fail(line: str, code: int = 2) -> int:

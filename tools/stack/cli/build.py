@@ -18,6 +18,7 @@ from stack.cli.common import (
     print_table,
     source_option,
 )
+from stack.cli.completing import complete_upstreams
 from stack.wheels import building, inspection
 from stack.wheels.building import Built, Library
 from stack.wheels.decision import Decision, Mode, WheelRequest, decide
@@ -30,7 +31,7 @@ def command() -> None:
 
 
 @command.command("wheels")
-@click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...")
+@click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...", shell_complete=complete_upstreams)
 @click.option(
     "--mode",
     type=click.Choice(["auto", "overlay", "source"]),
@@ -56,24 +57,23 @@ def command() -> None:
 @click.option("--verify", is_flag=True, help="Read each finished wheel again, and compare its files with its RECORD.")
 @click.option(
     "--device",
-    type=click.Choice(["cuda", "cpu", "empty"]),
-    default="cuda",
-    show_default=True,
-    help="Device that vLLM is compiled for, by vLLM's name; empty: nothing for a device.",
+    default="",
+    metavar="NAME",
+    help="Device to compile for, by upstream's name. For vLLM: cuda (default), cpu, or empty (nothing for a device).",
 )
 @click.option(
     "--target",
     "targets",
     multiple=True,
     metavar="NAME",
-    help="Build only this CMake target of vLLM, into --out, without a wheel; may be repeated.",
+    help="Build only this CMake target, into --out, without a wheel; may be repeated.",
 )
 @click.option(
     "--aot",
     "ahead",
     multiple=True,
     metavar="MODULE",
-    help="Compile this module of FlashInfer's JIT ahead of time (* matches any text), into a separate wheel; may be repeated.",
+    help="Compile this module of upstream's JIT (FlashInfer's) ahead of time (* matches any text), into a separate wheel; may be repeated.",
 )
 @click.option(
     "--python",
@@ -163,8 +163,9 @@ def _print_decision(decision: Decision, only_plan: bool) -> None:
     here = plan.machine
     click.echo(f"  {plan.jobs} compilers at once: {here.processors} processors, {here.memory / 1e9:.0f} GB of memory are free")
     click.echo(f"  compilers start through {here.launcher}" if here.launcher else "  no sccache or ccache: nothing is reused")
-    rust = "is on PATH: the Rust frontend is built" if "cargo" in here.programs else "is not on PATH: no Rust frontend"
-    click.echo(f"  cargo {rust}")
+    for program, part in plan.build.parts.items():
+        found = f"is on PATH: the {part} is built" if program in here.programs else f"is not on PATH: no {part}"
+        click.echo(f"  {program} {found}")
     python = plan.order.python or "an environment of the cache"
     click.echo(f"  in {python} with {', '.join(plan.requirements)}")
     for clone in plan.clones:

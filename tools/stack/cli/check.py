@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.check import check
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
@@ -35,5 +36,5 @@ def command(context: click.Context, files: tuple[Path, ...], as_json: bool, sour
     elif findings:
         print_table(("from", "place", "problem"), [(finding.source, finding.place, finding.problem) for finding in findings])
     else:
-        click.echo(f"in order: everything that {patches} patches rely on exists")
+        click.echo(f"in order: everything that {counted(patches, 'patch relies', 'patches rely')} on exists")
     context.exit(1 if findings else 0)

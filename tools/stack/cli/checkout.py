@@ -5,15 +5,18 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry import worktree
 from stack.carry.commits import BASE_TAG
 from stack.carry.remotes import read
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.completing import complete_upstreams
+from stack.cli.sentences import say
 
 
 @click.command("checkout")
-@click.argument("upstream")
+@click.argument("upstream", shell_complete=complete_upstreams)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
     "--remote", "remotes", multiple=True, metavar="NAME=URL", help="Add a remote of yours to the working tree. Repeatable."
@@ -27,8 +30,8 @@ def command(
     """Make DIRECTORY a git working tree of UPSTREAM with one commit per patch.
 
     The trailers Stack-Series and Stack-Patch name the patch of a commit. Edit, amend, reorder or drop commits (`git rebase -i
-    stack-base`), add some with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`. The tag stack-base and the
-    pin's own tag name the commit below them.
+    stack-base`), add some with `git commit --trailer "Stack-Series: NAME"`, then run `stack refresh`. The tag stack-base
+    names the commit below them. With the git source, the tags of upstream's releases are there, too.
     """
 
     given = read(remotes)
@@ -38,4 +41,4 @@ def command(
     if as_json:
         print_json({"upstream": upstream, "directory": str(directory), "commits": count, "head": tip})
     else:
-        click.echo(f"{directory}: {upstream} with {count} commit(s) on {BASE_TAG}; `stack refresh` writes them back")
+        say(f"{directory}: {upstream} with {counted(count, 'commit')} on {BASE_TAG}; `stack refresh` writes them back")

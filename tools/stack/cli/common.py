@@ -8,24 +8,27 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
+from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
     from stack.carry.outcome import Carried, Upstream
     from stack.carry.rebase import Leg, Rebase
     from stack.carry.upstream_stores import Place
+    from stack.cli.rendering.patches import PatchLine
     from stack.model.stack import Stack
 
 COLOURS = {
     "clean": "green",
     "moved": "cyan",
     "landed": "blue",
+    "left-out": "yellow",
     "partly-landed": "yellow",
     "dropped-upstream": "bold red",
     "resolved": "magenta",
@@ -34,8 +37,6 @@ COLOURS = {
     "conflict": "bold red",
 }
 """The colours of outcomes."""
-_RULE = 180
-"""Characters of a table's longest horizontal line in a pipe."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
 packages_option = click.option(
@@ -90,7 +91,9 @@ class Options:
 
         root = stack.find_root(Path.cwd()) if self.root is None else self.root
         if not (root / "pins.toml").is_file():
-            raise StackError(f"{root / 'pins.toml'} is missing", "check --root")
+            raise StackError(
+                f"{root / 'pins.toml'} is missing", f"check --root, or begin a stack there: stack --root {root} init --git URL"
+            )
         untrusted.check(root)
         if writes:
             switch.recover(root)
@@ -150,59 +153,27 @@ class Options:
 
 @contextlib.contextmanager
 def progress(*, lines: bool = False) -> "Iterator[Progress]":
-    """Show a progress bar for long steps if stderr is a terminal; otherwise ignore progress, or print `lines`."""
-    if not sys.stderr.isatty():
+    """Show progress of long steps on a terminal's stderr; elsewhere ignore it, or print `lines`."""
+    from stack.cli.rendering import progress as shown  # noqa: PLC0415
+
+    def fallback() -> "contextlib.AbstractContextManager[Progress]":
         if not lines:
-            yield silent
-            return
+            return contextlib.nullcontext(silent)
         from stack.cli.progress_lines import ProgressLines  # noqa: PLC0415
 
-        with contextlib.closing(ProgressLines()) as printed:
-            yield printed
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-    from rich.progress import Progress as Bar  # noqa: PLC0415
+        return contextlib.closing(ProgressLines())
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar, _shown(bar):
-        tasks: dict[str, Any] = {}
-
-        def tell(step: str, done: int = 0, total: int | None = None, /) -> None:
-            if step not in tasks:
-                tasks[step] = bar.add_task(step, total=total)
-            for task in tasks.values():
-                bar.update(task, visible=task == tasks[step])
-            bar.update(tasks[step], completed=done, total=total)
-
+    with shown.progress(sys.stderr, fallback) as tell:
         yield tell
-
-
-_bars: "list[Any]" = []
-"""The progress bar on the terminal, if there is one."""
-
-
-@contextlib.contextmanager
-def _shown(bar: Any) -> Iterator[None]:
-    _bars.append(bar)
-    try:
-        yield
-    finally:
-        _bars.remove(bar)
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Remove the progress bar while a question or an editor uses the terminal."""
-    for bar in _bars:
-        bar.stop()
-    try:
+    """Remove the progress while a question or an editor uses the terminal."""
+    from stack.cli.rendering import progress as shown  # noqa: PLC0415
+
+    with shown.paused():
         yield
-    finally:
-        for bar in _bars:
-            for task in bar.tasks:
-                bar.update(task.id, visible=False)
-            bar.start()
 
 
 def outcome_rows(name: str, row: "Carried", *, climbed: bool = False) -> list[tuple[str, str, str]]:
@@ -281,21 +252,30 @@ def _upstream_json(upstream: "Sequence[Upstream]") -> list[dict[str, str]]:
 
 
 def print_legs(work: "Rebase", known: "Mapping[str, str] | None" = None) -> None:
-    """Print a rebase: one table per upstream; with the fingerprints of `known` outcomes, only what is new since."""
+    """Print a rebase: a summary, then each upstream's patches; with the fingerprints of `known` outcomes, only what is new since."""
     from stack.carry.outcome import fingerprint  # noqa: PLC0415
+    from stack.cli.rendering import patches, text  # noqa: PLC0415
 
+    sections, lines = [], []
     for leg in work.legs:
-        click.echo(_leg_words(leg))
-        for sentence in _no_rungs(work, leg):
-            click.echo(sentence)
         climbed = len(leg.carry.rungs) > 1
         new = [row for row in leg.carry.rows if not known or known.get(row.patch.ref.path) != fingerprint(row)]
-        rows = [line for row in new for line in outcome_rows(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed)]
-        if rows:
-            print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
-        if len(new) < len(leg.carry.rows):
-            click.echo(f"{len(leg.carry.rows) - len(new)} patch(es) as before")
-        click.echo()
+        listed = tuple(patch_line(row.patch.ref.path.removesuffix(".patch"), row, climbed=climbed) for row in new)
+        heads = (_leg_words(leg), *_no_rungs(work, leg))
+        sections.append(patches.Section(heads, listed, len(leg.carry.rows) - len(new)))
+        lines += [patch_line("", row) for row in leg.carry.rows]
+    if lines:
+        text.echo(patches.summary(lines, f"{work.request.upstream} {short_ids(work.request.tag)}"))
+    patches.print_sections(sections, COLOURS.get)
+
+
+def patch_line(name: str, row: "Carried", *, climbed: bool = False, series: str | None = None) -> "PatchLine":
+    """Return a patch as `rendering.patches` lists it."""
+    from stack.cli.rendering.patches import PatchLine  # noqa: PLC0415
+
+    first, *rest = outcome_rows(name, row, climbed=climbed)
+    group = row.patch.ref.series if series is None else series
+    return PatchLine(name, group, row.outcome.value, row.needs_person, first[2], tuple(detail for _, _, detail in rest))
 
 
 def _leg_words(leg: "Leg") -> str:
@@ -352,42 +332,16 @@ def packages_from(given: tuple[str, ...], upstreams: tuple[str, ...]) -> tuple[t
     return tuple(packages)
 
 
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
+) -> None:
+    """Print a table that fits the terminal; see `rendering.table`."""
+    from stack.cli.rendering import table  # noqa: PLC0415
+
+    table.print_table(header, rows, colour=colour)
+
+
 def print_json(data: object) -> None:
     """Print a value as JSON."""
     # A file's name may hold half a surrogate pair: write it as JSON's escape.
     click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
-
-
-def one_line(text: str) -> str:
-    """Escape line breaks, control characters and other unprintable characters in foreign text."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-
-
-def print_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: Callable[[str], str | None] = lambda _: None
-) -> None:
-    """Print a table: as wide as the terminal, but never cut in a pipe. `colour` returns a style for a cell's text."""
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console() if sys.stdout.isatty() else Console(width=10_000, color_system=None)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in header:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_lines(cell), style=colour(cell) or "") for cell in row))
-    with console.capture() as captured:
-        console.print(table)
-    click.echo("\n".join(_trimmed(line) for line in captured.get().rstrip("\n").split("\n")))
-
-
-def _lines(cell: str) -> str:
-    return "\n".join(one_line(line) for line in cell.split("\n"))
-
-
-def _trimmed(line: str) -> str:
-    """Strip the padding of a table's line; shorten a horizontal rule that is as long as the longest text."""
-    plain = line.rstrip()
-    return plain[:_RULE] if set(plain) == {"─"} else plain

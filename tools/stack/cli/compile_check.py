@@ -10,6 +10,7 @@ import click
 
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, source_option
+from stack.cli.completing import complete_series
 from stack.model.series import SASS, Compiles
 from stack.proof.compiling import check
 from stack.proof.compiling.check import Report, Result
@@ -20,7 +21,7 @@ _KERNELS = 16
 
 
 @click.command("compile-check")
-@click.argument("series", nargs=-1, metavar="[SERIES]...")
+@click.argument("series", nargs=-1, metavar="[SERIES]...", shell_complete=complete_series)
 @click.option(
     "--all", "everything", is_flag=True, help="Compile every unit that the patches touch, whole. This can take hours."
 )
@@ -61,10 +62,11 @@ def command(
 ) -> None:
     """Compile what the patches of SERIES (default: all) touch for SM121, on any machine; no GPU is needed.
 
-    The units are those of FlashInfer's JIT in the carried tree. For each unit that a patch names in its series.toml (`compiles`),
-    one instantiation is compiled; for other patches, one of the first unit that they touch. The machine code must contain the
-    instructions that the patch names. nvcc and cuobjdump are those on PATH, else the registry's, kept in the cache. Exit code 1 if
-    a unit does not compile, lacks an instruction, or is not touched by its patch.
+    The units are those of an upstream's JIT in the carried tree, if a plug-in knows it (FlashInfer's). For each unit that a
+    patch names in its series.toml (`compiles`), one instantiation is compiled; for other patches, one of the first unit that
+    they touch. The machine code must contain the instructions that the patch names. nvcc and cuobjdump are those on PATH,
+    else the registry's, kept in the cache. Exit code 1 if a unit does not compile, lacks an instruction, or is not touched by
+    its patch.
     """
 
     if unit is None and (instantiation or sass):
@@ -93,7 +95,8 @@ def _wanted(unit: str, instantiation: str | None, sass: tuple[str, ...]) -> Comp
 
 
 def _print(report: Report) -> None:
-    click.echo(report.compiler)
+    if report.compiler:
+        click.echo(report.compiler)
     for result in report.results:
         measured = f"  {result.seconds:.0f} s, {result.peak / 1e9:.1f} GB" if result.seconds else ""
         click.echo(f"{click.style(result.state.value, fg=_COLOURS.get(result.state.value, 'red'))}  {result.unit}{measured}")

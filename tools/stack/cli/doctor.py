@@ -9,9 +9,9 @@ import click
 
 from stack.base.errors import StackError
 from stack.carry.drift import check_settings
-from stack.carry.drift.settings import Unknown
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, one_line, print_json
+from stack.cli.completing import complete_recipes
 from stack.cli.seconds import Seconds
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
@@ -21,6 +21,7 @@ from stack.doctor.machine import CHECKS
 from stack.doctor.rules import Target
 from stack.doctor.script import Script
 from stack.model.stack import Stack
+from stack.projects import Unknown
 from stack.proof.compiling import jobs
 from stack.serving import roofline
 from stack.validation import endpoint, machine
@@ -51,7 +52,7 @@ _SPEED_AT = 128
 @click.option("--log", "logs", multiple=True, type=click.Path(path_type=Path), help="A server's log; repeatable.")
 @click.option("--url", help="A running server, such as http://127.0.0.1:8000. VLLM_API_KEY is sent to it if it is set.")
 @click.option("--model", help="The server's model to check. Default: the only one.")
-@click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.")
+@click.option("--recipe", "name", help="The recipe that should run: see `stack recipe list`.", shell_complete=complete_recipes)
 @click.option(
     "--timeout", type=Seconds(), default=180, show_default=True, help="Seconds for all of the server's answers together."
 )

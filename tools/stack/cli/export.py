@@ -5,22 +5,25 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.exporting import branch as branches
 from stack.carry.exporting import files
 from stack.carry.exporting.branch import BranchState, Exported, Target
 from stack.carry.exporting.files import Form, Written
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, print_json, source_option
+from stack.cli.completing import complete_upstreams
+from stack.cli.sentences import say
 
-_NEXT: dict[Form, str] = {
-    "quilt": "in the source tree: QUILT_PATCHES={place} quilt push -a",
-    "am": "on {base}: git am --keep-cr --keep-non-patch {place}/*.patch",
-    "mbox": "on {base}: git am --keep-cr --keep-non-patch {place}",
+_NEXT: dict[Form, tuple[str, str]] = {
+    "quilt": ("in the source tree:", "QUILT_PATCHES={place} quilt push -a"),
+    "am": ("on {base}:", "git am --keep-cr --keep-non-patch {place}/*.patch"),
+    "mbox": ("on {base}:", "git am --keep-cr --keep-non-patch {place}"),
 }
 
 
 @click.command("export")
-@click.argument("upstream")
+@click.argument("upstream", shell_complete=complete_upstreams)
 @click.option("--quilt", type=click.Path(path_type=Path), metavar="DIR", help="A folder for quilt: `series` and patch files.")
 @click.option("--am", type=click.Path(path_type=Path), metavar="DIR", help="A folder of numbered mails for `git am`.")
 @click.option("--mbox", type=click.Path(path_type=Path), metavar="FILE", help="One mailbox for `git am`.")
@@ -80,11 +83,12 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
         document = {"upstream": upstream, "form": form, "place": str(place), "base": written.base}
         print_json(document | {"patches": patches, "needs_git": needs_git})
         return
-    click.echo(f"{place}: {len(written.names)} patch(es) of {upstream} on {stores.stack.pins.get(upstream).shown}")
+    click.echo(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
     if form == "quilt":
         for ref in written.needs_git:
-            click.echo(f"only git can apply {ref.path}: it changes a binary file or a submodule")
-    click.echo(_NEXT[form].format(place=place.resolve(), base=stores.stack.pins.get(upstream).shown))
+            say(f"only git can apply {ref.path}: it changes a binary file or a submodule")
+    where, command = (text.format(place=place.resolve(), base=stores.stack.pins.get(upstream).shown) for text in _NEXT[form])
+    say(where, command)
 
 
 def _print_branch(upstream: str, exported: Exported, *, as_json: bool) -> None:
@@ -99,7 +103,9 @@ def _print_branch(upstream: str, exported: Exported, *, as_json: bool) -> None:
         print_json(document | {"patches": commits})
         return
     if exported.state is BranchState.REFUSED:
-        click.echo(one_line(f"refused: {exported.reason}"))
+        say(one_line(f"refused: {exported.reason}"))
         return
     was = f", was {exported.before[:12]}" if exported.before and exported.before != chain.tip else ""
-    click.echo(f"{exported.where}: {exported.branch} is {state}: {len(chain.commits)} commit(s), {chain.tip[:12]}{was}")
+    click.echo(
+        f"{exported.where}: {exported.branch} is {state}: {counted(len(chain.commits), 'commit')}, {chain.tip[:12]}{was}"
+    )

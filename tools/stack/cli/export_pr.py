@@ -9,6 +9,7 @@ import click
 
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, source_option
+from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.exporting import ExportOptions, Run, Work
 
 _JOBS = ("lint", "edit", "push", "open", "status")
@@ -16,8 +17,14 @@ _JOBS = ("lint", "edit", "push", "open", "status")
 
 
 @click.command("export-pr")
-@click.argument("series", nargs=-1, metavar="[SERIES]...")
-@click.option("--upstream", multiple=True, metavar="UPSTREAM", help="Only pull requests to that upstream; may be repeated.")
+@click.argument("series", nargs=-1, metavar="[SERIES]...", shell_complete=complete_series)
+@click.option(
+    "--upstream",
+    multiple=True,
+    metavar="UPSTREAM",
+    help="Only pull requests to that upstream; may be repeated.",
+    shell_complete=complete_upstreams,
+)
 @click.option(
     "--onto",
     multiple=True,

@@ -8,11 +8,12 @@ import click
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, reference_option, source_option
+from stack.cli.completing import complete_tags, complete_upstreams
 
 
 @click.command("fetch")
-@click.argument("upstream", required=False)
-@click.argument("tags", nargs=-1, metavar="[TAG]...")
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
+@click.argument("tags", nargs=-1, metavar="[TAG]...", shell_complete=complete_tags)
 @reference_option
 @json_option
 @source_option

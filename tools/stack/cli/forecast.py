@@ -5,14 +5,19 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
+from stack.carry import tried
 from stack.carry.forecast import forecast
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, leg_json, print_json, print_legs, source_option, through_names
+from stack.cli.completing import complete_upstreams
+from stack.cli.rendering import patches
 from stack.cli.reports import report_forecasts, report_option
+from stack.cli.sentences import say
 
 
 @click.command("forecast")
-@click.argument("upstream", required=False)
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
 @click.option(
     "--against",
     required=True,
@@ -21,6 +26,7 @@ from stack.cli.reports import report_forecasts, report_option
 )
 @click.option("--through", metavar="auto|TAG,...", help="Carry over these releases one by one, as in a rebase.")
 @report_option
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -43,6 +49,8 @@ def command(
     with options.place(source) as place, Stores(options.load(), place) as stores:
         forecasts = forecast(stores, upstream, against, through=through_names(through))
         report_forecasts(report, stores.stack, forecasts)
+        for each in forecasts:
+            tried.keep(place.cache, each.work)
         if as_json:
             print_json(
                 {
@@ -64,9 +72,10 @@ def command(
             for each in forecasts:
                 print_legs(each.work)
                 for need in each.work.unmet:
-                    click.echo(need.sentence(each.work.pins().get(need.needs)))
+                    say(need.sentence(each.work.pins().get(need.needs)))
                 broken = len(each.work.open)
                 click.echo(
-                    f"{each.upstream} {each.revision}: " + (f"{broken} patch(es) would break" if broken else "all would carry")
+                    f"{each.upstream} {each.revision}: "
+                    + (f"{counted(broken, 'patch')} would break" if broken else "all would carry")
                 )
     context.exit(1 if any(each.breaks for each in forecasts) else 0)

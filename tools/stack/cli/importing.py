@@ -5,12 +5,15 @@ from pathlib import Path
 
 import click
 
-from stack.carry.importing import assignment, closing, gather, plan
+from stack.base.text import counted
+from stack.carry.importing import assignment, closing, gather, keeping, plan
 from stack.carry.importing.assignment import Assignment
 from stack.carry.importing.closing import Triage
 from stack.carry.importing.plan import Import
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, paused, print_json, source_option
+from stack.cli.completing import complete_series, complete_upstreams
+from stack.cli.sentences import say
 
 
 @click.command("import")
@@ -21,8 +24,18 @@ from stack.cli.common import Options, json_option, one_line, paused, print_json,
     metavar="DIR",
     help="Compare an edited copy of the sources with the pin: one patch for each top-level folder or file.",
 )
-@click.option("--upstream", metavar="NAME", help="The upstream of the patches, if the stack has several.")
-@click.option("--series", metavar="NAME", help="The series of patches that no --by names. Default: named after the source.")
+@click.option(
+    "--upstream",
+    metavar="NAME",
+    help="The upstream of the patches, if the stack has several.",
+    shell_complete=complete_upstreams,
+)
+@click.option(
+    "--series",
+    metavar="NAME",
+    help="The series of patches that no --by names. Default: named after the source.",
+    shell_complete=complete_series,
+)
 @click.option(
     "--by",
     "rules",
@@ -76,26 +89,25 @@ def command(
         name = gather.upstream_of(loaded, upstream)
         found = gather.gather(stores, name, sources, patched_tree)
         default = assignment.checked(series) if series is not None else found.name
-        folder = not_imported or Path(f"{default}-not-imported")
         ask = _ask if edit else None
         request = plan.Request(name, found.read, found.came_from, Assignment(default, rules), ask, found.notes)
         work = plan.plan(stores, request)
         writes = not dry_run and not (all_or_nothing and work.failed)
-        if writes and work.failed:
-            closing.check_keepable(folder)
+        folder = keeping.place(not_imported, default, work.failed) if writes and work.failed else None
+        if folder is not None:  # first, since nothing is imported if it cannot be written
+            keeping.keep(folder, work.failed)
         if writes and work.imported:
             closing.write(stores, work)
-        if writes and work.failed:
-            closing.keep(folder, work.failed)
         looked = None
         if work.imported and not no_triage and (writes or dry_run):
             with Stores(work.stack(loaded), place) as after:
                 looked = closing.triage(after, work)
     if as_json:
-        print_json(_as_json(work, writes, folder if writes and work.failed else None, looked))
+        print_json(_as_json(work, writes, folder, looked))
     else:
-        _print(work, folder if writes else None, dry_run)
-        click.echo(_last_line(work, looked, refused=not writes and not dry_run))
+        _print(work, folder, dry_run)
+        for line in _last_lines(work, looked, refused=not writes and not dry_run):
+            say(line)
     context.exit(1 if work.failed else 0)
 
 
@@ -108,38 +120,42 @@ def _print(work: Import, folder: Path | None, dry_run: bool) -> None:
     for name in work.series:
         needs = f" (needs {', '.join(work.needs[name])})" if work.needs.get(name) else ""
         count = sum(ref.series == name for ref in work.imported)
-        click.echo(f"{name}: {_count(count, 'patch', 'patches')}{needs}")
+        say(f"{name}: {counted(count, 'patch')}{needs}")
     for note in work.notes:
-        click.echo(f"note: {one_line(note)}")
+        say(f"note: {one_line(note)}")
     failed = work.failed
-    others = [one for one in work.left if one.known or one.landed]
-    for title, left in (("left out:", others), ("do not apply:", failed)):
-        if left:
+    landed = [one for one in work.left if one.landed]
+    for title, lines in (
+        ("in the stack already:", [f"{one.candidate.name}: as {one.known}" for one in work.left if one.known]),
+        ("left out:", [f"{one.candidate.name}: {one.reason}" for one in landed]),
+        ("do not apply:", [line for one in failed for line in (one.candidate.name, f"  {one.reason}")]),
+    ):
+        if lines:
             click.echo(title)
-        for one in left:
-            click.echo(f"  {one_line(one.candidate.name)}")
-            click.echo(f"    {one_line(one.reason)}")
+        for line in lines:
+            say(one_line(line.strip()), indent="    " if line.startswith(" ") else "  ")
     if failed and folder is not None:
-        click.echo(f"they are in {folder}, as they were")
+        say(f"they are in {folder}, as they were")
     if dry_run:
         click.echo("dry run: nothing was written")
 
 
-def _last_line(work: Import, looked: Triage | None, *, refused: bool) -> str:
+def _last_lines(work: Import, looked: Triage | None, *, refused: bool) -> list[str]:
+    """Return the result of the import, what became of the patches in the newest release, and the next command."""
     failed = f", {len(work.failed)} {'does' if len(work.failed) == 1 else 'do'} not apply" if work.failed else ""
     if refused:
-        return f"nothing was imported{failed}: leave --all-or-nothing out to import the rest"
+        return [f"nothing was imported{failed}: leave --all-or-nothing out to import the rest"]
     upstream = work.request.upstream
     known, gone = sum(bool(one.known) for one in work.left), sum(one.landed for one in work.left)
     there = f", {known} in the stack already" if known else ""
     there += f", {gone} in the pin already" if gone else ""
     line = f"{len(work.imported)} imported in {len(work.series)} series{failed}{there}"
     if not work.imported:
-        return line
+        return [line]
     if looked is None:
-        return f"{line}; next: stack lint"
+        return [line, "next: stack lint"]
     if looked.why:
-        return f"{line}; no triage: {one_line(looked.why)}"
+        return [line, f"no triage: {one_line(looked.why)}"]
     landed = f"{looked.landed} {'has' if looked.landed == 1 else 'have'} landed in {looked.release}"
     partly = f" ({looked.partly} in part)" if looked.partly else ""
     person = (
@@ -147,11 +163,7 @@ def _last_line(work: Import, looked: Triage | None, *, refused: bool) -> str:
         if looked.needs_person
         else ""
     )
-    return f"{line}; {landed}{partly}{person}; next: stack rebase {upstream} --onto {looked.release} --dry-run"
-
-
-def _count(number: int, one: str, more: str) -> str:
-    return f"{number} {one if number == 1 else more}"
+    return [line, f"{landed}{partly}{person}", f"next: stack rebase {upstream} --onto {looked.release} --dry-run"]
 
 
 def _as_json(work: Import, written: bool, folder: Path | None, looked: Triage | None) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from stack.base.garbage import uncollected
+from stack.cli.rendering.settings import with_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class LazyGroup(click.Group):
             return super().get_command(ctx, name)
         with uncollected():
             command: click.Command = importlib.import_module(self.lazy[name].module).command
-        return command
+        return with_options(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 
+from stack.base.text import counted
 from stack.carry import lint
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, one_line, print_json, source_option
@@ -42,7 +43,11 @@ def command(context: click.Context, as_json: bool, source: str | None) -> None:
         for group in lint.grouped(findings):
             for line in _lines(group):
                 click.echo(one_line(line))
-        click.echo(f"{len(findings)} finding(s)" if findings else f"in order: {patches} patches apply and are byte-stable")
+        click.echo(
+            counted(len(findings), "finding")
+            if findings
+            else f"in order: {counted(patches, 'patch applies and is', 'patches apply and are')} byte-stable"
+        )
     context.exit(1 if findings else 0)
 
 

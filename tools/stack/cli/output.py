@@ -5,15 +5,24 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+before_writing: "list[Callable[[str], object]]" = []
+"""What is told about each text before it is written, such as the line with the progress, which has to go first."""
+_ASCII = str.maketrans({"…": "...", "→": "->", "─": "-", "✓": "ok", "·": "-"})
+
 
 class _Outliving(io.TextIOWrapper):
-    """A stream that discards everything once its reader has gone."""
+    """A stream that discards everything once its reader has gone, and spells characters that its encoding lacks."""
 
     def write(self, text: str, /) -> int:
         """Write the text; discard it if the reader has gone."""
+        for tell in tuple(before_writing):
+            tell(text)
+        if not self.encoding.lower().startswith("utf"):
+            text = text.translate(_ASCII).encode(self.encoding, "backslashreplace").decode(self.encoding)
         try:
             return super().write(text)
         except OSError as gone:

@@ -3,7 +3,10 @@
 
 import click
 
+from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.sentences import say
 from stack.model.pins import BASE, Base, Pin
 
 _USUAL = "v*"
@@ -65,8 +68,8 @@ def verify(context: click.Context, as_json: bool, source: str | None) -> None:
 
 
 @command.command("set")
-@click.argument("upstream", metavar="UPSTREAM|base")
-@click.argument("tag", metavar="REV|IMAGE:TAG")
+@click.argument("upstream", metavar="UPSTREAM|base", shell_complete=complete_upstreams)
+@click.argument("tag", metavar="REV|IMAGE:TAG", shell_complete=complete_tags)
 @click.option("--allow-mismatch", is_flag=True, help="Set the pin even if upstream names another combination of pins.")
 @json_option
 @source_option
@@ -95,17 +98,17 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
         print_json({"set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
     else:
         for sentence in needs:
-            click.echo(sentence)
+            say(sentence)
         if done and same:
             click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}) already: nothing was changed")
         elif done:
             click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}); `stack undo` takes it back")
         else:
-            click.echo(
+            say(
                 "nothing was changed: --allow-mismatch sets it all the same, `stack rebase … --with-required` moves all together"
             )
         if done and not same and standing:
-            click.echo(f"{standing} patch(es) were made on the old pin: `stack lint` shows which still apply.")
+            say(f"{counted(standing, 'patch was', 'patches were')} made on the old pin: `stack lint` shows which still apply.")
             click.echo("If some do not: `stack undo`, then `stack rebase`, which carries them")
     context.exit(0 if done else 1)
 

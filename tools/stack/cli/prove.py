@@ -5,17 +5,20 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, print_json, print_table, source_option
+from stack.cli.completing import complete_series
+from stack.cli.rendering import text
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Kept, Result, Verdict
+from stack.proof.series_proofs import Kept, PatchProof, Result
 
 _COLOURS = {"passes": "green", "fails": "red", "not run": "yellow"}
 
 
 @click.command("prove")
-@click.argument("series", nargs=-1, metavar="[SERIES]...")
+@click.argument("series", nargs=-1, metavar="[SERIES]...", shell_complete=complete_series)
 @click.option(
     "--onto",
     multiple=True,
@@ -67,7 +70,7 @@ def command(
         Stores(options.load(), place) as stores,
         Runner(stores, again=again) as runner,
     ):
-        asked = series_proofs.Asked(series, series_proofs.ways(stores, onto, through=through), python)
+        asked = series_proofs.ProofRequest(series, series_proofs.ways(stores, onto, through=through), python)
         if ablate:
             idle = list(series_proofs.idle(runner, asked, stores.tell))
             _print_idle([ref.path for ref in idle], as_json)
@@ -85,17 +88,17 @@ def command(
             click.echo()
         if kept:
             _print_kept(kept, " ".join(onto))
-        click.echo(f"\n{_count(runner.ran)}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else ""))
+        click.echo(
+            f"\n{counted(runner.ran, 'run')}, {runner.cached} cached" + (" (--again runs them anew)" if runner.cached else "")
+        )
     context.exit(0 if sound else 1)
 
 
-def _count(runs: int) -> str:
-    return "1 run" if runs == 1 else f"{runs} runs"
-
-
-def _print(verdicts: list[Verdict], onto: str) -> None:
+def _print(verdicts: list[PatchProof], onto: str) -> None:
+    wrong = sum(not verdict.sound for verdict in verdicts)
+    text.echo(f"{counted(len(verdicts), 'proof')}: {len(verdicts) - wrong} hold, {wrong} need a person")
     rows = []
-    for verdict in verdicts:
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.sound):
         tried = [verdict.onto.state.value if verdict.onto else "-"] if onto else []
         rows.append(
             (
@@ -110,7 +113,7 @@ def _print(verdicts: list[Verdict], onto: str) -> None:
     print_table(columns, rows, colour=_COLOURS.get)
 
 
-def _says(verdict: Verdict) -> str:
+def _says(verdict: PatchProof) -> str:
     if verdict.with_patch.state.value != "passes":
         return f"does not hold: {verdict.with_patch.reason}"
     if verdict.without.state.value != "fails":
@@ -140,7 +143,7 @@ def _says_of_kept(change: Kept) -> str:
     return change.onto.reason if change.onto is not None else change.before.reason
 
 
-def _as_json(verdict: Verdict) -> dict[str, object]:
+def _as_json(verdict: PatchProof) -> dict[str, object]:
     return {
         "series": verdict.ref.series,
         "file": verdict.ref.file,

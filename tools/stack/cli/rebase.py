@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack rebase`: move pins and patches to another release."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from stack.base.errors import StackError
+from stack.carry import tried
 from stack.carry import workspace as workspaces
 from stack.carry.rebase import Conclusion, Rebase, Request, conclude, range_diff, rebase
 from stack.carry.upstream_stores import Stores
@@ -24,15 +24,24 @@ from stack.cli.common import (
     source_option,
     through_names,
 )
+from stack.cli.completing import complete_tags, complete_upstreams
+from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
+from stack.cli.sentences import say
 from stack.model import digest
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 
 
 @click.command("rebase")
-@click.argument("upstream", required=False)
-@click.option("--onto", "tag", metavar="REV", help="The tag to move to; with the git source, also a branch or commit.")
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
+@click.option(
+    "--onto",
+    "tag",
+    metavar="REV",
+    help="The tag to move to; with the git source, also a branch or commit.",
+    shell_complete=complete_tags,
+)
 @click.option("--with-required", is_flag=True, help="Also move the other pins that this release names, in one transaction.")
 @click.option("--allow-mismatch", is_flag=True, help="Switch even if upstream names another combination of pins.")
 @click.option("--allow-drift", is_flag=True, help="Switch even if code that a patch relies on has changed.")
@@ -79,6 +88,7 @@ from stack.proof.runner import Runner
     "--abort", type=click.Path(path_type=Path), metavar="DIR", help="Give up: remove DIR and leave the stack as it was."
 )
 @report_option
+@patches.all_option()
 @json_option
 @source_option
 @click.pass_context
@@ -105,11 +115,12 @@ def command(
 ) -> None:
     """Carry every patch of UPSTREAM onto TAG; if all are carried, switch pins and patch files at once.
 
-    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), resolved (the
-    conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong), dropped-upstream (upstream had it and
-    removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest of a partly landed patch, nothing is
-    changed and the exit code is 1. --workspace makes a working tree that stops at each of these patches: --continue keeps the patch
-    as it is there, --skip drops it, --abort gives up. Resolutions are kept in stacks/resolutions, for later and for everyone.
+    Outcomes: clean, moved (to other lines), landed (the release has it), partly-landed (the rest is carried), left-out (by a
+    person), resolved (the conflict was only apparent), relocated (the code moved), drifted (applies, but is wrong),
+    dropped-upstream (upstream had it and removed it again), conflict. For drifted, dropped-upstream or conflict, also in the rest
+    of a partly landed patch, nothing is changed and the exit code is 1. --workspace makes a working tree that stops at each of
+    these patches: --continue keeps the patch as it is there, --skip drops it, --abort gives up. Resolutions are kept in
+    stacks/resolutions, for later and for everyone.
     """
 
     options: Options = context.obj
@@ -144,6 +155,7 @@ def command(
         if going is not None and ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED):
             _finish(going)
         folder = workspace or going
+        tried.keep(place.cache, work, folder if stopped is not None and work.open else None)
         if as_json:
             print_json(_as_json(work, ended) | {"stopped": _stopped_json(work, stopped, folder) if work.open else None})
         else:
@@ -152,7 +164,7 @@ def command(
             else:
                 print_legs(work, session.shown if session is not None else None)
             for reason in stopped.not_recorded if stopped else ():
-                click.echo(f"not kept as a resolution: {reason}")
+                say(f"not kept as a resolution: {reason}")
             _print_end(work, ended, stopped if work.open else None, folder)
     context.exit(0 if ended in (Conclusion.SWITCHED, Conclusion.UNCHANGED, Conclusion.DRY_RUN) else 1)
 
@@ -161,7 +173,7 @@ def _proved(stores: Stores, work: Rebase, python: Path | None) -> Rebase:
     """Run the proofs on the new releases; repeat the rebase with the patches that landed by behaviour."""
 
     rungs = {leg.upstream: {rung.name: rung.commit for rung in leg.carry.rungs} for leg in work.legs if leg.moves}
-    request = series_proofs.Asked(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
+    request = series_proofs.ProofRequest(onto={name: tuple(way) for name, way in rungs.items()}, python=python)
     with Runner(stores) as runner:
         behaviours = list(series_proofs.behaviour(runner, request, stores.tell))
     for each in behaviours:
@@ -230,7 +242,7 @@ def _only(context: click.Context, option: str) -> None:
 def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
     for leg in work.legs:
-        text = range_diff(stores, leg, colour=sys.stdout.isatty())
+        text = range_diff(stores, leg, colour=terminal.is_coloured())
         if text:
             click.echo(f"# {leg.upstream} {leg.old.tag or leg.old.commit[:12]} -> {leg.new.tag or leg.new.commit[:12]}")
             click.echo(text)
@@ -238,31 +250,43 @@ def _print_range_diff(stores: Stores, work: Rebase) -> None:
 
 def _print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
     for need in work.unmet:
-        click.echo(need.sentence(work.pins().get(need.needs)))
-    moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
-    message = {
-        "switched": f"switched: {moved or 'patches'}; `stack undo` takes it back",
-        "unchanged": "nothing to do: the stack stands there already",
-        "dry-run": "dry run: nothing was written",
-        "conflict": f"nothing was changed: resolve the conflicts one by one in a working tree: {_again(work)} --workspace DIR",
-        "drift": f"nothing was changed: correct the patches: {_again(work)} --workspace DIR; or --allow-drift switches all the same",
-        "mismatch": "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
-    }[ended.value]
-    if stopped is not None:
-        number, of = _progress(work)
-        where = f"{number} of {of}, {stopped.patch} on {short_ids(stopped.rung)}"
-        message = f"stopped at {where}: resolve it in {folder}, `git add` it, then: stack rebase --continue {folder}"
-        if work.open[0][1].outcome.value == "dropped-upstream":
-            message = (
-                f"stopped at {where}: upstream had it and dropped it again. To keep it (resolve conflicts in {folder} first, if any):"
-                f" stack rebase --continue {folder}; to drop it: stack rebase --skip {folder}"
-            )
-    click.echo(message)
+        say(need.sentence(work.pins().get(need.needs)))
+    if ended.value in ("conflict", "drift") and stopped is None:
+        first = work.open[0][1].patch.ref.path.removesuffix(".patch")
+        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}")
+    if stopped is None:
+        say(*_ending(work, ended))
+    elif work.open[0][1].outcome.value == "dropped-upstream":
+        say(f"{_stop(work, stopped)}: upstream had it and dropped it again")
+        say(f"to keep it (resolve conflicts in {folder} first, if any):", f"stack rebase --continue {folder}")
+        say("to drop it:", f"stack rebase --skip {folder}")
+    else:
+        say(f"{_stop(work, stopped)}: resolve it in {folder}, `git add` it, then:", f"stack rebase --continue {folder}")
     for name in work.emptied if ended.value == "switched" else ():
-        click.echo(
-            f"{name} carries no patch any more: `stack prove` still looks after what has landed; to let go of it, "
-            f"take it out of stacks/stack.toml and remove stacks/{name}"
-        )
+        say(f"{name} carries no patch any more: `stack prove` still looks after what has landed")
+        say(f"to let go of it, take it out of stacks/stack.toml and remove stacks/{name}")
+
+
+def _ending(work: Rebase, ended: Conclusion) -> tuple[str, str]:
+    """Return how a rebase ended, and the command that helps, if there is one."""
+    moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
+    again = f"{_again(work)} --workspace DIR"
+    return {
+        "switched": (f"switched: {moved or 'patches'}; `stack undo` takes it back", ""),
+        "unchanged": ("nothing to do: the stack stands there already", ""),
+        "dry-run": ("dry run: nothing was written; next: the same without --dry-run", ""),
+        "conflict": ("nothing was changed: resolve the conflicts one by one in a working tree:", again),
+        "drift": ("nothing was changed: --allow-drift switches all the same; to correct the patches:", again),
+        "mismatch": (
+            "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
+            "",
+        ),
+    }[ended.value]
+
+
+def _stop(work: Rebase, stopped: Session) -> str:
+    number, of = _progress(work)
+    return f"stopped at {number} of {of}, {stopped.patch} on {short_ids(stopped.rung)}"
 
 
 def _again(work: Rebase) -> str:

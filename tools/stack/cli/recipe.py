@@ -8,6 +8,7 @@ import click
 
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
+from stack.cli.completing import complete_recipes
 from stack.deploy import checkpoints, hardware, recipes
 from stack.deploy.recipes import Backends, Recipe
 from stack.model import verdict
@@ -45,7 +46,7 @@ def list_(as_json: bool) -> None:
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_recipes)
 @set_option
 @click.option("--model", type=click.Path(path_type=Path), help="The checkpoint's folder, instead of the published one.")
 @json_option
@@ -67,7 +68,7 @@ def show(name: str, settings: tuple[str, ...], model: Path | None, as_json: bool
 
 
 @command.command("check")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_recipes)
 @json_option
 @source_option
 @click.pass_context
@@ -97,7 +98,7 @@ def check(context: click.Context, names: tuple[str, ...], as_json: bool, source:
 
 
 @command.command("compose")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_recipes)
 @click.option("--open", "is_open", is_flag=True, help="Accept other machines: listen on STACK_HOST, with an API key.")
 @click.option("--development", is_flag=True, help="Mount the sources, to work on them.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")

@@ -3,6 +3,7 @@
 
 import click
 
+from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json
 from stack.model import switch
 
@@ -20,4 +21,4 @@ def command(options: Options, as_json: bool) -> None:
     if as_json:
         print_json({"redone": made.title, "paths": list(made.changes)})
     else:
-        click.echo(f"redone: {made.title} ({len(made.changes)} files)")
+        click.echo(f"redone: {made.title} ({counted(len(made.changes), 'file')})")

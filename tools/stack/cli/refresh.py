@@ -8,11 +8,12 @@ import click
 from stack.carry import person, worktree
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.completing import complete_upstreams
 from stack.model import switch
 
 
 @click.command("refresh")
-@click.argument("upstream")
+@click.argument("upstream", shell_complete=complete_upstreams)
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--signoff", is_flag=True, help="Add your Signed-off-by to every patch that nobody has signed off.")

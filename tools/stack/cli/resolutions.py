@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from stack.base.text import counted
 from stack.carry import resolutions
 from stack.carry.resolutions import Resolution, shown
 from stack.cli.common import Options, json_option, print_json, print_table
@@ -95,7 +96,7 @@ def _drawn(resolution: Resolution) -> Iterator[tuple[str, dict[str, Any]]]:
     yield f">>>>>>> theirs: {resolution.patch}", {"bold": True}
     yield from _styled(resolution.after)
     yield "", {}
-    yield f"replaced by {resolution.lines} line(s)", {"bold": True}
+    yield f"replaced by {counted(resolution.lines, 'line')}", {"bold": True}
     yield from _styled(resolution.resolved, fg="green")
     for change in resolution.beside:
         yield "", {}

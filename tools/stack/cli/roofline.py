@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from stack.cli.common import json_option, print_json, print_table
+from stack.cli.completing import complete_recipes
 from stack.deploy import recipes as known
 from stack.deploy.hardware import Profile
 from stack.serving import plot as drawing
@@ -16,7 +17,7 @@ from stack.serving.roofline import Point, Roofline
 
 
 @click.command("roofline")
-@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE...")
+@click.argument("recipes", nargs=-1, required=True, metavar="RECIPE...", shell_complete=complete_recipes)
 @click.option("--hardware", metavar="NAME", help="A machine other than the recipe's, such as spark or h200.")
 @click.option(
     "--context", "contexts", multiple=True, type=int, metavar="N", help="Tokens of context. Default: 512, 2048, 8192."

@@ -17,6 +17,7 @@ from stack.base.errors import StackError
 from stack.base.progress import Progress
 from stack.cli import starting
 from stack.cli.common import interpreter, json_option, one_line, print_json, progress
+from stack.cli.completing import complete_recipes
 from stack.cli.seconds import Seconds
 from stack.deploy import recipes, vllm_log
 from stack.deploy.vllm_log import Mismatch
@@ -30,7 +31,7 @@ from stack.validation.serve.server import NotServing
 
 
 @click.command("serve")
-@click.argument("recipe")
+@click.argument("recipe", shell_complete=complete_recipes)
 @click.argument("extra", nargs=-1, type=click.UNPROCESSED, metavar="[-- FLAGS...]")
 @click.option("--dry-run", is_flag=True, help="Print the command; run nothing.")
 @click.option(

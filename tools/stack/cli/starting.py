@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
+from stack.base.text import counted
 from stack.carry.upstream_stores import Place
 from stack.cli.common import Options
 from stack.cli.validating import served
@@ -125,7 +126,7 @@ class _Kitchen:
             where = pulling.pull(where, self.work / "image")
         found = image.read(where)
         if len(found.platforms) != 1:
-            raise StackError(f"{where.shown} is of {len(found.platforms)} platforms", "name the image of one")
+            raise StackError(f"{where.shown} is of {counted(len(found.platforms), 'platform')}", "name the image of one")
         (platform,) = found.platforms
         engine, place = engines.found(), cache.root(self.options.cache)
         devices = (_GPUS,) if machine.here().gpus else ()

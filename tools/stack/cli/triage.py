@@ -15,12 +15,14 @@ from stack.cli.common import (
     Options,
     json_option,
     outcome_json,
-    outcome_rows,
+    patch_line,
     print_json,
-    print_table,
     through_names,
 )
+from stack.cli.rendering import patches as patches_
+from stack.cli.rendering import text
 from stack.cli.reports import report_option, report_triage
+from stack.cli.sentences import say
 
 if TYPE_CHECKING:
     from stack.carry.resolutions import Resolutions
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 )
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Write the carried patches there.")
 @report_option
+@patches_.all_option()
 @json_option
 @click.argument("patches", nargs=-1, required=True, metavar="PATCH...", type=click.Path(path_type=Path))
 @click.pass_context
@@ -90,8 +93,9 @@ def command(
         climbed = len(result.rungs) > 1
         if through == "auto" and not climbed:
             click.echo("--through auto: no release lies between the two revisions")
-        rows = [line for row in result.rows for line in outcome_rows(row.name, row.carried, climbed=climbed)]
-        print_table(("patch", "outcome", ""), rows, colour=COLOURS.get)
+        lines = tuple(patch_line(row.name, row.carried, climbed=climbed, series="") for row in result.rows)
+        text.echo(patches_.summary(lines, onto))
+        patches_.print_sections([patches_.Section((), lines)], COLOURS.get)
         _print_end(result, output)
     context.exit(1 if any(row.carried.needs_person for row in result.rows) else 0)
 
@@ -100,9 +104,9 @@ def _print_end(result: Triage, output: Path | None) -> None:
     """Name the patches that were not written, and what to do about conflicts."""
     left = [row for row in result.rows if row.exported is None and row.carried.outcome is not Outcome.LANDED]
     if output is not None and left:
-        click.echo(f"not written to {output}: {', '.join(row.name for row in left)}")
+        say(f"not written to {output}: {', '.join(row.name for row in left)}")
     if any(row.carried.outcome is Outcome.CONFLICT for row in result.rows):
-        click.echo("to resolve conflicts, keep the patches in a stack (`stack init`): stack rebase … --workspace DIR")
+        say("to resolve conflicts, keep the patches in a stack (`stack init`):", "stack rebase … --workspace DIR")
 
 
 def _known(folder: Path) -> "Resolutions":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.decorators import FC
 
+from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table, source_option
 from stack.model import verdict
 from stack.model.verdict import Case, Outcome, Verdict, case_json
@@ -108,7 +109,7 @@ def _not_run(cases: Sequence[Case]) -> Iterator[tuple[str, str, str, str]]:
     first, *others = cases
     reason, *rest = first.why.splitlines()
     name = f"{'/'.join(first.name.split('/')[:-1][:_ALIKE])}/*" if others else first.name
-    yield name, first.outcome.value, "", f"{len(cases)} cases: {reason}" if others else reason
+    yield name, first.outcome.value, "", f"{counted(len(cases), 'case')}: {reason}" if others else reason
     for line in rest:
         yield "", "", "", line
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.cli.common import interpreter, json_option, one_line, print_json
 from stack.wheels import comparison, inspection, simple
 from stack.wheels.inspection import Report
@@ -79,7 +80,7 @@ def _print(report: Report) -> None:
     for problem in report.problems:
         _say(f"WRONG   {problem}")
     if not report.problems:
-        _say(f"whole: {report.files} files are as listed")
+        _say(f"whole: {counted(report.files, 'file is', 'files are')} as listed")
 
 
 def _say(line: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.deploy import checkpoints, hardware
 from stack.deploy.data import DATA
@@ -133,7 +134,7 @@ def load(name: str) -> Recipe:
 
     """
     if name not in known():
-        raise StackError(f"unknown recipe {name!r}", f"{FOLDER.name}/ has {', '.join(known())}")
+        raise unknown_name("recipe", name, known(), holder=f"{FOLDER.name}/", lister="stack recipe list")
     return read(FOLDER / f"{name}.toml")
 
 

@@ -4,16 +4,16 @@
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from stack.carry.drift.settings import Unknown
-from stack.carry.drift.variables import OWNERS
 from stack.deploy import removed_settings
 from stack.doctor import rules
 from stack.doctor.finding import Check, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.rules import Target
 from stack.doctor.script import Container, Flag, Script, Serve
 from stack.model.pins import FILE
+from stack.projects import Unknown
+from stack.projects import known as projects
 
 _CACHES = re.compile(
     r"(?:\.cache(?:/(?:\*|flashinfer|vllm|torch|triton|\{)|/?$)|\.triton|torchinductor|flashinfer|torch_compile_cache)"
@@ -36,12 +36,13 @@ class ScriptSubject:
     unknown: Mapping[str, Unknown] | None
     target: Target | None = None
     flashinfer: str | None = None
-    pinned: frozenset[str] = frozenset(OWNERS.values())
+    pinned: frozenset[str] = field(default_factory=lambda: frozenset(owner.upstream for owner in projects.owners()))
 
 
 def names(script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """List the variables of upstreams, and the flags of `vllm serve`, in a script."""
-    variables = {each.name: None for each in script.settings if each.exported and each.name.startswith(tuple(OWNERS))}
+    prefixes = tuple(owner.prefix for owner in projects.owners())
+    variables = {each.name: None for each in script.settings if each.exported and each.name.startswith(prefixes)}
     flags = {flag.name: None for serve in script.serves for flag in serve.flags}
     return tuple(variables), tuple(flags)
 
@@ -71,9 +72,9 @@ def _variables(subject: ScriptSubject) -> Iterator[Found]:
     if subject.unknown is None and wanted:
         yield unknown("whether anything reads its variables: the pinned sources cannot be had", "stack fetch")
     lacking = {
-        owner
-        for prefix, owner in OWNERS.items()
-        if owner not in subject.pinned and any(name.startswith(prefix) for name in wanted)
+        owner.upstream
+        for owner in projects.owners()
+        if owner.upstream not in subject.pinned and any(name.startswith(owner.prefix) for name in wanted)
     }
     for owner in sorted(lacking):
         yield unknown(f"whether anything reads its variables of {owner}, which is not pinned", f"pin {owner} in {FILE}")

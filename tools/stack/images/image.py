@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.images import layout, skopeo
 from stack.images.layout import CONFIG, INDEX, MANIFEST, Descriptor
 from stack.images.reference import DIGEST, Reference
@@ -94,7 +95,7 @@ def _images(top: Mapping[str, Any], where: Reference) -> tuple[str, ...]:
     """Return the digests of an index's images; other entries, such as BuildKit's attestations, have no platform."""
     entries = Table(top, file=Path(where.shown)).tables("manifests")
     if len(entries) > _MOST:
-        raise StackError(f"{where.shown} has {len(entries)} platforms", "name another image")
+        raise StackError(f"{where.shown} has {counted(len(entries), 'platform')}", "name another image")
     digests = []
     for entry in entries:
         platform = entry.optional_table("platform")

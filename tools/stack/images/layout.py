@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.images import reference
 from stack.images.reference import DIGEST
 from stack.images.skopeo import Absent, digest
@@ -81,7 +82,7 @@ def manifest(folder: Path, tag: str | None) -> bytes:
     if not fitting:
         raise Absent(f"oci:{folder}{f':{tag}' if tag else ''} does not exist", "check the name")
     if len(fitting) > 1:
-        raise StackError(f"oci:{folder} has {len(fitting)} images", "name one: oci:FOLDER:TAG")
+        raise StackError(f"oci:{folder} has {counted(len(fitting), 'image')}", "name one: oci:FOLDER:TAG")
     return blob(folder, str(fitting[0].get("digest")))
 
 

@@ -9,7 +9,8 @@ import stack
 from stack.deploy.data import DATA
 from stack.wheels import packing
 
-NAME = "stack"
+NAME = "git-carry"
+"""The name of the distribution; its package and command are called `stack`."""
 
 
 def wheel(folder: Path) -> Path:
@@ -22,8 +23,8 @@ def wheel(folder: Path) -> Path:
     files = dict(sorted(_files().items()))
     content = hashlib.sha256(b"".join(f"{path}\0{len(data)}\0".encode() + data for path, data in files.items())).hexdigest()
     version = f"{stack.__version__}+g{content[:8]}"
-    target = folder / f"{NAME}-{version}-py3-none-any.whl"
-    packing.write(target, files, _about(version), {"entry_points.txt": b"[console_scripts]\nstack = stack.cli:main\n"})
+    target = folder / f"{NAME.replace('-', '_')}-{version}-py3-none-any.whl"
+    packing.write(target, files, _about(version), {"entry_points.txt": b"[console_scripts]\nstack = stack.__main__:main\n"})
     return target
 
 

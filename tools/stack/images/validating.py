@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.deploy import recipes
 from stack.images import container_env, image, labels
@@ -93,7 +94,9 @@ def of(layout: Reference, stack: Stack) -> Platform:
     """
     indexed = image.read(layout)
     if len(indexed.platforms) != 1:
-        raise StackError(f"{layout.shown} has {len(indexed.platforms)} platforms", "validate each on its own machine")
+        raise StackError(
+            f"{layout.shown} has {counted(len(indexed.platforms), 'platform')}", "validate each on its own machine"
+        )
     (platform,) = indexed.platforms
     if problems := labels.differing(platform.labels, stack):
         raise StackError(

@@ -40,6 +40,17 @@ class Hunk:
 
     def sides(self) -> tuple[bytes, bytes, bytes]:
         """Return the old lines, the new lines, and the common end of both: the context below the last change."""
+        kinds = [line[:1] for line in self.lines]
+        if b"\\" in kinds:
+            return self._sides_without_last_line_feed()
+        pairs = list(zip(kinds, self.lines, strict=True))
+        old = [line[1:] for kind, line in pairs if kind != b"+"]
+        new = [line[1:] for kind, line in pairs if kind != b"-"]
+        tail = next((count for count, kind in enumerate(reversed(kinds)) if kind not in b" "), len(kinds))
+        return _text(old), _text(new), _text(new[len(new) - tail :])
+
+    def _sides_without_last_line_feed(self) -> tuple[bytes, bytes, bytes]:
+        """Return the same of a hunk in which a last line has no line feed."""
         old: list[bytes] = []
         new: list[bytes] = []
         tail = 0
@@ -344,6 +355,10 @@ def _parts(hunk: Hunk) -> Iterator[Hunk]:
             _count(part, b" +"),
             part,
         )
+
+
+def _text(lines: Sequence[bytes]) -> bytes:
+    return b"\n".join([*lines, b""])
 
 
 def _count(lines: Sequence[bytes], kinds: bytes) -> int:

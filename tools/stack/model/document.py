@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strict reading of TOML: a key that the reader does not use is an error that names the file and the key."""
 
-import difflib
 import graphlib
 import os
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stack.base import files
+from stack.base.did_you_mean import similar, suggestion, unknown_name
 from stack.base.errors import StackError
 
 LARGEST = 16 * 2**20
@@ -117,7 +117,7 @@ def entry(path: Path, name: str, kind: str) -> "Table":
     """
     top = load(path)
     if name not in tuple(top):
-        raise StackError(f"unknown {kind} {name!r:.100}", f"{path.name} has {', '.join(top)}")
+        raise unknown_name(kind, name[:100], top, holder=path.name)
     return top.table(name)
 
 
@@ -292,8 +292,8 @@ class Table:
         """
         for key in self._values:
             if key not in self._asked:
-                near = difflib.get_close_matches(key, sorted(self._asked), n=1)
-                known = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(self._asked))}"
+                near = similar(key, sorted(self._asked))[:1]
+                known = suggestion(near) if near else f"known here: {', '.join(sorted(self._asked))}"
                 raise self.error(key, "is an unknown key", known)
 
     def _path(self, key: str) -> str:

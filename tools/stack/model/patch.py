@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.model import document, mail
 from stack.model.diff import DiffError, FileDiff
 from stack.model.diff import parse as parse_diff
@@ -82,7 +83,9 @@ def read(path: Path, ref: PatchRef) -> Patch:
     raw = document.read_bytes(path, missing="restore it, or take it out of series.toml", largest=LARGEST)
     count = sum(_DIFF_START.search(part) is not None for part in mail.split(raw))
     if count > 1:
-        raise StackError(f"{path} holds {count} patches", "make a file of each (`git mailsplit`), and list them in series.toml")
+        raise StackError(
+            f"{path} holds {counted(count, 'patch')}", "make a file of each (`git mailsplit`), and list them in series.toml"
+        )
     return parse(raw, ref, name=str(path))
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import tomlkit
 
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.model import document, releases
 from stack.model.document import Table, find_cycle
@@ -123,7 +124,7 @@ class Pins:
         for pin in self.upstreams:
             if pin.upstream == upstream:
                 return pin
-        raise StackError(f"unknown upstream {upstream!r}", f"{FILE} has {', '.join(self.names())}")
+        raise unknown_name("upstream", upstream, self.names(), holder=FILE)
 
     def vendored_in(self, upstream: str) -> tuple[Pin, ...]:
         """Return the pins vendored in the tree of `upstream`."""

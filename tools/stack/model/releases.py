@@ -31,6 +31,9 @@ _UNUSUAL = re.compile(r"\{|\(\?(?!P<|:)")
 # Versions are digits that a tag may also join with `_` or `-`; OpenSSH writes a later release of the same version as `P2`.
 _JOINED = re.compile(r"(?<=\d)[_-](?=\d)")
 _PATCH_LEVEL = re.compile(r"[._-]?p(?=\d)", re.IGNORECASE)
+# tmux's 3.3a, OpenSSL's 1.1.1w and tzdata's 2024b follow 3.3, 1.1.1 and 2024a. Python's packaging would read 3.3a as an alpha release.
+# A number alone, such as b45x, is no version.
+_LETTER = re.compile(r"^(v?\d{4}|.{1,90}[._-]\d{1,9})(z?)([a-z])$")
 # A project's name may hold digits: `bzip2-1.0.8`, `log4j-2.17.0`.
 _NAMED = re.compile(r"([^.]{0,60}?[A-Za-z]{2}\d[A-Za-z0-9]{0,20}[-_/])v?\d{1,9}[._]\d")
 
@@ -146,11 +149,12 @@ def likely(tags: Iterable[str]) -> Releases | None:
 
 
 def parsed(text: str) -> "Version | None":
-    """Return a version written in any of the usual ways: `1.27.1`, `8_5_0`, `9_8_P1`, `2024-01-31`; None if it is none."""
+    """Return a version written in any of the usual ways: `1.27.1`, `8_5_0`, `9_8_P1`, `3.3a`, `2024-01-31`; None if it is none."""
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (reading the pins does without)
 
     if not re.match(r"v?\d", text):
         return None
+    text = _LETTER.sub(lambda part: f"{part[1]}.post{len(part[2]) * 26 + ord(part[3]) - ord('a') + 1}", text)
     plain = _PATCH_LEVEL.sub(".post", _JOINED.sub(".", text))
     for candidate in (text, plain, plain.replace("_", ".")):
         try:

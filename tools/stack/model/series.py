@@ -189,6 +189,8 @@ def edited(text: str, patches: tuple[PatchRef, ...]) -> str:
     between, last = gaps[:-1] or [newline], gaps[-1] if gaps else ""
     old = {key: table.rstrip() + newline for key, table in zip(listed, tables, strict=False)}
     parts = [head]
+    if patches and not tables and head.strip() and not head.endswith(newline * 2):
+        parts.append(newline)
     for place, patch in enumerate(patches):
         new = newline.join(("[[patch]]", f'upstream = "{patch.upstream}"', f'file     = "{patch.file}"', ""))
         parts.append(old.get((patch.upstream, patch.file), new))

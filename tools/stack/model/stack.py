@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack.base import files
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.model import document, lint_policy, patch, pins, series, switch
 from stack.model.document import find_cycle
@@ -34,6 +35,8 @@ class Stack:
     """The word in the version of the stack's wheels: `0.32.0+<label>.g…`."""
     lint: LintPolicy = field(default_factory=LintPolicy)
     """The requirements of `stack lint` on this stack."""
+    plugins: tuple[str, ...] = ()
+    """The names of the project plug-ins that this stack relies on."""
 
     @property
     def sources(self) -> Mapping[PatchRef, str]:
@@ -54,7 +57,7 @@ class Stack:
         for each in self.series:
             if each.name == name:
                 return each
-        raise StackError(f"unknown series {name!r}", f"{FOLDER}/{FILE} has {', '.join(each.name for each in self.series)}")
+        raise unknown_name("series", name, (each.name for each in self.series), holder=f"{FOLDER}/{FILE}")
 
 
 def find_root(start: Path) -> Path:
@@ -67,7 +70,10 @@ def find_root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / pins.FILE).is_file():
             return folder
-    raise StackError(f"no {pins.FILE} in {start} or above", "run stack inside a stack, or name one with --root")
+    raise StackError(
+        f"no {pins.FILE} in {start} or above",
+        "run stack inside a stack, name one with --root, or begin one: stack init --git URL",
+    )
 
 
 def load(root: Path) -> Stack:
@@ -89,7 +95,7 @@ def _load(root: Path) -> Stack:
             )
     files.check_plain(root / FOLDER)
     its_pins = pins.load(root / pins.FILE)
-    order, label, policy = _settings(root)
+    order, label, policy, plugins = _settings(root)
     folder = root / FOLDER
     all_series = tuple(series.load(folder / name) for name in order)
     _check_needs(all_series, folder)
@@ -97,15 +103,16 @@ def _load(root: Path) -> Stack:
     _check_listed(root, all_series)
     patches = {ref: patch.read(folder / ref.path, ref) for one in all_series for ref in one.patches}
     _check_once(patches, folder)
-    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy)
+    return Stack(root, its_pins, all_series, MappingProxyType(patches), label, policy, plugins)
 
 
-def _settings(root: Path) -> tuple[tuple[str, ...], str, LintPolicy]:
-    """Read the names of the series, the label, and the rules for `stack lint`."""
+def _settings(root: Path) -> tuple[tuple[str, ...], str, LintPolicy, tuple[str, ...]]:
+    """Read the names of the series, the label, the rules for `stack lint`, and the names of plug-ins."""
     table = document.load(root / FOLDER / FILE)
     names = table.texts("series")
     label = table.optional_text("label", pattern="[a-z][a-z0-9]*", meaning="lower-case letters and digits") or "stack"
     policy = lint_policy.read(table.optional_table("lint"))
+    plugins = table.texts("plugins") if table.given("plugins") else ()
     table.finish()
     for name in names:
         if not re.fullmatch(series.NAME, name):
@@ -118,7 +125,7 @@ def _settings(root: Path) -> tuple[tuple[str, ...], str, LintPolicy]:
             raise table.error(
                 "series", f"names {name!r}, which has no {FOLDER}/{name}/{series.FILE}", "add it, or take the name out"
             )
-    return names, label, policy
+    return names, label, policy, plugins
 
 
 def _check_needs(all_series: tuple[Series, ...], folder: Path) -> None:

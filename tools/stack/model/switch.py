@@ -50,11 +50,15 @@ _WAIT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A switch that can be undone; `changes` maps a path to the SHA-256 of the written bytes, None for a removed file."""
+    """A switch that can be undone; `changes` maps a path to the SHA-256 of the written bytes, None for a removed file.
+
+    `time`: when it was made, in seconds since the epoch; None if an older version made it.
+    """
 
     number: int
     title: str
     changes: Mapping[str, str | None]
+    time: int | None = None
 
 
 class Interrupted(StackError):
@@ -185,6 +189,23 @@ def undone(root: Path) -> tuple[Record, ...]:
         return () if own is None else _records(root, own, _UNDONE)
 
 
+def replaced(root: Path, record: Record, *, undone: bool = False) -> dict[str, bytes | None]:
+    """Read the bytes that a switch replaced, None for a file that it added; of one that was `undone`, what the undo replaced.
+
+    Raises:
+        StackError: The record cannot be read, or is gone by now.
+
+    """
+    with _unlocked(root) as own:
+        try:
+            if own is not None:
+                with own.below(_UNDONE if undone else _HISTORY, str(record.number)) as kept:
+                    return {path: kept.read(f"{index}.old") for index, path in enumerate(record.changes)}
+        except FileNotFoundError:
+            pass
+    raise StackError(f"{root} was changed while this command read it", "run it again")
+
+
 def undo(root: Path) -> Record:
     """Restore the state before the last switch.
 
@@ -298,6 +319,7 @@ def _acquire(descriptor: int, root: Path) -> None:
 def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[str, object]) -> None:
     """Write the whole switch, then rename its journal into place. A kill before that leaves only files to be discarded."""
     journal["checkout"] = checkout.identify(place.root.path)
+    journal["time"] = int(time.time())
     journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in changes.items()}
     text = json.dumps(journal, indent=1).encode()
     place.own.remove_tree(_PENDING)
@@ -397,7 +419,7 @@ def _records(root: Path, own: Folder, kind: str) -> tuple[Record, ...]:
     for number in _numbers(own, kind):
         with own.below(kind, str(number)) as folder:
             journal = _journal(root, folder)
-        records.append(Record(journal["number"], journal["title"], journal["changes"]))
+        records.append(Record(journal["number"], journal["title"], journal["changes"], journal.get("time")))
     return tuple(records)
 
 
@@ -430,7 +452,7 @@ def _parsed(folder: Folder) -> dict[str, Any]:
     )
     try:
         journal = json.loads(folder.read(_JOURNAL) or b"")
-        numbers = [journal["number"], journal.get("undoes", 0), journal.get("redoes", 0)]
+        numbers = [journal["number"], *(journal.get(key, 0) for key in ("undoes", "redoes", "time"))]
         title = journal["title"]
         sound = isinstance(title, str) and title.isprintable()
         sound = sound and all(type(number) is int and number >= 0 for number in numbers)

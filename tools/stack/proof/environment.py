@@ -1,68 +1,88 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python environment of proofs: the upstream's torch and a list of requirements, or its lock file.
+"""The Python environment of proofs: a list of requirements, or its lock file, on the base package that the upstream names.
 
-The cache keeps one environment per torch version and list, since each takes gigabytes.
+A base package, such as torch, is one that a project plug-in names. The cache keeps one environment per version of it and list,
+since each can take gigabytes.
 """
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
 from stack.model.ids import TreeId
+from stack.projects import known
 from stack.proof import requirements as lists
 from stack.store import cache as places
-from stack.store.objects import Objects
+from stack.store.objects import FOLDER, SUBMODULE, Objects
 
 _COMPLETE = "complete"
-_TORCH_FILES = ("requirements/cuda.txt",)
 
 
-def torch_version(objects: Objects, tree: TreeId) -> str | None:
-    """Return the torch version that an upstream's tree names; None if it names none."""
-    for file in _TORCH_FILES:
-        entry = objects.entry(tree, file)
-        version = _exact(objects.read(entry.id).decode("utf-8", "replace")) if entry is not None else None
-        if version is not None:
-            return version
-    return None
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The exact version of a package that is installed first."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.version}"
 
 
-def named(requirements: Path) -> str | None:
-    """Return the torch version that a list of requirements names; one environment then serves every release."""
-    return _exact(requirements.read_text(encoding="utf-8"))
+def of_tree(objects: Objects, tree: TreeId) -> Base | None:
+    """Return the base package that an upstream's tree names; None if it names none.
+
+    Raises:
+        StackError: A project plug-in failed.
+
+    """
+
+    def read(path: str) -> bytes | None:
+        entry = objects.entry(tree, path)
+        return objects.read(entry.id) if entry is not None and entry.mode not in (FOLDER, SUBMODULE) else None
+
+    names = known.base_packages()
+    wanted = (item for item in known.required(read) if canonicalize_name(item.name) in names) if names else ()
+    return next((Base(item.name, item.version) for item in wanted), None)
 
 
-def _exact(text: str) -> str | None:
-    """Return the exact version of torch in a list of requirements, or None."""
-    for requirement in lists.parsed(text):
+def named(requirements: Path, packages: Collection[str] | None = None) -> Base | None:
+    """Return the base package that a list of requirements names; one environment then serves every release.
+
+    `packages`: the names that count, instead of those of the project plug-ins.
+    """
+    names = known.base_packages() if packages is None else packages
+    for requirement in lists.parsed(requirements.read_text(encoding="utf-8")):
         exact = [spec.version for spec in requirement.specifier if spec.operator == "=="]
-        if requirement.name == lists.TORCH and exact:
-            return exact[0]
+        if canonicalize_name(requirement.name) in names and exact:
+            return Base(requirement.name, exact[0])
     return None
 
 
-def python(torch: str, requirements: Path, cache: Path, tell: Progress = silent) -> Path:
+def python(base: Base, requirements: Path, cache: Path, tell: Progress = silent) -> Path:
     """Return the environment's interpreter; the first call makes it. `tell` receives a line per step.
 
-    pip takes a CPU build for `torch==VERSION` if it finds one (`+cpu` counts as newer). Otherwise it takes the registry's build,
-    which brings gigabytes of CUDA libraries and also runs on a CPU. A lock is installed as it stands. Without one, pip resolves
-    the requirements while torch's version is fixed.
+    For torch, pip takes a CPU build if it finds one (`+cpu` counts as newer). Otherwise it takes the registry's build, which brings
+    gigabytes of CUDA libraries and also runs on a CPU. A lock is installed as it stands. Without one, pip resolves the requirements
+    while the base package's version is fixed.
 
     Raises:
         StackError: pip could not install something, or the lock does not fit the requirements.
 
     """
-    wanted = lists.wanted(requirements)
-    exact = f"{lists.TORCH}=={torch}"
+    wanted = lists.wanted(requirements, (base.name,))
     steps = {
-        f"installing torch {torch}": [exact],
-        "installing what the proofs need": [*wanted.arguments, *([] if wanted.locked else [exact])],
+        f"installing {base.name} {base.version}": [str(base)],
+        "installing what the proofs need": [*wanted.arguments, *([] if wanted.locked else [str(base)])],
     }
-    return made(cache, f"torch-{torch}-{wanted.key(torch)}", steps, tell)
+    return made(cache, f"{base.name}-{base.version}-{wanted.key(base.version)}", steps, tell)
 
 
 def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Progress) -> Path:
@@ -72,7 +92,7 @@ def listed(cache: Path, kind: str, requirements: Path, step: str, tell: Progress
         StackError: pip could not install something, or the lock does not fit the requirements.
 
     """
-    wanted = lists.wanted(requirements)
+    wanted = lists.wanted(requirements, known.base_packages())
     return made(cache, f"{kind}-{wanted.key()}", {step: wanted.arguments}, tell)
 
 

@@ -35,8 +35,9 @@ _REWRITTEN_LATE = "ignore:Module already imported so cannot be rewritten"
 def main() -> int:
     """Serve until standard input ends; in a fork, run pytest and return its exit status."""
     del sys.path[0]  # this script's own folder
-    # Orphans of a fork become children of this process, in whatever session they are, so it can kill them.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # Orphans of a fork become children of this process, in whatever session they are, so it can kill them. Linux only.
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process, too, but its parent ends it

@@ -23,7 +23,6 @@ def version(name):
         return None
 print(json.dumps({name: version(name) for name in sys.argv[1:]}))
 """
-_CUDA = "import json, torch; print(json.dumps(torch.version.cuda))"
 _FORGED = """
 import importlib.util, json, marshal, resource, sys
 # A few forged bytes can make marshal allocate any amount of memory.
@@ -109,15 +108,14 @@ def installed(python: Path) -> Installed:
     return Installed(str(answer["python"]), packages, editable)
 
 
-def cuda(python: Path) -> str | None:
-    """Return the CUDA version that its torch is built for.
+def printed(python: Path, code: str) -> object:
+    """Return what Python code prints as JSON on its last line.
 
     Raises:
         StackError: The interpreter does not answer.
 
     """
-    version = _asked(python, object, _CUDA)
-    return None if version is None else str(version)
+    return _asked(python, object, code)
 
 
 def paths(python: Path) -> list[str]:

@@ -100,6 +100,15 @@ class Run:
         """Whether the run is settled and no test was skipped: a skipped proof proves nothing."""
         return self.settled and not self.skipped
 
+    def decides(self, tests: Sequence[str]) -> bool:
+        """Whether the same inputs would give these tests the same result again, whatever became of the run's other tests."""
+        if not tests or self.broken or self.returncode not in _ENDED or _OF_THE_MACHINE.search(self.output):
+            return False
+        passed, failed, skipped = {*self.passed}, {*self.failed}, {*self.skipped}
+        if self.lacks and not {*tests} <= passed | failed | skipped:
+            return False
+        return bool({*tests} & failed) or {*tests} <= passed - skipped
+
     def _ended(self, outcome: str) -> tuple[str, ...]:
         return tuple(case.name for case in self.cases if case.outcome == outcome)
 

@@ -8,7 +8,7 @@ per line, and names everything to be installed.
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,6 @@ from packaging.utils import canonicalize_name
 from stack.base.errors import StackError
 
 SUFFIX = ".lock"
-TORCH = "torch"
-"""Installed first, in the version that the upstream names, so no lock pins it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,10 @@ class Wanted:
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
-def wanted(file: Path) -> Wanted:
+def wanted(file: Path, apart: Collection[str] = ()) -> Wanted:
     """Choose the lock of a list of requirements if there is one, else the list itself.
+
+    `apart`: packages that are installed first, in the version that the upstream names, so that no lock pins them.
 
     Raises:
         StackError: The lock lacks a version for this machine that the list asks for.
@@ -51,20 +51,27 @@ def wanted(file: Path) -> Wanted:
     lock = file.with_suffix(SUFFIX)
     if not lock.is_file():
         return Wanted(file, locked=False)
-    missing = unpinned(file.read_text(encoding="utf-8"), lock.read_text(encoding="utf-8"))
+    missing = unpinned(file.read_text(encoding="utf-8"), lock.read_text(encoding="utf-8"), apart=apart)
     if missing:
         raise StackError(f"{lock} pins no version of {missing[0]}, which {file.name} asks for", "make the lock again")
     return Wanted(lock, locked=True)
 
 
-def unpinned(requirements: str, lock: str, machine: Mapping[str, str] | None = None) -> tuple[Requirement, ...]:
-    """Return the requirements that no pin of a lock satisfies; `machine` overrides this machine's environment markers."""
+def unpinned(
+    requirements: str, lock: str, machine: Mapping[str, str] | None = None, apart: Collection[str] = ()
+) -> tuple[Requirement, ...]:
+    """Return the requirements, without those `apart`, that no pin of a lock satisfies.
+
+    `machine` overrides this machine's environment markers.
+    """
     marks = {key: str(value) for key, value in {**default_environment(), **(machine or {})}.items()}
     pins = [pin for pin in parsed(lock) if _applies(pin, marks)]
     return tuple(
         requirement
         for requirement in parsed(requirements)
-        if requirement.name != TORCH and _applies(requirement, marks) and not any(_pins(pin, requirement) for pin in pins)
+        if canonicalize_name(requirement.name) not in apart
+        and _applies(requirement, marks)
+        and not any(_pins(pin, requirement) for pin in pins)
     )
 
 

@@ -42,6 +42,7 @@ class Runner:
         self._again = again or results.again()
         self._results = results.results(stores.place.cache, KIND)
         self._own: dict[Sha256, Run] = {}  # this command's results; it asks for some more than once
+        self._counted: set[Sha256] = set()
         self._folders: dict[str, trees.MovingFolder] = {}
         self._exit = contextlib.ExitStack()
         self._servers = self._exit.enter_context(Servers())
@@ -52,8 +53,18 @@ class Runner:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._exit.close()
 
-    def run(self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str] = ()) -> Run:
-        """Run a proof on a tree: all tests, or those whose names contain one of `tests`.
+    def run(
+        self, proof: Proof, python: Path, tree: TreeId, tests: Sequence[str] = (), needed: Sequence[str] | None = None
+    ) -> Run:
+        """Run a proof on a tree.
+
+        Args:
+            proof: The proof.
+            python: The interpreter.
+            tree: The tree.
+            tests: Run the tests whose names contain one of these; all if empty.
+            needed: The tests whose results matter: a run is kept for them even if another test was skipped, and if an earlier
+                run has no result for them, only they run again. Default: `tests`.
 
         Raises:
             StackError: The tree cannot be written, or the preload file fails.
@@ -61,10 +72,14 @@ class Runner:
         """
         if proof.command is not None:
             return self._once_command(proof, proof.command, python, tree)
+        matter = tuple(tests if needed is None else needed)
         # Select by -k, not by node id: with one missing id pytest would run no test at all.
         arguments = [str(proof.path), *(["-k", " or ".join(tests)] if tests else [])]
         modules = (proof.path, proof.path.with_name("conftest.py"), proof.path.with_name(pytest_run.PRELOAD))
-        return self._once(proof, python, tree, modules, arguments)
+        alone = None if {*matter} == {*tests} else lambda: self.run(proof, python, tree, matter)
+        return self._once(
+            proof, python, tree, modules, arguments, keeps=lambda run: run.whole or run.decides(matter), alone=alone
+        )
 
     def _once_command(self, proof: Proof, command: ProofCommand, python: Path, tree: TreeId) -> Run:
         root = self.stores.stack.root.resolve()
@@ -76,7 +91,7 @@ class Runner:
         def run() -> Run:
             return command_run.run(command, self._folder(proof.upstream).at(tree), python, root)
 
-        return self._kept(key, run, lambda run: run.whole)
+        return self._kept(key, run, keeps=lambda run: run.whole)
 
     def run_upstream(self, proof: Proof, python: Path, tree: TreeId) -> Run:
         """Run the upstream's own tests that a proof names, on a tree.
@@ -88,7 +103,10 @@ class Runner:
         helpers = proof.path.parent
         plugins = [name for option, name in zip(proof.upstream_args, proof.upstream_args[1:], strict=False) if option == "-p"]
         modules = (helpers / pytest_run.PRELOAD, *(helpers / f"{name}.py" for name in plugins))
-        return self._once(proof, python, tree, modules, proof.upstream_args, proof.upstream_tests)
+        # A run of upstream's own tests is kept with its skips.
+        return self._once(
+            proof, python, tree, modules, proof.upstream_args, proof.upstream_tests, keeps=lambda run: run.settled
+        )
 
     def _once(
         self,
@@ -98,42 +116,59 @@ class Runner:
         modules: Sequence[Path],
         arguments: Sequence[str],
         of_tree: Sequence[str] = (),
+        *,
+        keeps: Callable[[Run], bool],
+        alone: Callable[[], Run] | None = None,
     ) -> Run:
         def run() -> Run:
             folder = self._folder(proof.upstream).at(tree)
             whole = [*arguments, *(str(folder / test) for test in of_tree)]
             return self._servers.run(python, folder, proof.path.parent, whole, rootdir=folder if of_tree else None)
 
-        # A run of upstream's own tests is kept with its skips; a proof that skips is not kept.
         return self._kept(
-            lambda: self._key(proof, python, tree, modules, [*arguments, *of_tree]),
-            run,
-            lambda run: run.settled if of_tree else run.whole,
+            lambda: self._key(proof, python, tree, modules, [*arguments, *of_tree]), run, keeps=keeps, alone=alone
         )
 
-    def _kept(self, key: Callable[[], Sha256 | None], run: Callable[[], Run], keeps: Callable[[Run], bool]) -> Run:
-        """Return the result that is kept under a key, or else run, and keep the result if `keeps` says so."""
+    def _kept(
+        self,
+        key: Callable[[], Sha256 | None],
+        run: Callable[[], Run],
+        *,
+        keeps: Callable[[Run], bool],
+        alone: Callable[[], Run] | None = None,
+    ) -> Run:
+        """Return the result that is kept under a key if `keeps` accepts it, or else run, and keep what `keeps` accepts.
+
+        `alone` runs instead if the kept result does not say what matters: it repeats nothing that is known.
+        """
         name = key()
-        known = None if name is None else self._known(name)
-        if known is not None:
-            return known
+        known = None if name is None else self._own.get(name) or self._known(name)
+        if name is not None and known is not None:
+            self._own[name] = known
+            if not known.cached:  # of this command, which may have asked for other tests of it
+                return self._keep(name, known, keeps)
+            if keeps(known):
+                self.cached += name not in self._counted
+                self._counted.add(name)
+                return known
+            if alone is not None:
+                return alone()
         self.ran += 1
         result = run()
         # If a file was edited during the run, either version may have been used: keep nothing.
-        if name is not None and keeps(result) and name == key():
-            self._own[name] = result
+        if name is not None and name == key():
+            self._own[name] = self._keep(name, result, keeps)
+        return result
+
+    def _keep(self, name: Sha256, result: Run, keeps: Callable[[Run], bool]) -> Run:
+        if keeps(result):
             self._results.put(name, _as_json(result))
         return result
 
     def _known(self, name: Sha256) -> Run | None:
-        """Return the result under a key from this command, or, unless everything is to run again, from an earlier one."""
-        if name not in self._own and not self._again:
-            kept = self._results.get(name)
-            run = None if kept is None else _from_json(kept)
-            if run is not None:
-                self.cached += 1
-                self._own[name] = run
-        return self._own.get(name)
+        """Return the result that an earlier command kept under a key; None if everything is to run again."""
+        kept = None if self._again else self._results.get(name)
+        return None if kept is None else _from_json(kept)
 
     def _folder(self, upstream: str) -> trees.MovingFolder:
         if upstream not in self._folders:
@@ -149,7 +184,9 @@ class Runner:
         if shared is None:
             return None
         root = self.stores.stack.root.resolve()
-        files = sources.closure((module for module in modules if module.is_file()), (proof.path.parent, root, root / "tools"))
+        files = sources.closure(
+            (module for module in modules if module.is_file()), (proof.path.parent, root, root / "tools", root / "kernels")
+        )
         return results.key(
             {
                 "tree": tree,
@@ -181,6 +218,7 @@ def _as_json(run: Run) -> dict[str, Any]:
         "tests": [asdict(case) for case in run.cases],
         "output": run.output[-_PRINTED:],
         "returncode": run.returncode,
+        "lacks": run.lacks,
     }
 
 
@@ -188,10 +226,9 @@ def _from_json(kept: Mapping[str, Any]) -> Run | None:
     """Rebuild a run from a kept result; None if it is damaged."""
     try:
         cases = tuple(Case(str(test["name"]), str(test["outcome"]), float(test["seconds"])) for test in kept["tests"])
-        run = Run(cases, str(kept["output"]), int(kept["returncode"]), cached=True)
+        return Run(cases, str(kept["output"]), int(kept["returncode"]), lacks=str(kept["lacks"]), cached=True)
     except (KeyError, TypeError, ValueError):
         return None
-    return run if run.settled else None
 
 
 def _pytest_options(folder: Path) -> str:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
+from stack.base.text import shortened
 from stack.carry.outcome import Landed
 from stack.carry.upstream_stores import Stores
-from stack.model.ids import CommitId
+from stack.model.ids import CommitId, TreeId
 from stack.model.series import PatchRef, Series
 from stack.proof import command_run, environment, proof_module
 from stack.proof.proof_module import Merged, Proof
@@ -23,12 +24,14 @@ from stack.proof.pytest_run import Run
 from stack.proof.runner import Runner
 from stack.store.sources import SourceTree
 
+_WIDEST = 40
+"""Columns of the name of a test, or of a command, in one line of evidence."""
 _NEEDED = "fails: "
 _UNREADABLE = "the module cannot be imported there"
 _WHAT = 'a proof is a pytest module, test_*.py, or a command, { run = "make check" }'
 
 
-class State(StrEnum):
+class ProofState(StrEnum):
     """The outcome of a patch's tests."""
 
     PASSES = "passes"
@@ -43,14 +46,14 @@ class Result:
     `cached`: the result comes from an earlier run with the same inputs.
     """
 
-    state: State
+    state: ProofState
     reason: str = ""
     output: str = ""
     cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PatchProof:
     """The proof of one patch. `landed` is the first release found to pass without it."""
 
     ref: PatchRef
@@ -64,7 +67,7 @@ class Verdict:
     @property
     def sound(self) -> bool:
         """Whether the proof is valid: it passes with the patch, and fails without it."""
-        return self.with_patch.state is State.PASSES and self.without.state is State.FAILS
+        return self.with_patch.state is ProofState.PASSES and self.without.state is ProofState.FAILS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,12 @@ class Kept:
     @property
     def sound(self) -> bool:
         """Whether the change is present, and its loss would be noticed."""
-        there = self.onto is None or self.onto.state is not State.FAILS
-        return self.here.state is State.PASSES and self.before.state is State.FAILS and there
+        there = self.onto is None or self.onto.state is not ProofState.FAILS
+        return self.here.state is ProofState.PASSES and self.before.state is ProofState.FAILS and there
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProofRequest:
     """A request: the series to prove (default: all with proofs), and releases to try their tests on without the patches.
 
     `onto` maps an upstream to the releases on its way, the target last. If the tests pass there, bisection finds the first release
@@ -166,56 +169,56 @@ def ways(stores: Stores, onto: Sequence[str], *, through: bool) -> dict[str, tup
     return releases
 
 
-def verdicts(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Verdict]:
+def verdicts(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[PatchProof]:
     """Prove every patch, one after the other.
 
     Raises:
         StackError: A proof or a source is not available, or the environment cannot be made.
 
     """
-    for proof in proofs(runner.stores, asked.series):
-        trial = _Trial(runner, proof, asked, tell)
+    for proof in proofs(runner.stores, request.series):
+        trial = _Trial(runner, proof, request, tell)
         for ref in proof.refs():
             tests = proof.proves[ref.file]
-            here = result(trial.whole(), tests)
+            here = trial.whole(tests)
             without = trial.without(ref)
             onto, landed = trial.elsewhere(ref)
-            yield Verdict(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
+            yield PatchProof(ref, _place(runner.stores, proof), tests, here, without, onto, landed)
 
 
-def kept(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Kept]:
+def kept(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[Kept]:
     """Check every merged change, one after the other.
 
     Raises:
         StackError: As for `verdicts`.
 
     """
-    for proof in proofs(runner.stores, asked.series):
-        trial = _Trial(runner, proof, asked, tell)
+    for proof in proofs(runner.stores, request.series):
+        trial = _Trial(runner, proof, request, tell)
         for merged in proof.merged:
-            here = result(trial.whole(), merged.tests)
+            here = trial.whole(merged.tests)
             before, onto = trial.before(merged), trial.there(merged.tests)
             yield Kept(
                 proof.series, merged.address, _place(runner.stores, proof), merged.tests, here, merged.fails_on, before, onto
             )
 
 
-def behaviour(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Behaviour]:
-    """Find which patches the releases of `asked.onto` no longer need; all proofs of a patch must be valid and agree.
+def behaviour(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[Behaviour]:
+    """Find which patches the releases of `request.onto` no longer need; all proofs of a patch must be valid and agree.
 
     Raises:
         StackError: A proof or a source is not available, or the environment cannot be made.
 
     """
     by_patch: dict[PatchRef, list[Behaviour]] = {}
-    for proof in proofs(runner.stores, asked.series):
-        trial = _Trial(runner, proof, asked, tell)
+    for proof in proofs(runner.stores, request.series):
+        trial = _Trial(runner, proof, request, tell)
         for ref in proof.refs():
             outcome = _behaviour(trial, ref, proof.proves[ref.file])
             if outcome is not None:
                 by_patch.setdefault(ref, []).append(outcome)
     for ref, outcomes in by_patch.items():
-        way = asked.onto[ref.upstream]
+        way = request.onto[ref.upstream]
         tests = tuple(test for outcome in outcomes for test in outcome.tests)
         needed = next((outcome for outcome in outcomes if outcome.landed is None), None)
         last = max((outcome.landed for outcome in outcomes if outcome.landed is not None), key=way.index, default=None)
@@ -227,7 +230,7 @@ def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, Comm
     return {
         one.ref.path: Landed(
             commits[one.ref.upstream][one.landed],
-            f"{', '.join(one.tests)} pass{'es' if len(one.tests) == 1 else ''} without it",
+            f"{_shown(one.tests)} without it",
             1.0,
             one.landed,
             behaviour=True,
@@ -237,6 +240,18 @@ def landings(found: Iterable[Behaviour], commits: Mapping[str, Mapping[str, Comm
     }
 
 
+def _shown(tests: Sequence[str]) -> str:
+    """Name tests that pass, in few words: the proof lists all of them."""
+    if len(tests) == 1:
+        return f"{shortened(tests[0], _WIDEST)} passes"
+    first = ", ".join(tests[:2])
+    return (
+        f"{first} pass"
+        if len(tests) == 2 and len(first) <= _WIDEST
+        else f"{shortened(tests[0], _WIDEST)} and {len(tests) - 1} more pass"
+    )
+
+
 def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behaviour | None:
     """Return one proof's result for a patch; None if `onto` has no release of its upstream."""
     onto, landed = trial.elsewhere(ref)
@@ -244,20 +259,20 @@ def _behaviour(trial: "_Trial", ref: PatchRef, tests: tuple[str, ...]) -> Behavi
         return None
     if landed is None:
         return Behaviour(ref, tests, None, f"{onto.state.value}: {onto.reason}")
-    if result(trial.whole(), tests).state is not State.PASSES or trial.without(ref).state is not State.FAILS:
+    if trial.whole(tests).state is not ProofState.PASSES or trial.without(ref).state is not ProofState.FAILS:
         return Behaviour(ref, tests, None, "the proof does not hold at the pins: see `stack prove`")
     return Behaviour(ref, tests, landed)
 
 
-def idle(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[PatchRef]:
+def idle(runner: Runner, request: ProofRequest, tell: Progress = silent) -> Iterator[PatchRef]:
     """Find the patches without which all proofs of their series still pass.
 
     Raises:
         StackError: As for `verdicts`.
 
     """
-    for proof in proofs(runner.stores, asked.series):
-        python = asked.python or interpreter(runner.stores, proof, tell)
+    for proof in proofs(runner.stores, request.series):
+        python = request.python or interpreter(runner.stores, proof, tell)
         for ref in proof.refs():
             tell(f"{proof.name} without {ref.path}")
             try:
@@ -271,23 +286,26 @@ def idle(runner: Runner, asked: Asked, tell: Progress = silent) -> Iterator[Patc
 class _Trial:
     """One proof module and its runs on several trees."""
 
-    def __init__(self, runner: Runner, proof: Proof, asked: Asked, tell: Progress) -> None:
+    def __init__(self, runner: Runner, proof: Proof, request: ProofRequest, tell: Progress) -> None:
         self._runner = runner
         self._stores = runner.stores
         self._proof = proof
-        self._asked = asked
+        self._request = request
         self._tell = tell
-        self._releases: dict[str, Run | Result] = {}
 
     @functools.cached_property
     def _own_python(self) -> Path:
         return self._python(self._stores.obtain(holder(self._stores)))
 
     @functools.cache  # noqa: B019  (a trial is short-lived)
-    def whole(self) -> Run:
-        """Run all its tests on the tree with all patches."""
+    def whole(self, tests: tuple[str, ...]) -> Result:
+        """Run some tests on the tree with all patches; the first call runs the others, too, unless it has kept results."""
         self._tell(f"{self._proof.name} with all patches")
-        return self._runner.run(self._proof, self._own_python, proof_module.tree(self._stores, self._proof.upstream))
+        return result(self._runner.run(self._proof, self._own_python, self._tree, needed=tests), tests)
+
+    @functools.cached_property
+    def _tree(self) -> TreeId:
+        return proof_module.tree(self._stores, self._proof.upstream)
 
     def without(self, ref: PatchRef) -> Result:
         """Run a patch's tests on the tree without it, and without later patches that depend on it."""
@@ -307,44 +325,48 @@ class _Trial:
         """Run the tests of a merged change on a release before it. If no test at all passes there, an import may be broken."""
         run = self._earlier(merged.fails_on)
         alone = self._proof.command is not None  # the only test, so no other one can show that the tree works
-        return result(run, merged.tests) if run.passed or alone else Result(State.NOT_RUN, "nothing passes there", run.output)
+        return (
+            result(run, merged.tests) if run.passed or alone else Result(ProofState.NOT_RUN, "nothing passes there", run.output)
+        )
 
     def there(self, tests: Sequence[str]) -> Result | None:
         """Run some tests on the target release of the upstream."""
-        way = self._asked.onto.get(self._proof.upstream, ())
+        way = self._request.onto.get(self._proof.upstream, ())
         return self._tried(tests, way[-1]) if way else None
 
     def elsewhere(self, ref: PatchRef) -> tuple[Result | None, str | None]:
         """Run a patch's tests on the target release without it; if they pass, also find the first release where they do."""
-        way, tests = self._asked.onto.get(self._proof.upstream, ()), self._proof.proves[ref.file]
+        way, tests = self._request.onto.get(self._proof.upstream, ()), self._proof.proves[ref.file]
         if not way:
             return None, None
         last = self._tried(tests, way[-1])
-        if last.state is not State.PASSES:
+        if last.state is not ProofState.PASSES:
             return last, None
         return last, _first(way, lambda tag: self._tried(tests, tag))
 
     def _tried(self, tests: Sequence[str], tag: str) -> Result:
-        if tag not in self._releases:
-            self._tell(f"{self._proof.name} on {self._proof.upstream} {tag}")
-            self._releases[tag] = self._run(tag)
-        run = self._releases[tag]
-        return run if isinstance(run, Result) else result(run, tests)
+        """Run some tests on an unpatched release; the first call runs all that prove something, unless it has kept results."""
+        self._tell(f"{self._proof.name} on {self._proof.upstream} {tag}")
+        place = self._release(tag)
+        if isinstance(place, Result):
+            return place
+        proving = (*self._proof.proves.values(), *(merged.tests for merged in self._proof.merged))
+        every = tuple(dict.fromkeys(test for some in proving for test in some))
+        return result(self._runner.run(self._proof, *place, every, needed=tests), tests)
 
-    def _run(self, tag: str) -> Run | Result:
-        """Run all tests that prove something on an unpatched release."""
+    @functools.cache  # noqa: B019  (a trial is short-lived)
+    def _release(self, tag: str) -> tuple[Path, TreeId] | Result:
+        """Return the interpreter for a release and its tree, or why there is no interpreter."""
         tree = self._stores.obtain(self._proof.upstream, tag)
         named = holder(self._stores)
         try:
             python = self._python(tree if self._proof.upstream == named else self._stores.obtain(named))
         except StackError as failed:
-            return Result(State.NOT_RUN, failed.problem)
-        proving = (*self._proof.proves.values(), *(merged.tests for merged in self._proof.merged))
-        tests = tuple(dict.fromkeys(test for tests in proving for test in tests))
-        return self._runner.run(self._proof, python, tree.tree, tests)
+            return Result(ProofState.NOT_RUN, failed.problem)
+        return python, tree.tree
 
     def _python(self, tree: SourceTree) -> Path:
-        return self._asked.python or interpreter_for(self._stores, self._proof, tree, self._tell)
+        return self._request.python or interpreter_for(self._stores, self._proof, tree, self._tell)
 
 
 def interpreter(stores: Stores, proof: Proof, tell: Progress = silent) -> Path:
@@ -358,7 +380,7 @@ def interpreter(stores: Stores, proof: Proof, tell: Progress = silent) -> Path:
 
 
 def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progress = silent) -> Path:
-    """Return the interpreter of a proof's environment, with the torch that the list or `tree`, of the upstream `holder`, names.
+    """Return the interpreter of a proof's environment, with the base package that the list, or `tree` of the upstream `holder`, names.
 
     Raises:
         StackError: The environment cannot be made.
@@ -369,10 +391,10 @@ def interpreter_for(stores: Stores, proof: Proof, tree: SourceTree, tell: Progre
     requirements = proof.path.parent / "requirements.txt"
     if not requirements.is_file():
         raise StackError(f"{requirements} is missing", "list what the proofs of that folder import")
-    torch = environment.named(requirements) or environment.torch_version(stores.objects(tree.upstream), tree.tree)
-    if torch is None:
+    base = environment.named(requirements) or environment.of_tree(stores.objects(tree.upstream), tree.tree)
+    if base is None:
         return environment.listed(stores.place.cache, "proofs", requirements, "installing what the proofs need", tell)
-    return environment.python(torch, requirements, stores.place.cache, tell)
+    return environment.python(base, requirements, stores.place.cache, tell)
 
 
 def _place(stores: Stores, proof: Proof) -> str:
@@ -386,7 +408,7 @@ def _first(tags: Sequence[str], tried: Callable[[str], Result]) -> str:
     low, high = 0, len(tags) - 1
     while low < high:
         middle = (low + high) // 2
-        if tried(tags[middle]).state is State.PASSES:
+        if tried(tags[middle]).state is ProofState.PASSES:
             high = middle
         else:
             low = middle + 1
@@ -399,27 +421,27 @@ def result(run: Run, tests: Sequence[str]) -> Result:
     return Result(state, reason, run.output, run.cached)
 
 
-def _ended(run: Run, tests: Sequence[str]) -> tuple[State, str]:
+def _ended(run: Run, tests: Sequence[str]) -> tuple[ProofState, str]:
     broken = run.broken or _lacking(run, tests)
     if broken:
-        return State.NOT_RUN, broken
+        return ProofState.NOT_RUN, broken
     failed = [test for test in tests if test in run.failed]
     if failed:
-        return State.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else "")
+        return ProofState.FAILS, f"{failed[0]} fails" + (f" and {len(failed) - 1} more" if failed[1:] else "")
     skipped = [test for test in tests if test in run.skipped]
     if skipped:  # one skipped parameter is enough: its outcome is unknown
-        return State.NOT_RUN, f"{skipped[0]} was skipped"
+        return ProofState.NOT_RUN, f"{skipped[0]} was skipped"
     missing = [test for test in tests if test not in run.passed]
     if not missing:
-        return State.PASSES, ""
+        return ProofState.PASSES, ""
     if run.passed or run.skipped:
-        return State.NOT_RUN, f"there is no test {missing[0]}"
-    return State.FAILS, _UNREADABLE
+        return ProofState.NOT_RUN, f"there is no test {missing[0]}"
+    return ProofState.FAILS, _UNREADABLE
 
 
 def worst(results: Iterable[Result]) -> Result | None:
     """Return the worst result, the first of equal ones; None if there are none."""
-    order = (State.FAILS, State.NOT_RUN, State.PASSES)
+    order = (ProofState.FAILS, ProofState.NOT_RUN, ProofState.PASSES)
     return min(results, key=lambda each: order.index(each.state), default=None)
 
 
@@ -430,5 +452,5 @@ def _lacking(run: Run, tests: Sequence[str]) -> str:
 
 
 def holder(stores: Stores) -> str:
-    """Return the upstream whose tree names the torch version: the first one that is not vendored."""
+    """Return the upstream whose tree names the base package of proofs: the first one that is not vendored."""
     return next(pin.upstream for pin in stores.stack.pins if pin.within is None)

@@ -6,22 +6,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from stack.base.errors import StackError
-from stack.carry.drift import check_settings
-from stack.carry.drift.choices import check_values
+from stack.carry.drift import check_settings, check_values
 from stack.carry.drift.tree import Files
-from stack.carry.drift.variables import OWNERS, grep
+from stack.carry.drift.variables import grep
 from stack.carry.upstream_stores import Stores
 from stack.deploy import removed_settings
 from stack.deploy.recipes import Recipe
+from stack.projects import Owner, known
 
 LIBRARIES = MappingProxyType(
     {"NCCL_SOCKET_IFNAME": "NCCL", "NCCL_IB_HCA": "NCCL", "GLOO_SOCKET_IFNAME": "torch's Gloo"},
 )
 """Variables that no pinned source reads, with the library that does. Documented at
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html and https://docs.pytorch.org/docs/stable/distributed.html."""
-
-_READ = tuple(OWNERS.values())
-"""The upstreams that recipes configure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[UnknownSetting, ..
     """List the settings of recipes that the pinned sources do not know.
 
     Raises:
-        StackError: vllm or flashinfer is not pinned, a source is not available, or a patch does not apply.
+        StackError: no plug-in knows the settings, an upstream that owns some is not pinned, a source is not available, or a patch does not apply.
 
     """
     checked = tuple(recipes)
@@ -45,15 +42,21 @@ def check(stores: Stores, recipes: Iterable[Recipe]) -> tuple[UnknownSetting, ..
     pairs = {pair for recipe in checked for pair in given(recipe.arguments)}
     flags = {flag for flag, _ in pairs}
     names = {name for recipe in checked for name in recipe.environment}
-    for upstream in _READ:
+    owners = known.owners()
+    if not owners:
+        raise StackError("no installed plug-in knows the settings of recipes", "see docs/plug-ins.md")
+    upstreams = tuple(dict.fromkeys(owner.upstream for owner in owners))
+    for upstream in upstreams:
         if upstream not in stores.stack.pins.names():
-            raise StackError(f"this stack does not pin {upstream}", "recipes are checked where vllm and flashinfer are pinned")
+            raise StackError(
+                f"this stack does not pin {upstream}", f"recipes are checked where {' and '.join(upstreams)} are pinned"
+            )
         objects = stores.objects(upstream)
         tree = objects.tree_of(stores.tip(upstream))
         for drift in check_settings(objects, tree, names, flags):
             problems[drift.name, ""] = drift.problem
         problems |= {pair: drift.problem for pair, drift in check_values(objects, tree, pairs).items()}
-    problems |= _unread(stores, names)
+    problems |= _unread(stores, owners, names)
     return tuple(unknown for recipe in checked for unknown in _of(recipe, problems))
 
 
@@ -66,13 +69,13 @@ def given(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield flag, value if equals else "" if after.startswith("--") else after
 
 
-def _unread(stores: Stores, names: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
+def _unread(stores: Stores, owners: Sequence[Owner], names: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
     """Report variables that no pinned source reads, among those whose name belongs to no upstream and no known library."""
     for name in sorted(names):
         if (
-            not name.startswith(tuple(OWNERS))
+            not name.startswith(tuple(owner.prefix for owner in owners))
             and name not in LIBRARIES
-            and not any(_read(stores, each, name) for each in OWNERS.values())
+            and not any(_read(stores, owner.upstream, name) for owner in owners)
         ):
             yield (name, ""), f"no pinned source reads the environment variable {name}, and no library that is known here"
 

@@ -30,6 +30,8 @@ _HELPER = re.compile(r"[\w+.-]+::")
 _ADVERTISED = re.compile(r"([0-9a-f]{40})\t(refs/[^\t]+)")
 _ANSWER = re.compile(r"(?P<flag>[ +*!=-])\t(?P<source>[^\t:]*):(?P<ref>[^\t]+)\t(?P<said>.*)")
 _REASON = re.compile(r"\[[^\]]*\] \((?P<reason>.*)\)|\[[^\]]*\](?P<bare>.*)")
+_MEANWHILE = "somebody changed it meanwhile: run it again"
+_ALL_OR_NONE = "not pushed: the fork takes all or none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,18 +267,23 @@ def _push(store: Path, args: Sequence[str], held: Sequence[int]) -> Mapping[str,
     answers = [answer for answer in map(_ANSWER.fullmatch, lines) if answer]
     if done.returncode and not answers:
         raise git.GitError(args, done.returncode, done.stderr.decode("utf-8", "replace"))
-    return {answer["ref"]: _reason(answer["said"]) for answer in answers if answer["flag"] == "!"}
+    refused = {answer["ref"]: _reason(answer["said"]) for answer in answers if answer["flag"] == "!"}
+    if {*refused.values()} == {_ALL_OR_NONE}:
+        # No reference has a reason of its own: the fork's transaction failed, since another push was faster.
+        return dict.fromkeys(refused, _MEANWHILE)
+    return refused
 
 
 def _reason(answer: str) -> str:
     match = _REASON.fullmatch(answer)
     reason = printable((match["reason"] or match["bare"] or "").strip() if match else answer)
     known = {
-        "stale info": "somebody changed it meanwhile: run it again",
-        "fetch first": "somebody changed it meanwhile: run it again",
-        "atomic push failed": "not pushed: the fork takes all or none",
-        "atomic transaction failed": "not pushed: the fork takes all or none",
-        "atomic push failure": "not pushed: the fork takes all or none",
+        "stale info": _MEANWHILE,
+        "fetch first": _MEANWHILE,
+        "failed to update ref": _MEANWHILE,
+        "atomic push failed": _ALL_OR_NONE,
+        "atomic transaction failed": _ALL_OR_NONE,
+        "atomic push failure": _ALL_OR_NONE,
     }
     return known.get(reason, reason or "the fork refused it")
 

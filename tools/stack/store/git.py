@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
@@ -25,6 +26,11 @@ MINIMUM_VERSION = (2, 38)
 
 _PIPE_BUFFER = 1 << 20
 """Bytes; the largest pipe that Linux allows an unprivileged user."""
+
+HERE_ONLY = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+"""Variables that keep git from fetching an object that a partial clone lacks. Before git 2.39.4 only the second one works."""
+
+_here_only: ContextVar[bool] = ContextVar("_here_only", default=False)
 
 _ISOLATED = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -73,7 +79,20 @@ def environment(*, user_config: bool = False, extra: Mapping[str, str] | None = 
         own |= {key: value for key, value in os.environ.items() if key.startswith("GIT_CONFIG")}
     else:
         own = _ISOLATED | dict(_reaching(tuple(sorted((key, os.environ[key]) for key in os.environ if _places_config(key)))))
-    return kept | own | dict(extra or {})
+    return kept | own | dict(extra or {}) | (HERE_ONLY if _here_only.get() else {})
+
+
+@contextmanager
+def here_only() -> Iterator[None]:
+    """Run git within the block without any connection, also not to the remote of a partial clone.
+
+    That remote's settings stand in the clone, and name programs to run.
+    """
+    token = _here_only.set(True)
+    try:
+        yield
+    finally:
+        _here_only.reset(token)
 
 
 _REACHING_VARIABLES = ("GIT_SSL", "GIT_SSH", "GIT_PROXY", "GIT_HTTP", "GIT_ASKPASS", "GIT_ALLOW_PROTOCOL")

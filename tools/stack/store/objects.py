@@ -46,8 +46,8 @@ ROOMY = {"MALLOC_TOP_PAD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "1073741824", 
 """Variables for git: it allocates memory in large pieces and keeps it, so that reading and merging is a sixth faster."""
 
 
-_HERE_ONLY = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
-"""Variables that keep git from fetching a missing object; before git 2.44 only the second one works."""
+class MissingError(StackError):
+    """Raised when a repository lacks an object."""
 
 
 class Entry(NamedTuple):
@@ -149,7 +149,7 @@ class Objects:
         """Return the content of an object.
 
         Raises:
-            StackError: The object is not in the repository.
+            MissingError: The object is not in the repository.
 
         """
         known = self._kept.get(object_id)
@@ -162,7 +162,7 @@ class Objects:
             self._ask([object_id])
         data = self._receive(object_id)
         if data is None:
-            raise StackError(
+            raise MissingError(
                 f"object {object_id} is missing in {self._repository}",
                 "the store is only a cache: remove that folder and fetch again",
             )
@@ -171,7 +171,7 @@ class Objects:
     def find_blob(self, prefix: str) -> str | None:
         """Return the id of the local blob with this id or abbreviation, or None; nothing is fetched."""
         command = ["rev-parse", "--verify", "--quiet", "--end-of-options", f"{prefix}^{{blob}}"]
-        env = {"GIT_DIR": str(self.repository), **_HERE_ONLY}
+        env = {"GIT_DIR": str(self.repository), **git.HERE_ONLY}
         done = git.run(command, env=env, accept=(0, 1, 128))
         return None if done.returncode else done.stdout.decode("ascii").strip()
 
@@ -196,7 +196,7 @@ class Objects:
 
     def _lists_missing(self, tree: str) -> bool:
         listing = ["rev-list", "--objects", "--no-object-names", "--missing=print", tree]
-        listed = git.run(listing, env={"GIT_DIR": str(self.repository), **_HERE_ONLY}).stdout
+        listed = git.run(listing, env={"GIT_DIR": str(self.repository), **git.HERE_ONLY}).stdout
         return listed.startswith(b"?") or b"\n?" in listed
 
     def expect(self, trees: Iterable[str], paths: Iterable[str]) -> None:
@@ -208,6 +208,7 @@ class Objects:
         while level:
             self.request(tree for tree in level if tree not in self._trees and tree != EMPTY_TREE)
             below: dict[str, frozenset[str]] = {}
+            files: list[str] = []
             for tree, inside in level.items():
                 entries = self.entries(tree)
                 for head, _, rest in (path.partition("/") for path in inside):
@@ -215,7 +216,8 @@ class Objects:
                     if entry is not None and entry.mode == FOLDER and rest:
                         below[entry.id] = below.get(entry.id, frozenset()) | {rest}
                     elif entry is not None and not rest and entry.mode in (FOLDER, *FILES) and entry.id not in self._trees:
-                        self.request([entry.id])
+                        files.append(entry.id)
+            self.request(files)
             level = below
 
     def request(self, ids: Iterable[str]) -> None:
@@ -329,6 +331,10 @@ class Objects:
         before, after = self.entries(old), self.entries(new)
         names = [name for name, entry in before.items() if after.get(name) != entry]
         names += after.keys() - before.keys()
+        if len(names) > 1:
+            # Git reads the folders while the first of them are compared: one call instead of one for each.
+            pairs = [entry for name in names for entry in (before.get(name), after.get(name)) if entry is not None]
+            self.request(entry.id for entry in pairs if entry.mode == FOLDER and entry.id not in self._trees)
         for name in sorted(names):
             yield from self._difference_at(prefix + name, before.get(name), after.get(name))
 
@@ -401,12 +407,12 @@ class _Tree:
     """A tree object: its bytes, its entries by name, and the offset of each entry's id in the bytes.
 
     Most changes only replace ids: then the bytes are copied with these 20 bytes replaced. The tree is built anew only if names are
-    added or removed, or a mode changes.
+    added or removed, or a mode changes. Most trees are only read: the offsets are computed for the first change.
     """
 
     __slots__ = ("_ids", "data", "entries")
 
-    def __init__(self, data: bytes, entries: dict[str, Entry], ids: Mapping[str, int]) -> None:
+    def __init__(self, data: bytes, entries: dict[str, Entry], ids: Mapping[str, int] | None = None) -> None:
         self.data = data
         self.entries = entries
         self._ids = ids
@@ -414,37 +420,37 @@ class _Tree:
     @classmethod
     def parse(cls, data: bytes) -> "_Tree":
         """Parse the bytes of a tree object, a sequence of `<mode> <name>\\0<20 bytes of id>`."""
-        entries: dict[str, Entry] = {}
-        ids: dict[str, int] = {}
-        for match in _ENTRY.finditer(data):
-            mode, raw, object_id = match.groups()
-            name = raw.decode("utf-8", "surrogateescape")
-            entries[name] = Entry(int(mode, 8), object_id.hex())
-            ids[name] = match.start(3)
-        return cls(data, entries, ids)
+        return cls(data, {_name(raw): Entry(int(mode, 8), found.hex()) for mode, raw, found in _ENTRY.findall(data)})
 
     def replaced(self, changes: Mapping[str, Entry | None]) -> "_Tree":
         """Return the tree with changed entries (None removes one)."""
         entries = self.entries | {name: entry for name, entry in changes.items() if entry is not None}
         if all(
-            entry is not None and name in self._ids and entry.mode == self.entries[name].mode for name, entry in changes.items()
+            entry is not None and name in self.entries and entry.mode == self.entries[name].mode
+            for name, entry in changes.items()
         ):
+            if self._ids is None:
+                self._ids = {_name(match[2]): match.start(3) for match in _ENTRY.finditer(self.data)}
             data = bytearray(self.data)
-            for name, place in ((name, self._ids[name]) for name in changes):
+            for name in changes:
+                place = self._ids[name]
                 data[place : place + 20] = bytes.fromhex(entries[name].id)
             return _Tree(bytes(data), entries, self._ids)
         for name in (name for name, entry in changes.items() if entry is None):
             entries.pop(name, None)
         # git sorts a folder as if its name ended in a slash.
         order = sorted(entries, key=lambda name: _bytes(name) + (b"/" if entries[name].mode == FOLDER else b""))
-        return _Tree.parse(
-            b"".join(b"%o %s\0%s" % (entries[name].mode, _bytes(name), bytes.fromhex(entries[name].id)) for name in order)
-        )
+        content = b"".join(b"%o %s\0%s" % (entries[name].mode, _bytes(name), bytes.fromhex(entries[name].id)) for name in order)
+        return _Tree.parse(content)
 
 
 def blob_id(data: bytes) -> BlobId:
     """Return git's id for a blob of these bytes."""
     return BlobId(hashlib.sha1(b"blob %d\0%s" % (len(data), data), usedforsecurity=False).hexdigest())
+
+
+def _name(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _bytes(name: str) -> bytes:

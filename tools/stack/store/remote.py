@@ -5,7 +5,6 @@ Git fetches file contents when they are needed. Fetched objects enter the store 
 a pinned upstream itself is grafted: a commit on top of the real one has the submodule's tree in place of its entry.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,10 +12,11 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from stack.base.addresses import redacted
+from stack.base.did_you_mean import similar, suggestion
 from stack.base.errors import StackError
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
-from stack.store import git, reference_clone, repository
+from stack.store import git, listed_tags, reference_clone, repository
 from stack.store.objects import FOLDER, SUBMODULE, Entry, Identity, Objects
 
 _SUBJECT = "Vendored sources in place of submodules"
@@ -71,6 +71,7 @@ def fetch(store: Path, url: str, wanted: str, *, reference: Path | None = None) 
             raise _no_commit(url, wanted) from error
         kept = {ref: target for ref, target in _refs(place).items() if not ref.startswith(reference_clone.REFS)}
         repository.adopt(store, place / "objects/pack", kept)
+    listed_tags.keep(store, _tagged(refs))
     return CommitId(commit)
 
 
@@ -122,7 +123,13 @@ def tag_commits(store: Path, url: str) -> dict[str, str]:
         StackError: The remote cannot be reached.
 
     """
-    refs = _advertised(store, url)
+    tags = _tagged(_advertised(store, url))
+    listed_tags.keep(store, tags)
+    return tags
+
+
+def _tagged(refs: Mapping[str, str]) -> dict[str, str]:
+    """Return the commit of each tag among advertised references."""
     tagged = {name: target for name, target in refs.items() if name.startswith("refs/tags/") and not name.endswith("^{}")}
     return {name.removeprefix("refs/tags/"): refs.get(f"{name}^{{}}", target) for name, target in tagged.items()}
 
@@ -308,10 +315,10 @@ def _no_commit(url: str, wanted: str) -> StackError:
 
 def _no_tag(url: str, wanted: str, refs: Mapping[str, str]) -> StackError:
     tags = [name.removeprefix("refs/tags/") for name in refs if name.startswith("refs/tags/") and not name.endswith("^{}")]
-    near = difflib.get_close_matches(wanted, tags, n=_SHOWN) or sorted(tags, key=_age, reverse=True)[:_SHOWN]
-    return StackError(
-        f"{redacted(url)} has no tag {wanted}", f"nearest: {', '.join(near)}" if near else "it has no tags at all"
-    )
+    near = similar(wanted, sorted(tags, key=_age, reverse=True))
+    newest = sorted(tags, key=_age, reverse=True)[:_SHOWN]
+    others = f"the newest are {', '.join(newest)}" if newest else "it has no tags at all"
+    return StackError(f"{redacted(url)} has no tag {wanted}", suggestion(near) if near else others)
 
 
 def _age(tag: str) -> tuple[bool, Version]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from stack.base.text import counted
 from stack.model import document
 from stack.model.patch import Patch, trailers
 from stack.model.series import Series
@@ -211,7 +212,8 @@ def _search(searched: Searched | None) -> str:
         if nearest
         else ""
     )
-    return f"{len(searched.found)} open pull request(s) were compared on {cell(searched.made[:10])}, found by {queried or 'no query'}.{shared}"
+    compared = counted(len(searched.found), "open pull request was", "open pull requests were")
+    return f"{compared} compared on {cell(searched.made[:10])}, found by {queried or 'no query'}.{shared}"
 
 
 def _folded(summary: str, text: str) -> str:

@@ -12,7 +12,7 @@ from stack.model import digest, verdict
 from stack.model.stack import Stack
 from stack.model.switch import FOLDER
 from stack.model.verdict import Case, Outcome, Verdict
-from stack.proof.series_proofs import State
+from stack.proof.series_proofs import ProofState
 from stack.store import cache as places
 from stack.upstreaming.proposal import Proposal
 from stack.validation.suite import ValidatedSubject, begun
@@ -21,7 +21,7 @@ PLACES = (f"{FOLDER}/verdicts", "validation/verdicts")
 """Folders with verdicts, below the stack's folder."""
 RECORD = f"{FOLDER}/verdicts/export-pr.json"
 """File with the outcome of proofs on upstream's trees, each with a pull request and its needs but without the rest of the stack."""
-_OUTCOMES = {State.PASSES: Outcome.PASSED, State.FAILS: Outcome.FAILED, State.NOT_RUN: Outcome.NOT_RUN}
+_OUTCOMES = {ProofState.PASSES: Outcome.PASSED, ProofState.FAILS: Outcome.FAILED, ProofState.NOT_RUN: Outcome.NOT_RUN}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.carry import apply
 from stack.carry.export import export
@@ -91,7 +92,7 @@ def _chosen(stores: Stores, wanted: Wanted) -> dict[str, frozenset[PatchRef]]:
         raise StackError(f"{_and(wanted.series) or 'the stack'} has no patch", "name a series that has one")
     unknown = [path for path in wanted.split if path not in {ref.path for ref in chosen}]
     if unknown:
-        raise StackError(f"--split names {unknown[0]!r}, which is not a planned patch", "name it as the plan does")
+        raise unknown_name("patch", unknown[0], (ref.path for ref in chosen), holder="the plan", lister="stack export-pr")
     by_upstream: dict[str, set[PatchRef]] = {}
     for ref in chosen:
         by_upstream.setdefault(ref.upstream, set()).add(ref)
@@ -145,7 +146,7 @@ def _legs(stores: Stores, target: SourceTree, names: Sequence[str], wanted: Want
     request = Request(target.upstream, target.tag)
     leg = released(stores, target.upstream, target, request)
     if wanted.tests and leg.moves and leg.carry.rows and series_proofs.provable(stores):
-        proofs = series_proofs.Asked(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
+        proofs = series_proofs.ProofRequest(series_proofs.provable(stores), {target.upstream: (target.tag,)}, wanted.python)
         with Runner(stores) as runner:
             results = list(series_proofs.behaviour(runner, proofs, stores.tell))
         landed = series_proofs.landings(results, {target.upstream: {target.tag: target.commit}})
@@ -292,7 +293,7 @@ class _Planning:
 
         The search runs if the tests fail with the known needs; they pass with all patches.
         """
-        passes = series_proofs.State.PASSES
+        passes = series_proofs.ProofState.PASSES
         for done, number in enumerate(requested):
             piece = self._pieces[number]
             self._tell(f"testing {piece.name}", done)
@@ -300,7 +301,7 @@ class _Planning:
                 continue
             mine = self._relations.closure((number,))
             alone = trials.result(piece.ref, self._tree(mine))
-            if alone.state is not series_proofs.State.FAILS:
+            if alone.state is not series_proofs.ProofState.FAILS:
                 continue
             rest = [other for other in range(len(self._pieces)) if other not in mine]
             needed = smallest(

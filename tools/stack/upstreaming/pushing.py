@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.base.text import printable
+from stack.base.text import counted, printable
 from stack.carry.person import Person, configured
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
@@ -249,7 +249,7 @@ def _sent(stores: Stores, prepared: _Prepared, held: Sequence[int]) -> tuple[Pus
     going = [row for row in prepared.rows if row.state in (PushState.NEW, PushState.UPDATED)]
     if not going:
         return prepared.rows
-    stores.tell(f"pushing {len(going)} branches to {prepared.fork}")
+    stores.tell(f"pushing {counted(len(going), 'branch')} to {prepared.fork}")
     store, fork = prepared.store, prepared.fork
     names = [row.branch.name for row in going]
     try:

@@ -13,7 +13,7 @@ from stack.model.series import PatchRef
 from stack.proof import series_proofs
 from stack.proof.proof_module import Proof
 from stack.proof.runner import Runner
-from stack.proof.series_proofs import Result, State
+from stack.proof.series_proofs import ProofState, Result
 from stack.store.sources import SourceTree
 
 
@@ -57,7 +57,7 @@ class Trials:
 
         """
         worst = series_proofs.worst(self._run(proof, ref, tree) for proof in self._proofs if ref in proof.refs())
-        return worst or Result(State.NOT_RUN, "no test proves it")
+        return worst or Result(ProofState.NOT_RUN, "no test proves it")
 
     def _run(self, proof: Proof, ref: PatchRef, tree: TreeId) -> Result:
         python = self._python or series_proofs.interpreter_for(self._stores, proof, self._torch, self._tell)

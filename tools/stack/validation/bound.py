@@ -18,8 +18,8 @@ from stack.model.inputs import CODE, Input, Selection
 from stack.model.stack import Stack
 from stack.model.verdict import Case
 from stack.proof import sources
-from stack.validation.numerics import ON_CPU
-from stack.validation.numerics.emulated.building import HEADERS
+from stack.validation import laboratory
+from stack.validation.numerics import HEADERS, ON_CPU
 from stack.validation.pack.recipes import RECIPES
 
 HERE = Path(__file__).parent
@@ -107,7 +107,7 @@ def fallen(stack: Stack, case: Case, listed: Mapping[Sha256, Input]) -> Fallen |
 
 def code(stack: Stack, name: str) -> Input:
     """Describe the validation's own files that judge a case."""
-    files = {**_code(_judges(name)), **_data(name)}
+    files = {**_code(_judges(name), stack.root.resolve()), **_data(name, stack.root.resolve())}
     if name.startswith(_COMPILES):
         expected = [series.compiles for series in stack.series if series.name == name.split("/")[2]]
         files["(compiles)"] = _hash(repr(expected).encode())
@@ -131,11 +131,11 @@ def _judges(name: str) -> tuple[str, ...]:
     if name.startswith(_COMPILES):
         return ("kernels.py",)
     if suite == "kernels":
-        return ("numerics/__main__.py", "emulation.py")
+        return ("numerics/__main__.py", f"{laboratory.PLACE}/sm120_on_sm90/compiling.py")
     if name.startswith("bench/kernels/"):
-        return ("decoding/__main__.py",)
+        return (f"{laboratory.PLACE}/decoding/__main__.py",)
     if suite in ("serve", "bench") and (recipe in _PACKED or fnmatchcase(name, "bench/*/*/*")):
-        return ("pack/checks.py", "pack/server.py", "pack/recipes.py", "pack/speeds.py", "pack/target_runner.py")
+        return ("pack/recipes.py", f"{laboratory.PLACE}/target/runner.py")
     models = ("model/__main__.py",) if suite in ("serve", "quality") else ()  # started as a process, not imported
     return (f"{suite}/suite.py", *models) if suite in _SUITES else ()
 
@@ -147,28 +147,32 @@ _PLUMBING = frozenset({"suite.py", "numerics_protocol.py", "machine.py", "python
 
 
 @functools.cache
-def _code(modules: tuple[str, ...]) -> Mapping[str, str]:
-    """Hash modules, and all modules of the validation that they import, by path."""
+def _code(modules: tuple[str, ...], root: Path) -> Mapping[str, str]:
+    """Hash modules, and all modules of the validation and of the stack's laboratory that they import, by path."""
     plumbing = [HERE / name for name in _PLUMBING]
-    own = [HERE.parent / name for name in _OWN]
-    paths = sources.closure([HERE / module for module in modules], [HERE.parents[1]], plumbing, own)
-    return {_relative(path): _file(path) for path in paths if path.suffix == ".py"}
+    own = [*(HERE.parent / name for name in _OWN), laboratory.folder(root)]
+    begin = [(root if module.startswith(laboratory.PLACE) else HERE) / module for module in modules]
+    paths = sources.closure(
+        (path for path in begin if path.is_file()), [HERE.parents[1], root / laboratory.HOME], plumbing, own
+    )
+    return {_relative(path, root): _file(path) for path in paths if path.suffix == ".py"}
 
 
 @functools.cache
-def _data(name: str) -> Mapping[str, str]:
+def _data(name: str, root: Path) -> Mapping[str, str]:
     """Hash the files other than modules that judge a case, or determine how it ran, by path."""
     suite, recipe = (*name.split("/"), "")[:2]
     paths: list[Path] = []
     if name.startswith(_COMPILES):
-        paths = [*(HERE.parent / "proof/compiling").glob("*.py")]
+        paths = [*(HERE.parent / "proof/compiling").glob("*.py"), HERE.parent / "vllm_project/jit_units.py"]
     elif suite == "kernels":
         paths = [HERE / "requirements.txt", *(path for end in _SOURCES for path in (HERE / "numerics").rglob(end))]
+        paths += (path for end in _SOURCES for path in laboratory.folder(root).rglob(end))
     elif suite == "serve" and (DATA / f"recipes/{recipe}.toml").is_file():
         paths = [HERE / "requirements.txt", DATA / f"recipes/{recipe}.toml"]
     elif suite in ("bench", "quality"):
         paths = [*(DATA / "texts").glob("*.txt")]
-    return {_relative(path): _file(path) for path in sorted(paths)}
+    return {_relative(path, root): _file(path) for path in sorted(paths)}
 
 
 def _series(stack: Stack, name: str) -> Mapping[str, str]:
@@ -178,12 +182,14 @@ def _series(stack: Stack, name: str) -> Mapping[str, str]:
     if name not in (series.name for series in stack.series):
         return {"(series)": "there is none of this name"}
     proofs = {path: _file(stack.root / path) for path in stack.get(name).proves if (stack.root / path).is_file()}
-    return {**proofs, **(_data(f"serve/{EFFECT_BY[name]}/") if name in EFFECT_BY else {})}
+    return {**proofs, **(_data(f"serve/{EFFECT_BY[name]}/", stack.root.resolve()) if name in EFFECT_BY else {})}
 
 
-def _relative(path: Path) -> str:
+def _relative(path: Path, root: Path) -> str:
     """Name a file by its path in the repository, wherever the packages are installed."""
     package = HERE.parent
+    if path.is_relative_to(laboratory.folder(root)):
+        return path.relative_to(root).as_posix()
     if path.is_relative_to(DATA):
         return f"validation/{path.relative_to(DATA).as_posix()}"
     return path.relative_to(package).as_posix()

@@ -18,11 +18,11 @@ from stack.model import digest
 from stack.model.ids import Sha256
 from stack.model.stack import Stack
 from stack.model.verdict import Case
+from stack.validation import decode_goals
 from stack.validation.bench import start
 from stack.validation.bench.suite import AGAINST, measured, numbers
-from stack.validation.decoding import figures
 from stack.validation.kernels import Kernels
-from stack.validation.pack import target_runner
+from stack.validation.pack import case_names
 from stack.validation.pack.recipes import COMPARISONS, RECIPES
 from stack.validation.quality.choices import CHOICES
 from stack.validation.serve import checks
@@ -186,15 +186,13 @@ def _likely(bar: Bar) -> Check:
 
 def _packed(stack: Sha256) -> dict[str, Definition]:
     """Define the cases of a GPU machine's archive: servers, their speeds, and goals of speed."""
-    cases = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in target_runner.case_names(recipe)}
+    cases = {name: Definition(_without_bar, _GPU) for recipe in RECIPES for name in case_names.of_recipe(recipe)}
     cases |= {f"serve/{recipe.name}/version": Definition(_version(stack), _GPU) for recipe in RECIPES}
-    cases[f"{target_runner.KERNELS}/all"] = Definition(_without_bar, _GPU)
-    cases |= {
-        target_runner.goal_name(goal.name): Definition(_least("found", goal.least), _GPU) for goal in figures.goals((), 1.0)
-    }
+    cases[f"{case_names.KERNELS}/all"] = Definition(_without_bar, _GPU)
+    cases |= {case_names.of_goal(goal.name): Definition(_least("found", goal.least), _GPU) for goal in decode_goals.GOALS}
     for comparison in COMPARISONS:
         for kind, least in comparison.least.items():
-            names = target_runner.comparison_names(comparison, kind)
+            names = case_names.of_comparison(comparison, kind)
             cases |= dict.fromkeys(names, Definition(_least("ratio", least), _GPU))
     return cases
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stack import __version__
+from stack.base.did_you_mean import unknown_name
 from stack.base.errors import StackError
 from stack.deploy import server_version_check
 from stack.model import digest as stack_digest
@@ -148,7 +149,7 @@ def load(file: Path, name: str) -> Gate:
     """
     gates = load_all(file)
     if name not in gates:
-        raise StackError(f"unknown gate {name!r}", f"{file} has {', '.join(gates)}")
+        raise unknown_name("gate", name, gates, holder=str(file))
     return gates[name]
 
 

@@ -31,10 +31,8 @@ from stack.proof.compiling.check import CompileRequest, Report, UnitOutcome
 from stack.store import cache as places
 from stack.store import registry
 from stack.store.registry import Candidate
-from stack.validation import bound, emulation, machine, numerics_protocol
-from stack.validation.numerics import EMULATED, KINDS, ON_CPU, OPERATORS
-from stack.validation.numerics.emulated import building
-from stack.validation.numerics.sm120_on_sm90 import LIBRARY
+from stack.validation import bound, laboratory, machine, numerics_protocol
+from stack.validation.numerics import EMULATED, HEADERS, KINDS, ON_CPU, OPERATORS, SM120_ON_SM90
 from stack.validation.python_env import Interpreter, Python
 from stack.validation.suite import Job, ValidatedSubject
 
@@ -107,25 +105,25 @@ class Kernels:
     def _stores(self, tell: Progress) -> Stores:
         return Stores(self.stack, Place(self.cache, self.source, tell))
 
-    def _process(self, stores: Stores) -> "Process":
+    def _process(self, stores: Stores) -> "NumericsProcess":
         process = self._plain(stores)
         if not self.emulate:
             return process
-        return replace(process, variables={**process.variables, LIBRARY: for_sm90(stores, self.python)})
+        return replace(process, variables={**process.variables, SM120_ON_SM90: for_sm90(stores, self.python)})
 
-    def _plain(self, stores: Stores) -> "Process":
+    def _plain(self, stores: Stores) -> "NumericsProcess":
         if self.inside is not None:
-            return Process(self.inside)
+            return NumericsProcess(self.inside, self.stack.root)
         return self._outside(stores)
 
-    def _outside(self, stores: Stores) -> "Process":
+    def _outside(self, stores: Stores) -> "NumericsProcess":
         """Return the interpreter for cases that depend on the stack, never on an image."""
         if self.python is not None:
-            return Process(Interpreter(self.python))
-        named = environment.named(REQUIREMENTS)
+            return NumericsProcess(Interpreter(self.python), self.stack.root)
+        named = environment.named(REQUIREMENTS, ("torch",))
         assert named is not None, "requirements.txt names torch"
         python = environment.python(named, REQUIREMENTS, self.cache, stores.tell)
-        return Process(Interpreter(python), {OPERATORS: operators(stores)})
+        return NumericsProcess(Interpreter(python), self.stack.root, {OPERATORS: operators(stores)})
 
     def _numerics(self, stores: Stores, job: Job) -> Iterator[Case]:
         process = self._process(stores)
@@ -164,10 +162,11 @@ class Kernels:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """The numerics in another interpreter, which can import the package `stack` but not its dependencies."""
+class NumericsProcess:
+    """The numerics in another interpreter, which can import `stack` and the laboratory of a stack's folder, but not their dependencies."""
 
     packages: Python
+    root: Path
     variables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @contextmanager
@@ -179,12 +178,15 @@ class Process:
 
         """
         with tempfile.TemporaryDirectory(prefix="stack-numerics-") as folder, tempfile.TemporaryFile() as stderr:
-            own = Path(__file__).parents[1]
+            own = [Path(__file__).parents[1], laboratory.folder(self.root.resolve())]
             Path(folder).chmod(0o755)  # the image's user has another id, and must be able to read it
-            (Path(folder) / own.name).symlink_to(own)
+            for package in own:
+                (Path(folder) / package.name).symlink_to(package)
             variables = {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1", **self.variables}
             command = ["-m", "stack.validation.numerics", "--attached", *arguments]
-            prepared = self.packages.interpreter(command, variables, [Path(folder), own])
+            prepared = self.packages.interpreter(
+                command, variables, [Path(folder), *(package for package in own if package.is_dir())]
+            )
             try:
                 process = subprocess.Popen(
                     prepared.command,
@@ -202,7 +204,7 @@ class Process:
                 _end(process)
 
 
-def ran(process: Process, names: Sequence[str], job: Job) -> Iterator[Case]:
+def ran(process: NumericsProcess, names: Sequence[str], job: Job) -> Iterator[Case]:
     """Run cases by name in a process and yield each once. Cases that the process did not reach have failed.
 
     Raises:
@@ -225,9 +227,22 @@ def for_sm90(stores: Stores, python: Path | None = None) -> str:
     if not any(gpu.capability == "9.0" for gpu in machine.here().gpus):
         return "this machine has no GPU of SM90 to compile for"
     try:
-        return str(emulation.library(stores, python))
+        return str(library_for_sm90(stores, python))
     except StackError as cannot:
         return str(cannot)
+
+
+def library_for_sm90(stores: Stores, python: Path | None = None) -> Path:
+    """Compile SM120's kernels for SM90 by the stack's laboratory, or take them from the cache.
+
+    Raises:
+        StackError: there is no laboratory or no compiler, or a kernel does not compile.
+
+    """
+    laboratory.ready(stores.stack.root)
+    from laboratory.sm120_on_sm90 import compiling  # noqa: PLC0415
+
+    return compiling.library(stores, python)
 
 
 def operators(stores: Stores) -> str:
@@ -251,21 +266,27 @@ def emulated(stores: Stores) -> str:
         return "the stack has no flashinfer"
     kernels = carried_kernels(stores)
     if not kernels:
-        return f"the carried flashinfer has no {building.HEADERS}"
+        return f"the carried flashinfer has no {HEADERS}"
     try:
-        plan = building.plan(kernels)
-        place = stores.place.cache / "emulated" / plan.name
+        laboratory.ready(stores.stack.root)
+    except StackError as none:
+        return str(none)
+    from laboratory.emulated.building import CannotBuild, plan  # noqa: PLC0415
+
+    try:
+        planned = plan(kernels)
+        place = stores.place.cache / "emulated" / planned.name
         with places.lock(place):
             stores.tell("building FlashInfer's kernels for this CPU")
-            return str(plan.build(place))
-    except building.CannotBuild as cannot:
+            return str(planned.build(place))
+    except CannotBuild as cannot:
         return str(cannot)
 
 
 def carried_kernels(stores: Stores) -> dict[str, bytes]:
     """Read the headers of FlashInfer's MXFP4 kernels from the carried tree, by name; empty if it has none."""
     objects = stores.objects("flashinfer")
-    entry = objects.entry(objects.tree_of(stores.tip("flashinfer")), building.HEADERS)
+    entry = objects.entry(objects.tree_of(stores.tip("flashinfer")), HEADERS)
     entries = objects.entries(entry.id) if entry is not None else {}
     return {name: objects.read(entry.id) for name, entry in entries.items() if name.endswith(".cuh")}
 
@@ -328,7 +349,7 @@ def _name(ref: PatchRef) -> str:
     return f"{_COMPILE}/{ref.series}/{Path(ref.file).stem}"
 
 
-def _answers(process: Process, verb: str) -> list[dict[str, Any]]:
+def _answers(process: NumericsProcess, verb: str) -> list[dict[str, Any]]:
     """Run a verb that ends at once, and return the objects that it prints.
 
     Raises:

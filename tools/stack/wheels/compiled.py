@@ -22,12 +22,13 @@ from packaging.version import Version
 from stack.base import die_with_parent
 from stack.base.errors import StackError
 from stack.base.progress import Progress, silent
+from stack.base.text import counted
 from stack.model.ids import TreeId
 from stack.proof import environment, trees
 from stack.store import cache as places
 from stack.store.objects import Objects
 from stack.wheels import build_env, machine
-from stack.wheels.native import CUDA, CompilePlan
+from stack.wheels.native import CompilePlan
 
 _TOOLS = ("cmake==4.4.4", "ninja==1.13.2")
 """Installed if those on PATH are missing or older than upstreams require."""
@@ -35,7 +36,6 @@ _CMAKE = Version("3.26.1")
 _STEP = re.compile(r"^\s*\[(\d+)/(\d+)\] (.*)")
 """Matches ninja's progress: steps done, all steps, the current step."""
 _ERROR = re.compile(r"\b(?:error|fatal)(?: #?[\w-]+)?\s*:|^CMake Error|^ERROR:|^\w*Error: ")
-_DEFINED = re.compile(r"define_extension_target\(\s*(\w+)")
 _LOG = "log.txt"
 _INSTALLS = re.compile(r'CMAKE_INSTALL_COMPONENT STREQUAL "([^"]+)"')
 """Matches CMake's record that a target installs something."""
@@ -93,7 +93,7 @@ def wheel(plan: CompilePlan, carried: Carried, python: Path, folder: Path, out: 
         run([*command, "--wheel-dir", str(out), str(source)], env)
     made = sorted(out.glob("*.whl"))
     if len(made) != 1:
-        raise StackError(f"the upstream's build made {len(made)} wheels", f"see {folder / _LOG}")
+        raise StackError(f"the upstream's build made {counted(len(made), 'wheel')}", f"see {folder / _LOG}")
     return made[0]
 
 
@@ -108,7 +108,7 @@ def targets(plan: CompilePlan, carried: Carried, python: Path, folder: Path, out
     env = _environment(plan, python, carried.cache)
     with _working(carried, folder) as run:
         run(["cmake", "-S", str(source), "-B", str(build), *_options(plan, python, folder)], env)
-        _check(plan.order.targets, folder, env)
+        _check(plan.order.targets, plan.build.defines, folder, env)
         run(["cmake", "--build", str(build), f"-j{plan.jobs}", *(f"--target={name}" for name in plan.order.targets)], env)
         shutil.rmtree(installed, ignore_errors=True)
         for name in plan.order.targets:
@@ -140,14 +140,13 @@ def _options(plan: CompilePlan, python: Path, folder: Path) -> list[str]:
     """Return CMake's options, as upstream's setup.py sets them."""
     options = {
         "CMAKE_BUILD_TYPE": os.environ.get("CMAKE_BUILD_TYPE", "RelWithDebInfo"),
-        "VLLM_TARGET_DEVICE": plan.order.device,
-        "VLLM_PYTHON_EXECUTABLE": str(python),
+        **{name: _filled(value, plan, python) for name, value in plan.build.options.items()},
         "FETCHCONTENT_BASE_DIR": str(folder / "clones"),
         "CMAKE_JOB_POOL_COMPILE:STRING": "compile",
         "CMAKE_JOB_POOLS:STRING": f"compile={plan.jobs}",
     }
-    if plan.order.device == CUDA:
-        options["NVCC_THREADS"] = plan.environment["NVCC_THREADS"]
+    if plan.cuda:
+        options |= {name: plan.environment[name] for name in plan.build.cuda_options}
         home = plan.environment.get("CUDA_HOME")
         options |= {"CMAKE_CUDA_COMPILER": f"{home}/bin/nvcc"} if home else {}
     if plan.machine.launcher:
@@ -155,7 +154,11 @@ def _options(plan: CompilePlan, python: Path, folder: Path) -> list[str]:
     return ["-G", "Ninja", *(f"-D{name}={value}" for name, value in options.items())]
 
 
-def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+def _filled(value: str, plan: CompilePlan, python: Path) -> str:
+    return value.replace("{device}", plan.order.device).replace("{python}", str(python))
+
+
+def _check(names: Sequence[str], defines: str, folder: Path, env: Mapping[str, str]) -> None:
     """Refuse targets that CMake does not have for the device, and those that install nothing (`all`, `clean`)."""
     source, build = folder / "source", folder / "build"
     listed = subprocess.run(
@@ -171,7 +174,7 @@ def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
     if odd:
         files = [source / "CMakeLists.txt", *sorted(source.glob("cmake/**/*.cmake"))]
         texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
-        known = sorted({name for text in texts for name in _DEFINED.findall(text)} & here)
+        known = sorted({name for text in texts for name in re.findall(defines, text)} & here)
         raise StackError(
             f"there is no CMake target {odd[0]} for that device that makes a library", f"there are {', '.join(known) or 'none'}"
         )
@@ -179,7 +182,7 @@ def _check(names: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
 
 def _environment(plan: CompilePlan, python: Path, cache: Path) -> dict[str, str]:
     """Return a build's environment: the user's variables that are passed, the plan's, and a PATH with CMake and ninja."""
-    env = build_env.passed(os.environ) | dict(plan.environment)
+    env = build_env.passed(os.environ, plan.rules) | dict(plan.environment)
     env |= {"LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "0"}
     if plan.machine.launcher == "ccache":
         env["CCACHE_BASEDIR"] = str(cache)

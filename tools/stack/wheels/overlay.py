@@ -16,8 +16,8 @@ from packaging.version import Version
 
 from stack.base.errors import StackError
 from stack.model.ids import Sha256
+from stack.projects import Edits
 from stack.wheels import metadata, zips
-from stack.wheels.metadata import Edits
 from stack.wheels.zips import Member
 
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
 
 from stack.base.errors import StackError
 from stack.base.progress import Progress
+from stack.base.text import counted
+from stack.projects import PlainBuild
 from stack.proof import environment
 
 TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
@@ -22,24 +23,6 @@ TOOLS = ("packaging==25.0", "setuptools==80.9.0", "wheel==0.45.1")
 EPOCH = "315532800"
 """1980-01-01, the first day in a ZIP file: a tree has no time of its own."""
 _MARKED = ("ERROR", "error:", "RuntimeError", "ModuleNotFoundError")
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """The way an upstream builds without a compiler: its backend's environment variables, and the line with its version."""
-
-    environment: Mapping[str, str]
-    version_file: str
-    version_line: str
-    """With `{}` for the version."""
-
-
-RECIPES = {
-    # By default its backend installs CUDA wheels, to build a part for several nodes only.
-    "flashinfer": Recipe(
-        {"BUILD_NVEP": "0", "FLASHINFER_BUILD_NO_PIP": "1"}, "flashinfer/_build_meta.py", '__version__ = "{}"'
-    ),
-}
 
 
 def tools(cache: Path, tell: Progress) -> Path:
@@ -58,7 +41,7 @@ def tool_versions() -> dict[str, str]:
     return dict(tool.split("==") for tool in TOOLS)
 
 
-def build(recipe: Recipe, files: Callable[[Path], None], version: Version, python: Path, out: Path) -> Path:
+def build(recipe: PlainBuild, files: Callable[[Path], None], version: Version, python: Path, out: Path) -> Path:
     """Build a wheel into the folder `out`; `files` fills a folder with the carried tree.
 
     Raises:
@@ -84,7 +67,9 @@ def build(recipe: Recipe, files: Callable[[Path], None], version: Version, pytho
             _run([*command, "--wheel-dir", str(out), str(tree)], env)
     made = sorted(out.glob("*.whl"))
     if len(made) != 1:
-        raise StackError(f"the upstream's build made {len(made)} wheels", "this is a defect of the recipe: please report it")
+        raise StackError(
+            f"the upstream's build made {counted(len(made), 'wheel')}", "this is a defect of the recipe: please report it"
+        )
     return made[0]
 
 

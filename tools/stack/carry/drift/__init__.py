@@ -3,6 +3,7 @@
 
 from stack.carry.drift.checks import check, is_readable
 from stack.carry.drift.finding import Drift, added_between, added_lines
-from stack.carry.drift.settings import Unknown, check_settings
+from stack.carry.drift.settings import check_settings, check_values
+from stack.projects import Unknown
 
-__all__ = ["Drift", "Unknown", "added_between", "added_lines", "check", "check_settings", "is_readable"]
+__all__ = ["Drift", "Unknown", "added_between", "added_lines", "check", "check_settings", "check_values", "is_readable"]

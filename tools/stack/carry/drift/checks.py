@@ -10,7 +10,6 @@ from stack.carry.drift.finding import Drift
 from stack.carry.drift.modules import Modules
 from stack.carry.drift.outline import Known, parse
 from stack.carry.drift.tree import Files
-from stack.carry.drift.unchanged import Unchanged
 from stack.model.ids import TreeId
 from stack.store.objects import Objects
 
@@ -67,15 +66,12 @@ def check(
     own = Files(objects, upstream) if upstream is not None else None
     old_modules = Modules(old, known) if old is not None else None
     includes, old_includes = cpp.Includes(files), cpp.Includes(old) if old is not None else None
-    alike = Unchanged(modules, old_modules, own) if old_modules is not None and own is not None else None
     named = naming.Variables()
     found: list[Drift] = []
     for path, lines in sorted(added.items()):
         if not lines or not files.is_file(path):
             continue
         if path.endswith((".py", ".pyi")):
-            if alike is not None and alike.holds(path, lines):
-                continue
             with contextlib.suppress(RecursionError):  # Nested too deeply to be parsed: report nothing.
                 found += python.check(path, lines, modules, old_modules, named, own, hasty=hasty)
         elif cpp.is_source(path):

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the environment variables and the flags of `vllm serve` that recipes and compose files name."""
+"""Find the environment variables and the flags of the projects' commands that recipes and compose files name."""
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.carry.drift import owners
+from stack.projects import known
+
 FOLDERS = ("validation/recipes", "docker")
 """The folders of a stack with such files."""
 _SUFFIXES = frozenset({".toml", ".yaml", ".yml", ".env", ".sh", ".json"})
 _NAMES = re.compile(r"^(?:Dockerfile|Containerfile|compose)\b|^\.env")
-_VARIABLE = re.compile(r"\b(?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9]\b")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*(?:\.[\w.]+)?(?=[\s=\"',\]]|$)")
-_SERVE = re.compile(r"\bvllm[\"',\s]+serve\b")
 _COMMAND = re.compile(r"^(\s*)(?:-\s+)?[\"']?(?:command|args|arguments|serve|flags)[\"']?\s*[:=]")
 
 
@@ -34,24 +36,32 @@ def settings(root: Path) -> Iterator[Path]:
 
 
 def named(path: str, text: str) -> Iterator[Named]:
-    """Yield the variables that a file names, and the flags in the arguments of `vllm serve`; skip comments."""
+    """Yield the variables that a file names, and the flags in the arguments of a project's command (`vllm serve`); skip comments."""
     inside: int | None = None
+    variables, starts = owners.pattern(owners.WORD), _starts(known.commands())
     for number, line in enumerate(text.split("\n"), 1):
         code = line.split(" #")[0] if not line.lstrip().startswith("#") else ""
-        inside = _arguments(code, inside)
-        for variable in _VARIABLE.findall(code):
+        inside = _arguments(code, inside, starts)
+        for variable in variables.findall(code):
             yield Named(path, number, variable)
         for flag in _FLAG.findall(code) if inside is not None else ():
             yield Named(path, number, flag)
 
 
-def _arguments(line: str, inside: int | None) -> int | None:
-    """Return the indentation of the line where the arguments of `vllm serve` began; None if this line is not one of them.
+@functools.lru_cache(maxsize=4)
+def _starts(commands: tuple[tuple[str, ...], ...]) -> re.Pattern[str]:
+    """Match one of the commands, in a shell's line or in a list of words."""
+    spelled = (r"[\"',\s]+".join(map(re.escape, words)) for words in commands)
+    return re.compile(rf"\b(?:{'|'.join(spelled) or '(?!)'})\b")
+
+
+def _arguments(line: str, inside: int | None, starts: re.Pattern[str]) -> int | None:
+    """Return the indentation of the line where the arguments of a command began; None if this line is not one of them.
 
     They end at the next line that is not indented further, unless it is an item, a closing bracket or a continuation.
     """
     indented = len(line) - len(line.lstrip())
-    if _SERVE.search(line) or _COMMAND.match(line):
+    if starts.search(line) or _COMMAND.match(line):
         return indented
     if inside is None or not line.strip():
         return inside

@@ -5,11 +5,10 @@ import ast
 import re
 from dataclasses import dataclass, field
 
+from stack.carry.drift import owners
 from stack.carry.drift.source import Parents, words
 from stack.carry.drift.tree import ASIDE
 
-NAME = re.compile(r"(VLLM|FLASHINFER)_[A-Z0-9_]+")
-_SETTING = re.compile(r"(?<![\w])((?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9])=")
 _READERS = re.compile(r"env", re.IGNORECASE)
 _WRITERS = frozenset({"setenv", "setdefault", "putenv", "update", "delenv", "unsetenv"})
 
@@ -36,8 +35,8 @@ class Variables:
         aside = path.partition("/")[0] in ASIDE
         if parents and isinstance(parents[-1], ast.Expr):  # A docstring.
             return
-        if not NAME.fullmatch(value):
-            for name in _SETTING.findall(value) if not aside else ():
+        if not owners.pattern(owners.NAME).fullmatch(value):
+            for name in owners.pattern(owners.SET).findall(value) if not aside else ():
                 self.use(name, path, node.lineno)
             return
         named = _is_variable(parents, node)

@@ -122,7 +122,8 @@ def bodiless(lines: list[bytes], wanted: Set[int] = frozenset()) -> list[bytes] 
         number = _after_body(lines, first, column)
         if number == first or not wanted.isdisjoint(range(first, number)):
             continue
-        if sum(each.count(quotes) for each in lines[first:number] for quotes in _QUOTES) % 2:
+        body = b"\n".join(lines[first:number])
+        if sum(map(body.count, _QUOTES)) % 2:
             return None  # The body ends inside a string.
         kept[first:number] = [b" " * column + b" pass", *[b""] * (number - first - 1)]
     return kept

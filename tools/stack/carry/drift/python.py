@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from stack.carry.drift import calls, naming
+from stack.carry.drift import calls, owners
 from stack.carry.drift.finding import Drift, nearest, touches
 from stack.carry.drift.glance import glance
 from stack.carry.drift.modules import Modules
@@ -19,6 +19,7 @@ from stack.carry.drift.source import BUILTINS, Parents, Source, chain, scopes, w
 from stack.carry.drift.tree import Files
 
 _LENIENT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "AttributeError"})
+_CHECKED = (ast.Attribute, ast.Name, ast.Call, ast.Constant)
 _NEWER = re.compile(r"^\s*requires-python\s*=.*>=?\s*3\.(\d+)", re.MULTILINE)
 
 
@@ -87,7 +88,8 @@ class _File:
                     self.source.broken.add(name)
                     yield drift
         for parents, node in self._added_nodes():
-            yield from self._node(parents, node)
+            if isinstance(node, _CHECKED):
+                yield from self._node(parents, node)
 
     # imports
 
@@ -181,7 +183,7 @@ class _File:
                     node = node.value
                 stack.append((inner, node))
             else:
-                stack += [(inner, child) for child in reversed(list(ast.iter_child_nodes(node)))]
+                stack += [(inner, child) for child in _children_reversed(node)]
 
     def _node(self, parents: Parents, node: ast.AST) -> Iterator[Drift]:
         if isinstance(node, ast.Attribute):
@@ -194,7 +196,7 @@ class _File:
             self.variables.string(self.path, parents, node, node.value)
 
     def _name(self, parents: Parents, node: ast.Name) -> Iterator[Drift]:
-        if isinstance(node.ctx, ast.Store) and naming.NAME.fullmatch(node.id):
+        if isinstance(node.ctx, ast.Store) and owners.pattern(owners.NAME).fullmatch(node.id):
             self.variables.declared.add(node.id)
         if node.lineno not in self.added or node.id in self.bound or node.id in BUILTINS or not isinstance(node.ctx, ast.Load):
             return
@@ -238,7 +240,7 @@ class _File:
             return
         root, attributes = names
         for holder, attribute in itertools.pairwise([root, *attributes]):
-            if holder == "envs" and naming.NAME.fullmatch(attribute):
+            if holder == "envs" and owners.pattern(owners.NAME).fullmatch(attribute):
                 if isinstance(node.ctx, ast.Load) or attribute != node.attr:
                     self.variables.use(attribute, self.path, node.end_lineno or node.lineno)
                 return
@@ -280,6 +282,16 @@ class _File:
         word = re.escape(attribute)
         text = self.modules.files.text(self.path)
         return re.search(rf"[\"']{word}[\"']|\.{word}\s*=[^=]", text) is not None
+
+
+def _children_reversed(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what `ast.iter_child_nodes` yields, the last one first; leave out operators and contexts, which no check looks at."""
+    for name in reversed(node._fields):
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            yield from (each for each in reversed(value) if isinstance(each, ast.AST))
+        elif isinstance(value, ast.AST) and value._fields:
+            yield value
 
 
 def _imports(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:

@@ -4,28 +4,30 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 
+from stack.carry.drift import owners
 from stack.carry.drift.finding import Drift, nearest
 from stack.carry.drift.tree import ASIDE, Files
+from stack.projects import Owner
+from stack.projects import known as projects
 from stack.store import git
 from stack.store.objects import EMPTY_TREE
 
-OWNERS = {"VLLM_": "vllm", "FLASHINFER_": "flashinfer"}
-"""The package that owns the variables with a prefix; only a tree's own variables are checked."""
 _SETTING_FILES = re.compile(
     r"(\.(sh|bash|ya?ml|env|hcl|toml)$|(^|/)(Dockerfile|Containerfile|Makefile)[^/]*$|(^|/)\.env[^/]*$)"
 )
-_NAMED = re.compile(r"(?<![\w$])(?<!\$\{)((?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9])(?==|\s*:\s)")
 _PROSE = (".md", ".rst", ".ipynb", ".html", ".patch", ".json")
-_NAME = re.compile(r"\b(?:VLLM|FLASHINFER)_[A-Z0-9_]*[A-Z0-9]\b")
 
 Occurrence = tuple[str, int, str]
 """(path, line number, text)"""
 
 
 def owned(files: Files, name: str) -> bool:
-    """Return whether a variable belongs to this tree's package."""
-    owner = next((owner for prefix, owner in OWNERS.items() if name.startswith(prefix)), None)
-    return owner is not None and (files.is_file(f"{owner}/__init__.py") or files.is_file(f"{owner}/envs.py"))
+    """Return whether a variable belongs to this tree's project."""
+    return any(name.startswith(owner.prefix) and _is_of(files, owner) for owner in projects.owners())
+
+
+def _is_of(files: Files, owner: Owner) -> bool:
+    return any(files.is_file(mark) for mark in owner.marks)
 
 
 def sets(path: str) -> bool:
@@ -35,9 +37,10 @@ def sets(path: str) -> bool:
 
 def in_settings(lines: Mapping[int, str]) -> Iterator[tuple[str, int]]:
     """Yield (variable, line number) for the variables that lines of such a file set."""
+    names = owners.pattern(owners.SET_IN_FILE)
     for number, line in lines.items():
         if not line.lstrip().startswith("#"):
-            yield from ((name, number) for name in _NAMED.findall(line))
+            yield from ((name, number) for name in names.findall(line))
 
 
 def check(
@@ -78,12 +81,13 @@ def check(
 def _own(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> list[Occurrence]:
     """Return the added lines that name a variable."""
     found = []
+    names = owners.pattern(owners.WORD)
     for path, numbers in added.items():
         data = files.read(path) or b""
         if name.encode() in data:
             lines = data.decode("utf-8", "replace").split("\n")
             texts = ((number, lines[number - 1]) for number in sorted(numbers) if number <= len(lines))
-            found += [(path, number, text) for number, text in texts if name in _NAME.findall(text)]
+            found += [(path, number, text) for number, text in texts if name in names.findall(text)]
     return found
 
 
@@ -112,40 +116,40 @@ def _changed(before: Files, files: Files) -> Files:
 
 def _is_read_near(files: Files, name: str, added: Mapping[str, frozenset[int]]) -> bool:
     """Return whether upstream's own lines of a patched file know a variable; this mostly saves searching the tree."""
+    names = owners.pattern(owners.WORD)
     for path, lines in added.items():
         data = files.read(path) or b""
         if name.encode() not in data or path.endswith(_PROSE):
             continue
         for number, text in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
-            if number not in lines and name in _NAME.findall(text) and _declares(name, (path, number, text), upstream=True):
+            if number not in lines and name in names.findall(text) and _declares(name, (path, number, text), upstream=True):
                 return True
     return False
 
 
 def known(files: Files) -> list[str]:
-    """Return the variables in the tree's own `envs.py`, or, without it, in any of its Python sources."""
+    """Return the variables in the owner's table, or, without it, in any of its sources."""
     table = _table(files)
     if table:
         return sorted(table)
-    owner = next((owner for owner in OWNERS.values() if files.is_file(f"{owner}/__init__.py")), None)
-    if owner is None or files.promised:
+    owner = next((owner for owner in projects.owners() if _is_of(files, owner)), None)
+    if owner is None:
         return []
-    prefix = next(prefix for prefix, name in OWNERS.items() if name == owner)
-    done = grep(files, ["-h", "-o", "-w", "-E", "-e", f"{prefix}[A-Z0-9_]+"], ["*.py"])
-    return sorted({line for line in done.splitlines() if line.startswith(prefix)})
+    done = grep(files, ["-h", "-o", "-w", "-E", "-e", f"{owner.prefix}[A-Z0-9_]+"], list(owner.sources))
+    return sorted({line for line in done.splitlines() if line.startswith(owner.prefix)})
 
 
 def find(files: Files, names: list[str]) -> dict[str, list[Occurrence]]:
     """Return the lines of a tree that have each name, without documentation files."""
     skipped = [f":(exclude)*{suffix}" for suffix in _PROSE]
     output = grep(files, ["-n", "-z", "-w", "-F", *(word for name in names for word in ("-e", name))], ["*", *skipped])
-    wanted = set(names)
+    wanted, word = set(names), owners.pattern(owners.WORD)
     found: dict[str, list[Occurrence]] = {}
     for line in output.split("\n"):
         head, _, rest = line.partition("\0")
         number, _, text = rest.partition("\0")
         path = head.partition(":")[2]
-        for name in wanted.intersection(_NAME.findall(text)):
+        for name in wanted.intersection(word.findall(text)):
             found.setdefault(name, []).append((path, int(number) if number.isdigit() else 0, text))
     return found
 
@@ -176,10 +180,10 @@ def bring(files: Files, where: list[str]) -> None:
 
 
 def _table(files: Files) -> frozenset[str]:
-    """Return the variables that `envs.py` of the tree's package declares."""
+    """Return the variables that the tables of owners declare in this tree."""
     names: set[str] = set()
-    for owner in OWNERS.values():
-        for line in files.text(f"{owner}/envs.py").splitlines():
+    for table in (owner.table for owner in projects.owners() if owner.table is not None):
+        for line in files.text(table).splitlines():
             found = re.match(r"\s*[\"']?([A-Z][A-Z0-9_]*)[\"']?\s*:", line)
             if found:
                 names.add(found[1])

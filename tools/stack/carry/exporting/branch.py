@@ -17,7 +17,7 @@ from stack.carry.exporting import chain as chains
 from stack.carry.exporting.chain import Chain
 from stack.carry.upstream_stores import Stores
 from stack.model.ids import CommitId
-from stack.store import cache, git, remote, repository
+from stack.store import cache, git, remote, repository, users_clone
 from stack.store import fork as forks
 from stack.store.fork import Move
 from stack.store.objects import Objects
@@ -116,10 +116,10 @@ def _chain_in_clone(stores: Stores, upstream: str, common: Path, *, plain: bool)
     """Write the commits on upstream's own commit if the clone has it, else copy the pinned tree and the commits on it."""
     pin, env = stores.stack.pins.get(upstream), {"GIT_DIR": str(common)}
     asked = ["rev-parse", "--verify", "--quiet", f"{pin.commit}^{{commit}}"]
-    # A partial clone would ask its remote for a commit that it lacks, with a program that its settings name.
-    has = git.run(asked, env=env | {"GIT_NO_LAZY_FETCH": "1"}, accept=(0, 1, 128)) if pin.within is None else None
+    with users_clone.read_only_here(common):
+        has = git.run(asked, env=env, accept=(0, 1, 128)) if pin.within is None else None
     if has is not None and has.returncode == 0:
-        with Objects(common) as objects, contextlib.suppress(apply.DoesNotApply):
+        with users_clone.read_only_here(common), Objects(common) as objects, contextlib.suppress(apply.DoesNotApply):
             # A patch of a generated or vendored file does not apply: upstream's own commit lacks these files.
             own = CommitId(has.stdout.decode("ascii").strip())
             return chains.write(objects, own, stores.stack.order(upstream), plain=plain)

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stack.base.errors import StackError
-from stack.carry import apply, links
+from stack.carry import apply, lacking, links
 from stack.carry.apply import Misfit
 from stack.carry.importing import patching, plain
 from stack.carry.importing.candidate import Candidate, LeftOut
 from stack.carry.importing.files import Read
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
+from stack.model.pins import Source
 from stack.model.series import PatchRef
 from stack.store.objects import Objects
 
@@ -47,8 +48,8 @@ class _Known:
         self.lines.setdefault(_content(found, level, b"+-"), name)
 
 
-def apply_all(objects: Objects, tip: CommitId, existing: Sequence[Patch], read: Read) -> Applied:
-    """Apply every candidate on top of `tip`, the stack with its `existing` patches."""
+def apply_all(objects: Objects, tip: CommitId, existing: Sequence[Patch], read: Read, source: Source) -> Applied:
+    """Apply every candidate on top of `tip`, the stack with its `existing` patches; the sources come from `source`."""
     done = Applied(tip)
     known = _Known()
     for patch in existing:
@@ -58,7 +59,7 @@ def apply_all(objects: Objects, tip: CommitId, existing: Sequence[Patch], read: 
         if isinstance(one, LeftOut):
             done.left.append(one)
             continue
-        outcome = _tried(objects, objects.tree_of(done.tip), one, known)
+        outcome = _tried(objects, objects.tree_of(done.tip), one, known, source)
         if isinstance(outcome, LeftOut):
             done.left.append(outcome)
         else:
@@ -67,7 +68,7 @@ def apply_all(objects: Objects, tip: CommitId, existing: Sequence[Patch], read: 
     return done
 
 
-def _tried(objects: Objects, tree: TreeId, one: Candidate, known: _Known) -> TreeId | LeftOut:
+def _tried(objects: Objects, tree: TreeId, one: Candidate, known: _Known, source: Source) -> TreeId | LeftOut:
     try:
         found = _sections(one)
     except plain.Unreadable as bad:
@@ -79,7 +80,11 @@ def _tried(objects: Objects, tree: TreeId, one: Candidate, known: _Known) -> Tre
     after = _applied(objects, tree, one, found, level)
     if isinstance(after, Misfit):
         same = same or known.lines.get(_content(found, level, b"+-"))
-        return LeftOut(one, str(after)) if same is None else LeftOut(one, f"it is the same as {same}", known=same)
+        return (
+            LeftOut(one, lacking.explained(after, source))
+            if same is None
+            else LeftOut(one, f"it is the same as {same}", known=same)
+        )
     if same is not None:
         after = LeftOut(one, f"it is the same as {same}, and a stack holds it only once")
     if not isinstance(after, LeftOut):

@@ -91,7 +91,9 @@ def paths(candidate: Candidate) -> list[str]:
 
 
 def edited(candidates: Sequence[Candidate], assignment: Assignment, edit: Callable[[str], str | None]) -> dict[str, str]:
-    """Let a person assign series in an editor; return the series by the candidate's key. A deleted line leaves its patch out.
+    """Let a person assign series in an editor; return the series by the candidate's key, in the new order.
+
+    A deleted line leaves its patch out.
 
     Raises:
         StackError: The editor was left without saving, or a line cannot be read.
@@ -99,7 +101,10 @@ def edited(candidates: Sequence[Candidate], assignment: Assignment, edit: Callab
     """
     width = max((len(assignment.series(one)) for one in candidates), default=0)
     lines = [f"{assignment.series(one):{width}}  {one.key}  {one.subject}" for one in candidates]
-    told = "# Change the first word of a line: the series of that patch. A deleted line leaves its patch out.\n"
+    told = (
+        "# Change the first word of a line: the series of that patch. A deleted line leaves its patch out.\n"
+        "# The patches of a series get the order of their lines, as far as they commute.\n"
+    )
     text = edit(told + "\n".join(lines) + "\n")
     if text is None:
         raise StackError("the list was not saved", "nothing was imported")

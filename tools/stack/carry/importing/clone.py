@@ -11,11 +11,14 @@ from typing import Any, Self
 
 from stack.base.errors import StackError
 from stack.carry.importing.candidate import storable
+from stack.model import document
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Author
 from stack.store import git
 from stack.store.objects import Objects
 
+_LARGEST = 16 * 2**20
+_REPLACED = "refs/replace/"
 _ODD = re.compile("[\ud800-\udfff]")
 """The characters that stand for bytes outside of UTF-8."""
 
@@ -44,6 +47,8 @@ class Clone:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.replaced = 0
+        """The objects that the clone replaces by others (`git replace`, grafts). They are read as they are."""
         self._exit = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -63,24 +68,29 @@ class Clone:
 
     def _borrow(self, own: Path) -> None:
         """Make a repository with the clone's objects and references, and with no setting of the clone."""
-        asked = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-path", "shallow"]
+        names = ("objects", "shallow", "info/grafts")
+        asked = ["rev-parse", "--path-format=absolute", *(word for name in names for word in ("--git-path", name))]
         found = git.run(asked, cwd=self.folder, accept=(0, 128))
         if found.returncode:
             raise StackError(f"{self.folder} is not a git repository", "name a clone, and a branch of it")
-        objects, shallow = (Path(line) for line in found.stdout.decode("utf-8", "surrogateescape").splitlines())
+        objects, shallow, grafts = (Path(line) for line in found.stdout.decode("utf-8", "surrogateescape").splitlines())
         git.run(["init", "--quiet", "--bare", "--template=", str(own)])
         (own / "objects/info").mkdir(exist_ok=True)
         (own / "objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
         if shallow.is_file():
             (own / "shallow").write_bytes(shallow.read_bytes())
-        listed = git.text(["ls-remote", "--quiet", str(self.folder.resolve())]).splitlines()
-        refs = {name: commit for commit, _, name in (line.partition("\t") for line in listed)}
+        listed = git.text(["for-each-ref", "--format=%(objectname) %(refname)"], cwd=self.folder).splitlines()
+        refs = {name: commit for commit, _, name in (line.partition(" ") for line in listed)}
+        head = git.run(["rev-parse", "--quiet", "--verify", "HEAD"], cwd=self.folder, accept=(0, 1, 128))
+        if head.returncode == 0:
+            refs["HEAD"] = head.stdout.decode("ascii").strip()
+        self.replaced = sum(name.startswith(_REPLACED) for name in refs) + _grafts(grafts)
         (own / "packed-refs").write_text(
             "".join(
                 f"{commit} {name}\n"
                 for name, commit in sorted(refs.items())
                 # GitPython reads names in UTF-8 only: it would find none of the branches beside one in another encoding.
-                if name.startswith("refs/") and "^" not in name and not _ODD.search(name)
+                if name.startswith("refs/") and not name.startswith(_REPLACED) and not _ODD.search(name)
             ),
             encoding="utf-8",
         )
@@ -130,6 +140,14 @@ class Clone:
         zone = f"{sign}{abs(offset) // 3600:02}{abs(offset) % 3600 // 60:02}"
         who = Author(author.name or author.email or "unknown", author.email or "unknown@localhost", f"{when} {zone}")
         return Commit(commit, parents, tree, who, storable(message) if message.strip() else f"Commit {commit[:12]}\n")
+
+
+def _grafts(file: Path) -> int:
+    """Return the number of commits whose parents a clone replaces in its grafts file."""
+    if not file.is_file():
+        return 0
+    data = document.read_bytes(file, missing="run it again", largest=_LARGEST)
+    return sum(bool(line.strip()) and not line.startswith(b"#") for line in data.splitlines())
 
 
 def _errors() -> tuple[type[Exception], ...]:

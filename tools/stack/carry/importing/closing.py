@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write an import to the stack, keep what was left out, and look what became of the patches in the newest release."""
+"""Write an import to the stack, and look what became of the patches in the newest release."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from stack.base.errors import StackError
 from stack.carry import rebase
-from stack.carry.importing.candidate import LeftOut, file_name
 from stack.carry.importing.plan import Import
 from stack.carry.outcome import Outcome
 from stack.carry.rebase import Request
 from stack.carry.upstream_stores import Stores
 from stack.model import switch
-
-_HEAD = "# Patches that `stack import` could not import: file, reason.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,44 +31,6 @@ def write(stores: Stores, work: Import) -> None:
 
     """
     switch.apply(stores.stack.root, work.files, title=f"import {work.request.came_from}", expected=work.expected)
-
-
-def keep(folder: Path, left: tuple[LeftOut, ...]) -> None:
-    """Write the patches that do not apply to a new folder, with a list of the reasons. Each file stays as it was.
-
-    Raises:
-        StackError: The folder exists and is not empty.
-
-    """
-    check_keepable(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    taken: set[str] = set()
-    counts: dict[str, int] = {}
-    lines = []
-    for one in left:
-        stem = file_name(one.candidate.file or one.candidate.named()).removesuffix(".patch")
-        name = f"{stem}.patch"
-        while name in taken:
-            counts[stem] = counts.get(stem, 1) + 1
-            name = f"{stem}-{counts[stem]}.patch"
-        taken.add(name)
-        (folder / name).write_bytes(one.candidate.raw)
-        lines.append(f"{name}: {one.reason}\n")
-    # A name in a reason may be in any encoding.
-    (folder / "reasons.txt").write_text(_HEAD + "".join(lines), encoding="utf-8", errors="backslashreplace")
-
-
-def check_keepable(folder: Path) -> None:
-    """Refuse a folder for patches that do not apply unless it is new or empty.
-
-    Raises:
-        StackError: It is neither.
-
-    """
-    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        raise StackError(
-            f"{folder} is not an empty folder", "name another one for patches that do not apply: --not-imported DIR"
-        )
 
 
 def triage(stores: Stores, work: Import) -> Triage:

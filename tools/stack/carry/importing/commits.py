@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry import engine, history
 from stack.carry.engine import Aids
 from stack.carry.export import export
@@ -22,7 +23,7 @@ from stack.model import patch as patches
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin
 from stack.model.series import PatchRef
-from stack.store import git
+from stack.store import git, users_clone
 from stack.store.objects import FILES, Identity, Objects
 
 
@@ -55,13 +56,16 @@ def read(folder: Path, revision: str, pin: Pin, store: Objects, cache: Path) -> 
         StackError: The clone lacks a commit, or a merge changes something of its own.
 
     """
-    with Clone(folder) as clone:
+    with users_clone.read_only_here(folder), Clone(folder) as clone:
         objects = clone.objects
         stated, dots, tip_name = revision.partition("..")
         tip = clone.commit(tip_name.lstrip(".") if dots else revision)
         pinned = clone.find(pin.commit) or (clone.find(pin.tag) if pin.tag else None)
         base = clone.commit(stated) if dots else _fork_point(objects, clone, tip, pinned, pin)
         steps, notes = _line(objects, clone, base, tip)
+        if clone.replaced:
+            count = counted(clone.replaced, "object")
+            notes = (f"the clone replaces {count} (git replace, grafts): commits are read as they are without that", *notes)
         if not steps:
             raise StackError(f"{revision} has no commit beyond {base[:12]}", "name the branch with your commits")
         read_ = _patches(objects, base, steps)
@@ -120,9 +124,7 @@ def _line(objects: Objects, clone: Clone, base: CommitId, tip: CommitId) -> tupl
         if steps[place].before == steps[place].after
     ]
     if merges:
-        notes.append(
-            f"{len(merges)} merge {'commit was' if len(merges) == 1 else 'commits were'} flattened: the files are the same"
-        )
+        notes.append(f"{counted(len(merges), 'merge commit was', 'merge commits were')} flattened: the files are the same")
     return [step for step in steps if step.before != step.after], tuple(notes)
 
 

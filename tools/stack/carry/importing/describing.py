@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write what is known of imported series into `series.toml` and `stack.toml`."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from stack.base.text import counted
 from stack.carry.importing.candidate import Candidate
 from stack.model import series
 from stack.model.series import PatchRef, Pulled, State
@@ -14,7 +17,7 @@ def new_series(name: str, came_from: str, candidates: Mapping[PatchRef, Candidat
 
     ones = list(candidates.values())
     toml = tomlkit.document()
-    toml["title"] = ones[0].subject if len(ones) == 1 else name.replace("-", " ").capitalize()
+    toml["title"] = ones[0].subject if len(ones) == 1 else _title(name, ones)
     toml["why"] = _why(came_from, ones)
     state, reason, pull = _state(ones)
     toml["state"] = str(state)
@@ -48,10 +51,20 @@ def stack_toml(text: str, names: Sequence[str]) -> str:
     return tomlkit.dumps(toml)
 
 
+def _title(name: str, ones: Sequence[Candidate]) -> str:
+    """Return the words of a series' name, spelled as the subjects of its patches spell them: `tls` may be TLS."""
+    spelled = Counter(word for one in ones for word in re.findall(r"[A-Za-z0-9]+", one.subject))
+    words = [
+        max((word for word in spelled if word.lower() == part), key=spelled.__getitem__, default=part)
+        for part in name.split("-")
+    ]
+    return " ".join(words)
+
+
 def _why(came_from: str, ones: Sequence[Candidate]) -> str:
-    count = "1 patch" if len(ones) == 1 else f"{len(ones)} patches"
     first = "; ".join(one.subject for one in ones[:3])
     more = f"; and {len(ones) - 3} more" if len(ones) > 3 else ""
+    count = counted(len(ones), "patch")
     return f"Imported from {came_from} ({count}): {first}{more}. Write here what is wrong upstream, and who needs the change."
 
 

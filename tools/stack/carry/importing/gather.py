@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.importing import commits, files, quilt, vendored
 from stack.carry.importing.assignment import name_of
 from stack.carry.importing.candidate import Candidate
@@ -38,7 +39,9 @@ def upstream_of(stack: Stack, named: str | None) -> str:
         return stack.pins.get(named).upstream
     released = [pin.upstream for pin in stack.pins if pin.within is None]
     if len(released) != 1:
-        raise StackError(f"the stack has {len(released)} upstreams: {', '.join(released)}", "name one with --upstream")
+        raise StackError(
+            f"the stack has {counted(len(released), 'upstream')}: {', '.join(released)}", "name one with --upstream"
+        )
     return released[0]
 
 

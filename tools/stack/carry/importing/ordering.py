@@ -114,13 +114,15 @@ class Order:
     """The patches by series.
 
     `series` names each patch's series, `order` lists the series, `places` the patches in their new order. `moved` are pairs of a
-    patch that could not go where it was assigned, and the one that it depends on.
+    patch that could not go where it was assigned, and the one that it depends on. `late` are pairs of patches of one series, of
+    which the first was wanted before the second, and depends on it.
     """
 
     series: tuple[str, ...]
     order: tuple[str, ...]
     places: tuple[int, ...]
     moved: tuple[tuple[int, int], ...]
+    late: tuple[tuple[int, int], ...] = ()
 
     def needs(self, needed: Dependencies) -> Mapping[str, tuple[str, ...]]:
         """Return the series that each series depends on."""
@@ -130,16 +132,18 @@ class Order:
         return {name: tuple(other for other in self.order if other in found[name]) for name in self.order}
 
 
-def settled(assigned: Sequence[str], needed: Dependencies, fixed: Sequence[str]) -> Order:
+def settled(assigned: Sequence[str], needed: Dependencies, fixed: Sequence[str], wanted: Sequence[int] = ()) -> Order:
     """Order the series so that every patch follows those that it depends on.
 
     A patch that would have to stand before such a patch goes into that patch's series. The series in `fixed` stand first and keep
-    their order.
+    their order. `wanted` gives the place of each patch among the others that a person wants; by default the patches keep their order.
     """
     series = list(assigned)
+    places = wanted or range(len(series))
+    first = sorted(range(len(series)), key=places.__getitem__)
     moved: dict[int, int] = {}
     while True:
-        order = (*fixed, *_topological(series, needed, set(fixed)))
+        order = (*fixed, *_topological(series, needed, set(fixed), first))
         rank = {name: place for place, name in enumerate(order)}
         late = [(j, i) for j, others in enumerate(needed) for i in sorted(others) if rank[series[i]] > rank[series[j]]]
         if not late:
@@ -147,13 +151,28 @@ def settled(assigned: Sequence[str], needed: Dependencies, fixed: Sequence[str])
         patch, other = max(late, key=lambda pair: (-pair[0], rank[series[pair[1]]]))
         series[patch] = series[other]
         moved[patch] = other
-    places = sorted(range(len(series)), key=lambda number: (rank[series[number]], number))
-    return Order(tuple(series), tuple(order), tuple(places), tuple(sorted(moved.items())))
+    ordered = tuple(number for name in order for number in _within([each for each in first if series[each] == name], needed))
+    kept = [
+        (patch, other)
+        for patch, others in enumerate(needed)
+        for other in sorted(others)
+        if series[patch] == series[other] and places[patch] < places[other]
+    ]
+    return Order(tuple(series), tuple(order), ordered, tuple(sorted(moved.items())), tuple(kept))
 
 
-def _topological(series: Sequence[str], needed: Dependencies, fixed: set[str]) -> list[str]:
-    """Order the series that are not fixed: by what they depend on, then by their first patch; a cycle by its first patch."""
-    waiting = [name for name in dict.fromkeys(series) if name not in fixed]
+def _within(wanted: Sequence[int], needed: Dependencies) -> Iterator[int]:
+    """Yield the patches of a series in the wanted order, each after those that it depends on."""
+    waiting = list(wanted)
+    while waiting:
+        number = next(number for number in waiting if needed[number].isdisjoint(waiting))
+        waiting.remove(number)
+        yield number
+
+
+def _topological(series: Sequence[str], needed: Dependencies, fixed: set[str], first: Sequence[int]) -> list[str]:
+    """Order the series that are not fixed: by what they depend on, then by the first of their patches in `first`."""
+    waiting = [name for name in dict.fromkeys(series[number] for number in first) if name not in fixed]
     edges = {name: set[str]() for name in waiting}
     for number, others in enumerate(needed):
         if series[number] in edges:

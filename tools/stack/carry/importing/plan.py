@@ -90,13 +90,15 @@ def plan(stores: Stores, request: Request) -> Import:
     existing = stack.order(upstream)
     commits = links.checked_chain(objects, base, existing)
     stores.tell("applying patches")
-    read, series_of = _chosen(request)
-    applied = apply_all(objects, (base, *commits)[-1], existing, read)
+    read, series_of, lines = _chosen(request)
+    applied = apply_all(objects, (base, *commits)[-1], existing, read, stores.source(upstream))
     if not applied.candidates:
         return Import(request, {}, tuple(applied.left), {}, {}, request.notes)
     items = reordering.items(objects, base, (*existing, *applied.candidates), (*commits, *applied.commits))
     names = [*(patch.ref.series for patch in existing), *map(series_of, applied.candidates)]
-    order, needed, trees = reordering.ordered(objects, base, items, names, stack)
+    place = {key: number for number, key in enumerate(lines, len(existing))}
+    wanted = (*range(len(existing)), *(place[one.key] for one in applied.candidates)) if lines else ()
+    order, needed, trees = reordering.ordered(objects, base, items, names, stack, wanted)
     refs = _named(stack, request, applied.candidates, order, items)
     imported = {refs[number]: applied.candidates[number - len(existing)] for number in order.places if number >= len(existing)}
     files: dict[str, bytes | None] = {}
@@ -119,14 +121,17 @@ def plan(stores: Stores, request: Request) -> Import:
     return Import(request, imported, tuple(applied.left), files, expected, notes, order.order, needs)
 
 
-def _chosen(request: Request) -> tuple[Read, Callable[[Candidate], str]]:
-    """Return the candidates to import, and the function that names the series of each; ask a person if there is an editor."""
+def _chosen(request: Request) -> tuple[Read, Callable[[Candidate], str], list[str]]:
+    """Return the candidates to import, and the function that names the series of each; ask a person if there is an editor.
+
+    The last value has the keys of the candidates in the order of a person's lines.
+    """
     if request.edit is None:
-        return request.read, request.assignment.series
+        return request.read, request.assignment.series, []
     candidates = [one for one in request.read if isinstance(one, Candidate)]
     chosen = assignments.edited(candidates, request.assignment, request.edit)
     read = [one for one in request.read if isinstance(one, LeftOut) or one.key in chosen]
-    return read, lambda one: chosen[one.key]
+    return read, lambda one: chosen[one.key], list(chosen)
 
 
 def _named(
@@ -197,7 +202,10 @@ def _check_readable(files: Mapping[str, bytes | None]) -> None:
 
 
 def _moves(order: Order, items: Sequence[Item]) -> Iterator[str]:
-    """Name the patches that had to go into another series than asked."""
-    for number, other in order.moved:
+    """Name the patches that had to go into another series, or to another place, than asked."""
+    for number, other in (*order.moved, *order.late):
         ours, theirs = (items[each].message.partition("\n")[0] for each in (number, other))
-        yield f"{ours!r} does not commute with {theirs!r}: both are in {order.series[number]}"
+        if (number, other) in order.late:
+            yield f"{ours!r} stays after {theirs!r}: they do not commute"
+        else:
+            yield f"{ours!r} does not commute with {theirs!r}: both are in {order.series[number]}"

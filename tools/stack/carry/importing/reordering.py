@@ -47,7 +47,7 @@ def items(objects: Objects, base: CommitId, sources: Sequence[Patch | Candidate]
 
 
 def ordered(
-    objects: Objects, base: CommitId, items: Sequence[Item], names: Sequence[str], stack: Stack
+    objects: Objects, base: CommitId, items: Sequence[Item], names: Sequence[str], stack: Stack, wanted: Sequence[int] = ()
 ) -> tuple[Order, Dependencies, list[TreeId]]:
     """Order the patches by series, and return the tree after each of them; the last tree is the same as in the old order.
 
@@ -58,7 +58,7 @@ def ordered(
     needed = ordering.dependencies(_diffs(objects, base, items))
     merges: FileMerges = {}
     while True:
-        order = ordering.settled(names, needed, fixed)
+        order = ordering.settled(names, needed, fixed, wanted)
         trees, blocked = _reordered(objects, merges, base, items, order)
         if blocked is None:
             return order, needed, trees

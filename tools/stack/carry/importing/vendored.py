@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry.export import export
 from stack.carry.importing.candidate import Candidate
 from stack.model import document, paths
@@ -39,9 +40,8 @@ def read(folder: Path, objects: Objects, base: CommitId, who: Author) -> tuple[l
             f"{folder} has nothing of the pinned sources", "name the folder that holds the upstream's top-level files"
         )
     lacking = sorted(top.keys() - here)
-    notes = [
-        f"{folder.name} lacks {len(lacking)} top-level files or folders ({', '.join(lacking[:5])}): taken as left out on purpose"
-    ]
+    count = counted(len(lacking), "top-level file or folder", "top-level files or folders")
+    notes = [f"{folder.name} lacks {count} ({', '.join(lacking[:5])}): taken as left out on purpose"]
     commits, parent = [], base
     for name in sorted(here):
         if fault := paths.fault(os.fsencode(name)):

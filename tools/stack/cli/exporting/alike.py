@@ -3,10 +3,9 @@
 
 from collections.abc import Callable, Sequence
 
-import click
-
 from stack.cli.common import one_line, print_table
 from stack.cli.exporting import Work
+from stack.cli.sentences import say
 from stack.upstreaming import duplicate_search, forge
 from stack.upstreaming.duplicate_search import Search
 from stack.upstreaming.github import GitHub
@@ -47,7 +46,7 @@ def show(searches: dict[str, Search]) -> None:
             name = ""  # noqa: PLW2901 (shown in the first row only)
     if rows:
         print_table(("pull request", "alike", "score", ""), rows)
-        click.echo("look at each: if it is something else, name it with --despite ADDRESS; the description then says so")
+        say("look at each: if it is something else, name it with --despite ADDRESS; the description then says so")
 
 
 def as_json(search: Search) -> dict[str, object]:

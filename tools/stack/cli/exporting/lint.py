@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import click
 
+from stack.base.text import counted
 from stack.cli.common import one_line, print_json, print_table
 from stack.cli.exporting import Work
 from stack.upstreaming.linting import Desk, LintFinding
@@ -59,7 +60,9 @@ def _print(
     for proposal in work.chosen:
         some = findings[proposal.name]
         errors = sum(finding.blocks for finding in some)
-        click.echo(f"\n{proposal.name}: {errors} error(s), {len(some) - errors} warning(s)\n{one_line(title(proposal))}")
+        click.echo(
+            f"\n{proposal.name}: {counted(errors, 'error')}, {counted(len(some) - errors, 'warning')}\n{one_line(title(proposal))}"
+        )
         if some:
             print_table(("", "rule", "where", ""), [_row(finding) for finding in some], colour=_COLOURS.get)
 

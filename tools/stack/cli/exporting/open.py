@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 
 from stack.base.errors import StackError
-from stack.base.text import printable
+from stack.base.text import counted, printable
 from stack.carry import person
 from stack.cli.common import one_line, paused, print_json, print_table
 from stack.cli.exporting import Work, alike
@@ -203,7 +203,7 @@ class _Opener:
             "",
             draft.proposal.name,
             f"  title    {one_line(draft.title)}",
-            f"  from     {draft.source.label} ({draft.source.commit[:_ID]}, {len(draft.branch.commits)} commits)",
+            f"  from     {draft.source.label} ({draft.source.commit[:_ID]}, {counted(len(draft.branch.commits), 'commit')})",
             f"  to       {draft.upstream.shown} {draft.base}, as a draft",
             f"  alike    {len(search.found)} open pull requests looked at{nearest}",
         ):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import click
 
+from stack.base import text
 from stack.cli.common import COLOURS, outcome_json, outcome_rows, print_json, print_table
 from stack.cli.exporting import Work
 from stack.model.diff import counts, parse
@@ -29,7 +30,7 @@ def run(work: Work) -> int:
                 click.echo()
             _print(plan, tests=options.tests)
         if options.output is not None:
-            click.echo(f"\n{len(written)} patches in {options.output}")
+            click.echo(f"\n{text.counted(len(written), 'patch')} in {options.output}")
     return 1 if any(_needs_person(plan) for plan in plans) else 0
 
 

@@ -8,6 +8,7 @@ import click
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, packages_from, packages_option, print_json, source_option
+from stack.cli.completing import complete_upstreams
 from stack.images import base as bases
 from stack.images import build
 from stack.images import engine as engines
@@ -24,7 +25,7 @@ def _layout(_context: click.Context, _option: click.Parameter, given: str | None
 
 
 @click.command("build")
-@click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...")
+@click.argument("upstreams", nargs=-1, metavar="[UPSTREAM]...", shell_complete=complete_upstreams)
 @click.option("--engine", type=click.Choice(engines.ENGINES), help="Engine to build with. Default: the first that works.")
 @click.option("--platform", metavar="OS/ARCH", help="Platform of the image, such as linux/arm64. Default: this machine's.")
 @click.option(

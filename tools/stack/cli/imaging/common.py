@@ -8,6 +8,7 @@ import click
 from securesystemslib.signer import SSlibKey
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.images import envelope, reference
 from stack.images.floating_tags import Move
 from stack.images.reference import Reference
@@ -49,7 +50,7 @@ def _only(folder: Path) -> Reference:
     layouts = sorted(place.parent for place in folder.glob("*/oci-layout"))
     if len(layouts) != 1:
         names = ", ".join(f"oci:{folder_}" for folder_ in layouts) or "stack image build writes one"
-        raise StackError(f"{folder} has {len(layouts)} images", f"name one with --image ({names})")
+        raise StackError(f"{folder} has {counted(len(layouts), 'image')}", f"name one with --image ({names})")
     return Reference(str(layouts[0]), layout=True)
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
+from stack.cli.completing import complete_recipes
 from stack.cli.imaging.common import file_path
 from stack.cli.imaging.common import layout as layout_of
 from stack.cli.validating import FOLDER
@@ -35,7 +37,14 @@ _SUITES = ("kernels", "serve", "bench")
 @click.option(
     "--image", "source_image", metavar="oci:DIR", help="The image. Default: the only one in the stack's .stack/images."
 )
-@click.option("--recipe", "recipes", multiple=True, metavar="NAME", help="Recipe for serving the tiny models; may be repeated.")
+@click.option(
+    "--recipe",
+    "recipes",
+    shell_complete=complete_recipes,
+    multiple=True,
+    metavar="NAME",
+    help="Recipe for serving the tiny models; may be repeated.",
+)
 @click.option(
     "--model",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -158,7 +167,7 @@ def _print(digest: str, done: Sequence[Done], judged: Judgement | None) -> None:
     for one in done:
         click.echo()
         if one.verdict is None:
-            click.echo(f"{one.suite}: nothing has fallen out: {len(one.standing)} cases stand")
+            click.echo(f"{one.suite}: nothing has fallen out: {counted(len(one.standing), 'case stands', 'cases stand')}")
             continue
         print_cases(one.verdict.cases)
         click.echo(f"verdict: {one.file}")

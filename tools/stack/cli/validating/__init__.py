@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.cli.common import json_option, print_json, progress
 from stack.cli.verdict import print_cases
 from stack.model import digest
@@ -95,7 +96,7 @@ def conclude(
         if as_json:
             print_json({"stale": 0, "standing": sorted(standing)})
         else:
-            click.echo(f"nothing has fallen out: {len(standing)} cases stand")
+            click.echo(f"nothing has fallen out: {counted(len(standing), 'case stands', 'cases stand')}")
         context.exit(0)
     summary = after(verdict) if after is not None else ""
     if as_json:

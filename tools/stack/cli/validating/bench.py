@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from stack.cli.common import Options, progress
+from stack.cli.completing import complete_recipes
 from stack.cli.validating import conclude, look_ahead, suite_options
 from stack.cli.validating.served import served
 from stack.validation.bench import start
@@ -16,7 +17,12 @@ from stack.validation.bench import start
 
 @click.command("bench")
 @click.option("--url", help="The server to measure, such as http://127.0.0.1:8000.")
-@click.option("--recipe", metavar="NAME", help="Instead of --url: start a server with a tiny model, from validation/recipes.")
+@click.option(
+    "--recipe",
+    shell_complete=complete_recipes,
+    metavar="NAME",
+    help="Instead of --url: start a server with a tiny model, from validation/recipes.",
+)
 @click.option("--model", help="The server's name of the model. Default: the only one.")
 @click.option(
     "--tokenizer",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from stack.base.text import counted
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option
 from stack.validation import suite as suites
@@ -50,5 +51,5 @@ def command(options: Options, gpu: str, out: Path | None, as_json: bool, source:
     if as_json:
         print_json({"file": str(packed.path), "sha256": packed.sha256, "bytes": packed.size, "files": packed.files})
         return
-    click.echo(f"{packed.path}: {packed.size / 1e6:.1f} MB, {packed.files} files, SHA-256 {packed.sha256}")
+    click.echo(f"{packed.path}: {packed.size / 1e6:.1f} MB, {counted(packed.files, 'file')}, SHA-256 {packed.sha256}")
     click.echo(f"on the GPU machine: tar xf {packed.path.name} && python3 {packed.path.name.partition('.')[0]}/validate.py")

@@ -11,6 +11,7 @@ import click
 
 from stack.base.progress import Progress
 from stack.cli.common import Options
+from stack.cli.completing import complete_recipes
 from stack.cli.validating import conclude, suite_options
 from stack.cli.validating.served import servable, served
 from stack.model import digest
@@ -28,6 +29,7 @@ from stack.validation.suite import ValidatedSubject
 @click.option("--url", help="A server to record, such as http://127.0.0.1:8000; without one, existing records are compared.")
 @click.option(
     "--recipe",
+    shell_complete=complete_recipes,
     metavar="NAME",
     help="Instead of --url: start servers with a tiny model, from validation/recipes, one per choice that a CPU can run.",
 )

@@ -10,6 +10,7 @@ import click
 from stack.carry import effects
 from stack.carry.upstream_stores import Place, Stores
 from stack.cli.common import Options, source_option
+from stack.cli.completing import complete_recipes
 from stack.cli.validating import conclude, suite_options
 from stack.cli.validating.served import wheel
 from stack.deploy import recipes as kitchen
@@ -24,6 +25,7 @@ from stack.validation.suite import Job, ValidatedSubject
 @click.option(
     "--recipe",
     "recipes",
+    shell_complete=complete_recipes,
     multiple=True,
     metavar="NAME",
     help="A recipe to serve; repeatable. Default: all with a model of our own.",

@@ -73,7 +73,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All results; also `idle` patches that touch no unit, `uncovered` compiled files, and units that could not be listed."""
+    """All results; also `idle` patches that touch no unit, `uncovered` compiled files, and units that could not be listed.
+
+    `compiler` is empty if no upstream has units.
+    """
 
     compiler: str
     results: tuple[Result, ...]
@@ -96,7 +99,7 @@ def check(stores: Stores, asked: CompileRequest) -> Report:
     """
     listing.check_folder(stores.place.cache)  # fail before downloading a compiler
     refs = () if asked.unit else tuple(ref for series in _series(stores, asked) for ref in series.patches)
-    toolkit = toolkits.find(stores.place.cache, stores.tell)
+    toolkit: Toolkit | None = None
     results: list[Result] = []
     uncovered: list[tuple[PatchRef, str]] = []
     unlisted: dict[str, str] = {}
@@ -106,17 +109,18 @@ def check(stores: Stores, asked: CompileRequest) -> Report:
             continue
         layered = layers.of(stores, pin)
         mine = [layer for layer in layered.patches if layer.ref in refs]
-        if layers.has_units(stores, layered):
+        if layers.units(stores, layered) is not None:
+            toolkit = toolkit or toolkits.find(stores.place.cache, stores.tell)
             selection = _selection(stores, asked, layered, toolkit)
             results += _results(stores, asked, toolkit, selection, mine)
             unlisted |= selection.listing.unlisted
         else:
             uncovered += [(layer.ref, path) for layer in mine for path in layer.paths if touched.is_built(path)]
     if asked.unit and not results:
-        raise StackError("no upstream of this stack has a JIT that is known here", "FlashInfer's is")
+        raise StackError("no upstream of this stack has a JIT that an installed plug-in knows", "see docs/plug-ins.md")
     busy = {ref for each in results for ref in each.patches} | {ref for ref, _ in uncovered}
     idle = tuple(ref for ref in refs if ref not in busy)
-    return Report(f"nvcc {toolkit.version}", tuple(results), idle, tuple(uncovered), unlisted)
+    return Report(f"nvcc {toolkit.version}" if toolkit else "", tuple(results), idle, tuple(uncovered), unlisted)
 
 
 def _series(stores: Stores, asked: CompileRequest) -> list[Series]:

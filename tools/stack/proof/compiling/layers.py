@@ -9,8 +9,8 @@ from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Patch
 from stack.model.pins import Pin
 from stack.model.series import PatchRef
-from stack.proof.compiling.listing import JIT
-from stack.store.objects import FOLDER, Entry, Objects
+from stack.projects import UnitScript, known
+from stack.store.objects import FOLDER, SUBMODULE, Entry, Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,20 @@ def of(stores: Stores, pin: Pin) -> Layers:
     return Layers(pin.upstream, objects.tree_of(base), tuple(layers))
 
 
-def has_units(stores: Stores, layers: Layers) -> bool:
-    """Tell whether the upstream has a JIT that is supported here."""
-    return stores.objects(layers.upstream).entry(layers.base, JIT) is not None
+def units(stores: Stores, layers: Layers) -> UnitScript | None:
+    """Return the script that lists what the upstream's JIT would compile; None if no project plug-in knows a JIT of it.
+
+    Raises:
+        StackError: A project plug-in failed.
+
+    """
+    objects = stores.objects(layers.upstream)
+
+    def read(path: str) -> bytes | None:
+        entry = objects.entry(layers.base, path)
+        return objects.read(entry.id) if entry is not None and entry.mode not in (FOLDER, SUBMODULE) else None
+
+    return known.units(read)
 
 
 def _own(objects: Objects, base: CommitId, patches: tuple[Patch, ...]) -> list[Layer]:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.projects import UnitScript, known
 from stack.proof.compiling.toolkit import Toolkit
 from stack.store import cache as places
 
 ARCHITECTURE = "12.1a"
 SASS_ARCHITECTURE = "sm_121a"
-_SCRIPT = Path(__file__).with_name("jit_units.py")
-JIT = "flashinfer/jit/core.py"
-"""The file by which a tree with a supported JIT is recognized."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The units of a tree.
+    """The units of a tree, and the script that listed them.
 
     `links` maps a module to its linker flags, or to a reason why there are none. `made` maps an expression to its modules, or to a
     reason. `unlisted` maps whatever could not be listed to a reason.
@@ -58,6 +56,7 @@ class Listing:
     links: Mapping[str, tuple[str, ...] | str]
     made: Mapping[str, tuple[str, ...] | str]
     unlisted: Mapping[str, str]
+    script: UnitScript
 
     def fingerprint(self, unit: Unit) -> str:
         """Hash the unit's inputs other than the tree's headers: flags, source, and generated files in its folder."""
@@ -88,17 +87,18 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
     """List the units of a tree's JIT, including modules that Python expressions make in addition to its ahead-of-time build.
 
     Raises:
-        StackError: The upstream's code cannot be imported, or the cache folder's path has a blank.
+        StackError: No project plug-in knows a JIT of the tree, the upstream's code cannot be imported, or the cache folder's path has a blank.
 
     """
     check_folder(cache)
-    inputs = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), _SCRIPT.read_text()])
+    script = _script(tree)
+    inputs = json.dumps([str(tree), sorted(expressions), str(python), str(toolkit.home), script.path.read_text()])
     work = cache / "compiling" / hashlib.sha256(inputs.encode()).hexdigest()[:16]
     answer = work / "units.json"
     with places.lock(work):
         if not answer.exists():
             work.mkdir(parents=True, exist_ok=True)
-            text = _ask(tree, work, expressions, python, toolkit)
+            text = _ask(script, tree, work, expressions, python, toolkit)
             part = answer.with_suffix(".part")
             part.write_text(text)
             part.rename(answer)
@@ -113,14 +113,22 @@ def of(tree: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit, c
         {name: flags if isinstance(flags, str) else tuple(flags) for name, flags in content["links"].items()},
         {name: made if isinstance(made, str) else tuple(made) for name, made in content["made"].items()},
         content["unlisted"],
+        script,
     )
 
 
-def _ask(tree: Path, work: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit) -> str:
+def _script(tree: Path) -> UnitScript:
+    script = known.units(lambda path: (tree / path).read_bytes() if (tree / path).is_file() else None)
+    if script is None:
+        raise StackError(f"{tree.name}: no installed plug-in knows a JIT of this tree", "see docs/plug-ins.md")
+    return script
+
+
+def _ask(script: UnitScript, tree: Path, work: Path, expressions: Sequence[str], python: Path, toolkit: Toolkit) -> str:
     # Some generators iterate over sets: a fixed hash seed makes the list of a tree reproducible.
     environment = toolkit.environment | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("PYTHONPATH", None)
-    command = [str(python), str(_SCRIPT), str(tree), str(work), ARCHITECTURE]
+    command = [str(python), str(script.path), str(tree), str(work), ARCHITECTURE]
     done = subprocess.run(
         command, input=json.dumps(sorted(expressions)), env=environment, cwd=work, capture_output=True, text=True, check=False
     )

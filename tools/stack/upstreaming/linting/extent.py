@@ -4,6 +4,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from stack.base.text import counted
 from stack.upstreaming.change import Change
 from stack.upstreaming.linting.finding import LintFinding, error, warning
 from stack.upstreaming.proposal import Proposal
@@ -21,7 +22,9 @@ def size(rules: Rules, change: Change, title: str, texts: Sequence[str]) -> Iter
         lines = change.lines(rules.size.uncounted)
         fix = rules.title is not None and any(tag in rules.title.fixes for tag in tags(title))
         if fix and rules.size.fixes is not None and lines > rules.size.fixes:
-            yield error("size", "change", f"{lines} lines for a bug fix, {rules.size.fixes} at most", "split it: --split")
+            yield error(
+                "size", "change", f"{counted(lines, 'line')} for a bug fix, {rules.size.fixes} at most", "split it: --split"
+            )
         elif lines > rules.size.high:
             yield warning(
                 "size",
@@ -31,7 +34,10 @@ def size(rules: Rules, change: Change, title: str, texts: Sequence[str]) -> Iter
             )
         elif 0 < lines <= _TRIFLE:
             yield warning(
-                "size", "change", f"{lines} line(s): it may be taken for busywork", "say in the description what it is for"
+                "size",
+                "change",
+                f"{counted(lines, 'line')}: it may be taken for busywork",
+                "say in the description what it is for",
             )
     if rules.rfc is not None:
         lines = change.lines(rules.rfc.uncounted)
@@ -62,4 +68,4 @@ def standing(proposal: Proposal, behind: int | None) -> Iterator[LintFinding]:
     elif behind is None:
         yield warning("base", "base", f"it is unknown how far {proposal.onto} is behind upstream", "plan without --onto")
     elif behind:
-        yield error("base", "base", f"{behind} commit(s) behind upstream", "plan again without --onto")
+        yield error("base", "base", f"{counted(behind, 'commit')} behind upstream", "plan again without --onto")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from stack.validation.numerics import sanitizing
+from stack.validation.numerics import SM120_ON_SM90, sanitizing
 from stack.validation.numerics.agreement import AGREEMENTS, Agreement
 from stack.validation.numerics.attention import Attention
 from stack.validation.numerics.experts import OSS, Experts, Glu
@@ -20,7 +20,6 @@ from stack.validation.numerics.grouped import Grouped
 from stack.validation.numerics.kernels import Kernel, cpu, cuda, decode, emulated, sm120_on_sm90
 from stack.validation.numerics.linear import Linear
 from stack.validation.numerics.sanitizing import Sanitized
-from stack.validation.numerics.sm120_on_sm90 import LIBRARY
 
 SUITE = "kernels"
 
@@ -91,7 +90,7 @@ AnyCase = KernelCase | Same | Sanitized
 
 def declared() -> tuple[AnyCase, ...]:
     """List the cases to run, longest CPU cases first; SM120's kernels on SM90 only if their library is given."""
-    return everything() if LIBRARY in os.environ else _usual()
+    return everything() if SM120_ON_SM90 in os.environ else _usual()
 
 
 def everything() -> tuple[AnyCase, ...]:

@@ -23,6 +23,8 @@ ALPHA = 1.702
 LIMIT = 7.0
 TOP = 4
 Ids = npt.NDArray[np.int32]
+Sizes = tuple[int, int]
+"""Hidden and intermediate size."""
 
 _CANDIDATES = 64
 """Number of blocks among which one is chosen whose doubling has the largest effect."""

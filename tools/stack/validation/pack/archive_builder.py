@@ -9,8 +9,8 @@ from stack.carry.upstream_stores import Stores
 from stack.model import digest
 from stack.model.series import PatchRef
 from stack.proof import proof_module
-from stack.validation import emulation
-from stack.validation.pack import archive, bundled_wheels, contents, numerics
+from stack.validation import kernels, laboratory
+from stack.validation.pack import archive, bundled_wheels, contents
 from stack.validation.pack.archive import Packed
 from stack.validation.pack.contents import Files
 from stack.validation.pack.recipes import RECIPES
@@ -33,8 +33,8 @@ def make(stores: Stores, target: Target, wheels: Sequence[Path], out: Path) -> P
     more = bundled_wheels.wheels(target, stores.place.cache, stores.tell)
     files = contents.installed([*wheels, *more], target, lambda done, total: stores.tell("reading wheels", done, total))
     files |= contents.plugin() | contents.own(stores.stack) | lacking(stores)
-    files[numerics.EMULATED] = emulation.library(stores).read_bytes()
-    files[archive.SCRIPT] = Path(__file__).with_name("script.py").read_bytes()
+    files[contents.EMULATED] = kernels.library_for_sm90(stores).read_bytes()
+    files[archive.SCRIPT] = (laboratory.folder(stores.stack.root) / "target/script.py").read_bytes()
     about = {
         "schema": 1,
         "gpu": target.name,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collect the content of an archive: wheels as installed, without what the target does not need, and the stack's own files."""
 
+import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -12,13 +13,16 @@ from stack.base.progress import Count
 from stack.deploy.data import DATA
 from stack.model import pins
 from stack.model.stack import FOLDER, Stack
+from stack.validation import laboratory
 from stack.validation.pack import fatbin
 from stack.validation.pack.targets import Target
 
 SITE = "site"
 """The folder of the archive that is put on Python's path."""
 PLUGIN = "stack_dummy_weights"
-_ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = stack.validation.pack.weights:register\n"
+EMULATED = "sm120-on-sm90.so"
+"""The library with FlashInfer's kernels for SM120, compiled for SM90."""
+_ENTRY_POINTS = f"[vllm.general_plugins]\n{PLUGIN} = laboratory.target.weights:register\n"
 """Makes vLLM find our weights: it finds plugins by the entry points of installed packages."""
 _LIBRARIES = (".data/purelib/", ".data/platlib/")
 _OURS = (".py", ".toml", ".txt", ".cu", ".h", ".hpp", ".cpp", ".cuh")
@@ -75,11 +79,17 @@ def plugin() -> Files:
 
 
 def own(carried: Stack) -> Files:
-    """Read the stack (pins, series, patches) and the code that validates it."""
+    """Read the stack (pins, series, patches), its laboratory and the code that validates it."""
     files = {pins.FILE: (carried.root / pins.FILE).read_bytes()}
     files |= _below(carried.root / FOLDER, FOLDER, None)
     files |= _below(Path(stack.__file__).parent, "tools/stack", _OURS)
+    files |= _below(laboratory.folder(carried.root), laboratory.PLACE, _OURS)
     return files | _below(DATA, "validation", _OURS)
+
+
+def python_path(root: Path) -> str:
+    """Return the value of PYTHONPATH for processes of an unpacked archive."""
+    return os.pathsep.join(str(root / folder) for folder in (SITE, "tools", laboratory.HOME))
 
 
 def _below(folder: Path, name: str, suffixes: tuple[str, ...] | None) -> Files:

@@ -133,12 +133,16 @@ def prepare(cache: Path, tell: Progress) -> Material:
         StackError: pip could not install a package.
 
     """
-    return Material(cache, environment.python(torch(), REQUIREMENTS, cache, tell), tell)
+    return Material(cache, environment.python(_base(), REQUIREMENTS, cache, tell), tell)
 
 
 def torch() -> str:
     """Return the version of torch in the environment."""
-    named = environment.named(REQUIREMENTS)
+    return _base().version
+
+
+def _base() -> environment.Base:
+    named = environment.named(REQUIREMENTS, ("torch",))
     assert named is not None
     return named
 

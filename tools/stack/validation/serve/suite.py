@@ -214,7 +214,7 @@ class _Suite:
             return replace(case, outcome=Outcome.NOT_RUN, why="the series names no proof")
         self._job.tell(f"proving {series.name}")
         began = time.monotonic()
-        wanted = series_proofs.Asked((series.name,))
+        wanted = series_proofs.ProofRequest((series.name,))
         with Runner(self._stores) as runner:
             proved = list(series_proofs.verdicts(runner, wanted))
             kept = list(series_proofs.kept(runner, wanted))

@@ -20,7 +20,6 @@ from stack.validation.numerics.experts import Experts
 from stack.validation.numerics.formats import Bytes, bfloat16, encode, pack
 from stack.validation.numerics.judging import wrongly_padded
 from stack.validation.numerics.kernels import Kernel, cuda
-from stack.validation.numerics.kernels.emulated import tiled
 from stack.validation.numerics.kernels.environment import gpu, missing
 from stack.validation.numerics.linear import Linear
 
@@ -29,6 +28,8 @@ MOST = 16
 """Largest number of tokens."""
 RUNS = ContextVar("runs", default=20)
 """Number of runs of each kernel."""
+UNREAD_SCALE = 0xFF
+"""The scale of padding, which a kernel must not read."""
 _CUTLASS = "FLASHINFER_CUTLASS_MXFP4_MXFP8"
 """The vLLM backend whose weight layout the kernel reads unchanged."""
 
@@ -51,6 +52,17 @@ def steady(compute: Callable[[], npt.NDArray[np.float32]], runs: int | None = No
         if differ := int(np.count_nonzero(first.view(np.uint32) != other.view(np.uint32))):
             raise Unsteady(f"run {number} of {runs} differs from the first in {differ} of {first.size} outputs")
     return first
+
+
+def tiled(scales: Bytes) -> Bytes:
+    """Store scales [rows, blocks] in tiles of 128 rows by 4 blocks. In a tile, row r and block b are byte 16 (r % 32) + 4 (r / 32) + b.
+
+    Scales that only fill the last tiles must not be read.
+    """
+    rows, blocks = -(-scales.shape[0] // 128), -(-scales.shape[1] // 4)
+    whole = np.full((rows * 128, blocks * 4), UNREAD_SCALE, np.uint8)
+    whole[: scales.shape[0], : scales.shape[1]] = scales
+    return np.ascontiguousarray(whole.reshape(rows, 4, 32, blocks, 4).transpose(0, 3, 2, 1, 4)).ravel()
 
 
 def plain(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Summarize a stack for its maintainer: what waits for a person, what can be dropped, and what changed since the last release.
+
+Only files of the stack, its history and the cache are read.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.carry import resolutions, switch_log, tried
+from stack.carry.switch_log import Switched
+from stack.carry.tried import Tried
+from stack.model.series import Series, State
+from stack.model.stack import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something to look at: a sentence, further lines, and the command to run, if there is one."""
+
+    text: str
+    details: tuple[str, ...] = ()
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A summary of a stack. `moved` is the last switch that moved a pin, `since` are the later ones, newest first."""
+
+    waiting: tuple[Item, ...]
+    droppable: tuple[Item, ...]
+    moved: Switched | None
+    since: tuple[Switched, ...]
+    tried: tuple[Tried, ...]
+
+
+def overview(stack: Stack, cache: Path) -> Overview:
+    """Summarize a stack.
+
+    Raises:
+        StackError: The stack's history or a resolution cannot be read.
+
+    """
+    carried = tried.last(cache, stack)
+    switches = [switch for switch in switch_log.log(stack.root) if not switch.undone]
+    place = next((number for number, switch in enumerate(switches) if switch.moves_pins), len(switches))
+    return Overview(
+        tuple(_waiting(stack, carried)),
+        tuple(_droppable(stack, carried)),
+        switches[place] if place < len(switches) else None,
+        tuple(switches[:place]),
+        carried,
+    )
+
+
+def _waiting(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
+    for each in carried:
+        if each.workspace is not None and (each.workspace / ".git/stack-rebase.json").is_file():
+            yield Item(
+                f"A rebase onto {each.upstream} {each.onto} has stopped in {each.workspace}.",
+                command=f"stack explain {each.workspace}",
+            )
+        if each.open:
+            details = tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason or patch.outcome}" for patch in each.open)
+            name = details[0].partition(":")[0]
+            yield Item(
+                f"{_patches(len(each.open), 'needs', 'need')} a person on {each.upstream} {each.onto}.",
+                details,
+                f"stack explain {name} --onto {each.onto}",
+            )
+    by_state = [
+        (State.DECLINED, "was declined upstream", "were declined upstream", None),
+        (State.SUBMITTED, "waits for upstream's review", "wait for upstream's review", "stack export-pr --status"),
+        (State.PENDING, "is not proposed upstream yet", "are not proposed upstream yet", "stack export-pr"),
+        (State.DRAFT, "is a draft", "are drafts", None),
+    ]
+    for state, one, more, command in by_state:
+        members = [series for series in stack.series if series.state is state and series.patches]
+        if members:
+            yield Item(f"{len(members)} series {one if len(members) == 1 else more}: {_names(members)}.", command=command)
+    unproved = [series for series in stack.series if series.patches and not series.proves and not series.commands]
+    if unproved:
+        yield Item(f"{len(unproved)} series {'has' if len(unproved) == 1 else 'have'} no proof: {_names(unproved)}.")
+
+
+def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
+    for each in carried:
+        landed = [patch for patch in each.patches if patch.outcome == "landed"]
+        partly = [patch for patch in each.patches if patch.outcome == "partly-landed" and not patch.needs_person]
+        through = f" --through {','.join(each.through)}" if each.through else ""
+        for patches, words in ((landed, ""), (partly, " in part")):
+            if patches:
+                yield Item(
+                    f"{_patches(len(patches), 'has', 'have')} landed{words} in {each.upstream} {each.onto}.",
+                    tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason}".rstrip(": ") for patch in patches),
+                    f"stack rebase {each.upstream} --onto {each.onto}{through}",
+                )
+    for series in stack.series:
+        if not series.patches:
+            yield Item(
+                f"Series {series.name} carries no patch any more.",
+                (f"take it out of stacks/stack.toml and remove stacks/{series.name}; its proofs then stop",),
+            )
+        elif series.state is State.MERGED:
+            yield Item(
+                f"Series {series.name} is merged upstream and still carried.",
+                tuple(filter(None, (series.pull, series.drop_when and f"drop when: {series.drop_when}"))),
+            )
+    known = {ref.path for ref in stack.patches}
+    unused = [name for name, each in resolutions.standing(stack.root).named.items() if each.patch not in known]
+    if unused:
+        verb = "belongs" if len(unused) == 1 else "belong"
+        yield Item(
+            f"{len(unused)} resolution{'' if len(unused) == 1 else 's'} {verb} to patches that are gone.",
+            command=f"stack resolutions drop {' '.join(unused)}",
+        )
+
+
+def _names(members: Sequence[Series]) -> str:
+    return ", ".join(series.name for series in members)
+
+
+def _patches(number: int, one: str, more: str) -> str:
+    return f"1 patch {one}" if number == 1 else f"{number} patches {more}"

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that a shell completes: upstreams, series, patches, tags and recipes, as the stack and the cache have them.
+
+A completion runs at every press of a key, so it reads lists, no patch files, and asks no server. Whatever is wrong with the
+stack is no completion's business: there are no names then, and the command itself says what is wrong.
+"""
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from stack.base.errors import StackError
+
+COMPLETE = "_STACK_COMPLETE"
+"""The variable with which a shell's script asks for completions."""
+
+_Names = Callable[[click.Context], Iterable[str]]
+_Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completer(names: _Names) -> _Completer:
+    """Make click's completer of a function that lists names."""
+
+    @functools.wraps(names)
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            return [CompletionItem(name) for name in names(context) if name.startswith(incomplete)]
+        except (StackError, OSError, ValueError):
+            return []
+
+    return complete
+
+
+@_completer
+def complete_upstreams(context: click.Context) -> Iterable[str]:
+    """Name the upstreams of the stack."""
+    from stack.model import pins  # noqa: PLC0415
+
+    return pins.load(_root(context) / pins.FILE).names()
+
+
+@_completer
+def complete_series(context: click.Context) -> Iterable[str]:
+    """Name the series of the stack, in their order."""
+    return _series(context)
+
+
+@_completer
+def complete_patches(context: click.Context) -> Iterable[str]:
+    """Name the patches of the stack by their paths below `stacks/`."""
+    from stack.model import series as model  # noqa: PLC0415
+    from stack.model import stack  # noqa: PLC0415
+
+    folder = _root(context) / stack.FOLDER
+    return [ref.path for name in _series(context) for ref in model.load(folder / name).patches]
+
+
+@_completer
+def complete_tags(context: click.Context) -> Iterable[str]:
+    """Name the releases that were listed last of the upstream on the command line, or of all if none stands there yet.
+
+    The newest come first.
+    """
+    from stack.model import pins  # noqa: PLC0415
+    from stack.store import cache, seen_tags  # noqa: PLC0415
+
+    home = cache.root(context.find_root().params.get("cache"))
+    named = context.params.get("upstream")
+    asked = [pin for pin in pins.load(_root(context) / pins.FILE) if named in (None, pin.upstream)]
+    return [tag for pin in asked for tag in reversed(pin.releases.ordered(seen_tags.recall(home, pin.upstream), early=True))]
+
+
+@_completer
+def complete_recipes(_context: click.Context) -> Iterable[str]:
+    """Name the recipes."""
+    from stack.deploy import recipes as known  # noqa: PLC0415
+
+    return known.known()
+
+
+def _series(context: click.Context) -> Iterable[str]:
+    from stack.model import document, stack  # noqa: PLC0415
+
+    return document.load(_root(context) / stack.FOLDER / stack.FILE).texts("series")
+
+
+def _root(context: click.Context) -> Path:
+    """Find the stack's folder as the verb will: `--root`, else here or above."""
+    from stack.model import stack  # noqa: PLC0415
+
+    root = context.find_root().params.get("root")
+    return stack.find_root(Path.cwd()) if root is None else Path(root)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`stack completion`: the script with which a shell completes verbs, options and names."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from stack.cli.completing import COMPLETE
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(context: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete verbs, options, and the names of the stack.
+
+    \b
+    bash:  eval "$(stack completion bash)"     in ~/.bashrc
+    zsh:   eval "$(stack completion zsh)"      in ~/.zshrc
+    fish:  stack completion fish | source      in ~/.config/fish/config.fish
+    """
+    made = get_completion_class(shell)
+    assert made is not None, "click knows these shells"
+    for program in ("stack", "git-carry"):
+        click.echo(made(context.find_root().command, {}, program, COMPLETE).source())
+    if shell == "bash":
+        click.echo(_GIT_IN_BASH)
+
+
+# git's own completion calls `_git_NAME` for the arguments of `git NAME`.
+_GIT_IN_BASH = """\
+_git_carry() {
+    local COMP_WORDS=(git-carry "${COMP_WORDS[@]:2}") COMP_CWORD=$((COMP_CWORD - 1))
+    _git_carry_completion git-carry
+}
+"""

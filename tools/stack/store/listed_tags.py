@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the tags that a remote has listed, so that a working tree gets them without asking again."""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.model.ids import CommitId
+from stack.store import cache, git
+
+_FILE = "stack-tags"
+_LARGEST = 64 << 20
+_LINE = re.compile(r"([0-9a-f]{40}) ([A-Za-z0-9][A-Za-z0-9._+/@-]*)")
+_BAD = re.compile(r"\.\.|@\{|//|/\.|\.lock(/|$)|[./]$")
+"""Matches names that git refuses for a reference, although `_LINE` takes them."""
+
+
+def keep(store: Path, tags: Mapping[str, str]) -> None:
+    """Write the commit of each tag beside the objects of a store. Losing them costs nothing but a list."""
+    lines = "".join(f"{commit} {tag}\n" for tag, commit in sorted(tags.items()))
+    with contextlib.suppress(OSError, UnicodeEncodeError):
+        if not (store / _FILE).is_file() or (store / _FILE).read_bytes() != lines.encode():
+            cache.put(store / _FILE, lines.encode())
+
+
+def known(store: Path) -> dict[str, CommitId]:
+    """Return the commit of each listed tag whose commit the store has. Nothing is fetched."""
+    try:
+        with (store / _FILE).open("rb") as file:
+            lines = file.read(_LARGEST).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    listed = {match[2]: match[1] for line in lines if (match := _LINE.fullmatch(line)) and not _BAD.search(match[2])}
+    asked = ["cat-file", "--batch-check=%(objecttype)", "--buffer"]
+    ids = "".join(f"{commit}\n" for commit in listed.values()).encode()
+    answers = git.run(asked, stdin=ids, env={"GIT_DIR": str(store), **git.HERE_ONLY}).stdout.decode().splitlines()
+    return {tag: CommitId(commit) for (tag, commit), kind in zip(listed.items(), answers, strict=True) if kind == "commit"}
