@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triage on a repository of its own: real git, real patch files, a history that takes, reworks and takes back."""
 
+import contextlib
 import json
+import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -569,6 +572,41 @@ def test_a_cache_that_cannot_take_the_index_costs_only_time(upstream: Upstream, 
     assert found == expected
     assert expected.carried.outcome is Outcome.LANDED
     assert not [file for file in cache.rglob("*.sqlite") if file.is_file()]
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut", "other tables", "huge", "pipe", "link", "seal"])
+def test_a_damaged_index_is_built_again(upstream: Upstream, tmp_path: Path, kind: str) -> None:
+    patch = upstream.fork("Collect items", {"a.py": BODY + FUNCTION})
+    upstream.commit("Gather results in one place (#12)", {"a.py": ["import os", *BODY, *FUNCTION], "b.py": BODY[1:]})
+    expected = upstream.outcome(patch, cache=tmp_path / "cache")[0]
+    (built,) = (tmp_path / "cache/landing").glob("*.sqlite")
+    data = built.read_bytes()
+    other = tmp_path / "other"
+    other.write_bytes(data[:-1])
+    if kind == "seal":
+        built.with_suffix(".sha256").write_bytes(b"\xff" * 1000)
+    else:
+        built.unlink()
+    if kind == "flipped":
+        built.write_bytes(bytes(byte ^ 0xFF if place % 512 == 300 else byte for place, byte in enumerate(data)))
+    elif kind == "cut":
+        built.write_bytes(data[: len(data) // 2])
+    elif kind == "other tables":
+        with contextlib.closing(sqlite3.connect(built)) as database:
+            database.executescript(
+                "".join(f"create table {name} (x);" for name in ("steps", "units", "lines", "common", "files"))
+            )
+    elif kind == "huge":
+        built.write_bytes(data)
+        os.truncate(built, 1 << 40)
+    elif kind == "pipe":
+        os.mkfifo(built)
+    elif kind == "link":
+        built.symlink_to(other)
+    assert upstream.outcome(patch, cache=tmp_path / "cache")[0] == expected
+    assert not built.is_symlink()
+    assert built.read_bytes() == data
+    assert other.read_bytes() == data[:-1]
 
 
 def functions(*names: str) -> list[str]:

@@ -32,6 +32,10 @@ NO_WORD = bytes(set(range(256)) - _WORD)
 """All bytes that are not part of an ASCII word."""
 _SPACE = b" \t\n\r\f\v"
 _SHORTEST = 3
+_SEAL = ".sha256"
+"""The suffix of the file beside an index that states its size and hash."""
+_LONGEST_SEAL = 200
+"""Bytes."""
 COMMON = 0.02
 """A line in more than this share of the steps is common and not indexed (if steps are releases: of the changed files)."""
 _FEW_STEPS = 5
@@ -193,6 +197,7 @@ def _kept(file: Path, releases: bool, build: Callable[[sqlite3.Connection], None
             part.unlink(missing_ok=True)
             with closing(sqlite3.connect(part)) as database:
                 build(database)
+            places.put(file.with_suffix(_SEAL), _seal(part))
             part.replace(file)
         except (OSError, sqlite3.Error):
             with suppress(OSError):  # On a full disk, the incomplete file.
@@ -208,8 +213,8 @@ def _related(objects: Objects, base: CommitId, onto: CommitId) -> bool:
 
 
 def _opened(file: Path, releases: bool) -> Index | None:
-    """Open the index in a file; None if the file does not exist or is damaged."""
-    if not file.is_file():
+    """Open the index in a file; None if the file does not exist or is not the one that was built."""
+    if not _is_whole(file):
         return None
     database = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
     try:
@@ -219,6 +224,23 @@ def _opened(file: Path, releases: bool) -> Index | None:
         database.close()
         return None
     return Index(database, releases, steps)
+
+
+def _is_whole(file: Path) -> bool:
+    """Return whether a file has the size and hash that its seal states; SQLite would notice damage in the midst of a carry."""
+    seal = file.with_suffix(_SEAL)
+    try:
+        if not (file.is_file() and seal.is_file()):
+            return False
+        with seal.open("rb") as stream:
+            stated = stream.read(_LONGEST_SEAL)
+        return stated.startswith(b"%d " % file.stat().st_size) and stated == _seal(file)
+    except OSError:
+        return False
+
+
+def _seal(file: Path) -> bytes:
+    return f"{file.stat().st_size} {places.hash_of(file)}\n".encode("ascii")
 
 
 def _build(database: sqlite3.Connection, steps: Iterable[tuple[CommitId, str, Iterable[FileDiff]]], releases: bool) -> None:

@@ -45,6 +45,8 @@ class Results:
         """Read the result under a key; None if there is none or it cannot be read."""
         path = self._path(name)
         try:
+            if not path.is_file():  # Opening a named pipe would wait for its writer.
+                return None
             with path.open("rb") as file:
                 result = json.loads(file.read(_LARGEST + 1))
         except (OSError, ValueError, RecursionError):
