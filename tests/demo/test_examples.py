@@ -30,9 +30,11 @@ def test_a_debian_package(tmp_path: Path) -> None:
     example = finished("debian-package", tmp_path)
     assert example.series() == {"debian": ["greet/prefix.patch", "greet/spelling.patch", "greet/friendly.patch"]}
     assert example.outcomes() == {"prefix": "clean", "spelling": "landed", "friendly": "moved"}
-    (prefix, _, friendly) = example.stack.order("greet")
+    (prefix, spelling, friendly) = example.stack.order("greet")
     assert (prefix.subject, prefix.author.name, prefix.author.mail) == ("Install into /usr", "Grace", "grace@example.org")
     assert friendly.author.name == "Lin"
+    # Nobody is named in this header: the person who imports is its author.
+    assert (spelling.author.name, spelling.author.mail) == ("Ada", "ada@example.org")
     listed = tomllib.loads((example.place / "stack/stacks/debian/series.toml").read_text(encoding="utf-8"))
     assert [patch.get("pull") for patch in listed["patch"]] == [None, None, "https://example.org/greet/pull/7"]
     assert "1.3" in listed["drop_when"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find out what somebody wants to import, and read it."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -104,10 +105,16 @@ def _shown(path: Path) -> str:
 
 
 def _importer() -> Author:
-    """Return the person who imports, as the author of patches that name none."""
+    """Return the person who imports, as the author of patches that name none: as git does, the environment before the settings."""
     found = [
-        git.run(["config", "--get", key], user_config=True, accept=(0, 1, 128)).stdout.decode("utf-8", "replace").strip()
-        for key in ("user.name", "user.email")
+        os.environ.get(f"GIT_AUTHOR_{name.upper()}") or _setting(f"author.{name}") or _setting(f"user.{name}")
+        for name in ("name", "email")
     ]
-    name, address = (one.replace("<", "").replace(">", "") for one in found)
+    name, address = (one.replace("<", "").replace(">", "").strip() for one in found)
     return Author(name or "unknown", address or "unknown@localhost", f"{int(time.time())} +0000")
+
+
+def _setting(key: str) -> str:
+    """Return one of the user's git settings; empty if there is none."""
+    done = git.run(["config", "--get", key], user_config=True, accept=(0, 1, 128))
+    return done.stdout.decode("utf-8", "replace").strip()
