@@ -40,8 +40,8 @@ def test_a_verdict_names_the_stack_that_was_loaded(world: World, stack: Stack, m
     before, loaded, pins = digest.of(world.load()), [], world.root / "pins.toml"
     load = stacks.load
 
-    def once(root: Path) -> Any:
-        loaded.append(load(root))
+    def once(root: Path, lane: str | None = None) -> Any:
+        loaded.append(load(root, lane))
         if len(loaded) == 1:
             commit = loaded[0].pins.get("gamma").commit
             pins.write_text(pins.read_text().replace(commit, commit[::-1]))

@@ -7,7 +7,7 @@ import pytest
 
 from stack.projects import known
 
-OURS = "stack"
+OURS = "git-carry"
 """The distribution that declares the plug-in for vLLM."""
 
 

@@ -3,6 +3,7 @@
 
 import click
 
+from stack.base.text import counted
 from stack.cli.common import Options, json_option, print_json, print_table
 
 
@@ -86,7 +87,7 @@ def drop(options: Options, name: str, as_json: bool) -> None:
     if as_json:
         print_json({"lane": name, "removed": [path for path in written if path != "pins.toml"], "lanes": _names(options)})
     else:
-        click.echo(f"dropped lane {name} with {len(written) - 1} file(s) of its own; `stack undo` takes it back")
+        click.echo(f"dropped lane {name} with {counted(len(written) - 1, 'file')} of its own; `stack undo` takes it back")
 
 
 def _names(options: Options) -> list[str]:

@@ -48,6 +48,7 @@ def command(
     """
 
     if directory is not None:
+        options.find_root(writes=not dry_run)  # a switch that was interrupted is finished before anything is judged
         options = replace(options, lane=worktree.recorded_lane(directory, upstream, options.lane))
     if all_lanes and options.lane_key is not None:
         raise click.UsageError("--all-lanes changes the common files, --lane only those of one lane: choose one")

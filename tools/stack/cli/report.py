@@ -10,6 +10,7 @@ import click
 from stack.carry.rebase import Request, rebase
 from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, json_option, print_json, source_option, through_names
+from stack.cli.completing import complete_tags, complete_upstreams
 from stack.reporting import formats, history, markdown
 from stack.reporting.collect import of_rebase, of_stack
 
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
 
 
 @click.command("report")
-@click.argument("upstream", required=False)
-@click.option("--onto", "tag", metavar="REV", help="Also show what would become of UPSTREAM's patches on this release.")
+@click.argument("upstream", required=False, shell_complete=complete_upstreams)
+@click.option(
+    "--onto",
+    "tag",
+    metavar="REV",
+    help="Also show what would become of UPSTREAM's patches on this release.",
+    shell_complete=complete_tags,
+)
 @click.option(
     "--through",
     metavar="auto|TAG,...",

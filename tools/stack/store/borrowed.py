@@ -12,7 +12,7 @@ _LEAST = 16 << 20
 """Bytes that must be free; a carry writes a few MiB."""
 _STORES, _MOVING = "upstreams", "moving-"
 """The folder of the repositories, and the name prefix of folders in `trees` that change in place."""
-_DEEP = {"archives": 2, "wheels": 3}
+_DEEP = {"archives": 2, "results": 2, "wheels": 3}
 """Levels of folders that receive new files, by folder; elsewhere an entry is linked as a whole."""
 _OF_A_STORE = ("HEAD", "config", "packed-refs")
 
