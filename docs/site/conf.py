@@ -40,8 +40,8 @@ _PICTURE = "".join(
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
-    "Guides": ("tutorial", "import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "export"),
-    "Reference": ("site/commands", "pins", "outcomes", "json"),
+    "Guides": ("tutorial", "import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "report", "lanes", "export"),
+    "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
     "The fork of this repository": ("series", "decode-kernels", "ladder"),
     "This project": ("demo", "../CONTRIBUTING", "../CHANGELOG"),
