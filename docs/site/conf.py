@@ -40,7 +40,20 @@ _PICTURE = "".join(
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
-    "Guides": ("tutorial", "import", "daily-work", "proofs", "wheels", "images", "export-pr", "validate", "serving", "report", "lanes", "export"),
+    "Guides": (
+        "tutorial",
+        "import",
+        "daily-work",
+        "proofs",
+        "wheels",
+        "images",
+        "export-pr",
+        "validate",
+        "serving",
+        "report",
+        "lanes",
+        "export",
+    ),
     "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
     "The fork of this repository": ("series", "decode-kernels", "ladder"),

@@ -28,7 +28,7 @@ def test_recipe_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return CliRunner().invoke(cli, ["--root", str(ROOT), "recipe", "check", "--json", *names])
 
     good = check("gpt-oss-120b-h200")
-    assert (good.exit_code, json.loads(good.output)) == (0, {"lane": None, "clean": True, "findings": []})
+    assert (good.exit_code, json.loads(good.output)) == (0, {"clean": True, "findings": []})
     text = (recipes.FOLDER / "gpt-oss-120b-h200.toml").read_text()
     (tmp_path / "odd.toml").write_text(text.replace("arguments = [", 'arguments = ["--nnodez", "2", ', 1))
     monkeypatch.setattr(recipes, "FOLDER", tmp_path)

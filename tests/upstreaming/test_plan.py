@@ -209,7 +209,7 @@ def test_what_upstream_has_or_did_not_want_is_set_aside_with_all_that_needs_it(s
     [
         ({"series": ("three",)}, "unknown series 'three'"),
         ({"upstreams": ("down",)}, "down"),
-        ({"series": ("one",), "split": {"two/up/use-the-total.patch": By.FILE}}, "not a planned patch"),
+        ({"series": ("one",), "split": {"two/up/use-the-total.patch": By.FILE}}, "unknown patch 'two/up/use-the-total"),
     ],
 )
 def test_what_is_not_there_is_a_line(small: Fork, wanted: dict[str, object], said: str) -> None:

@@ -16,7 +16,7 @@ from stack.validation.numerics.cases import IDEAL_BAR, BesideIdeal, KernelCase, 
 from stack.validation.numerics.experts import Experts, swiglu
 from stack.validation.numerics.formats import bfloat16
 from stack.validation.numerics.judging import Rounded, beside_ideal, judge
-from stack.validation.numerics.kernels import Kernel, decode, emulated
+from stack.validation.numerics.kernels import Kernel, decode
 from stack.validation.numerics.linear import Linear
 
 PROBLEMS: dict[str, Experts | Linear] = {
@@ -137,7 +137,7 @@ def test_what_is_only_touched_runs_twice() -> None:
 def test_scales_stand_where_cublas_documents_them() -> None:
     """Block c of row r, in a tile of 128 rows and 4 blocks, at 16 (r mod 32) + 4 (r div 32) + c ("1D Block Scaling Factors Layout")."""
     scales = np.random.default_rng(0).integers(0, 100, (160, 6), dtype=np.uint8)
-    flat = emulated.tiled(scales)
+    flat = decode.tiled(scales)
     assert flat.size == 256 * 8
     for row, block in np.ndindex(scales.shape):
         tile = row // 128 * 2 + block // 4

@@ -7,14 +7,14 @@ derives from `Project`. Nothing is ever loaded from a stack's folder: reading a 
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
-from typing import TypeVar
-
-from packaging.utils import canonicalize_name
+from typing import TYPE_CHECKING, TypeVar
 
 from stack.base.errors import StackError
 from stack.projects.interface import Owner, Project, Read, Required, Tree, UnitScript, Unknown
 from stack.projects.wheels import WheelRules
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "stack.plugins"
 _Answer = TypeVar("_Answer")
@@ -34,7 +34,7 @@ def known() -> tuple[Project, ...]:
 @functools.cache
 def names() -> tuple[str, ...]:
     """Return the names of the installed plug-ins; none is loaded."""
-    return tuple(sorted({entry.name for entry in entry_points(group=GROUP)}))
+    return tuple(sorted({entry.name for entry in _entries()}))
 
 
 def require(wanted: Iterable[str]) -> None:
@@ -125,6 +125,8 @@ def base_packages() -> frozenset[str]:
         StackError: As for `required`.
 
     """
+    from packaging.utils import canonicalize_name  # noqa: PLC0415 - only proofs and wheels ask
+
     named = (_asked(project, lambda asked: asked.base_package()) for project in known())
     return frozenset(canonicalize_name(name) for name in named if name is not None)
 
@@ -176,8 +178,14 @@ def _asked(project: Project, question: Callable[[Project], _Answer]) -> _Answer:
         ) from failed
 
 
+def _entries() -> "EntryPoints":
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes a twentieth of a second, and many commands ask nothing
+
+    return entry_points(group=GROUP)
+
+
 def _loaded(name: str) -> Project:
-    entry = entry_points(group=GROUP)[name]
+    entry = _entries()[name]
     where = f"the entry point {name} = {entry.value} of {GROUP}"
     try:
         project = entry.load()

@@ -4,8 +4,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from packaging.version import Version
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 
 def _nothing() -> Mapping[str, str]:
@@ -45,7 +47,7 @@ class Needs:
 
     """
 
-    gxx: Version
+    gxx: "Version"
     disk: int
     memory: int
     cloning: tuple[str, ...] = ()
