@@ -19,7 +19,7 @@ from stack.model.stack import Stack
 from stack.reporting import evidence
 from stack.reporting.elements import is_safe
 from stack.reporting.evidence import short_ids
-from stack.reporting.report import Cell, Ladder, Landing, PatchLine, PinLine, Point, Report, Row, SeriesLine
+from stack.reporting.report import Cell, Ladder, Landing, PatchLine, PinLine, Report, Row, SeriesLine
 
 if TYPE_CHECKING:
     from stack.carry.ladder import Rung
@@ -32,13 +32,12 @@ _AT_THE_END = (Outcome.MOVED, Outcome.DRIFTED, Outcome.DROPPED_UPSTREAM)
 """Outcomes that only the end of the way shows."""
 
 
-def of_stack(stack: Stack, *, made: int, points: Sequence[Point] = (), legs: Sequence[Leg] = (), title: str = "") -> Report:
+def of_stack(stack: Stack, *, made: int, legs: Sequence[Leg] = (), title: str = "") -> Report:
     """Report on a stack and, with the `legs` of a rebase, on what became of its patches.
 
     Args:
         stack: The stack; after a rebase, the one before.
         made: The time of the report, in seconds since the epoch.
-        points: What the stack carried over time, the oldest first.
         legs: The parts of a rebase or of forecasts.
         title: What the report is about. Default: the stack's folder.
 
@@ -56,22 +55,21 @@ def of_stack(stack: Stack, *, made: int, points: Sequence[Point] = (), legs: Seq
         ),
         ladders=tuple(_ladder(leg) for leg in shown),
         landings=(*chain.from_iterable(_landings(leg) for leg in shown), *recorded),
-        points=tuple(points),
     )
 
 
-def of_rebase(work: Rebase, *, made: int, points: Sequence[Point] = ()) -> Report:
+def of_rebase(work: Rebase, *, made: int) -> Report:
     """Report on a rebase."""
     title = f"Rebase of {work.request.upstream} onto {short_ids(work.request.tag)}"
-    report = of_stack(work.stack, made=made, points=points, legs=work.legs, title=title)
+    report = of_stack(work.stack, made=made, legs=work.legs, title=title)
     return _with_notes(report, (need.sentence(work.pins().get(need.needs)) for need in work.unmet))
 
 
-def of_forecasts(stack: Stack, forecasts: Sequence[Forecast], *, made: int, points: Sequence[Point] = ()) -> Report:
+def of_forecasts(stack: Stack, forecasts: Sequence[Forecast], *, made: int) -> Report:
     """Report on forecasts of one stack."""
     names = ", ".join(f"{each.upstream} {short_ids(each.revision)}" for each in forecasts)
     legs = [leg for each in forecasts for leg in each.work.legs]
-    report = of_stack(stack, made=made, points=points, legs=legs, title=f"Forecast for {names}")
+    report = of_stack(stack, made=made, legs=legs, title=f"Forecast for {names}")
     return _with_notes(
         report, (need.sentence(each.work.pins().get(need.needs)) for each in forecasts for need in each.work.unmet)
     )
