@@ -6,12 +6,13 @@ lane writes only its own files, and none where they would equal the common ones.
 gets the earlier content as its own, in the same switch.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.model import document, lane_files, lane_pins, pins, series, switch
+from stack.model import document, lane_files, lane_pins, paths, pins, series, switch
 from stack.model import stack as stacks
 from stack.model.pins import MAIN, Pins
 from stack.model.stack import FOLDER, Stack
@@ -99,12 +100,13 @@ def begin(root: Path, lane: str, source: str | None = None) -> tuple[str, ...]:
     """Begin a lane with the pins and patches of another one, by default those in no lane; return the paths that changed.
 
     Raises:
-        StackError: The name is taken or not valid, or there is no such source.
+        StackError: The name is taken or not valid, or there is no such source, or one of its files has an unfit name.
 
     """
     reader = _Reader(root)
     files: dict[str, bytes | None] = {pins.FILE: lane_pins.begun(reader.text(pins.FILE), lane, reader.pins(source)).encode()}
     if source is not None:
+        _check_fit(root, source)
         own = root / lane_files.FOLDER / source
         for file in sorted(path for path in own.rglob("*") if path.is_file()):
             path = file.relative_to(own).as_posix()
@@ -117,15 +119,32 @@ def drop(root: Path, lane: str) -> tuple[str, ...]:
     """Remove a lane, with its pins and its own files; return the paths that changed.
 
     Raises:
-        StackError: There is no such lane, or its tables cannot be removed as they are written.
+        StackError: There is no such lane, its tables cannot be removed as they are written, or one of its files has an unfit name.
 
     """
     reader = _Reader(root)
     files: dict[str, bytes | None] = {pins.FILE: lane_pins.dropped(reader.text(pins.FILE), lane).encode()}
+    _check_fit(root, lane)
     own = root / lane_files.FOLDER / lane
     for file in sorted(path for path in own.rglob("*") if path.is_file() or path.is_symlink()):
         files[file.relative_to(root).as_posix()] = None
     return switch.apply(root, files, title=f"lane drop {lane}", expected=reader.read)
+
+
+def unfit(root: Path, lane: str) -> Iterator[tuple[str, str]]:
+    """Yield the lane's own files that no command can write or remove, by their paths below the root, each with the reason."""
+    for file in sorted((root / lane_files.FOLDER / lane).rglob("*")):
+        path = file.relative_to(root).as_posix()
+        raw = os.fsencode(path)
+        if fault := paths.fault(raw):
+            yield path, fault
+        elif path != raw.decode("utf-8", "replace"):
+            yield path, "is not UTF-8"
+
+
+def _check_fit(root: Path, lane: str) -> None:
+    for path, fault in unfit(root, lane):
+        raise StackError(f"{path!r} {fault}", "remove or rename it, then run the command again")
 
 
 class _Reader:
