@@ -80,7 +80,7 @@ def _read(cache: Path, stack: Stack) -> Iterator[Tried]:
         try:
             if known is not None:
                 yield _parsed(pin.upstream, known)
-        except (KeyError, TypeError, AttributeError):  # another program wrote the file
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError):  # another program wrote the file
             continue
 
 

@@ -257,7 +257,8 @@ def _replaced_by(place: _Place, record: Record, kind: str) -> dict[str, bytes | 
         now = _read(place.root, path)
         if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
             since, verb = (f"`{record.title}`", "undo") if kind == _HISTORY else (f"the undo of `{record.title}`", "redo")
-            raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: restore the file first")
+            back = f"copy your change, put the file back (`git checkout {path}`), then {verb}"
+            raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: {back}")
     with place.own.below(kind, str(record.number)) as kept:
         return {path: kept.read(f"{index}.old") for index, path in enumerate(record.changes)}
 
