@@ -96,7 +96,8 @@ def _pins(stores: Stores) -> Iterator[Finding]:
 def _series(stack: Stack) -> Iterator[Finding]:
     for member in stack.series:
         place = stack.place(f"{member.name}/{series.FILE}")
-        if not member.patches and not member.landed and member.state not in _OVER:
+        empty = not member.patches and not member.landed and member.state not in _OVER
+        if empty and not lanes.carriers(stack, member.name):
             yield Finding(
                 place,
                 f"has no patch, and its state is {member.state}",

@@ -29,7 +29,7 @@ from stack.cli.lane_options import all_lanes_option, lane_option
 from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
 from stack.cli.sentences import say
-from stack.model import digest
+from stack.model import digest, lanes
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 
@@ -278,8 +278,18 @@ def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: 
     else:
         say(f"{_stop(work, stopped)}: resolve it in {folder}, `git add` it, then:", f"stack rebase --continue {folder}")
     for name in work.emptied if ended.value == "switched" else ():
-        say(f"{name} carries no patch any more: `stack prove` still looks after what has landed")
-        say(f"to let go of it, take it out of stacks/stack.toml and remove stacks/{name}")
+        _print_emptied(work, name)
+
+
+def _print_emptied(work: Rebase, name: str) -> None:
+    """Print that a series carries no patch any more, and what to do with it."""
+    say(f"{name} carries no patch any more: `stack prove{lanes.option(work.stack)}` still looks after what has landed")
+    needed = lanes.carriers(work.stack, name)
+    if needed:
+        say(f"keep it in stacks/stack.toml: lane {', '.join(needed)} still needs it")
+    else:
+        folders = " and ".join(lanes.folders(work.stack, name))
+        say(f"to let go of it, take it out of stacks/stack.toml and remove {folders}")
 
 
 def _ending(work: Rebase, ended: Conclusion) -> tuple[str, str]:
