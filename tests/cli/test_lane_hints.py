@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands advise in a stack with lanes: commands that act in the lane at hand, and nothing that breaks another lane."""
 
+from pathlib import Path
+
 import pytest
 
 from ..carry.world import World
 from .conftest import Stack
 from .test_lanes import ONTO
-from .test_verbs import parsed
+from .test_verbs import CONFLICT, parsed
 
 
 @pytest.fixture
@@ -54,3 +56,42 @@ def test_removing_a_series_of_a_lane_says_how_to_mend_it(stack: Stack, world: Wo
     (world.root / "stacks/two/series.toml").unlink()
     line = stack("lint", "--lane", "old").refused()
     assert line.endswith("the lane still uses series two: name it in stacks/stack.toml again, and bring back stacks/two")
+
+
+def commands(items: list[dict[str, str]]) -> list[str]:
+    return [item["command"] for item in items if item["command"]]
+
+
+def test_printed_commands_act_in_the_lane_at_hand(stack: Stack, world: World) -> None:
+    (world.root / "test_it.py").write_text("def test_it(): pass\n")
+    world.edit("stacks/one/series.toml", 'state = "pending"', 'state = "pending"\nproves = ["test_it.py"]')
+    stack("lane", "add", "old")
+    stack(*CONFLICT, "--dry-run", "--lane", "old")
+    waiting = commands(parsed(stack("status", "--lane", "old", "--json"))["waiting"])
+    assert [line for line in waiting if "explain" in line] == ["stack explain one/gamma/hook-main --onto v2.2 --lane old"]
+    stack("rebase", "gamma", "--onto", "v2.1", "--dry-run", "--lane", "old")
+    droppable = commands(parsed(stack("status", "--lane", "old", "--json"))["droppable"])
+    assert droppable == ["stack rebase gamma --onto v2.1 --lane old"]
+    at_pin = parsed(stack("explain", "hook-main", "--lane", "old", "--json"))["next"]
+    assert commands(at_pin) == ["stack prove one --lane old"]
+    there = parsed(stack("explain", "hook-main", "--onto", "v2.2", "--lane", "old", "--json"))["next"]
+    assert commands(there) == ["stack rebase gamma --onto v2.2 --lane old --workspace DIR", "stack prove one --lane old"]
+    landed = parsed(stack("explain", "hook-main", "--onto", "v2.2", "--json"))["next"]
+    assert commands(landed) == ["stack rebase gamma --onto v2.2 --workspace DIR", "stack prove one"]
+    pinned = stack("pins", "set", "gamma", "v2.1", "--allow-mismatch", "--lane", "old")
+    assert "`stack lint --lane old`" in " ".join(pinned.out.split())
+
+
+def test_a_workspace_is_explained_in_its_lane(stack: Stack, world: World, tmp_path: Path) -> None:
+    (world.root / "test_it.py").write_text("def test_it(): pass\n")
+    for name in ("one", "two"):
+        text = world.read(f"stacks/{name}/series.toml")
+        (world.root / f"stacks/{name}/series.toml").write_text(f'proves = ["test_it.py"]\n{text}')
+    stack("lane", "add", "old")
+    folder = tmp_path / "work"
+    assert stack(*CONFLICT, "--lane", "old", "--workspace", folder).code == 1
+    # A change in main is not what the lane carries.
+    assert stack(*ONTO).code == 0
+    found = parsed(stack("explain", folder, "--json"))
+    assert (found["from"], found["next"][-1]["command"].endswith(" --lane old")) == ("v2.0", True)
+    assert "leave --lane out" in stack("explain", folder, "--lane", "main").refused()

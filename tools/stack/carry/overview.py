@@ -68,7 +68,7 @@ def _waiting(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
             yield Item(
                 f"{_patches(len(each.open), 'needs', 'need')} a person on {each.upstream} {each.onto}.",
                 details,
-                f"stack explain {name} --onto {each.onto}",
+                f"stack explain {name} --onto {each.onto}{lanes.option(stack)}",
             )
     by_state = [
         (State.DECLINED, "was declined upstream", "were declined upstream", None),
@@ -95,7 +95,7 @@ def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
                 yield Item(
                     f"{_patches(len(patches), 'has', 'have')} landed{words} in {each.upstream} {each.onto}.",
                     tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason}".rstrip(": ") for patch in patches),
-                    f"stack rebase {each.upstream} --onto {each.onto}{through}",
+                    f"stack rebase {each.upstream} --onto {each.onto}{lanes.option(stack)}{through}",
                 )
     for series in stack.series:
         if not series.patches:

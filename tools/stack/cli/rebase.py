@@ -267,8 +267,7 @@ def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: 
         say(need.sentence(work.pins().get(need.needs)))
     if ended.value in ("conflict", "drift") and stopped is None:
         first = work.open[0][1].patch.ref.path.removesuffix(".patch")
-        lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
-        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lane}")
+        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lanes.option(work.stack)}")
     if stopped is None:
         say(*_ending(work, ended))
     elif work.open[0][1].outcome.value == "dropped-upstream":
@@ -319,7 +318,7 @@ def _again(work: Rebase) -> str:
     request = work.request
     through = f" --through {','.join(request.through)}" if request.through else ""
     required = " --with-required" if request.with_required else ""
-    lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
+    lane = lanes.option(work.stack)
     return f"stack rebase {request.upstream} --onto {request.tag}{lane}{required}{through}"
 
 
