@@ -95,3 +95,34 @@ def test_a_workspace_is_explained_in_its_lane(stack: Stack, world: World, tmp_pa
     found = parsed(stack("explain", folder, "--json"))
     assert (found["from"], found["next"][-1]["command"].endswith(" --lane old")) == ("v2.0", True)
     assert "leave --lane out" in stack("explain", folder, "--lane", "main").refused()
+
+
+def test_main_is_no_lane_to_drop(stack: Stack) -> None:
+    stack("lane", "add", "old")
+    assert stack("lane", "drop", "main").refused().startswith("main cannot be dropped: it holds what is in no lane")
+
+
+def test_a_target_for_a_lane_needs_all_lanes(stack: Stack) -> None:
+    stack("lane", "add", "old")
+    for name in ("old", "main"):
+        line = stack("rebase", "gamma", "--onto", f"{name}=v2.1").refused()
+        alone = f"stack rebase gamma --onto v2.1 --lane {name}"
+        assert line == f"--onto {name}=v2.1 names a lane: add --all-lanes, or move only this lane: {alone}"
+    both = ("rebase", "gamma", "--onto", "old=v2.1", "--onto", "main=v2.1")
+    assert "goes with --all-lanes" in stack(*both).refused()
+    assert "is not a release tag" in stack("rebase", "gamma", "--onto", "older=v2.1").refused()
+
+
+def test_a_dry_run_of_all_lanes_ends_with_a_command_that_works(stack: Stack) -> None:
+    stack("lane", "add", "old")
+    tried = stack(*ONTO, "--all-lanes", "--dry-run")
+    printed = [line.strip() for line in tried.out.splitlines() if line.strip().startswith("stack rebase")]
+    assert printed == [f"stack rebase gamma --onto v2.1{lane} --with-required" for lane in ("", " --lane old")]
+    assert "the same without" not in tried.out
+    for line in printed:
+        assert stack(*line.split()[1:]).code == 0
+    stack("undo")
+    stack("undo")
+    each = ("rebase", "gamma", "--with-required", "--all-lanes", "--onto", "main=v2.1", "--onto")
+    assert stack(*each, "old=v2.1", "--dry-run").out.count("the same without --dry-run") == 2
+    assert "the same without --dry-run" not in stack(*each, "old=v2.2", "--dry-run").out

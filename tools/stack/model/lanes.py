@@ -125,6 +125,8 @@ def drop(root: Path, lane: str) -> tuple[str, ...]:
         StackError: There is no such lane, or its tables cannot be removed as they are written.
 
     """
+    if lane == MAIN:
+        raise StackError(f"{MAIN} cannot be dropped: it holds what is in no lane", "name a lane: stack lane list")
     reader = _Reader(root)
     files: dict[str, bytes | None] = {pins.FILE: lane_pins.dropped(reader.text(pins.FILE), lane).encode()}
     own = root / lane_files.FOLDER / lane
