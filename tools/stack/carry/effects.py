@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from stack.base.errors import StackError
 from stack.carry.upstream_stores import Stores
-from stack.model import effect
+from stack.model import effect, lanes
 from stack.model.effect import Content, Effect
 from stack.model.ids import TreeId
 from stack.model.patch import files
@@ -50,7 +50,7 @@ def _check(stores: Stores, pin: Pin, stated: Effect) -> None:
         if untrue:
             raise StackError(
                 f"{pin.upstream}: {path}: the patches, the last of them {FOLDER}/{_last(stores.stack, pin, path)}, state {untrue}",
-                "`stack checkout` and `stack refresh` write what is true",
+                f"`stack checkout{lanes.option(stores.stack)}` and `stack refresh` write what is true",
             )
 
 

@@ -99,7 +99,8 @@ def _pins(stores: Stores) -> Iterator[Finding]:
 def _series(stack: Stack) -> Iterator[Finding]:
     for member in stack.series:
         place = stack.place(f"{member.name}/{series.FILE}")
-        if not member.patches and not member.landed and member.state not in _OVER:
+        empty = not member.patches and not member.landed and member.state not in _OVER
+        if empty and not lanes.carriers(stack, member.name):
             yield Finding(
                 place,
                 f"has no patch, and its state is {member.state}",
@@ -124,12 +125,15 @@ def _message(stack: Stack, patch: Patch) -> Iterator[Finding]:
     """Check a patch's message by the stack's own rules."""
     place, longest = stack.place(patch.ref.path), stack.lint.subject_length
     if stack.lint.signed_off_by == "required" and not is_signed(patch.message):
-        yield Finding(place, "has no Signed-off-by", f"`stack refresh {patch.ref.upstream} --signoff` adds yours")
+        yield Finding(
+            place, "has no Signed-off-by", f"`stack refresh {patch.ref.upstream} --signoff{lanes.option(stack)}` adds yours"
+        )
     if longest is not None and len(patch.subject) > longest:
         yield Finding(
             place,
             f"has a subject of more than {longest} characters",
-            f"shorten it in a working tree (`stack checkout {patch.ref.upstream} DIR`), or change subject-length in {FOLDER}/{FILE}",
+            f"shorten it in a working tree (`stack checkout {patch.ref.upstream} DIR{lanes.option(stack)}`), "
+            f"or change subject-length in {FOLDER}/{FILE}",
         )
 
 
@@ -168,7 +172,9 @@ def _patches(stores: Stores, upstream: str) -> Iterator[Finding]:
     for (patch, _), data in zip(applied, export(objects, base, [commit for _, commit in applied]), strict=True):
         if data != patch.raw and unsure.isdisjoint(apply.touched(patch)):
             yield Finding(
-                stores.stack.place(patch.ref.path), _unstable(patch.raw, data), "`stack checkout` and `stack refresh` mend it"
+                stores.stack.place(patch.ref.path),
+                _unstable(patch.raw, data),
+                f"`stack checkout{lanes.option(stores.stack)}` and `stack refresh` mend it",
             )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from stack.carry import resolutions, switch_log, tried
 from stack.carry.switch_log import Switched
 from stack.carry.tried import Tried
+from stack.model import lanes
 from stack.model.series import Series, State
 from stack.model.stack import Stack
 
@@ -67,7 +68,7 @@ def _waiting(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
             yield Item(
                 f"{_patches(len(each.open), 'needs', 'need')} a person on {each.upstream} {each.onto}.",
                 details,
-                f"stack explain {name} --onto {each.onto}",
+                f"stack explain {name} --onto {each.onto}{lanes.option(stack)}",
             )
     by_state = [
         (State.DECLINED, "was declined upstream", "were declined upstream", None),
@@ -94,27 +95,39 @@ def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
                 yield Item(
                     f"{_patches(len(patches), 'has', 'have')} landed{words} in {each.upstream} {each.onto}.",
                     tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason}".rstrip(": ") for patch in patches),
-                    f"stack rebase {each.upstream} --onto {each.onto}{through}",
+                    f"stack rebase {each.upstream} --onto {each.onto}{lanes.option(stack)}{through}",
                 )
     for series in stack.series:
         if not series.patches:
-            yield Item(
-                f"Series {series.name} carries no patch any more.",
-                (f"take it out of stacks/stack.toml and remove stacks/{series.name}; its proofs then stop",),
-            )
+            if not lanes.carriers(stack, series.name):
+                folders = " and ".join(lanes.folders(stack, series.name))
+                yield Item(
+                    f"Series {series.name} carries no patch any more.",
+                    (f"take it out of stacks/stack.toml and remove {folders}; its proofs then stop",),
+                )
         elif series.state is State.MERGED:
             yield Item(
                 f"Series {series.name} is merged upstream and still carried.",
                 tuple(filter(None, (series.pull, series.drop_when and f"drop when: {series.drop_when}"))),
             )
-    known = {ref.path for ref in stack.patches}
-    unused = [name for name, each in resolutions.standing(stack.root).named.items() if each.patch not in known]
+    unused = _unused_resolutions(stack)
     if unused:
         verb = "belongs" if len(unused) == 1 else "belong"
         yield Item(
             f"{len(unused)} resolution{'' if len(unused) == 1 else 's'} {verb} to patches that are gone.",
             command=f"stack resolutions drop {' '.join(unused)}",
         )
+
+
+def _unused_resolutions(stack: Stack) -> list[str]:
+    """Return the resolutions whose patch no lane carries; none while a lane is invalid, since it may carry any patch."""
+    known = {ref.path for ref in stack.patches}
+    unused = {name: each for name, each in resolutions.standing(stack.root).named.items() if each.patch not in known}
+    others = lanes.others(stack).values() if unused else ()
+    if None in others:
+        return []
+    needed = {ref.path for other in others if other is not None for ref in other.patches}
+    return [name for name, each in unused.items() if each.patch not in needed]
 
 
 def _names(members: Sequence[Series]) -> str:

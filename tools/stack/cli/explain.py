@@ -18,6 +18,7 @@ from stack.cli.common import Options, json_option, outcome_json, print_json, sho
 from stack.cli.completing import complete_patches, complete_tags
 from stack.cli.lane_options import lane_option
 from stack.cli.rendering import text
+from stack.model import lanes
 
 _ROLES = {
     "landed": "brought the patch or a part of it",
@@ -59,7 +60,10 @@ def command(options: Options, what: str, tag: str | None, through: str | None, a
             raise click.UsageError("--onto and --through go with a PATCH: the working tree knows its release")
         session = workspaces.load(folder)
         options.require_root(session.root)
-        stack = replace(options, root=session.root).load()
+        if options.lane is not None and options.lane_key != session.lane:
+            of = f"lane {session.lane}" if session.lane is not None else "no lane"
+            raise StackError(f"{folder} belongs to a rebase of {of}", "leave --lane out, or name the same")
+        stack = replace(options, root=session.root, lane=session.lane).load()
         with options.place(session.source) as place, Stores(stack, place) as stores:
             explanation = explaining.of_workspace(stores, session, folder)
     else:
@@ -72,7 +76,7 @@ def command(options: Options, what: str, tag: str | None, through: str | None, a
     if as_json:
         print_json(_as_json(explanation))
     else:
-        _print(explanation)
+        _print(explanation, lanes.option(stack))
 
 
 def _resolution(options: Options, key: str) -> tuple[str, Resolution] | None:
@@ -100,7 +104,7 @@ def _explain_resolution(name: str, resolution: Resolution, as_json: bool) -> Non
         text.echo(f"  {line}")
 
 
-def _print(explanation: Explanation) -> None:
+def _print(explanation: Explanation, lane: str) -> None:
     facts = explanation.facts
     show.print_facts(facts, explanation.old)
     if message := body(facts.patch):
@@ -114,7 +118,7 @@ def _print(explanation: Explanation) -> None:
     lines = facts.patch.diff.splitlines(keepends=True)
     text.diff(b"".join(lines[:_LINES]), "  ")
     if len(lines) > _LINES:
-        text.echo(f"  and {text.count(len(lines) - _LINES, 'more line')}: stack diff {facts.name}")
+        text.echo(f"  and {text.count(len(lines) - _LINES, 'more line')}: stack diff {facts.name}{lane}")
     if explanation.unknown:
         text.heading("What is not known")
         for sentence in explanation.unknown:

@@ -15,6 +15,7 @@ from stack.cli.common import Options, json_option, one_line, paused, print_json,
 from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.lane_options import lane_option
 from stack.cli.sentences import say
+from stack.model import lanes
 
 
 @click.command("import")
@@ -108,7 +109,7 @@ def command(
         print_json({"lane": loaded.lane} | _as_json(work, writes, folder, looked))
     else:
         _print(work, folder, dry_run)
-        for line in _last_lines(work, looked, refused=not writes and not dry_run):
+        for line in _last_lines(work, looked, lanes.option(loaded), refused=not writes and not dry_run):
             say(line)
     context.exit(1 if work.failed else 0)
 
@@ -142,7 +143,7 @@ def _print(work: Import, folder: Path | None, dry_run: bool) -> None:
         click.echo("dry run: nothing was written")
 
 
-def _last_lines(work: Import, looked: Triage | None, *, refused: bool) -> list[str]:
+def _last_lines(work: Import, looked: Triage | None, lane: str, *, refused: bool) -> list[str]:
     """Return the result of the import, what became of the patches in the newest release, and the next command."""
     failed = f", {len(work.failed)} {'does' if len(work.failed) == 1 else 'do'} not apply" if work.failed else ""
     if refused:
@@ -155,7 +156,7 @@ def _last_lines(work: Import, looked: Triage | None, *, refused: bool) -> list[s
     if not work.imported:
         return [line]
     if looked is None:
-        return [line, "next: stack lint"]
+        return [line, f"next: stack lint{lane}"]
     if looked.why:
         return [line, f"no triage: {one_line(looked.why)}"]
     landed = f"{looked.landed} {'has' if looked.landed == 1 else 'have'} landed in {looked.release}"
@@ -165,7 +166,7 @@ def _last_lines(work: Import, looked: Triage | None, *, refused: bool) -> list[s
         if looked.needs_person
         else ""
     )
-    return [line, f"{landed}{partly}{person}", f"next: stack rebase {upstream} --onto {looked.release} --dry-run"]
+    return [line, f"{landed}{partly}{person}", f"next: stack rebase {upstream} --onto {looked.release}{lane} --dry-run"]
 
 
 def _as_json(work: Import, written: bool, folder: Path | None, looked: Triage | None) -> dict[str, object]:

@@ -107,6 +107,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
     """
     from stack.carry import rebase  # noqa: PLC0415  (`show` does without)
     from stack.carry.upstream_stores import Stores  # noqa: PLC0415
+    from stack.model import lanes  # noqa: PLC0415
 
     options: Options = context.obj
     if upstream == BASE:
@@ -115,7 +116,7 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
     with options.place(source) as place, Stores(options.load(writes=True), place) as stores:
         new, unmet = rebase.repinned(stores, upstream, stores.resolve(upstream, tag))
         done = rebase.set_pins(stores.stack, new, unmet, title=f"pins set {upstream} {tag}", allow_mismatch=allow_mismatch)
-        standing, same = len(stores.stack.order(upstream)), new == stores.stack.pins
+        standing, same, lane = len(stores.stack.order(upstream)), new == stores.stack.pins, lanes.option(stores.stack)
     needs = [need.sentence(new.get(need.needs)) for need in unmet]
     if as_json:
         print_json({"lane": options.lane_key, "set": done, "pin": pin_json(new.get(upstream)), "unmet": needs})
@@ -128,11 +129,13 @@ def set_(context: click.Context, upstream: str, tag: str, allow_mismatch: bool, 
             click.echo(f"{upstream} is pinned to {tag} ({new.get(upstream).commit[:12]}); `stack undo` takes it back")
         else:
             say(
-                "nothing was changed: --allow-mismatch sets it all the same, `stack rebase … --with-required` moves all together"
+                f"nothing was changed: --allow-mismatch sets it all the same, `stack rebase …{lane} --with-required` moves all together"
             )
         if done and not same and standing:
-            say(f"{counted(standing, 'patch was', 'patches were')} made on the old pin: `stack lint` shows which still apply.")
-            click.echo("If some do not: `stack undo`, then `stack rebase`, which carries them")
+            say(
+                f"{counted(standing, 'patch was', 'patches were')} made on the old pin: `stack lint{lane}` shows which still apply."
+            )
+            click.echo(f"If some do not: `stack undo`, then `stack rebase{lane}`, which carries them")
     context.exit(0 if done else 1)
 
 

@@ -29,7 +29,9 @@ from stack.cli.lane_options import all_lanes_option, lane_option
 from stack.cli.rendering import patches, terminal
 from stack.cli.reports import report_option, report_rebase
 from stack.cli.sentences import say
-from stack.model import digest
+from stack.model import digest, lanes
+from stack.model.pins import MAIN
+from stack.model.stack import Stack
 from stack.proof import series_proofs
 from stack.proof.runner import Runner
 
@@ -138,7 +140,11 @@ def command(
         options.require_root(session.root)
         source, allow_mismatch, allow_drift = session.source, session.allow_mismatch, session.allow_drift
     elif upstream is None or len(onto) != 1:
-        raise click.UsageError("name an upstream and --onto REV")
+        several = upstream is not None and len(onto) > 1 and all("=" in target for target in onto)
+        usage = (
+            "--onto LANE=REV for several lanes goes with --all-lanes: add it" if several else "name an upstream and --onto REV"
+        )
+        raise click.UsageError(usage)
     loaded = (options if session is None else replace(options, root=session.root, lane=session.lane)).load(writes=not dry_run)
     # Later commands on this workspace need what this one writes into the cache.
     kept = workspace is not None or going is not None
@@ -148,6 +154,7 @@ def command(
             work, stopped = workspaces.proceed(going, stores, session, digest=digest.exact(loaded), skip=skip is not None)
         else:
             assert upstream is not None
+            _check_target(loaded, upstream, onto[0])
             request = Request(upstream, stores.resolve(upstream, onto[0]), with_required, through_names(through))
             work = _proved(stores, rebase(stores, request), python) if prove else rebase(stores, request)
         report_rebase(report, work)
@@ -239,6 +246,19 @@ def _check_together(context: click.Context, alone: dict[str, Path | None]) -> No
         raise click.UsageError("--format range-diff cannot be combined with --json")
 
 
+def _check_target(stack: Stack, upstream: str, onto: str) -> None:
+    """Refuse `--onto LANE=REV` in a rebase of one lane.
+
+    Raises:
+        StackError: The target begins with the name of a lane.
+
+    """
+    lane, named, revision = onto.partition("=")
+    if named and lane in (MAIN, *stack.pins.lanes):
+        alone = f"stack rebase {upstream} --onto {revision} --lane {lane}"
+        raise StackError(f"--onto {onto} names a lane", f"add --all-lanes, or move only this lane: {alone}")
+
+
 def _only(context: click.Context, option: str) -> None:
     """Refuse further options with --continue, --skip and --abort: the recorded rebase holds them."""
     own = {"--continue": "go_on", "--skip": "skip", "--abort": "abort"}[option]
@@ -261,14 +281,18 @@ def print_range_diff(stores: Stores, work: Rebase) -> None:
             click.echo(text)
 
 
-def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
-    """Print how a rebase ended, and what to do next. `stopped` is the stop in the working tree `folder`, if it stopped there."""
+def print_unmet(work: Rebase) -> None:
+    """Print the requirements of upstreams that the new pins do not meet."""
     for need in work.unmet:
         say(need.sentence(work.pins().get(need.needs)))
+
+
+def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: Path | None) -> None:
+    """Print how a rebase ended, and what to do next. `stopped` is the stop in the working tree `folder`, if it stopped there."""
+    print_unmet(work)
     if ended.value in ("conflict", "drift") and stopped is None:
         first = work.open[0][1].patch.ref.path.removesuffix(".patch")
-        lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
-        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lane}")
+        say("why, and both sides:", f"stack explain {first} --onto {work.request.tag}{lanes.option(work.stack)}")
     if stopped is None:
         say(*_ending(work, ended))
     elif work.open[0][1].outcome.value == "dropped-upstream":
@@ -278,20 +302,30 @@ def print_end(work: Rebase, ended: Conclusion, stopped: Session | None, folder: 
     else:
         say(f"{_stop(work, stopped)}: resolve it in {folder}, `git add` it, then:", f"stack rebase --continue {folder}")
     for name in work.emptied if ended.value == "switched" else ():
-        say(f"{name} carries no patch any more: `stack prove` still looks after what has landed")
-        say(f"to let go of it, take it out of stacks/stack.toml and remove stacks/{name}")
+        _print_emptied(work, name)
+
+
+def _print_emptied(work: Rebase, name: str) -> None:
+    """Print that a series carries no patch any more, and what to do with it."""
+    say(f"{name} carries no patch any more: `stack prove{lanes.option(work.stack)}` still looks after what has landed")
+    needed = lanes.carriers(work.stack, name)
+    if needed:
+        say(f"keep it in stacks/stack.toml: lane {', '.join(needed)} still needs it")
+    else:
+        folders = " and ".join(lanes.folders(work.stack, name))
+        say(f"to let go of it, take it out of stacks/stack.toml and remove {folders}")
 
 
 def _ending(work: Rebase, ended: Conclusion) -> tuple[str, str]:
     """Return how a rebase ended, and the command that helps, if there is one."""
     moved = ", ".join(leg.upstream for leg in work.legs if leg.moves)
-    again = f"{_again(work)} --workspace DIR"
+    command = f"{again(work)} --workspace DIR"
     return {
         "switched": (f"switched: {moved or 'patches'}; `stack undo` takes it back", ""),
         "unchanged": ("nothing to do: the stack stands there already", ""),
         "dry-run": ("dry run: nothing was written; next: the same without --dry-run", ""),
-        "conflict": ("nothing was changed: resolve the conflicts one by one in a working tree:", again),
-        "drift": ("nothing was changed: --allow-drift switches all the same; to correct the patches:", again),
+        "conflict": ("nothing was changed: resolve the conflicts one by one in a working tree:", command),
+        "drift": ("nothing was changed: --allow-drift switches all the same; to correct the patches:", command),
         "mismatch": (
             "nothing was changed: --with-required moves what upstream names, too; --allow-mismatch switches all the same",
             "",
@@ -304,12 +338,12 @@ def _stop(work: Rebase, stopped: Session) -> str:
     return f"stopped at {number} of {of}, {stopped.patch} on {short_ids(stopped.rung)}"
 
 
-def _again(work: Rebase) -> str:
+def again(work: Rebase) -> str:
     """Return the command that began a rebase."""
     request = work.request
     through = f" --through {','.join(request.through)}" if request.through else ""
     required = " --with-required" if request.with_required else ""
-    lane = f" --lane {work.stack.lane}" if work.stack.lane is not None else ""
+    lane = lanes.option(work.stack)
     return f"stack rebase {request.upstream} --onto {request.tag}{lane}{required}{through}"
 
 

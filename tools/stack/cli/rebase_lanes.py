@@ -2,8 +2,9 @@
 """`stack rebase --all-lanes`: move every lane to its own release in one step, or show all of them on one release."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli import rebase as one
 from stack.cli.common import Options, print_json, print_legs, through_names
 from stack.cli.lane_options import every
+from stack.cli.sentences import say
 from stack.model import lanes
 
 _ALONE = ("workspace", "go_on", "skip", "abort", "prove", "report")
@@ -47,6 +49,7 @@ def run(context: click.Context, options: Options) -> int:
             stores_of.append(stores)
         allowed = {"allow_mismatch": asked["allow_mismatch"], "allow_drift": asked["allow_drift"]}
         ended = conclude_together(works, **allowed, dry_run=asked["dry_run"])
+        steps = {work.stack.lane: _next(work, asked, ended) for work in works}
         if asked["as_json"]:
             documents = [one.as_document(work, how) | {"stopped": None} for work, how in zip(works, ended, strict=True)]
             print_json({"lanes": documents})
@@ -57,14 +60,27 @@ def run(context: click.Context, options: Options) -> int:
                     one.print_range_diff(stores, work)
                 else:
                     print_legs(work)
-                _print_end(work, how, dry_run=asked["dry_run"])
+                _print_end(work, how, steps[work.stack.lane])
                 click.echo()
     return 0 if all(how in _FINE for how in ended) else 1
 
 
-def _print_end(work: Rebase, how: Conclusion, *, dry_run: bool) -> None:
-    if how is Conclusion.DRY_RUN and not dry_run:
-        click.echo("all would carry; nothing was changed, since another lane needs a person")
+def _next(work: Rebase, asked: Mapping[str, Any], ended: Sequence[Conclusion]) -> tuple[str, str]:
+    """Return what to print of a lane that would carry, and the next command, if there is one."""
+    if not asked["dry_run"]:
+        return "all would carry; nothing was changed, since another lane needs a person", ""
+    if "=" not in asked["onto"][0]:
+        flags = "".join(f" --{name.replace('_', '-')}" for name in ("allow_mismatch", "allow_drift") if asked[name])
+        source = f" --source {asked['source']}" if asked["source"] is not None else ""
+        return "dry run: nothing was written; to move only this lane:", f"{one.again(work)}{flags}{source}"
+    fine = all(how in _FINE for how in ended)
+    return f"dry run: nothing was written{'; next: the same without --dry-run' if fine else ''}", ""
+
+
+def _print_end(work: Rebase, how: Conclusion, step: tuple[str, str]) -> None:
+    if how is Conclusion.DRY_RUN:
+        one.print_unmet(work)
+        say(*step)
     else:
         one.print_end(work, how, None, Path() if work.open else None)
 

@@ -11,7 +11,7 @@ from stack.cli import log
 from stack.cli.common import Options, json_option, print_table
 from stack.cli.lane_options import all_lanes_option, in_lanes, lane_option
 from stack.cli.rendering import settings, text
-from stack.model import digest
+from stack.model import digest, lanes
 from stack.model.diff import counts
 from stack.model.patch import files
 from stack.model.series import PatchRef, Series
@@ -85,7 +85,10 @@ def _summary(stack: Stack) -> str:
 
 def _size(stack: Stack, series: Series) -> str:
     added, removed = counts([file for ref in series.patches for file in files(stack.patches[ref])])
-    return f"+{added} -{removed}" if series.patches else "no patch"
+    if series.patches:
+        return f"+{added} -{removed}"
+    needed = lanes.carriers(stack, series.name)
+    return f"no patch (lane {', '.join(needed)} has)" if needed else "no patch"
 
 
 def _print_items(title: str, items: Sequence[Item], *, whole: bool) -> None:

@@ -38,6 +38,11 @@ def key(name: str | None) -> str | None:
     return None if name == MAIN else name
 
 
+def option(stack: Stack) -> str:
+    """Return the option that makes a command act in the stack's lane, with a space before it; empty for no lane."""
+    return f" --lane {stack.lane}" if stack.lane is not None else ""
+
+
 def contents(stack: Stack, paths: Iterable[str]) -> dict[str, bytes | None]:
     """Return the content of files below the root as the stack's lane sees them; None for a missing file.
 
@@ -122,6 +127,8 @@ def drop(root: Path, lane: str) -> tuple[str, ...]:
         StackError: There is no such lane, its tables cannot be removed as they are written, or one of its files has an unfit name.
 
     """
+    if lane == MAIN:
+        raise StackError(f"{MAIN} cannot be dropped: it holds what is in no lane", "name a lane: stack lane list")
     reader = _Reader(root)
     files: dict[str, bytes | None] = {pins.FILE: lane_pins.dropped(reader.text(pins.FILE), lane).encode()}
     _check_fit(root, lane)
@@ -287,3 +294,45 @@ def carried(root: Path) -> dict[str | None, Stack]:
 
     """
     return {lane: stacks.load(root, lane) for lane in of_every(root)}
+
+
+def others(stack: Stack) -> dict[str | None, Stack | None]:
+    """Load a stack as every lane but its own sees it; None for a lane that is invalid.
+
+    Raises:
+        StackError: `pins.toml` is invalid.
+
+    """
+    return {lane: _loaded(stack.root, lane) for lane in of_every(stack.root) if lane != stack.lane}
+
+
+def _loaded(root: Path, lane: str | None) -> Stack | None:
+    try:
+        return stacks.load(root, lane)
+    except StackError:
+        return None
+
+
+def carriers(stack: Stack, name: str) -> tuple[str, ...]:
+    """Return the other lanes that need a series: those that carry patches of it, and those that are invalid.
+
+    Raises:
+        StackError: `pins.toml` is invalid.
+
+    """
+    return tuple(named(lane) for lane, other in others(stack).items() if other is None or _carries(other, name))
+
+
+def _carries(stack: Stack, name: str) -> bool:
+    return any(member.name == name and member.patches for member in stack.series)
+
+
+def folders(stack: Stack, name: str) -> tuple[str, ...]:
+    """Return the folders of a series below the root, first the common one, then those of lanes.
+
+    Raises:
+        StackError: `pins.toml` is invalid.
+
+    """
+    own = (lane_files.place(lane, f"{FOLDER}/{name}") for lane in of_every(stack.root) if lane is not None)
+    return (f"{FOLDER}/{name}", *(folder for folder in own if (stack.root / folder).is_dir()))

@@ -224,10 +224,21 @@ def _check_listed(view: _View, all_series: tuple[Series, ...], its_pins: Pins) -
             _check_lane(file, place.parts[1:], its_pins)
             continue
         if file.name == series.FILE and len(place.parts) == 2 and place.parts[0] not in names:
-            raise StackError(f"{file} belongs to no series of {FOLDER}/{FILE}", "name the series there, or remove its folder")
+            raise StackError(
+                f"{file} belongs to no series of {FOLDER}/{FILE}",
+                "name the series there, or remove its folder" if view.lane is None else _back(place.parts[0]),
+            )
         if file.suffix == ".patch" and place.parts[0] != RESOLUTIONS and place.as_posix() not in listed:
             where = f"{place.parts[0]}/{series.FILE}" if place.parts[0] in names else "any series.toml"
-            raise StackError(f"{file} is not listed in {where}", "list it, or remove the file")
+            removed = view.lane is not None and place.parts[0] not in names
+            raise StackError(
+                f"{file} is not listed in {where}", _back(place.parts[0]) if removed else "list it, or remove the file"
+            )
+
+
+def _back(name: str) -> str:
+    """Return the remedy for a series that was removed although a lane has files of it."""
+    return f"the lane still uses series {name}: name it in {FOLDER}/{FILE} again, and bring back {FOLDER}/{name}"
 
 
 def _check_lane(file: Path, below: tuple[str, ...], its_pins: Pins) -> None:

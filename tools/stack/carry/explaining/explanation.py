@@ -17,8 +17,10 @@ from stack.carry.patch_facts import PatchFacts
 from stack.carry.rebase import Leg, Rebase, Request, rebase
 from stack.carry.upstream_stores import Stores
 from stack.carry.workspace import Session
+from stack.model import lanes
 from stack.model.patch import files
 from stack.model.pins import Source
+from stack.model.stack import Stack
 from stack.store.remote import ungrafted
 
 
@@ -64,7 +66,7 @@ def of_patch(stores: Stores, name: str, onto: str | None, through: tuple[str, ..
     pin = stores.stack.pins.get(facts.ref.upstream)
     if onto is None:
         blank = Explanation(facts, stores.source(pin.upstream), pin.shown)
-        return replace(blank, unknown=tuple(_unknown(blank)), next=tuple(_next(blank, pin.upstream)))
+        return replace(blank, unknown=tuple(_unknown(blank)), next=tuple(_next(stores.stack, blank, pin.upstream)))
     moved = pin.upstream if pin.within is None else pin.within.upstream
     work = rebase(stores, Request(moved, stores.resolve(moved, onto), through=through))
     return _explained(stores, work, facts)
@@ -114,7 +116,7 @@ def _explained(stores: Stores, work: Rebase, facts: PatchFacts, folder: Path | N
     return replace(
         explanation,
         unknown=tuple(_unknown(explanation)),
-        next=tuple(_next(explanation, asked, work.request)),
+        next=tuple(_next(stores.stack, explanation, asked, work.request)),
     )
 
 
@@ -148,16 +150,16 @@ def _unknown(explanation: Explanation) -> Iterator[str]:
         yield "Whether the patch still does what it should: that it applies does not show it. The proof does."
 
 
-def _next(explanation: Explanation, asked: str, request: Request | None = None) -> Iterator[Step]:
+def _next(stack: Stack, explanation: Explanation, asked: str, request: Request | None = None) -> Iterator[Step]:
     """Yield the commands to run next, in order."""
-    facts, row = explanation.facts, explanation.row
-    prove = f"stack prove {facts.series.name}"
+    facts, row, lane = explanation.facts, explanation.row, lanes.option(stack)
+    prove = f"stack prove {facts.series.name}{lane}"
     if request is None or row is None:
         if facts.proofs:
             yield Step(prove, "run its proof: it passes with the patch and fails without it")
         return
     through = f" --through {','.join(request.through)}" if request.through else ""
-    again = f"stack rebase {asked} --onto {request.tag}{through}"
+    again = f"stack rebase {asked} --onto {request.tag}{lane}{through}"
     if explanation.workspace is not None:
         yield Step(f"git add PATHS (in {explanation.workspace})", "after you have resolved the conflict there")
         yield Step(f"stack rebase --continue {explanation.workspace}", "go on; --skip in its place drops the patch")
