@@ -66,6 +66,34 @@ def drip(handler: BaseHTTPRequestHandler, data: bytes) -> None:
         time.sleep(0.05)
 
 
+def interim(handler: BaseHTTPRequestHandler) -> None:
+    """Interim answers, and never the real one."""
+    while True:
+        handler.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+
+
+def chunked(handler: BaseHTTPRequestHandler, start: bytes) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/html")
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(start)
+
+
+def trailing(handler: BaseHTTPRequestHandler) -> None:
+    """A body that ends, with trailers that never do."""
+    chunked(handler, b"1\r\nx\r\n0\r\n")
+    while True:
+        handler.wfile.write(b"X-A: y\r\n" * 1000)
+
+
+def extending(handler: BaseHTTPRequestHandler) -> None:
+    """A chunk size whose line never ends."""
+    chunked(handler, b"1;")
+    while True:
+        handler.wfile.write(b"x" * 2**16)
+
+
 def redirecting(handler: BaseHTTPRequestHandler) -> None:
     """Each redirect has a body without end."""
     handler.send_response(302)
@@ -80,6 +108,9 @@ ENDLESS = {
     "packed": packed,
     "dripping": dripping_body,
     "head": dripping_head,
+    "interim": interim,
+    "trailers": trailing,
+    "chunk size": extending,
     "redirect": redirecting,
 }
 
@@ -109,6 +140,26 @@ def test_a_download_that_drips_has_an_end(server: Server, using: Settings, tmp_p
     with pytest.raises(StackError, match=r"broke off|in time"):
         download(Candidate("pkg-1.0.tar.gz", f"{server.url}/file", None, None), tmp_path, using=using)
     assert time.monotonic() - began < PATIENT
+
+
+@pytest.mark.parametrize("handling", [interim, trailing, extending])
+def test_a_download_has_an_end_outside_of_its_body(server: Server, using: Settings, tmp_path: Path, handling: Handling) -> None:
+    server.answers["/file"] = handling
+    began = time.monotonic()
+    with pytest.raises(StackError, match=r"broke off|answers without end|cannot be reached"):
+        download(Candidate("pkg-1.0.tar.gz", f"{server.url}/file", None, None), tmp_path, using=using)
+    assert time.monotonic() - began < PATIENT
+
+
+def test_a_body_may_come_byte_by_byte(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_http, "_FRAMING", size := 2**12)
+
+    def tiny(handler: BaseHTTPRequestHandler) -> None:
+        chunked(handler, b"00001\r\nx\r\n" * size + b"0\r\n\r\n")
+
+    server.answers["/a"] = tiny
+    with bounded_http.session(seconds=60) as session:
+        assert session.get(f"{server.url}/a").content == b"x" * size
 
 
 def test_a_download_that_is_slow_but_steady_comes(server: Server, using: Settings, tmp_path: Path) -> None:

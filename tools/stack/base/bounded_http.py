@@ -34,6 +34,10 @@ SECONDS = 120.0
 SLOWEST = 20_000.0
 """Bytes per second of the slowest line that a download tolerates."""
 _AT_ONCE = 2**16
+_FRAMING = 2**18
+"""Bytes of headers, interim answers, chunk sizes and trailers that an answer may have; real ones have a few thousand."""
+_PER_BYTE = 16
+"""Bytes of chunk sizes that each byte of a body may add: a server may send it byte by byte."""
 
 BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 """The exceptions raised when an answer is missing or incomplete."""
@@ -41,6 +45,10 @@ BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 
 class EndlessError(requests.RequestException):
     """Raised when an answer is too large."""
+
+
+class _FramingError(urllib3.exceptions.HTTPError):
+    """Raised inside urllib3, which passes it on and does not retry, when headers or trailers are too large."""
 
 
 class LateError(EndlessError, requests.exceptions.ReadTimeout):
@@ -129,6 +137,8 @@ def pieces(answer: requests.Response) -> Iterator[bytes]:
             if size > bounds.largest:
                 raise EndlessError(f"more than {bounds.largest // 2**20} MiB came")
             yield piece
+    except _FramingError as endless:
+        raise EndlessError(str(endless)) from endless
     except urllib3.exceptions.ReadTimeoutError as late:
         raise LateError(f"it went on for more than {bounds.budget.seconds:.0f} s") from late
 
@@ -233,7 +243,10 @@ class Bounded(HTTPAdapter):
     def send(self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> requests.Response:
         """Send a request; read the whole answer unless `stream` is set."""
         self.budget.begin()
-        response = super().send(request, True, *args, **kwargs)
+        try:
+            response = super().send(request, True, *args, **kwargs)
+        except _FramingError as endless:
+            raise EndlessError(str(endless), request=request) from endless
         if not stream:
             _read(response)
         return response
@@ -263,12 +276,47 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
+class _Framed(io.BufferedReader):
+    """A buffered reader that limits the bytes outside of the body.
+
+    http.client and urllib3 read status lines, headers, chunk sizes and trailers as lines, and nothing else as lines. They
+    limit the length of a line, but neither the number of interim answers nor that of trailers.
+    """
+
+    def __init__(self, raw: _Timed) -> None:
+        super().__init__(raw)
+        self._allowed = _FRAMING
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        most = self._allowed + 1
+        line = super().readline(most if size is None or size < 0 else min(size, most))
+        self._allowed -= len(line)
+        if self._allowed < 0:
+            raise _FramingError("its headers or trailers do not end")
+        return line
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._body(super().read(size))
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self._body(super().read1(size))
+
+    def readinto(self, buffer: Any, /) -> int:
+        size = super().readinto(buffer)
+        self._allowed += _PER_BYTE * size
+        return size
+
+    def _body(self, data: bytes) -> bytes:
+        self._allowed += _PER_BYTE * len(data)
+        return data
+
+
 class _Response(http.client.HTTPResponse):
     """An HTTP response that reads through `_Timed`."""
 
     def __init__(self, connection: socket.socket, *args: Any, budget: Budget, **kwargs: Any) -> None:
         super().__init__(connection, *args, **kwargs)
-        plain, self.fp = self.fp, io.BufferedReader(_Timed(connection, budget))
+        plain, self.fp = self.fp, _Framed(_Timed(connection, budget))
         plain.close()
 
 
