@@ -11,7 +11,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-import requests
 
 from stack.base import bounded_http
 from stack.base.bounded_http import Bounded
@@ -57,6 +56,15 @@ def dripping_body(handler: BaseHTTPRequestHandler) -> None:
 def dripping_head(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-A: ")
     drip(handler, b"x")
+
+
+def redirecting_late(handler: BaseHTTPRequestHandler) -> None:
+    """Redirects, each within the budget, that take much longer together."""
+    time.sleep(0.4)
+    handler.send_response(302)
+    handler.send_header("Location", handler.path)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
 
 
 def drip(handler: BaseHTTPRequestHandler, data: bytes) -> None:
@@ -151,6 +159,30 @@ def test_a_download_has_an_end_outside_of_its_body(server: Server, using: Settin
     assert time.monotonic() - began < PATIENT
 
 
+def test_redirects_share_the_time_of_their_request(server: Server, using: Settings, tmp_path: Path) -> None:
+    server.answers["/simple/pkg/"] = server.answers["/file"] = redirecting_late
+    with pytest.raises(StackError, match="did not answer in time"):
+        find("pkg", "1.0", using=using)
+    with pytest.raises(StackError, match="did not answer in time"):
+        download(Candidate("pkg-1.0.tar.gz", f"{server.url}/file", None, None), tmp_path, using=using)
+    assert len(server.asked) < 10
+
+
+def test_each_request_has_time_of_its_own(server: Server) -> None:
+    server.answers["/a"] = (200, {}, b"x")
+    with bounded_http.session(seconds=0.5) as session:
+        for _ in range(3):
+            assert session.get(f"{server.url}/a").content == b"x"
+            time.sleep(0.3)
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_the_body_of_a_redirect_has_an_end_in_a_streamed_answer(server: Server, follow: bool) -> None:
+    server.answers["/file"] = redirecting
+    with bounded_http.session(seconds=1, largest=2**20) as session, pytest.raises(bounded_http.EndlessError, match="1 MiB"):
+        session.get(f"{server.url}/file", stream=True, allow_redirects=follow)
+
+
 def test_a_body_may_come_byte_by_byte(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_http, "_FRAMING", size := 2**12)
 
@@ -190,7 +222,7 @@ def test_a_server_that_is_asked_has_its_seconds_in_all(server: Server, handling:
 
 def test_a_whole_answer_comes_through(server: Server) -> None:
     server.answers["/a"] = (200, {}, b"x" * 100_000)
-    with requests.Session() as session:
+    with bounded_http.Session() as session:
         session.mount("http://", Bounded(rate=math.inf))
         assert session.get(f"{server.url}/a").content == b"x" * 100_000
         assert session.get(f"{server.url}/a").content == b"x" * 100_000  # over the same connection
