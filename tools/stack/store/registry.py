@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_SIZE = 2 << 30
 """Bytes; forty times the largest known release."""
 
+_DIGITS = 20
+"""Digits of the largest length that is parsed: `MAX_SIZE` has ten."""
 _SUFFIX = ".tar.gz"
 _CHUNK = 1 << 18
 _SHOWN = 5
@@ -185,7 +187,7 @@ def _chunks(candidate: Candidate, using: Settings, progress: Count | None) -> It
         ):
             response.raise_for_status()
             _demand_same_kind(candidate.url, response)
-            total = _length(response) or candidate.size
+            total = _length(candidate, response) or candidate.size
             if (total or 0) > MAX_SIZE:
                 raise _too_large(candidate)
             for chunk in _raw(response):
@@ -217,9 +219,14 @@ def _demand_same_kind(url: str, response: requests.Response) -> None:
         raise StackError(f"{redacted(url)} points at a local file", "check the configured index")
 
 
-def _length(response: requests.Response) -> int | None:
+def _length(candidate: Candidate, response: requests.Response) -> int | None:
+    """Return the length that the server states, if it states a number; Python parses no number of thousands of digits."""
     stated = response.headers.get("Content-Length", "")
-    return int(stated) if stated.isdecimal() else None
+    if not stated.isdecimal():
+        return None
+    if len(stated) > _DIGITS:
+        raise _too_large(candidate)
+    return int(stated)
 
 
 def _too_large(candidate: Candidate) -> StackError:
