@@ -38,25 +38,25 @@ def of_stack(stack: Stack, *, made: int, points: Sequence[Point] = (), legs: Seq
     Args:
         stack: The stack; after a rebase, the one before.
         made: The time of the report, in seconds since the epoch.
-        points: What the stack carried over time, the oldest first.
+        points: What the stack carried over time, without its lanes, the oldest first. What it carries now is added.
         legs: The parts of a rebase or of forecasts.
         title: What the report is about. Default: the stack's folder.
 
     """
     shown = [leg for leg in legs if leg.carry.rows]
     recorded = chain.from_iterable(_recorded(series) for series in stack.series)
+    patches = tuple(_patch(stack.patches[ref], ref.path.removesuffix(".patch")) for one in stack.series for ref in one.patches)
     return Report(
         title=title or f"Stack {stack.root.resolve().name}",
         made=made,
         digest=digest.of(stack),
         pins=tuple(_pin(pin) for pin in stack.pins),
         series=tuple(_series(series) for series in stack.series),
-        patches=tuple(
-            _patch(stack.patches[ref], ref.path.removesuffix(".patch")) for one in stack.series for ref in one.patches
-        ),
+        patches=patches,
         ladders=tuple(_ladder(leg) for leg in shown),
         landings=(*chain.from_iterable(_landings(leg) for leg in shown), *recorded),
-        points=tuple(points),
+        # The history is not that of a lane, which has patches of its own.
+        points=_until_now(points, patches, made) if stack.lane is None else (),
     )
 
 
@@ -90,6 +90,15 @@ def of_triage(result: "Triage", *, base: str, made: int) -> Report:
     )
 
 
+def _until_now(points: Sequence[Point], patches: Sequence[PatchLine], made: int) -> tuple[Point, ...]:
+    """Add the stack as it is to its history, if that differs from the last commit; without a history there is no curve."""
+    if not points:
+        return ()
+    last, lines = points[-1], sum(patch.added + patch.removed for patch in patches)
+    same = (last.patches, last.lines) == (len(patches), lines)
+    return (*points, *(() if same else (Point(max(made, last.when), len(patches), lines),)))
+
+
 def _with_notes(report: Report, notes: Iterable[str]) -> Report:
     return replace(report, notes=tuple(notes))
 
@@ -114,7 +123,9 @@ def _row(name: str, row: Carried, rungs: Sequence[str]) -> Row:
     if cells[-1] is None and not steps:
         # It does not apply to the old base, so no release was tried.
         cells[-1] = Cell(short_ids(rungs[-1]), row.outcome, row.needs_person)
-    elif cells[-1] is not None and not cells[-1].open and row.outcome in _AT_THE_END:
+    elif (
+        cells[-1] is not None and row.outcome in _AT_THE_END and (not cells[-1].open or row.outcome is Outcome.DROPPED_UPSTREAM)
+    ):
         cells[-1] = Cell(cells[-1].release, row.outcome, row.needs_person)
     return Row(
         name=name,

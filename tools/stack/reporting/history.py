@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.model import lane_files
 from stack.model.diff import counts
 from stack.model.patch import files, parse
 from stack.model.series import PatchRef
@@ -37,6 +38,7 @@ def points(root: Path) -> tuple[Point, ...]:
     """Return the patches and lines that the stack carried, after each commit that changed its patches, the oldest first.
 
     Empty if the stack is in no git repository, or git cannot read its history. Lines are those that patches add and remove.
+    Lanes are not counted.
     """
     try:
         return tuple(_points(root, _commits(root)))
@@ -97,7 +99,9 @@ def _changes(root: Path, pairs: list[str]) -> Iterator[tuple[str, list[tuple[str
 
 
 def _is_patch(path: bytes) -> bool:
-    return path.endswith(b".patch") and not path.startswith(f"{FOLDER}/{RESOLUTIONS}/".encode())
+    """Tell whether a path is a patch of the stack itself: not in a resolution, and no lane's own version of a patch."""
+    apart = (f"{FOLDER}/{RESOLUTIONS}/".encode(), f"{lane_files.FOLDER}/".encode())
+    return path.endswith(b".patch") and not path.startswith(apart)
 
 
 def _id(blob: bytes) -> str:
