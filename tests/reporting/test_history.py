@@ -83,6 +83,12 @@ def test_a_branch_that_was_merged_counts_when_it_was_merged(repository: Reposito
     assert history.read(repository.root).points == (at(0, 1, 1), at(4, 3, 3))
 
 
+def test_lanes_are_not_counted(repository: Repository) -> None:
+    repository.commit({"stacks/s/up/a.patch": patch("1"), "stacks/lanes/old/s/up/a.patch": patch("1", "2")})
+    repository.commit({"stacks/lanes/new/s/up/a.patch": patch("1", "2", "3"), "stacks/s/up/a.patch": patch("1", "2")})
+    assert history.read(repository.root).points == (at(0, 1, 1), at(1, 1, 2))
+
+
 def test_clocks_that_went_back(repository: Repository) -> None:
     repository.day = 9
     repository.commit({"stacks/s/up/a.patch": patch("1")})

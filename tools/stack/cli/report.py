@@ -78,7 +78,7 @@ def _made(options: Options, upstream: str | None, tag: str | None, through: str,
     stack = options.load()
     now = int(time.time())
     if upstream is None or tag is None:
-        return history.included(of_stack(stack, made=now), stack.root)
+        return history.included(of_stack(stack, made=now), stack.root, stack.lane)
     with options.place(source) as place, Stores(stack, place) as stores:
         request = Request(upstream, stores.resolve(upstream, tag), through=through_names(through))
-        return history.included(of_rebase(rebase(stores, request), made=now), stack.root)
+        return history.included(of_rebase(rebase(stores, request), made=now), stack.root, stack.lane)

@@ -67,12 +67,27 @@ def text(stack: Stack, path: str) -> str:
     return data.decode("utf-8")
 
 
-def apply(stack: Stack, files: Files, *, title: str, expected: Files | None = None, follow: bool = False) -> tuple[str, ...]:
+def apply(
+    stack: Stack,
+    files: Files,
+    *,
+    title: str,
+    expected: Files | None = None,
+    follow: bool = False,
+    landed: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Write files of a stack as its lane sees them; return the paths that changed. See `apply_all`."""
-    return apply_all(stack.root, {stack.lane: Change(files, expected or {})}, title=title, follow=follow)
+    return apply_all(stack.root, {stack.lane: Change(files, expected or {})}, title=title, follow=follow, landed=landed)
 
 
-def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, follow: bool = False) -> tuple[str, ...]:
+def apply_all(
+    root: Path,
+    changes: Mapping[str | None, Change],
+    *,
+    title: str,
+    follow: bool = False,
+    landed: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Write the changes of one lane or several in one switch; None stands for what is in no lane.
 
     Args:
@@ -80,6 +95,7 @@ def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, f
         changes: By lane, the files to write and those that must not have changed.
         title: What `stack undo` shows.
         follow: Lanes that use a common file follow its change, instead of keeping the earlier content.
+        landed: The patches that leave since upstream has them, as `switch.apply` records them.
 
     Raises:
         StackError: A file has changed meanwhile, cannot be written, or cannot be edited for a lane as it is written.
@@ -89,7 +105,7 @@ def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, f
     lanes = reader.pins(None).lanes
     if not lanes:
         [only] = changes.values()
-        return switch.apply(root, only.files, title=title, expected=only.expected)
+        return switch.apply(root, only.files, title=title, expected=only.expected, landed=landed)
     for lane, change in changes.items():
         for path, wanted in change.expected.items():
             if reader.seen(lane, path) != wanted:
@@ -98,7 +114,7 @@ def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, f
     files = _Writer(reader, lanes, wanted_files, follow).files()
     names = [lane for lane in changes if lane is not None]
     suffix = f" --lane {names[0]}" if len(changes) == 1 and names else ""
-    return switch.apply(root, files, title=f"{title}{suffix}", expected=reader.read)
+    return switch.apply(root, files, title=f"{title}{suffix}", expected=reader.read, landed=landed)
 
 
 def begin(root: Path, lane: str, source: str | None = None) -> tuple[str, ...]:

@@ -44,15 +44,14 @@ def of_stack(stack: Stack, *, made: int, legs: Sequence[Leg] = (), title: str = 
     """
     shown = [leg for leg in legs if leg.carry.rows]
     recorded = chain.from_iterable(_recorded(series) for series in stack.series)
+    patches = tuple(_patch(stack.patches[ref], ref.path.removesuffix(".patch")) for one in stack.series for ref in one.patches)
     return Report(
         title=title or f"Stack {stack.root.resolve().name}",
         made=made,
         digest=digest.of(stack),
         pins=tuple(_pin(pin) for pin in stack.pins),
         series=tuple(_series(series) for series in stack.series),
-        patches=tuple(
-            _patch(stack.patches[ref], ref.path.removesuffix(".patch")) for one in stack.series for ref in one.patches
-        ),
+        patches=patches,
         ladders=tuple(_ladder(leg) for leg in shown),
         landings=(*chain.from_iterable(_landings(leg) for leg in shown), *recorded),
     )
@@ -112,7 +111,9 @@ def _row(name: str, row: Carried, rungs: Sequence[str]) -> Row:
     if cells[-1] is None and not steps:
         # It does not apply to the old base, so no release was tried.
         cells[-1] = Cell(short_ids(rungs[-1]), row.outcome, row.needs_person)
-    elif cells[-1] is not None and not cells[-1].open and row.outcome in _AT_THE_END:
+    elif (
+        cells[-1] is not None and row.outcome in _AT_THE_END and (not cells[-1].open or row.outcome is Outcome.DROPPED_UPSTREAM)
+    ):
         cells[-1] = Cell(cells[-1].release, row.outcome, row.needs_person)
     return Row(
         name=name,

@@ -5,16 +5,17 @@ Only git's plumbing runs, without the network: the repository's own configuratio
 somebody else, so each call of git is bounded, and all patch files together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stack.base.errors import StackError
+from stack.model import lane_files
 from stack.model.diff import counts
 from stack.model.patch import files, parse
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, RESOLUTIONS
-from stack.reporting.report import Point, Report
+from stack.reporting.report import PatchLine, Point, Report
 from stack.store import git
 
 _MOST_COMMITS = 5000
@@ -48,19 +49,34 @@ class _Commit:
 class History:
     """The patches and lines that a stack carried, after each commit that changed its patches, the oldest first.
 
-    Lines are those that patches add and remove. `left_out` is why there are no points though there is a history; else empty.
+    Lines are those that patches add and remove. Lanes are not counted. `left_out` is why there are no points though there is a
+    history; else empty.
     """
 
     points: tuple[Point, ...] = ()
     left_out: str = ""
 
 
-def included(report: Report, root: Path) -> Report:
-    """Return the report with the stack's history, or with a note that says why it is left out."""
+def included(report: Report, root: Path, lane: str | None = None) -> Report:
+    """Return the report with the stack's history up to now, or with a note that says why it is left out.
+
+    The history is not that of a lane, which has patches of its own.
+    """
+    if lane is not None:
+        return report
     history = read(root)
     if not history.left_out:
-        return replace(report, points=history.points)
+        return replace(report, points=_until_now(history.points, report.patches, report.made))
     return replace(report, notes=(*report.notes, f"Lines carried over time are left out: {history.left_out}."))
+
+
+def _until_now(points: Sequence[Point], patches: Sequence[PatchLine], made: int) -> tuple[Point, ...]:
+    """Add the stack as it is to its history, if that differs from the last commit; without a history there is no curve."""
+    if not points:
+        return ()
+    last, lines = points[-1], sum(patch.added + patch.removed for patch in patches)
+    same = (last.patches, last.lines) == (len(patches), lines)
+    return (*points, *(() if same else (Point(max(made, last.when), len(patches), lines),)))
 
 
 def read(root: Path) -> History:
@@ -132,7 +148,9 @@ def _changes(root: Path, pairs: list[str]) -> Iterator[tuple[str, list[tuple[str
 
 
 def _is_patch(path: bytes) -> bool:
-    return path.endswith(b".patch") and not path.startswith(f"{FOLDER}/{RESOLUTIONS}/".encode())
+    """Tell whether a path is a patch of the stack itself: not in a resolution, and no lane's own version of a patch."""
+    apart = (f"{FOLDER}/{RESOLUTIONS}/".encode(), f"{lane_files.FOLDER}/".encode())
+    return path.endswith(b".patch") and not path.startswith(apart)
 
 
 def _id(blob: bytes) -> str:
