@@ -33,7 +33,7 @@ def test_a_tag_is_pinned_to_its_digest_and_taken_back(
     assert f"base image {name}:13.0 {made}" in stack("pins", "show").out
     assert digest.of(world.load()) == own
     again = json.loads(stack("pins", "set", "base", f"docker://{name}:13.0", "--json").out)
-    assert again == {"set": True, "base": {"image": name, "tag": "13.0", "digest": made}, "unmet": []}
+    assert again == {"lane": None, "set": True, "base": {"image": name, "tag": "13.0", "digest": made}, "unmet": []}
     assert "undo" not in stack("pins", "set", "base", f"{name}:13.0").out
     assert stack("undo").code == 0
     assert (world.root / "pins.toml").read_text() == before
