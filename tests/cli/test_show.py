@@ -93,8 +93,8 @@ def test_log_follows_one_file_through_several_switches(stack: Stack) -> None:
     stack("pins", "set", "gamma", "v2.1", "--allow-mismatch")
     stack("pins", "set", "gamma", "v2.2", "--allow-mismatch")
     assert [each["pins"] for each in logged(stack)] == [
-        [{"upstream": "gamma", "from": "v2.1", "to": "v2.2"}],
-        [{"upstream": "gamma", "from": "v2.0", "to": "v2.1"}],
+        [{"upstream": "gamma", "from": "v2.1", "to": "v2.2", "lane": None}],
+        [{"upstream": "gamma", "from": "v2.0", "to": "v2.1", "lane": None}],
     ]
 
 

@@ -27,7 +27,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A summary of a stack. `moved` is the last switch that moved a pin, `since` are the later ones, newest first."""
+    """A summary of a stack. `moved` is the last switch that moved a pin of its lane, `since` are the later ones, newest first."""
 
     waiting: tuple[Item, ...]
     droppable: tuple[Item, ...]
@@ -44,8 +44,8 @@ def overview(stack: Stack, cache: Path) -> Overview:
 
     """
     carried = tried.last(cache, stack)
-    switches = [switch for switch in switch_log.log(stack.root) if not switch.undone]
-    place = next((number for number, switch in enumerate(switches) if switch.moves_pins), len(switches))
+    switches = switch_log.standing(stack.root, stack.lane)
+    place = next((number for number, switch in enumerate(switches) if switch.moves_pins(stack.lane)), len(switches))
     return Overview(
         tuple(_waiting(stack, carried)),
         tuple(_droppable(stack, carried)),

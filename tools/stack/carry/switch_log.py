@@ -19,11 +19,12 @@ _Content = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class PinMove:
-    """A pin before and after a switch, as tags or short commits; None: there was, or is, none."""
+    """A pin before and after a switch, as tags or short commits; None: there was, or is, none. `lane`: None for the main pin."""
 
     upstream: str
     old: str | None
     new: str | None
+    lane: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,22 @@ class Switched:
     resolutions: int
     other: tuple[str, ...]
 
-    @property
-    def moves_pins(self) -> bool:
-        """Return whether an upstream's pin moved."""
-        return any(move.old is not None and move.new is not None for move in self.pins)
+    def moves_pins(self, lane: str | None) -> bool:
+        """Return whether an upstream's pin moved in a lane."""
+        return any(move.lane == lane and move.old is not None and move.new is not None for move in self.pins)
+
+    def begins(self, lane: str | None) -> bool:
+        """Return whether the switch added a lane."""
+        return lane is not None and self.title.split()[:3] == ["lane", "add", lane]
+
+    def is_of(self, lane: str | None) -> bool:
+        """Return whether the command acted in a lane, by its title; None: in main."""
+        words = self.title.split()
+        if words[:2] in (["lane", "add"], ["lane", "drop"]):
+            return words[2:3] == [lane]
+        if "--all-lanes" in words:
+            return True
+        return words[-1] == lane if words[-2:-1] == ["--lane"] else lane is None
 
 
 def log(root: Path) -> tuple[Switched, ...]:
@@ -68,6 +81,18 @@ def log(root: Path) -> tuple[Switched, ...]:
     """
     with switch.reading(root):
         return (*reversed(tuple(_undone(root))), *_standing(root))
+
+
+def standing(root: Path, lane: str | None) -> tuple[Switched, ...]:
+    """Describe the switches of one lane that can be undone, newest first, back to the one that added the lane.
+
+    Raises:
+        StackError: as `log`.
+
+    """
+    of_lane = [each for each in log(root) if not each.undone and each.is_of(lane)]
+    first = next((number for number, each in enumerate(of_lane) if each.begins(lane)), len(of_lane))
+    return tuple(of_lane[: first + 1])
 
 
 def _standing(root: Path) -> Iterator[Switched]:
@@ -145,10 +170,22 @@ def _is_patch(path: str) -> bool:
 
 def _moves(before: bytes | None, after: bytes | None) -> Iterator[PinMove]:
     old, new = _parsed(before), _parsed(after)
+    old_lanes, new_lanes = _tables(old.pop(pins.LANES, None)), _tables(new.pop(pins.LANES, None))
+    yield from _moved(old, new, None)
+    for lane in new_lanes:
+        if lane in old_lanes:  # a lane that comes or goes moves no pin
+            yield from _moved(old | _tables(old_lanes[lane]), new | _tables(new_lanes[lane]), lane)
+
+
+def _moved(old: Mapping[str, object], new: Mapping[str, object], lane: str | None) -> Iterator[PinMove]:
     for name in dict.fromkeys([*old, *new]):
         was, now = _revision(old.get(name)), _revision(new.get(name))
         if was != now:
-            yield PinMove(name, was, now)
+            yield PinMove(name, was, now, lane)
+
+
+def _tables(value: object) -> dict[str, object]:
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _revision(pin: object) -> str | None:

@@ -42,7 +42,7 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
 def sentences(switch: Switched, *, most: int | None = _NAMED) -> Iterator[str]:
     """Yield what a switch did, in a few sentences; `most`: how many patches of a kind to name, None for all."""
     if switch.pins:
-        yield ", ".join(move_words(move) for move in switch.pins)
+        yield ", ".join(f"{move_words(move)}{f' in lane {move.lane}' if move.lane else ''}" for move in switch.pins)
     landed = [f"{_plain(each.patch)} (in {each.release})" for each in switch.landed]
     for names, verb in (
         ([_plain(path) for path in switch.added], "added"),
@@ -89,7 +89,7 @@ def switch_json(switch: Switched) -> dict[str, object]:
         "title": switch.title,
         "time": switch.time,
         "undone": switch.undone,
-        "pins": [{"upstream": move.upstream, "from": move.old, "to": move.new} for move in switch.pins],
+        "pins": [{"upstream": move.upstream, "from": move.old, "to": move.new, "lane": move.lane} for move in switch.pins],
         "added": list(switch.added),
         "removed": list(switch.removed),
         "landed": [{"patch": landing.patch, "release": landing.release} for landing in switch.landed],

@@ -50,7 +50,7 @@ def _print(stack: Stack, known: Overview, *, whole: bool) -> None:
     text.echo(text.styled(_summary(stack), "bold"))
     _print_items("Waits for a person", known.waiting, whole=whole)
     _print_items("Can be dropped", known.droppable, whole=whole)
-    _print_since(known, whole=whole)
+    _print_since(known, stack.lane, whole=whole)
     text.echo()
     print_table(
         ("pin", "tag", "commit"),
@@ -111,12 +111,12 @@ def _print_filled(sentence: str, first: str, rest: str = "    ") -> None:
         text.echo(line)
 
 
-def _print_since(known: Overview, *, whole: bool) -> None:
+def _print_since(known: Overview, lane: str | None, *, whole: bool) -> None:
     if known.moved is None:
         if known.since:
             text.heading("Done in this folder")
     else:
-        moves = ", ".join(log.move_words(move) for move in known.moved.pins)
+        moves = ", ".join(log.move_words(move) for move in known.moved.pins if move.lane == lane)
         text.heading(f"Since {text.one_line(moves)}{_ago(known.moved.time)}")
         if not known.since:
             text.echo("  no command has changed the stack: stack log")
