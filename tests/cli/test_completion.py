@@ -96,3 +96,12 @@ def test_every_upstream_and_series_is_completed() -> None:
 
     look(cli, "stack")
     assert [name for name in forgotten if name not in {"stack init upstream"}] == []
+
+
+def test_a_pipe_in_place_of_the_list_holds_no_shell_up(programs: Path, world: World) -> None:
+    store = cache.upstream_store(world.cache, "alpha")
+    store.mkdir(parents=True, exist_ok=True)
+    seen_tags.remember(world.cache, "alpha", ["v1"])
+    (store / "seen-tags").unlink()
+    os.mkfifo(store / "seen-tags")
+    assert completed(programs, world, "stack rebase alpha --onto ") == []

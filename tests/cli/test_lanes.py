@@ -2,6 +2,7 @@
 """Lanes on the command line: a stack that is held on several releases."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -124,6 +125,34 @@ def test_an_error_in_one_lane_does_not_hide_the_others(stack: Stack, world: Worl
     assert ran.err.startswith("stack: old: ")
     lint = stack("lint")
     assert (lint.code, "stacks/lanes/old: stacks/lanes/old/one/series.toml: patch is 1" in lint.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "fault"),
+    [(b"no\x1b[31mte", "no\\x1b[31mte", "has a control character"), (b"\xff", "\\udcff", "is not UTF-8")],
+)
+def test_a_file_with_an_unfit_name_is_shown_and_has_to_go_first(
+    stack: Stack, world: World, name: bytes, shown: str, fault: str
+) -> None:
+    stack("lane", "add", "old")
+    folder = world.root / "stacks/lanes/old"
+    folder.mkdir(parents=True)
+    file = folder / os.fsdecode(name)
+    try:
+        file.write_text("")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    before = world.files()
+    for lane in ("main", "old"):
+        lint = stack("lint", "--lane", lane)
+        assert (lint.code, f"'stacks/lanes/old/{shown}', which {fault}" in " ".join(lint.out.split())) == (1, True)
+    for args in (("drop", "old"), ("add", "two", "--from", "old")):
+        refused = stack("lane", *args).refused()
+        assert refused == f"'stacks/lanes/old/{shown}' {fault}: remove or rename it, then run the command again"
+    assert world.files() == before
+    file.rename(folder / "note")
+    assert stack("lane", "drop", "old").code == 0
+    assert not (folder / "note").exists()
 
 
 def test_what_is_refused(stack: Stack, world: World, tmp_path: Path) -> None:

@@ -41,6 +41,15 @@ def test_a_report_on_the_stack_needs_no_sources(stack: Stack, world: World, monk
     assert world.files() == before
 
 
+def test_now_is_the_stack_as_it_is(stack: Stack, world: World) -> None:
+    commit(world.root)
+    stack("lane", "add", "old")
+    assert stack("rebase", "gamma", "--onto", "v2.1", "--with-required").code == 0
+    found = parsed(stack("report", "--json"))
+    assert [point["patches"] for point in found["points"]] == [6, 5]
+    assert found["points"][-1]["lines"] == sum(patch["added"] + patch["removed"] for patch in found["patches"])
+
+
 def test_a_report_on_a_release(stack: Stack, world: World, tmp_path: Path) -> None:
     before = world.files()
     ran = stack(*REPORT)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stack show`, `stack diff` and `stack log`: what is carried, what it changes, and what each switch did."""
 
+import json
 import re
 import subprocess
 from typing import Any
 
 import pytest
+
+from stack.model import switch
 
 from ..carry.world import World
 from ..documented import keys, verb
@@ -81,12 +84,81 @@ def test_log_of_what_was_undone(stack: Stack) -> None:
 
 
 def test_log_where_a_person_edited_since(stack: Stack, world: World) -> None:
-    """What a file was after the switch is then not known, and is not guessed."""
+    """The journal knows what the switch wrote, whatever became of the files."""
     stack(*REBASE)
+    before = logged(stack)
     world.edit("pins.toml", "v2.1", "v9.9")
-    [moved] = logged(stack)
-    assert moved["pins"] == []
-    assert "pins.toml" in moved["other"]
+    (world.root / "stacks/two/series.toml").unlink()
+    assert logged(stack) == before
+
+
+def test_log_of_what_was_undone_stays_as_it_was(stack: Stack, world: World) -> None:
+    stack(*REBASE)
+    stack("undo")
+    [before] = logged(stack)
+    world.edit("pins.toml", "v2.0", "v9.9")
+    (world.root / "stacks/two/series.toml").unlink()
+    assert logged(stack) == [before]
+
+
+def test_log_is_in_the_order_of_time(stack: Stack, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000, 9000, 1000))
+    monkeypatch.setattr("stack.model.switch.time.time", lambda: float(next(clock)))
+    for number in range(2):
+        switch.apply(world.root, {"stacks/notes": b"%d" % number}, title=f"note {number}")
+    switch.undo(world.root)
+    switch.apply(world.root, {"stacks/notes": b"x"}, title="later")
+    monkeypatch.undo()
+    found = [(each["title"], each["undone"], each["time"]) for each in logged(stack)]
+    assert found == [("later", False, 4000), ("note 1", True, 3000), ("note 0", False, 1000)]
+
+
+def test_log_of_a_history_of_an_older_version(stack: Stack, world: World) -> None:
+    """It kept no copies and no landings: what the files say is used while they are as the switch wrote them."""
+    stack(*REBASE)
+    before = logged(stack)
+    kept = world.root / ".stack/history/1"
+    for file in kept.glob("*.kept"):
+        file.unlink()
+    journal = json.loads((kept / "switch.json").read_text())
+    assert journal.pop("landed") == {"two/gamma/fix-limit.patch": "v2.1"}
+    (kept / "switch.json").write_text(json.dumps(journal))
+    assert logged(stack) == before
+    world.edit("pins.toml", "v2.1", "v9.9")
+    assert logged(stack)[0]["pins"] == []
+    assert "pins.toml" in logged(stack)[0]["other"]
+
+
+def test_log_of_a_landing_that_no_series_records(stack: Stack, world: World) -> None:
+    """A series records no landed patch of a vendored upstream; the journal does."""
+    gone = "two/beta/wide-load.patch"
+    switch.apply(world.root, {f"stacks/{gone}": None}, title="rebase", landed={gone: "4.6"})
+    [found] = logged(stack)
+    assert (found["landed"], found["removed"]) == ([{"patch": gone, "release": "4.6"}], [])
+    stack("undo")
+    assert logged(stack)[0]["landed"] == found["landed"]
+
+
+def test_log_of_lanes(stack: Stack) -> None:
+    stack("lane", "add", "old")
+    stack(*REBASE, "--lane", "old")
+    moved, begun = logged(stack)
+    assert begun["pins"] == []
+    assert moved["pins"] == [
+        {"upstream": "gamma", "from": "v2.0", "to": "v2.1", "lane": "old"},
+        {"upstream": "alpha", "from": "v1.0", "to": "v1.1", "lane": "old"},
+    ]
+    assert moved["landed"] == [{"patch": "lanes/old/two/gamma/fix-limit.patch", "release": "v2.1"}]
+    assert "  gamma v2.0 -> v2.1 (lane old), alpha v1.0 -> v1.1 (lane old)\n" in stack("log").out
+    assert parsed(stack("status", "--json"))["moved"] is None
+    assert "Since gamma v2.0 -> v2.1, alpha" not in stack("status").out
+
+
+def test_log_names_all_patches_with_v(stack: Stack, world: World) -> None:
+    names = [f"stacks/one/gamma/x{number}.patch" for number in range(5)]
+    switch.apply(world.root, dict.fromkeys(names, b"x"), title="five")
+    assert stack("log").out.endswith("  5 patches added\n")
+    assert "one/gamma/x4" in stack("log", "-v").out
 
 
 def test_log_follows_one_file_through_several_switches(stack: Stack) -> None:

@@ -73,6 +73,22 @@ def test_a_stopped_rebase_is_named_while_its_folder_stands(stack: Stack, tmp_pat
     assert "has stopped" not in stack("status").out
 
 
+def test_an_aborted_skip_is_no_outcome(stack: Stack, tmp_path: Path) -> None:
+    """Nobody leaves the patch out any more: what the dry run found stands."""
+    stack(*CONFLICT, "--dry-run")
+    before = status(stack)
+    folder = tmp_path / "work"
+    stack(*CONFLICT, "--workspace", folder)
+    stack("rebase", "--skip", folder)
+    stopped = {each["patch"]: each["outcome"] for each in status(stack)["tried"][0]["outcomes"]}
+    assert stopped[STOPS[0]] == "left-out"
+    stack("rebase", "--skip", folder)
+    stack("rebase", "--abort", folder)
+    after = status(stack)
+    assert after["waiting"] == before["waiting"]
+    assert after["tried"][0]["outcomes"] == before["tried"][0]["outcomes"]
+
+
 def test_what_can_be_dropped(stack: Stack, world: World) -> None:
     world.edit("stacks/one/series.toml", 'state = "pending"', 'state = "merged"\npull = "https://example.org/pull/1"')
     series = world.root / "stacks/two/series.toml"

@@ -3,11 +3,13 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stack.carry import untrusted
 from stack.model import checkout, switch
 from stack.store import git
 
@@ -135,6 +137,27 @@ def test_a_program_of_the_checkouts_git_configuration_does_not_run(world: World,
     switch.apply(world.root, {"stacks/notes": b"x"}, title="mine")
     assert stack("status").code == 0
     assert not (tmp_path / "ran").exists()
+
+
+def pipe_for_head(root: Path) -> None:
+    (root / ".git/HEAD").unlink()
+    os.mkfifo(root / ".git/HEAD")
+
+
+def pipe_in_the_configuration(root: Path) -> None:
+    git.run(["config", "include.path", "pipe"], cwd=root)
+    os.mkfifo(root / ".git/pipe")
+
+
+@pytest.mark.parametrize("harm", [pipe_for_head, pipe_in_the_configuration])
+def test_a_named_pipe_in_git_is_an_error_after_a_while(
+    world: World, stack: Stack, harm: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git.run(["init", "--quiet"], cwd=world.root)
+    switch.apply(world.root, {"stacks/notes": b"x"}, title="mine")
+    harm(world.root)
+    monkeypatch.setattr(untrusted, "_SECONDS", 0.5)
+    assert "git ls-files gave no answer within 0.5 s: look for named pipes in .git" in stack("status").refused()
 
 
 def test_a_copy_of_a_checkout_can_be_adopted(world: World, stack: Stack, tmp_path: Path) -> None:

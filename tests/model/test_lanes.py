@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -72,10 +73,12 @@ def test_a_lane_has_the_pins_that_it_names_and_the_others_from_the_main_ones(lan
         ("[lane.a.vllm]\ntag = 'v1'", "lane.a.vllm.commit is missing: add it"),
         ("[lane.a.vllm]\ncommit = 'aaaaaaa'\nspeed = 1", "lane.a.vllm.speed is an unknown key"),
         ("[lane.a]\nvllm = 1", "lane.a.vllm is 1: it has to be a table"),
+        ("[lane.A]\n[lane.a]", "lane: lanes 'A' and 'a' differ only in case: give one of them another name"),
+        ("".join(f"[lane.a{number}]\n" for number in range(101)), "has 101 lanes, more than 100: remove"),
         ("[lane]\na = 1", "lane.a is 1: it has to be a table"),
         *(
             (f'[lane."{name}"]', "is not a valid name of a lane")
-            for name in ("main", "..", ".", "../x", "a/b", "/a", "", "a.", ".a", "-a", "a b", "a\\\\b", "x" * 65)
+            for name in ("main", "Main", "..", ".", "../x", "a/b", "/a", "", "a.", ".a", "-a", "a b", "a\\\\b", "x" * 65)
         ),
     ],
 )  # fmt: skip
@@ -118,6 +121,20 @@ def test_a_lane_is_begun_and_dropped(laned: Path) -> None:
     assert lane_pins.dropped(more, "0.8").rstrip() == text.rstrip()
     assert lane_pins.parsed(lane_pins.dropped(lane_pins.dropped(more, "0.9"), "0.8"), None).lanes == ()
     assert "has a lane '0.9' already" in refusal(laned, lane_pins.begun, text, "0.9", old)
+    lower = lane_pins.begun(text, "a", old)
+    assert "lanes 'a' and 'A' differ only in case" in refusal(laned, lane_pins.begun, lower, "A", old)
+    assert "'MAIN' is not a valid name" in refusal(laned, lane_pins.begun, text, "MAIN", old)
+
+
+def test_a_hundred_lanes_are_quick_and_one_more_is_refused(root: Path) -> None:
+    text = PINS + "".join(f"[lane.a{number}]\n" for number in range(100))
+    write(root, {"pins.toml": text})
+    begun = time.process_time()
+    assert len(lanes.carried(root)) == 101
+    assert len(lane_pins.parsed(lane_pins.dropped(text, "a7"), None).lanes) == 99
+    assert time.process_time() - begun < 20
+    main = lane_pins.parsed(text, None)
+    assert "has 100 lanes, and may not have more" in refusal(root, lane_pins.begun, text, "b", main)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ __all__ = ["home", "template", "world"]
         "tool-flag",
         "tool",
         "gamma/to",
+        "flag",
+        "mma/tool-fl",
+        "one/gamma/tool",
     ],
 )
 def test_names(world: World, name: str) -> None:
@@ -62,3 +65,20 @@ def test_one_that_has_landed(world: World) -> None:
     )
     with pytest.raises(StackError, match=r"two/gamma/gone has landed in gamma v2\.1"):
         find(world.load(), "gone")
+
+
+def test_a_part_of_several_paths(world: World) -> None:
+    with pytest.raises(StackError, match=r"'mma/' names \d patches: name one: one/gamma/hook-main, one/gamma/tool-flag"):
+        find(world.load(), "mma/")
+
+
+def test_an_unknown_name_among_many(world: World) -> None:
+    raw = (world.root / "stacks/one/gamma/tool-flag.patch").read_bytes()
+    names = [f"gamma/another-patch-with-a-long-name-{number}.patch" for number in range(8)]
+    for number, name in enumerate(names):
+        (world.root / "stacks/one" / name).write_bytes(raw.replace(b"+flag", b"+flag %d" % number))
+    listed = "".join(f'\n[[patch]]\nupstream = "gamma"\nfile = "{name}"\n' for name in names)
+    file = world.root / "stacks/one/series.toml"
+    file.write_text(file.read_text() + listed)
+    with pytest.raises(StackError, match="`stack status --all` lists all"):
+        find(world.load(), "quux")

@@ -98,7 +98,8 @@ def test_makes_again_what_was_taken_back(root: Path) -> None:
     # Another switch of the same file comes between: redo would lose it.
     switch.apply(root, {"stacks/notes": b"x"}, title="other")
     before = snapshot(root)
-    line = "stacks/notes was changed since the undo of `note 2`: redo would lose that: restore the file first"
+    line = "stacks/notes was changed since the undo of `note 2`: redo would lose that: copy your change, "
+    line += "put the file back (`git checkout stacks/notes`), then redo"
     assert refusal(root, switch.redo, root) == line
     assert snapshot(root) == before
     switch.undo(root)
@@ -160,7 +161,8 @@ def test_undo_would_lose_a_change(root: Path, content: bytes | None) -> None:
     write(root, {"pins.toml": content})
     before = snapshot(root)
     assert refusal(root, switch.undo, root) == (
-        "pins.toml was changed since `set pins`: undo would lose that: restore the file first"
+        "pins.toml was changed since `set pins`: undo would lose that: copy your change, put the file back "
+        "(`git checkout pins.toml`), then undo"
     )
     assert snapshot(root) == before
     write(root, {"pins.toml": b"new"})

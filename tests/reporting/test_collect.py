@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of real carries: each patch's outcome at each release, and why."""
 
+from dataclasses import replace
+
 import pytest
 
-from stack.carry.outcome import Outcome
+from stack.carry.outcome import Outcome, Step
+from stack.carry.triage import Triage
 from stack.reporting import collect
 from stack.reporting.looks import LOOKS
 from stack.reporting.report import Report, summary
@@ -12,8 +15,13 @@ from .factories import MADE, carried
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return collect.of_triage(carried(tmp_path_factory.mktemp("ladder")), base="v1", made=MADE)
+def result(tmp_path_factory: pytest.TempPathFactory) -> Triage:
+    return carried(tmp_path_factory.mktemp("ladder"))
+
+
+@pytest.fixture(scope="module")
+def report(result: Triage) -> Report:
+    return collect.of_triage(result, base="v1", made=MADE)
 
 
 def test_each_release_has_its_outcome(report: Report) -> None:
@@ -36,6 +44,18 @@ def test_each_release_has_its_outcome(report: Report) -> None:
         "change relies.py": "ccD!",
         "change against.py": "cX!X!",
     }
+
+
+def test_the_last_cell_is_what_the_legend_counts(result: Triage) -> None:
+    """A patch that upstream took out again may also conflict with what stands there now."""
+    [back] = [row for row in result.rows if row.carried.outcome is Outcome.DROPPED_UPSTREAM]
+    steps = (*back.carried.steps[:-1], Step("v4", Outcome.CONFLICT, open=True))
+    found = replace(result, rows=(replace(back, carried=replace(back.carried, steps=steps)),))
+    [ladder] = collect.of_triage(found, base="v1", made=MADE).ladders
+    [row] = ladder.rows
+    assert row.cells[-1] is not None
+    assert (row.cells[-1].outcome, row.cells[-1].open) == (Outcome.DROPPED_UPSTREAM, True)
+    assert ladder.counts == {Outcome.DROPPED_UPSTREAM: 1}
 
 
 def test_rows_say_where_it_was_decided_and_why(report: Report) -> None:

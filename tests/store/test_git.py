@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import tempfile
 from pathlib import Path
 
@@ -102,3 +103,19 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(StackError, match=r"no temporary file can be made .*TMPDIR"):
         git.run(["version"])
+
+
+def test_a_bounded_call_ends_git_that_prints_too_much_or_takes_too_long(tmp_path: Path) -> None:
+    repo = bare(tmp_path / "x.git")
+    data = b"a" * 300_000
+    blob = git.run(["hash-object", "-w", "--stdin"], cwd=repo, stdin=data).stdout.decode().strip()
+    assert git.bounded(["cat-file", "blob", blob], cwd=repo, most=300_000, seconds=60).stdout == data
+    with pytest.raises(git.Unanswered, match=r"^git cat-file printed more than 299999 bytes$"):
+        git.bounded(["cat-file", "blob", blob], cwd=repo, most=299_999, seconds=60)
+    assert git.bounded(["cat-file", "blob", "x"], cwd=repo, most=0, seconds=60, accept=(128,)).returncode == 128
+    with pytest.raises(git.GitError, match=r"^git cat-file failed \(128\): fatal: Not a valid object name x$"):
+        git.bounded(["cat-file", "blob", "x"], cwd=repo, most=0, seconds=60)
+    (repo / "HEAD").unlink()
+    os.mkfifo(repo / "HEAD")
+    with pytest.raises(git.Unanswered, match=r"^git cat-file gave no answer within 0\.3 s$"):
+        git.bounded(["cat-file", "blob", blob], cwd=repo, most=300_000, seconds=0.3)

@@ -276,6 +276,7 @@ def bodies(content: bytes) -> dict[str, tuple[object, str]]:
         "broken": ((500, {}, b""), "answered 500"),
         "a page instead": ((200, {"Content-Type": "text/html"}, b"<html>log in</html>"), "came with the SHA-256"),
         "too large": ((200, {"Content-Length": str(registry.MAX_SIZE + 1)}, b"x"), "is larger than"),
+        "no such number": ((200, {"Content-Length": "9" * 5000}, b"x"), "is larger than"),
     }
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP client for untrusted servers: limits on the time and the size of each answer.
 
-requests and urllib3 limit each wait for bytes only, so a server that drips or never ends can hold a client for ever. Here the
-whole answer has a time budget, header and redirects included. Each received byte extends it by what a slow line would need.
+requests and urllib3 limit each wait for bytes only, so a server that drips or never ends can hold a client for ever. Here a
+request has one time budget up to the last byte of its answer, redirects included. Each received byte extends the budget by what
+a slow line would need.
 """
 
 import functools
@@ -34,6 +35,10 @@ SECONDS = 120.0
 SLOWEST = 20_000.0
 """Bytes per second of the slowest line that a download tolerates."""
 _AT_ONCE = 2**16
+_FRAMING = 2**18
+"""Bytes of headers, interim answers, chunk sizes and trailers that an answer may have; real ones have a few thousand."""
+_PER_BYTE = 16
+"""Bytes of chunk sizes that each byte of a body may add: a server may send it byte by byte."""
 
 BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 """The exceptions raised when an answer is missing or incomplete."""
@@ -41,6 +46,10 @@ BROKEN = (requests.RequestException, urllib3.exceptions.HTTPError, OSError)
 
 class EndlessError(requests.RequestException):
     """Raised when an answer is too large."""
+
+
+class _FramingError(urllib3.exceptions.HTTPError):
+    """Raised inside urllib3, which passes it on and does not retry, when headers or trailers are too large."""
 
 
 class LateError(EndlessError, requests.exceptions.ReadTimeout):
@@ -74,7 +83,7 @@ def why(failed: Exception) -> str:
 
 def session(*, seconds: float, rate: float = math.inf, largest: int = LARGEST, key: str | None = None) -> requests.Session:
     """Create a session whose answers are bounded (see `Bounded`), with `key` as bearer token; ~/.netrc never replaces it."""
-    made = requests.Session()
+    made = Session()
     made.auth = _Bearer(key) if key else None
     for scheme in ("http://", "https://"):
         made.mount(scheme, Bounded(seconds=seconds, rate=rate, largest=largest))
@@ -129,6 +138,8 @@ def pieces(answer: requests.Response) -> Iterator[bytes]:
             if size > bounds.largest:
                 raise EndlessError(f"more than {bounds.largest // 2**20} MiB came")
             yield piece
+    except _FramingError as endless:
+        raise EndlessError(str(endless)) from endless
     except urllib3.exceptions.ReadTimeoutError as late:
         raise LateError(f"it went on for more than {bounds.budget.seconds:.0f} s") from late
 
@@ -153,7 +164,14 @@ def _read(answer: requests.Response) -> None:
         raise requests.exceptions.ChunkedEncodingError(broken, request=answer.request) from broken
     finally:
         answer.raw.close()
-    answer.raw = io.BytesIO(body)
+    answer.raw = _Body(body)
+
+
+class _Body(io.BytesIO):
+    """A body that was read, with the signature of urllib3's responses."""
+
+    def read1(self, size: int | None = -1, /, decode_content: bool | None = None) -> bytes:  # noqa: ARG002  (nothing is left to decode)
+        return super().read1(size)
 
 
 def lines(answer: requests.Response) -> Iterator[bytes]:
@@ -183,14 +201,14 @@ def parsed(data: bytes) -> Any:
 
 
 class Budget:
-    """The seconds left for an answer; every `rate` received bytes add one second."""
+    """The seconds left for a request and its answer; every `rate` received bytes add one second."""
 
     def __init__(self, seconds: float, rate: float) -> None:
         self.seconds, self._rate = seconds, rate
         self.begin()
 
     def begin(self) -> None:
-        """Restart the budget for the next answer."""
+        """Restart the budget for the next request."""
         self._ends = time.monotonic() + self.seconds
 
     def received(self, size: int) -> None:
@@ -210,8 +228,22 @@ class Budget:
         return left
 
 
+class Session(requests.Session):
+    """A session that gives each request one time budget; mount `Bounded` adapters."""
+
+    def request(self, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request and follow its redirects within one budget."""
+        for adapter in self.adapters.values():
+            if isinstance(adapter, Bounded):
+                adapter.budget.begin()
+        return super().request(*args, **kwargs)
+
+
 class Bounded(HTTPAdapter):
-    """A requests adapter that limits each answer: in time, and to `largest` bytes unless it is streamed."""
+    """A requests adapter that limits each answer: in time, and to `largest` bytes unless it is streamed.
+
+    The budget begins when the adapter is made; a `Session` restarts it for each request.
+    """
 
     def __init__(
         self, *, seconds: float = SECONDS, rate: float = SLOWEST, largest: int = LARGEST, max_retries: Retry | int = 0
@@ -231,10 +263,22 @@ class Bounded(HTTPAdapter):
         return manager
 
     def send(self, request: requests.PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request; read the whole answer unless `stream` is set."""
-        self.budget.begin()
-        response = super().send(request, True, *args, **kwargs)
-        if not stream:
+        """Send a request; read the whole answer unless `stream` is set.
+
+        The body of a redirect is always read here, since requests would read it without a limit.
+
+        Raises:
+            RequestException: The answer is missing, breaks off, takes too long, or is too large.
+
+        """
+        try:
+            self.budget.left()
+            response = super().send(request, True, *args, **kwargs)
+        except TimeoutError as late:
+            raise LateError(f"it went on for more than {self.budget.seconds:.0f} s", request=request) from late
+        except _FramingError as endless:
+            raise EndlessError(str(endless), request=request) from endless
+        if not stream or response.is_redirect:
             _read(response)
         return response
 
@@ -263,12 +307,47 @@ class _Timed(io.RawIOBase):
         super().close()
 
 
+class _Framed(io.BufferedReader):
+    """A buffered reader that limits the bytes outside of the body.
+
+    http.client and urllib3 read status lines, headers, chunk sizes and trailers as lines, and nothing else as lines. They
+    limit the length of a line, but neither the number of interim answers nor that of trailers.
+    """
+
+    def __init__(self, raw: _Timed) -> None:
+        super().__init__(raw)
+        self._allowed = _FRAMING
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        most = self._allowed + 1
+        line = super().readline(most if size is None or size < 0 else min(size, most))
+        self._allowed -= len(line)
+        if self._allowed < 0:
+            raise _FramingError("its headers or trailers do not end")
+        return line
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._body(super().read(size))
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self._body(super().read1(size))
+
+    def readinto(self, buffer: Any, /) -> int:
+        size = super().readinto(buffer)
+        self._allowed += _PER_BYTE * size
+        return size
+
+    def _body(self, data: bytes) -> bytes:
+        self._allowed += _PER_BYTE * len(data)
+        return data
+
+
 class _Response(http.client.HTTPResponse):
     """An HTTP response that reads through `_Timed`."""
 
     def __init__(self, connection: socket.socket, *args: Any, budget: Budget, **kwargs: Any) -> None:
         super().__init__(connection, *args, **kwargs)
-        plain, self.fp = self.fp, io.BufferedReader(_Timed(connection, budget))
+        plain, self.fp = self.fp, _Framed(_Timed(connection, budget))
         plain.close()
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from stack.base.errors import StackError
 
+_LARGEST = 256 << 20
+"""Bytes of the largest file that is read; what a switch keeps of a patch is at most 32 MiB."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -81,12 +83,20 @@ class Folder:
         return descriptor
 
     def read(self, name: str) -> bytes | None:
-        """Read a regular file; return None if it is missing."""
+        """Read a regular file of at most 256 MiB; return None if it is missing.
+
+        Raises:
+            StackError: The file is larger.
+
+        """
         try:
             with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
-                return file.read()
+                data = file.read(_LARGEST + 1)
         except FileNotFoundError:
             return None
+        if len(data) > _LARGEST:
+            raise StackError(f"{self.path / name} is larger than {_LARGEST >> 20} MiB", "it is not what stack wrote: remove it")
+        return data
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file, replacing any of that name, and flush it to disk."""

@@ -67,7 +67,10 @@ def lint(stores: Stores) -> tuple[Finding, ...]:
 
 
 def _lanes(stack: Stack) -> Iterator[Finding]:
-    """Find lanes that cannot be loaded, for the stack without a lane; and a lane's files that equal the common ones."""
+    """Find a lane's files with unfit names, or that equal the common ones; for the stack without a lane, lanes that do not load."""
+    for lane in stack.pins.lanes if stack.lane is None else (stack.lane,):
+        for path, fault in lanes.unfit(stack.root, lane):
+            yield Finding(f"{lane_files.FOLDER}/{lane}", f"has {path!r}, which {fault}", "remove or rename that file")
     if stack.lane is not None:
         for path in lanes.needless(stack):
             yield Finding(path, "is the same as the common file", "remove it: the lane uses that one without it")

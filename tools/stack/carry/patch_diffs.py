@@ -9,7 +9,7 @@ from stack.carry.patch_facts import ChangedFile
 from stack.carry.upstream_stores import Stores
 from stack.model.diff import parse
 from stack.model.ids import CommitId
-from stack.model.patch_names import find
+from stack.model.patch_names import LISTER, find
 from stack.model.stack import Stack
 from stack.store import git
 from stack.store.objects import Objects
@@ -46,7 +46,7 @@ def of_patches(stack: Stack, name: str) -> tuple[NamedDiff, ...] | None:
     except UnknownName:
         known = [ref.path.removesuffix(".patch") for ref in stack.patches]
         known = [*stack.pins.names(), *(each.name for each in stack.series), *known]
-        raise unknown_name("patch, series or upstream", name, known, lister="stack status") from None
+        raise unknown_name("patch, series or upstream", name, known, lister=LISTER) from None
     return (NamedDiff(ref.upstream, ref.path, stack.patches[ref].diff),)
 
 

@@ -17,7 +17,7 @@ from stack.carry.outcome import Carried, Landed, Outcome
 from stack.carry.pin_requirements import Need
 from stack.carry.resolutions import Resolutions
 from stack.carry.upstream_stores import Stores
-from stack.model import document, extras, lane_pins, lanes, pins, releases, series
+from stack.model import document, extras, lane_files, lane_pins, lanes, pins, releases, series
 from stack.model import stack as stacks
 from stack.model.ids import CommitId, TreeId
 from stack.model.pins import Pin, Pins
@@ -181,7 +181,7 @@ def conclude(work: Rebase, *, allow_mismatch: bool = False, allow_drift: bool = 
         return Conclusion.DRY_RUN
     change = _change(work)
     title = f"rebase {work.request.upstream} --onto {work.request.tag}"
-    switched = lanes.apply(work.stack, change.files, title=title, expected=change.expected)
+    switched = lanes.apply(work.stack, change.files, title=title, expected=change.expected, landed=_landings([work]))
     return Conclusion.SWITCHED if switched else Conclusion.UNCHANGED
 
 
@@ -200,10 +200,21 @@ def conclude_together(
     changes = {work.stack.lane: _change(work) for work in works}
     onto = " ".join(f"--onto {lanes.named(work.stack.lane)}={work.request.tag}" for work in works)
     title = f"rebase {works[0].request.upstream} --all-lanes {onto}"
-    switched = bool(lanes.apply_all(works[0].stack.root, changes, title=title))
+    switched = bool(lanes.apply_all(works[0].stack.root, changes, title=title, landed=_landings(works)))
     return tuple(
         Conclusion.SWITCHED if switched and any(leg.moves for leg in work.legs) else Conclusion.UNCHANGED for work in works
     )
+
+
+def _landings(works: Sequence[Rebase]) -> dict[str, str]:
+    """Return the patches that leave since a release has them, by their paths in their lane, and that release."""
+    landed: dict[str, str] = {}
+    for work in works:
+        lane = f"{lane_files.NAME}/{work.stack.lane}/" if work.stack.lane is not None else ""
+        for leg in work.legs:
+            rows = [row for row in leg.carry.rows if row.outcome is Outcome.LANDED]
+            landed |= {f"{lane}{row.patch.ref.path}": row.landed.rung if row.landed else leg.new.shown for row in rows}
+    return landed
 
 
 def _change(work: Rebase) -> lanes.Change:

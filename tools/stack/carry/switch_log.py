@@ -2,6 +2,7 @@
 """Describe what each recorded switch of a stack did: pins that moved, and patches that came, went, landed or were rewritten."""
 
 import hashlib
+import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ _Content = dict[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class PinMove:
-    """A pin before and after a switch, as tags or short commits; None: there was, or is, none. `lane`: None for the main pin."""
+    """A pin before and after a switch, as tags or short commits; None: there was, or is, none. `lane`: None for no lane."""
 
     upstream: str
     old: str | None
@@ -54,9 +55,9 @@ class Switched:
     resolutions: int
     other: tuple[str, ...]
 
-    def moves_pins(self, lane: str | None) -> bool:
-        """Return whether an upstream's pin moved in a lane."""
-        return any(move.lane == lane and move.old is not None and move.new is not None for move in self.pins)
+    def moves_pins(self, lane: str | None = None) -> bool:
+        """Return whether an upstream's pin moved in a lane, None for what stands in no lane."""
+        return any(move.old is not None and move.new is not None and move.lane == lane for move in self.pins)
 
     def begins(self, lane: str | None) -> bool:
         """Return whether the switch added a lane."""
@@ -73,14 +74,17 @@ class Switched:
 
 
 def log(root: Path) -> tuple[Switched, ...]:
-    """Describe the switches of a stack, newest first; those that were undone come before the others.
+    """Describe the switches of a stack, newest first; an undone switch stands where it was undone.
 
     Raises:
         StackError: A record cannot be read, was not made by this user in this folder, or a switch was interrupted.
 
     """
     with switch.reading(root):
-        return (*reversed(tuple(_undone(root))), *_standing(root))
+        undone = list(_undone(root))[::-1]
+        undone.sort(key=_age)
+        # Clocks may go back; the order in which switches can be undone stays.
+        return tuple(heapq.merge(undone, _standing(root), key=_age))
 
 
 def standing(root: Path, lane: str | None) -> tuple[Switched, ...]:
@@ -95,15 +99,16 @@ def standing(root: Path, lane: str | None) -> tuple[Switched, ...]:
     return tuple(of_lane[: first + 1])
 
 
+def _age(each: Switched) -> int:
+    return -(each.time or 0)
+
+
 def _standing(root: Path) -> Iterator[Switched]:
-    """Yield the switches that can be undone, newest first; each file's later content is what the next switch replaced."""
+    """Yield the switches that can be undone, newest first."""
     later: _Content = {}
     for record in reversed(switch.history(root)):
         before = switch.replaced(root, record)
-        # Of patches it is enough to know whether the switch wrote or removed them.
-        tables = [path for path in before if path.endswith(".toml")]
-        after = {path: later[path] if path in later else _now(root, path) for path in tables}
-        yield _described(record, before, {path: data for path, data in after.items() if _is_written(record, path, data)})
+        yield _described(record, before, _known(root, record, later))
         later |= before
 
 
@@ -112,9 +117,21 @@ def _undone(root: Path) -> Iterator[Switched]:
     now: _Content = {}
     for record in reversed(switch.undone(root)):
         after = switch.replaced(root, record, undone=True)
-        before = {path: now[path] if path in now else _now(root, path) for path in after}
-        yield _described(record, before, after, undone=True)
+        yield _described(record, _known(root, record, now, undone=True), after, undone=True)
         now |= after
+
+
+def _known(root: Path, record: Record, later: Mapping[str, bytes | None], *, undone: bool = False) -> _Content:
+    """Return the TOML files that a record says were written, as they were then.
+
+    An older version has not kept them. They are known all the same if the next record, or else the stack, still has these bytes.
+    """
+    found = switch.written(root, record, undone=undone)
+    for path in (path for path in record.changes if path.endswith(".toml") and path not in found):
+        data = later[path] if path in later else _now(root, path)
+        if _is_written(record, path, data):
+            found[path] = data
+    return found
 
 
 def _is_written(record: Record, path: str, data: bytes | None) -> bool:
@@ -137,17 +154,18 @@ def _read(folder: Folder, parts: list[str]) -> bytes | None:
         return _read(below, parts[1:])
 
 
-def _described(record: Record, before: Mapping[str, bytes | None], after: _Content, *, undone: bool = False) -> Switched:
-    """Describe a switch; `after` lacks the files whose later content is unknown."""
-    patches = {path.removeprefix(f"{FOLDER}/"): path for path in before if _is_patch(path)}
-    new = {path: after.get(path, b"") for path in before}
-    if not undone:
-        new = {path: None if written is None else new[path] for path, written in record.changes.items()}
-    added = tuple(name for name, path in patches.items() if before[path] is None and new[path] is not None)
-    gone = [name for name, path in patches.items() if before[path] is not None and new[path] is None]
-    landed = tuple(_landed(before, after, gone))
-    resolved = [path for path in before if path.startswith(f"{FOLDER}/{RESOLUTIONS}/")]
-    pin_moves = tuple(_moves(before.get(pins.FILE), after.get(pins.FILE))) if pins.FILE in after else ()
+def _described(
+    record: Record, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None], *, undone: bool = False
+) -> Switched:
+    """Describe a switch. What the record says that was written, `before` if it was undone, `after` if not, lacks unknown files."""
+    patches = {path.removeprefix(f"{FOLDER}/"): path for path in record.changes if _is_patch(path)}
+    had, has = (record.changes, after) if undone else (before, record.changes)
+    gone = [name for name, path in patches.items() if had[path] is not None and has[path] is None]
+    landed = {each.patch: each for each in _landed(before, after, gone)}
+    landed |= {patch: Landing(patch, release) for patch, release in record.landed.items()}
+    resolved = [path for path in record.changes if path.startswith(f"{FOLDER}/{RESOLUTIONS}/")]
+    both = pins.FILE in before and pins.FILE in after
+    pin_moves = tuple(_moves(before[pins.FILE], after[pins.FILE])) if both else ()
     known = {*patches.values(), *resolved, *([pins.FILE] if pin_moves else [])}
     return Switched(
         record.number,
@@ -155,12 +173,12 @@ def _described(record: Record, before: Mapping[str, bytes | None], after: _Conte
         record.time,
         undone,
         pin_moves,
-        added,
-        tuple(name for name in gone if name not in {landing.patch for landing in landed}),
-        landed,
-        tuple(name for name, path in patches.items() if before[path] is not None and new[path] is not None),
+        tuple(name for name, path in patches.items() if had[path] is None and has[path] is not None),
+        tuple(name for name in gone if name not in landed),
+        tuple(landed.values()),
+        tuple(name for name, path in patches.items() if had[path] is not None and has[path] is not None),
         len(resolved),
-        tuple(path for path in before if path not in known),
+        tuple(path for path in record.changes if path not in known),
     )
 
 
@@ -169,23 +187,20 @@ def _is_patch(path: str) -> bool:
 
 
 def _moves(before: bytes | None, after: bytes | None) -> Iterator[PinMove]:
+    """Yield the pins that moved, those in no lane first. A lane that is new or gone has moved nothing."""
     old, new = _parsed(before), _parsed(after)
     old_lanes, new_lanes = _tables(old.pop(pins.LANES, None)), _tables(new.pop(pins.LANES, None))
-    yield from _moved(old, new, None)
-    for lane in new_lanes:
-        if lane in old_lanes:  # a lane that comes or goes moves no pin
-            yield from _moved(old | _tables(old_lanes[lane]), new | _tables(new_lanes[lane]), lane)
+    lanes = [name for name in new_lanes if name in old_lanes]
+    pairs = [(None, old, new), *((lane, old | _tables(old_lanes[lane]), new | _tables(new_lanes[lane])) for lane in lanes)]
+    for lane, earlier, later in pairs:
+        for name in dict.fromkeys([*earlier, *later]):
+            was, now = _revision(earlier.get(name)), _revision(later.get(name))
+            if was != now:
+                yield PinMove(name, was, now, lane)
 
 
-def _moved(old: Mapping[str, object], new: Mapping[str, object], lane: str | None) -> Iterator[PinMove]:
-    for name in dict.fromkeys([*old, *new]):
-        was, now = _revision(old.get(name)), _revision(new.get(name))
-        if was != now:
-            yield PinMove(name, was, now, lane)
-
-
-def _tables(value: object) -> dict[str, object]:
-    return dict(value) if isinstance(value, dict) else {}
+def _tables(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _revision(pin: object) -> str | None:
@@ -195,8 +210,8 @@ def _revision(pin: object) -> str | None:
     return str(tag) if isinstance(tag, str) else str(commit)[:12] if isinstance(commit, str) else None
 
 
-def _landed(before: Mapping[str, bytes | None], after: _Content, gone: list[str]) -> Iterator[Landing]:
-    """Yield the patches that left with a new record of the release in which they landed."""
+def _landed(before: Mapping[str, bytes | None], after: Mapping[str, bytes | None], gone: list[str]) -> Iterator[Landing]:
+    """Yield the patches that left with a new record of the release in which they landed, for histories of an older version."""
     for path in before:
         name = path.removeprefix(f"{FOLDER}/").removesuffix(f"/{series.FILE}")
         if not path.endswith(f"/{series.FILE}") or path not in after:

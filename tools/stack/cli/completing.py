@@ -6,13 +6,17 @@ stack is no completion's business: there are no names then, and the command itse
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from stack.base.errors import StackError
+
+if TYPE_CHECKING:
+    from stack.model.releases import Releases
 
 COMPLETE = "_STACK_COMPLETE"
 """The variable with which a shell's script asks for completions."""
@@ -70,7 +74,12 @@ def complete_tags(context: click.Context) -> Iterable[str]:
     home = cache.root(context.find_root().params.get("cache"))
     named = context.params.get("upstream")
     asked = [pin for pin in pins.load(_root(context) / pins.FILE) if named in (None, pin.upstream)]
-    return [tag for pin in asked for tag in reversed(pin.releases.ordered(seen_tags.recall(home, pin.upstream), early=True))]
+    return [tag for pin in asked for tag in reversed(_ordered(pin.releases, seen_tags.recall(home, pin.upstream)))]
+
+
+def _ordered(releases: "Releases", tags: tuple[str, ...]) -> Sequence[str]:
+    """Put tags in order; those of an expression stay as they were listed, since somebody may have written it to take for ever."""
+    return releases.ordered(tags, early=True) if releases.star is not None else tags
 
 
 @_completer

@@ -9,13 +9,13 @@ import click
 from stack.carry import switch_log
 from stack.carry.switch_log import PinMove, Switched
 from stack.cli.common import Options, json_option, print_json
-from stack.cli.rendering import terminal, text
+from stack.cli.rendering import settings, terminal, text
 
 _NAMED = 3
 
 
 @click.command("log")
-@click.option("--all", "whole", is_flag=True, help="Name every patch and file, not only how many.")
+@click.option("--all", "whole", is_flag=True, help="Name every patch and file, not only how many; -v does the same.")
 @json_option
 @click.pass_obj
 def command(options: Options, whole: bool, as_json: bool) -> None:
@@ -34,7 +34,7 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
         when = f"{moment(each.time)}  " if each.time is not None else ""
         state = text.styled("  (undone: stack redo repeats it)", "yellow") if each.undone else ""
         text.echo(f"{when}{text.styled(text.one_line(each.title), 'bold')}{state}")
-        for sentence in sentences(each, most=None if whole else _NAMED):
+        for sentence in sentences(each, most=None if whole or settings.current().verbose else _NAMED):
             for line in text.filled(text.one_line(sentence), "    ", "  "):
                 text.echo(line)
 
@@ -42,7 +42,7 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
 def sentences(switch: Switched, *, most: int | None = _NAMED) -> Iterator[str]:
     """Yield what a switch did, in a few sentences; `most`: how many patches of a kind to name, None for all."""
     if switch.pins:
-        yield ", ".join(f"{move_words(move)}{f' in lane {move.lane}' if move.lane else ''}" for move in switch.pins)
+        yield ", ".join(move_words(move) for move in switch.pins)
     landed = [f"{_plain(each.patch)} (in {each.release})" for each in switch.landed]
     for names, verb in (
         ([_plain(path) for path in switch.added], "added"),
@@ -62,7 +62,11 @@ def sentences(switch: Switched, *, most: int | None = _NAMED) -> Iterator[str]:
 
 
 def move_words(move: PinMove) -> str:
-    """Describe how a pin moved."""
+    """Describe how a pin moved, and in which lane."""
+    return f"{_move_words(move)}{f' (lane {move.lane})' if move.lane is not None else ''}"
+
+
+def _move_words(move: PinMove) -> str:
     if move.old is None:
         return f"{move.upstream} pinned at {move.new}"
     return f"{move.upstream} no longer pinned" if move.new is None else f"{move.upstream} {move.old} {arrow()} {move.new}"

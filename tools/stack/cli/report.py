@@ -76,9 +76,9 @@ def command(
 
 def _made(options: Options, upstream: str | None, tag: str | None, through: str, source: str | None) -> "Report":
     stack = options.load()
-    points, now = history.points(stack.root), int(time.time())
+    now = int(time.time())
     if upstream is None or tag is None:
-        return of_stack(stack, made=now, points=points)
+        return history.included(of_stack(stack, made=now), stack.root, stack.lane)
     with options.place(source) as place, Stores(stack, place) as stores:
         request = Request(upstream, stores.resolve(upstream, tag), through=through_names(through))
-        return of_rebase(rebase(stores, request), made=now, points=points)
+        return history.included(of_rebase(rebase(stores, request), made=now), stack.root, stack.lane)

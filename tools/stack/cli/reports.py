@@ -38,7 +38,7 @@ def report_rebase(file: Path | None, work: "Rebase") -> None:
     if file is not None:
         from stack.reporting import collect, history  # noqa: PLC0415
 
-        _write(file, collect.of_rebase(work, made=int(time.time()), points=history.points(work.stack.root)))
+        _write(file, history.included(collect.of_rebase(work, made=int(time.time())), work.stack.root, work.stack.lane))
 
 
 def report_forecasts(file: Path | None, stack: "Stack", forecasts: "Sequence[Forecast]") -> None:
@@ -46,7 +46,7 @@ def report_forecasts(file: Path | None, stack: "Stack", forecasts: "Sequence[For
     if file is not None:
         from stack.reporting import collect, history  # noqa: PLC0415
 
-        _write(file, collect.of_forecasts(stack, forecasts, made=int(time.time()), points=history.points(stack.root)))
+        _write(file, history.included(collect.of_forecasts(stack, forecasts, made=int(time.time())), stack.root, stack.lane))
 
 
 def report_triage(file: Path | None, result: "Triage", base: str) -> None:

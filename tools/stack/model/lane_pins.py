@@ -61,10 +61,12 @@ def begun(text: str, lane: str, new: Pins) -> str:
         StackError: The name is taken, or no lane may have it.
 
     """
-    all_pins.check_lane(lane)
     main = parsed(text, None)
+    all_pins.check_lane(lane, main.lanes)
     if lane in main.lanes:
         raise StackError(f"{FILE} has a lane {lane!r} already", f"show it: stack status --lane {lane}")
+    if len(main.lanes) >= all_pins.MOST_LANES:
+        raise StackError(f"{FILE} has {len(main.lanes)} lanes, and may not have more", "drop one that is no longer needed")
     parts = [text if not text or text.endswith("\n") else f"{text}\n"]
     for pin in new:
         table = tomlkit.table()

@@ -6,12 +6,13 @@ lane writes only its own files, and none where they would equal the common ones.
 gets the earlier content as its own, in the same switch.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.base.errors import StackError
-from stack.model import document, lane_files, lane_pins, pins, series, switch
+from stack.model import document, lane_files, lane_pins, paths, pins, series, switch
 from stack.model import stack as stacks
 from stack.model.pins import MAIN, Pins
 from stack.model.stack import FOLDER, Stack
@@ -66,12 +67,27 @@ def text(stack: Stack, path: str) -> str:
     return data.decode("utf-8")
 
 
-def apply(stack: Stack, files: Files, *, title: str, expected: Files | None = None, follow: bool = False) -> tuple[str, ...]:
+def apply(
+    stack: Stack,
+    files: Files,
+    *,
+    title: str,
+    expected: Files | None = None,
+    follow: bool = False,
+    landed: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Write files of a stack as its lane sees them; return the paths that changed. See `apply_all`."""
-    return apply_all(stack.root, {stack.lane: Change(files, expected or {})}, title=title, follow=follow)
+    return apply_all(stack.root, {stack.lane: Change(files, expected or {})}, title=title, follow=follow, landed=landed)
 
 
-def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, follow: bool = False) -> tuple[str, ...]:
+def apply_all(
+    root: Path,
+    changes: Mapping[str | None, Change],
+    *,
+    title: str,
+    follow: bool = False,
+    landed: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Write the changes of one lane or several in one switch; None stands for what is in no lane.
 
     Args:
@@ -79,6 +95,7 @@ def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, f
         changes: By lane, the files to write and those that must not have changed.
         title: What `stack undo` shows.
         follow: Lanes that use a common file follow its change, instead of keeping the earlier content.
+        landed: The patches that leave since upstream has them, as `switch.apply` records them.
 
     Raises:
         StackError: A file has changed meanwhile, cannot be written, or cannot be edited for a lane as it is written.
@@ -88,7 +105,7 @@ def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, f
     lanes = reader.pins(None).lanes
     if not lanes:
         [only] = changes.values()
-        return switch.apply(root, only.files, title=title, expected=only.expected)
+        return switch.apply(root, only.files, title=title, expected=only.expected, landed=landed)
     for lane, change in changes.items():
         for path, wanted in change.expected.items():
             if reader.seen(lane, path) != wanted:
@@ -97,19 +114,20 @@ def apply_all(root: Path, changes: Mapping[str | None, Change], *, title: str, f
     files = _Writer(reader, lanes, wanted_files, follow).files()
     names = [lane for lane in changes if lane is not None]
     suffix = f" --lane {names[0]}" if len(changes) == 1 and names else ""
-    return switch.apply(root, files, title=f"{title}{suffix}", expected=reader.read)
+    return switch.apply(root, files, title=f"{title}{suffix}", expected=reader.read, landed=landed)
 
 
 def begin(root: Path, lane: str, source: str | None = None) -> tuple[str, ...]:
     """Begin a lane with the pins and patches of another one, by default those in no lane; return the paths that changed.
 
     Raises:
-        StackError: The name is taken or not valid, or there is no such source.
+        StackError: The name is taken or not valid, or there is no such source, or one of its files has an unfit name.
 
     """
     reader = _Reader(root)
     files: dict[str, bytes | None] = {pins.FILE: lane_pins.begun(reader.text(pins.FILE), lane, reader.pins(source)).encode()}
     if source is not None:
+        _check_fit(root, source)
         own = root / lane_files.FOLDER / source
         for file in sorted(path for path in own.rglob("*") if path.is_file()):
             path = file.relative_to(own).as_posix()
@@ -122,17 +140,34 @@ def drop(root: Path, lane: str) -> tuple[str, ...]:
     """Remove a lane, with its pins and its own files; return the paths that changed.
 
     Raises:
-        StackError: There is no such lane, or its tables cannot be removed as they are written.
+        StackError: There is no such lane, its tables cannot be removed as they are written, or one of its files has an unfit name.
 
     """
     if lane == MAIN:
         raise StackError(f"{MAIN} cannot be dropped: it holds what is in no lane", "name a lane: stack lane list")
     reader = _Reader(root)
     files: dict[str, bytes | None] = {pins.FILE: lane_pins.dropped(reader.text(pins.FILE), lane).encode()}
+    _check_fit(root, lane)
     own = root / lane_files.FOLDER / lane
     for file in sorted(path for path in own.rglob("*") if path.is_file() or path.is_symlink()):
         files[file.relative_to(root).as_posix()] = None
     return switch.apply(root, files, title=f"lane drop {lane}", expected=reader.read)
+
+
+def unfit(root: Path, lane: str) -> Iterator[tuple[str, str]]:
+    """Yield the lane's own files that no command can write or remove, by their paths below the root, each with the reason."""
+    for file in sorted((root / lane_files.FOLDER / lane).rglob("*")):
+        path = file.relative_to(root).as_posix()
+        raw = os.fsencode(path)
+        if fault := paths.fault(raw):
+            yield path, fault
+        elif path != raw.decode("utf-8", "replace"):
+            yield path, "is not UTF-8"
+
+
+def _check_fit(root: Path, lane: str) -> None:
+    for path, fault in unfit(root, lane):
+        raise StackError(f"{path!r} {fault}", "remove or rename it, then run the command again")
 
 
 class _Reader:

@@ -8,6 +8,8 @@ from stack.base.errors import StackError
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 
+LISTER = "stack status --all"
+"""The command that lists all patches by name."""
 _SUFFIX = ".patch"
 _LISTED = 6
 
@@ -15,8 +17,8 @@ _LISTED = 6
 def find(stack: Stack, name: str) -> PatchRef:
     """Return the patch of that name.
 
-    A name is the path of the patch file, `series/upstream/name`, the end of it (`name`, `upstream/name`), `series/name`, or the
-    beginning of the last part. The suffix may be left out.
+    A name is the path of the patch file, `series/upstream/name`, the end of it (`name`, `upstream/name`), `series/name`, the
+    beginning of the last part, or any other part of the path. The first of these that fits counts. The suffix may be left out.
 
     Raises:
         StackError: No patch has that name, several have it, or the patch has landed and is no longer carried.
@@ -24,15 +26,17 @@ def find(stack: Stack, name: str) -> PatchRef:
     """
     wanted = _plain(stack, name)
     known = {ref.path.removesuffix(_SUFFIX): ref for ref in stack.patches}
-    for matches in (_equal, _ending, _beginning):
+    for matches in (_equal, _ending, _beginning, _within):
+        if matches is _within:
+            # A landed patch that is named whole comes before a carried one that has the name somewhere in its path.
+            _refuse_landed(stack, wanted)
         found = [ref for path, ref in known.items() if wanted and matches(path, ref, wanted)]
         if len(found) == 1:
             return found[0]
         if found:
             listed = ", ".join(ref.path.removesuffix(_SUFFIX) for ref in found[:_LISTED])
             raise StackError(f"{name!r} names {len(found)} patches", f"name one: {listed}")
-    _refuse_landed(stack, wanted)
-    raise unknown_name("patch", name, known, holder="the stack", remedy="the stack has no patches", lister="stack status")
+    raise unknown_name("patch", name, known, holder="the stack", remedy="the stack has no patches", lister=LISTER)
 
 
 def _equal(path: str, _ref: PatchRef, wanted: str) -> bool:
@@ -46,6 +50,10 @@ def _ending(path: str, ref: PatchRef, wanted: str) -> bool:
 def _beginning(path: str, ref: PatchRef, wanted: str) -> bool:
     last = path.rpartition("/")[2]
     return any(whole.startswith(wanted) for whole in (last, f"{ref.upstream}/{last}", f"{ref.series}/{last}"))
+
+
+def _within(path: str, _ref: PatchRef, wanted: str) -> bool:
+    return wanted in path
 
 
 def _plain(stack: Stack, name: str) -> str:

@@ -2,7 +2,7 @@
 """`pins.toml`: the exact upstream commits that the stack stands on. It is read strictly; edits keep its comments."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,8 @@ LANES = "lane"
 """Name of the table with the pins of the lanes, which no upstream may have."""
 MAIN = "main"
 """How users name the pins that stand in no lane; no lane may have this name."""
+MOST_LANES = 100
+"""Lanes that a `pins.toml` may have: commands that read all lanes read the whole file for each of them."""
 
 _SHARED = ("git", "within", "source", "tags")
 """The keys of a pin that a lane takes from the main pin unless it names them: they say what the upstream is, not where it stands."""
@@ -164,6 +166,7 @@ def read(top: Table, path: Path, lane: str | None = None) -> Pins:
     main = _all(top, [name for name in top if name != LANES], path)
     top.finish()
     names = tuple(lanes or ())
+    _check_lanes(names, path)
     by_lane = {name: _lane(name, lanes.table(name), main, top, path) for name in lanes or ()} if lanes is not None else {}
     if lane is not None and lane not in by_lane:
         known = f"{FILE} has {', '.join((MAIN, *names))}" if names else f"{FILE} has no lane"
@@ -178,26 +181,39 @@ def _all(top: Table, names: list[str], path: Path) -> Pins:
     return pins
 
 
-def check_lane(name: str) -> None:
-    """Refuse a name that no lane may have.
+def check_lane(name: str, others: Iterable[str] = ()) -> None:
+    """Refuse a name that no lane may have beside the others.
 
     Raises:
-        StackError: It could not be the name of a folder, or names the main pins.
+        StackError: It could not be the name of a folder, names the main pins, or differs from another name only in case: on a file
+            system that ignores case, both lanes would have one folder.
 
     """
-    if name == MAIN or not re.fullmatch(LANE, name):
+    folded = name.casefold()
+    same = next((other for other in others if other != name and other.casefold() == folded), None)
+    if same is not None:
+        raise StackError(f"lanes {same!r} and {name!r} differ only in case", "give one of them another name")
+    if folded == MAIN or not re.fullmatch(LANE, name):
         raise StackError(
             f"{name[:80]!r} is not a valid name of a lane",
             f"use letters, digits, dots, dashes and underscores, at most 64, without a dot at an end; {MAIN!r} means no lane",
         )
 
 
+def _check_lanes(names: tuple[str, ...], path: Path) -> None:
+    if len(names) > MOST_LANES:
+        raise StackError(f"{path}: has {len(names)} lanes, more than {MOST_LANES}", f"remove the [{LANES}] tables of some")
+    seen: dict[str, str] = {}
+    for name in names:
+        try:
+            check_lane(name, filter(None, [seen.get(name.casefold())]))
+        except StackError as bad:
+            raise StackError(f"{path}: {LANES}: {bad.problem}", bad.remedy) from bad
+        seen[name.casefold()] = name
+
+
 def _lane(lane: str, table: Table, main: Pins, top: Table, path: Path) -> Pins:
     """Read a lane: the upstreams that it names over the main ones."""
-    try:
-        check_lane(lane)
-    except StackError as bad:
-        raise StackError(f"{path}: {LANES}: {bad.problem}", bad.remedy) from bad
     unknown = next((name for name in table if name not in (BASE, *main.names())), None)
     if unknown is not None:
         known = f"pinned: {', '.join(main.names())}"

@@ -20,7 +20,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ _LOG = logging.getLogger(__name__)
 _JOURNAL = "switch.json"
 _LOCK = "lock"
 _PENDING = "pending"
+_TABLES = ".toml"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _HISTORY = "history"
 _UNDONE = "undone"
@@ -52,13 +53,14 @@ _WAIT = 10.0
 class Record:
     """A switch that can be undone; `changes` maps a path to the SHA-256 of the written bytes, None for a removed file.
 
-    `time`: when it was made, in seconds since the epoch; None if an older version made it.
+    `time`: when it was made, in seconds since the epoch; None if an older version made it. `landed`: see `apply`.
     """
 
     number: int
     title: str
     changes: Mapping[str, str | None]
     time: int | None = None
+    landed: Mapping[str, str] = field(default_factory=dict)
 
 
 class Interrupted(StackError):
@@ -83,11 +85,13 @@ def apply(
     title: str,
     expected: Mapping[str, bytes | None] | None = None,
     for_good: bool = False,
+    landed: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Replace files together; return the paths that changed. `changes` maps a path below root to its bytes, None to remove it.
 
     `expected` holds the bytes from which the caller computed `changes`; if a file differs by now, nothing is changed.
-    `for_good`: `undo` cannot revert this switch.
+    `for_good`: `undo` cannot revert this switch. `landed`: for the history, the patches that leave since upstream has them, by their
+    paths below `stacks/`, and the release that has each of them.
 
     Raises:
         StackError: A file has changed meanwhile, another command is switching, the folder cannot be written, or a switch may not
@@ -107,7 +111,9 @@ def apply(
         changed = {path: new for path, new in sorted(changes.items()) if _read(place.root, path) != new}
         if changed:
             number = 0 if for_good else _next(_numbers(place.own, _HISTORY))
-            _announce(place, changed, {"title": title, "number": number})
+            # Upstream chooses the names of releases; the journal holds printable text only.
+            gone = {patch: release for patch, release in (landed or {}).items() if f"{patch}{release}".isprintable()}
+            _announce(place, changed, {"title": title, "number": number, "landed": gone})
             _finish(place)
         return tuple(changed)
 
@@ -206,6 +212,27 @@ def replaced(root: Path, record: Record, *, undone: bool = False) -> dict[str, b
     raise StackError(f"{root} was changed while this command read it", "run it again")
 
 
+def written(root: Path, record: Record, *, undone: bool = False) -> dict[str, bytes | None]:
+    """Read the TOML files that a switch wrote, None for one that it removed; of one that was `undone`, what the undo wrote.
+
+    Files that an older version has not kept are left out.
+
+    Raises:
+        StackError: The record is gone by now.
+
+    """
+    tables = [(index, path) for index, path in enumerate(record.changes) if path.endswith(_TABLES)]
+    with _unlocked(root) as own:
+        try:
+            if own is not None:
+                with own.below(_UNDONE if undone else _HISTORY, str(record.number)) as kept:
+                    found = {path: kept.read(f"{index}.kept") for index, path in tables}
+                    return {path: data for path, data in found.items() if _hash(data) == record.changes[path]}
+        except FileNotFoundError:
+            pass
+    raise StackError(f"{root} was changed while this command read it", "run it again")
+
+
 def undo(root: Path) -> Record:
     """Restore the state before the last switch.
 
@@ -221,7 +248,7 @@ def undo(root: Path) -> Record:
         last = records[-1]
         before = _replaced_by(place, last, _HISTORY)
         number = _next(_numbers(place.own, _UNDONE))
-        _announce(place, before, {"title": last.title, "number": number, "undoes": last.number})
+        _announce(place, before, {"title": last.title, "number": number, "landed": dict(last.landed), "undoes": last.number})
         _finish(place)
         return last
 
@@ -241,7 +268,7 @@ def redo(root: Path) -> Record:
         last = records[-1]
         after = _replaced_by(place, last, _UNDONE)
         number = _next(_numbers(place.own, _HISTORY))
-        _announce(place, after, {"title": last.title, "number": number, "redoes": last.number})
+        _announce(place, after, {"title": last.title, "number": number, "landed": dict(last.landed), "redoes": last.number})
         _finish(place)
         return last
 
@@ -255,9 +282,10 @@ def _replaced_by(place: _Place, record: Record, kind: str) -> dict[str, bytes | 
     """
     for path, written in record.changes.items():
         now = _read(place.root, path)
-        if (None if now is None else hashlib.sha256(now).hexdigest()) != written:
+        if _hash(now) != written:
             since, verb = (f"`{record.title}`", "undo") if kind == _HISTORY else (f"the undo of `{record.title}`", "redo")
-            raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: restore the file first")
+            back = f"copy your change, put the file back (`git checkout {path}`), then {verb}"
+            raise StackError(f"{path} was changed since {since}", f"{verb} would lose that: {back}")
     with place.own.below(kind, str(record.number)) as kept:
         return {path: kept.read(f"{index}.old") for index, path in enumerate(record.changes)}
 
@@ -320,7 +348,7 @@ def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[
     """Write the whole switch, then rename its journal into place. A kill before that leaves only files to be discarded."""
     journal["checkout"] = checkout.identify(place.root.path)
     journal["time"] = int(time.time())
-    journal["changes"] = {path: None if new is None else hashlib.sha256(new).hexdigest() for path, new in changes.items()}
+    journal["changes"] = {path: _hash(new) for path, new in changes.items()}
     text = json.dumps(journal, indent=1).encode()
     place.own.remove_tree(_PENDING)
     with place.own.below(_PENDING, create=True) as pending:
@@ -330,6 +358,9 @@ def _announce(place: _Place, changes: Mapping[str, bytes | None], journal: dict[
                 pending.write(f"{index}.old", old)
             if new is not None:
                 pending.write(f"{index}.new", new)
+                if path.endswith(_TABLES):
+                    # The history tells what these files said, whatever becomes of them later.
+                    pending.write(f"{index}.kept", new)
                 # Create folders now, not at the renaming: they need disk space, and a file may be in the way.
                 with _holder(place.root, path, create=True):
                     pass
@@ -403,6 +434,10 @@ def _discard(own: Folder, holder: Folder, name: str) -> None:
         own.remove_tree("waste")
 
 
+def _hash(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
 def _numbers(own: Folder, kind: str) -> list[int]:
     if not own.exists(kind):
         return []
@@ -419,7 +454,8 @@ def _records(root: Path, own: Folder, kind: str) -> tuple[Record, ...]:
     for number in _numbers(own, kind):
         with own.below(kind, str(number)) as folder:
             journal = _journal(root, folder)
-        records.append(Record(journal["number"], journal["title"], journal["changes"], journal.get("time")))
+        landed = journal.get("landed", {})
+        records.append(Record(journal["number"], journal["title"], journal["changes"], journal.get("time"), landed))
     return tuple(records)
 
 
@@ -457,8 +493,10 @@ def _parsed(folder: Folder) -> dict[str, Any]:
         sound = isinstance(title, str) and title.isprintable()
         sound = sound and all(type(number) is int and number >= 0 for number in numbers)
         changes = journal["changes"].items()
+        landed = [text for pair in journal.get("landed", {}).items() for text in pair]
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as bad:
         raise strange from bad
+    sound = sound and all(isinstance(text, str) and text.isprintable() for text in landed)
     if not sound or not all(new is None or (isinstance(new, str) and _SHA256.fullmatch(new)) for _, new in changes):
         raise strange
     if any(_fault(path) for path, _ in changes):

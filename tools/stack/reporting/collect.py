@@ -19,7 +19,7 @@ from stack.model.stack import Stack
 from stack.reporting import evidence
 from stack.reporting.elements import is_safe
 from stack.reporting.evidence import short_ids
-from stack.reporting.report import Cell, Ladder, Landing, PatchLine, PinLine, Point, Report, Row, SeriesLine
+from stack.reporting.report import Cell, Ladder, Landing, PatchLine, PinLine, Report, Row, SeriesLine
 
 if TYPE_CHECKING:
     from stack.carry.ladder import Rung
@@ -32,46 +32,43 @@ _AT_THE_END = (Outcome.MOVED, Outcome.DRIFTED, Outcome.DROPPED_UPSTREAM)
 """Outcomes that only the end of the way shows."""
 
 
-def of_stack(stack: Stack, *, made: int, points: Sequence[Point] = (), legs: Sequence[Leg] = (), title: str = "") -> Report:
+def of_stack(stack: Stack, *, made: int, legs: Sequence[Leg] = (), title: str = "") -> Report:
     """Report on a stack and, with the `legs` of a rebase, on what became of its patches.
 
     Args:
         stack: The stack; after a rebase, the one before.
         made: The time of the report, in seconds since the epoch.
-        points: What the stack carried over time, the oldest first.
         legs: The parts of a rebase or of forecasts.
         title: What the report is about. Default: the stack's folder.
 
     """
     shown = [leg for leg in legs if leg.carry.rows]
     recorded = chain.from_iterable(_recorded(series) for series in stack.series)
+    patches = tuple(_patch(stack.patches[ref], ref.path.removesuffix(".patch")) for one in stack.series for ref in one.patches)
     return Report(
         title=title or f"Stack {stack.root.resolve().name}",
         made=made,
         digest=digest.of(stack),
         pins=tuple(_pin(pin) for pin in stack.pins),
         series=tuple(_series(series) for series in stack.series),
-        patches=tuple(
-            _patch(stack.patches[ref], ref.path.removesuffix(".patch")) for one in stack.series for ref in one.patches
-        ),
+        patches=patches,
         ladders=tuple(_ladder(leg) for leg in shown),
         landings=(*chain.from_iterable(_landings(leg) for leg in shown), *recorded),
-        points=tuple(points),
     )
 
 
-def of_rebase(work: Rebase, *, made: int, points: Sequence[Point] = ()) -> Report:
+def of_rebase(work: Rebase, *, made: int) -> Report:
     """Report on a rebase."""
     title = f"Rebase of {work.request.upstream} onto {short_ids(work.request.tag)}"
-    report = of_stack(work.stack, made=made, points=points, legs=work.legs, title=title)
+    report = of_stack(work.stack, made=made, legs=work.legs, title=title)
     return _with_notes(report, (need.sentence(work.pins().get(need.needs)) for need in work.unmet))
 
 
-def of_forecasts(stack: Stack, forecasts: Sequence[Forecast], *, made: int, points: Sequence[Point] = ()) -> Report:
+def of_forecasts(stack: Stack, forecasts: Sequence[Forecast], *, made: int) -> Report:
     """Report on forecasts of one stack."""
     names = ", ".join(f"{each.upstream} {short_ids(each.revision)}" for each in forecasts)
     legs = [leg for each in forecasts for leg in each.work.legs]
-    report = of_stack(stack, made=made, points=points, legs=legs, title=f"Forecast for {names}")
+    report = of_stack(stack, made=made, legs=legs, title=f"Forecast for {names}")
     return _with_notes(
         report, (need.sentence(each.work.pins().get(need.needs)) for each in forecasts for need in each.work.unmet)
     )
@@ -114,7 +111,9 @@ def _row(name: str, row: Carried, rungs: Sequence[str]) -> Row:
     if cells[-1] is None and not steps:
         # It does not apply to the old base, so no release was tried.
         cells[-1] = Cell(short_ids(rungs[-1]), row.outcome, row.needs_person)
-    elif cells[-1] is not None and not cells[-1].open and row.outcome in _AT_THE_END:
+    elif (
+        cells[-1] is not None and row.outcome in _AT_THE_END and (not cells[-1].open or row.outcome is Outcome.DROPPED_UPSTREAM)
+    ):
         cells[-1] = Cell(cells[-1].release, row.outcome, row.needs_person)
     return Row(
         name=name,

@@ -10,9 +10,12 @@ import fcntl
 import functools
 import os
 import re
+import resource
+import selectors
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -26,6 +29,9 @@ MINIMUM_VERSION = (2, 38)
 
 _PIPE_BUFFER = 1 << 20
 """Bytes; the largest pipe that Linux allows an unprivileged user."""
+
+_MEMORY = 2**30
+"""Bytes of memory that git may use in an untrusted repository; mapped pack files do not count."""
 
 HERE_ONLY = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
 """Variables that keep git from fetching an object that a partial clone lacks. Before git 2.39.4 only the second one works."""
@@ -56,6 +62,10 @@ class GitError(StackError):
         )
         self.returncode = returncode
         self.stderr = stderr
+
+
+class Unanswered(StackError):
+    """Raised when git was ended because it printed too much or took too long."""
 
 
 def _verb(command: Sequence[str]) -> str:
@@ -139,6 +149,12 @@ def _scratch() -> IO[bytes]:
         ) from failed
 
 
+def _not_started(cwd: Path | None) -> StackError:
+    if cwd is not None and not cwd.is_dir():
+        return StackError(f"{cwd} is not a folder", "check the path")
+    return StackError("git is not installed", "install git 2.38 or newer")
+
+
 def run(
     args: Sequence[str],
     *,
@@ -172,14 +188,94 @@ def run(
                 pass_fds=held,
             )
         except FileNotFoundError as missing:
-            if cwd is not None and not cwd.is_dir():
-                raise StackError(f"{cwd} is not a folder", "check the path") from missing
-            raise StackError("git is not installed", "install git 2.38 or newer") from missing
+            raise _not_started(cwd) from missing
         errors.seek(0)
         done.stderr = errors.read()
     if done.returncode not in accept:
         raise GitError(args, done.returncode, done.stderr.decode("utf-8", "replace"))
     return done
+
+
+def bounded(
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    most: int,
+    seconds: float,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    accept: Sequence[int] = (0,),
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `git ARGS` in an untrusted repository, and end it if it prints too much, takes too long, or needs too much memory.
+
+    Args:
+        args: The command; it may start no other program.
+        cwd: The repository.
+        most: Bytes of the longest output that is accepted.
+        seconds: Time limit: reading a named pipe in the place of a file would never end.
+        stdin: Bytes for git's standard input.
+        env: Further variables.
+        accept: Exit codes that are not errors.
+
+    Raises:
+        Unanswered: git was ended.
+        GitError: The exit code is not in `accept`, for example because git had not enough memory.
+        StackError: git is not on the PATH, or `cwd` is not a folder.
+
+    """
+    with _scratch() as given, _scratch() as errors:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                ["git", *args],
+                cwd=cwd,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment(extra=env),
+                bufsize=0,
+            )
+        except FileNotFoundError as missing:
+            raise _not_started(cwd) from missing
+        try:
+            with suppress(AttributeError, OSError):  # Linux only
+                # Before it prints anything, `git diff-tree` holds all differences of two trees.
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+            output = _read_bounded(process, args, most, time.monotonic() + seconds, seconds)
+        finally:
+            process.kill()
+            assert process.stdout is not None
+            process.stdout.close()
+            process.wait()
+        errors.seek(0)
+        message = errors.read(_PIPE_BUFFER)
+    if process.returncode not in accept:
+        raise GitError(args, process.returncode, message.decode("utf-8", "replace"))
+    return subprocess.CompletedProcess(process.args, process.returncode, output, message)
+
+
+def _read_bounded(process: subprocess.Popen[bytes], args: Sequence[str], most: int, deadline: float, seconds: float) -> bytes:
+    """Read git's output to its end, and wait for git."""
+    assert process.stdout is not None
+    late = Unanswered(f"git {_verb(args)} gave no answer within {seconds:g} s")
+    output = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise late
+            part = os.read(process.stdout.fileno(), _PIPE_BUFFER)
+            output += part
+            if len(output) > most:
+                raise Unanswered(f"git {_verb(args)} printed more than {most} bytes")
+            if not part:
+                break
+    try:
+        process.wait(max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise late from None
+    return bytes(output)
 
 
 @contextmanager

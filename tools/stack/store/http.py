@@ -37,7 +37,7 @@ def session(settings: Settings) -> requests.Session:
     for file in (settings.certificates, settings.client_certificate):
         if file is not None and not file.exists():
             raise StackError(f"the certificate file {file} does not exist", "correct pip's setting cert or client-cert")
-    made = requests.Session()
+    made = bounded_http.Session()
     retry = Retry(
         total=settings.retries,
         backoff_factor=_PAUSE,

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from stack.base.errors import StackError
+from stack.model import document
 from stack.model.ids import CommitId
 from stack.store import cache, git
 
@@ -27,9 +29,8 @@ def keep(store: Path, tags: Mapping[str, str]) -> None:
 def known(store: Path) -> dict[str, CommitId]:
     """Return the commit of each listed tag whose commit the store has. Nothing is fetched."""
     try:
-        with (store / _FILE).open("rb") as file:
-            lines = file.read(_LARGEST).decode("utf-8", "replace").splitlines()
-    except OSError:
+        lines = document.read_bytes(store / _FILE, largest=_LARGEST).decode("utf-8", "replace").splitlines()
+    except StackError:
         return {}
     listed = {match[2]: match[1] for line in lines if (match := _LINE.fullmatch(line)) and not _BAD.search(match[2])}
     asked = ["cat-file", "--batch-check=%(objecttype)", "--buffer"]

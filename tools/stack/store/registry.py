@@ -3,31 +3,30 @@
 
 import hashlib
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import requests
 import urllib3
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from stack.base.addresses import redacted
 from stack.base.errors import StackError
 from stack.base.progress import Count
 from stack.model.ids import Sha256
-from stack.store import cache, http
-from stack.store.indexes import Settings, settings
-
-if TYPE_CHECKING:
-    from pypi_simple import DistributionPackage
+from stack.store import cache, http, index_page
+from stack.store.index_page import Offer
+from stack.store.indexes import Index, Settings, settings
 
 MAX_SIZE = 2 << 30
 """Bytes; forty times the largest known release."""
 
+_DIGITS = 20
+"""Digits of the largest length that is parsed: `MAX_SIZE` has ten."""
 _SUFFIX = ".tar.gz"
 _CHUNK = 1 << 18
 _SHOWN = 5
@@ -59,13 +58,13 @@ def find(package: str, version: str, *, sha256: Sha256 | None = None, using: Set
     for offer in offers:
         if _parsed(offer) != wanted:
             continue
-        stated = _sha256(offer)
+        stated = offer.sha256
         if not _FILENAME.fullmatch(offer.filename):
             unfit.append(offer.filename)
         elif sha256 is not None and stated is not None and stated != sha256:
             unfit.append(f"{offer.filename} with SHA-256 {stated}")
         else:
-            return Candidate(offer.filename, offer.url, stated, _size(offer))
+            return Candidate(offer.filename, offer.url, stated, offer.size)
     if unfit:
         expected = f"a {_SUFFIX}" + (f" with SHA-256 {sha256}" if sha256 else "")
         problem = f"the index has no fitting source archive of {package} {version}, only {', '.join(unfit)}"
@@ -87,7 +86,7 @@ def wheels(package: str, version: str, *, using: Settings | None = None) -> tupl
     candidates: dict[str, Candidate] = {}
     for offer in offers:
         if _parsed(offer) == wanted and _is_wheel(offer.filename):
-            candidates.setdefault(offer.filename, Candidate(offer.filename, offer.url, _sha256(offer), _size(offer)))
+            candidates.setdefault(offer.filename, Candidate(offer.filename, offer.url, offer.sha256, offer.size))
     if not candidates:
         if failures:
             raise failures[0]
@@ -185,7 +184,7 @@ def _chunks(candidate: Candidate, using: Settings, progress: Count | None) -> It
         ):
             response.raise_for_status()
             _demand_same_kind(candidate.url, response)
-            total = _length(response) or candidate.size
+            total = _length(candidate, response) or candidate.size
             if (total or 0) > MAX_SIZE:
                 raise _too_large(candidate)
             for chunk in _raw(response):
@@ -217,46 +216,56 @@ def _demand_same_kind(url: str, response: requests.Response) -> None:
         raise StackError(f"{redacted(url)} points at a local file", "check the configured index")
 
 
-def _length(response: requests.Response) -> int | None:
+def _length(candidate: Candidate, response: requests.Response) -> int | None:
+    """Return the length that the server states, if it states a number; Python parses no number of thousands of digits."""
     stated = response.headers.get("Content-Length", "")
-    return int(stated) if stated.isdecimal() else None
+    if not stated.isdecimal():
+        return None
+    if len(stated) > _DIGITS:
+        raise _too_large(candidate)
+    return int(stated)
 
 
 def _too_large(candidate: Candidate) -> StackError:
     return StackError(f"{candidate.filename} is larger than {MAX_SIZE} bytes", "check the index, or use --source git")
 
 
-def _ask(package: str, kind: str, using: Settings) -> "tuple[list[DistributionPackage], list[StackError]]":
+def _ask(package: str, kind: str, using: Settings) -> tuple[list[Offer], list[StackError]]:
     """List a project's files of a kind (`sdist`, `wheel`) on all indexes, in their order, and the failures."""
     # It brings an HTML parser: a fifth of a second, which only a question to an index needs.
-    from pypi_simple import NoSuchProjectError, PyPISimple, UnsupportedRepoVersionError  # noqa: PLC0415
+    from pypi_simple import UnsupportedRepoVersionError  # noqa: PLC0415
 
-    offers: list[DistributionPackage] = []
+    offers: list[Offer] = []
     failures: list[StackError] = []
     for index in using.indexes:
         if refusal := http.insecure(index, using):
             failures.append(refusal)
             continue
-        with http.session(using) as session, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about malformed pages: the results are checked
-            try:
-                page = PyPISimple(index.url, session=session).get_project_page(package, timeout=using.timeout)
-            except NoSuchProjectError:
-                continue
-            except requests.exceptions.JSONDecodeError:
-                failures.append(_garbled(index.url))
-            except OSError as error:  # the errors of requests, and those that it passes through
-                failures.append(http.failure(index.url, error))
-            except (ValueError, TypeError, LookupError, UnsupportedRepoVersionError):
-                failures.append(_garbled(index.url))
-            else:
-                local = index.url.startswith("file:")
-                offers += [
-                    offer
-                    for offer in page.packages
-                    if offer.package_type == kind and (local or not offer.url.startswith("file:"))
-                ]
+        try:
+            listed = _listed(index, package, using)
+        except StackError as refused:
+            failures.append(refused)
+        except requests.exceptions.JSONDecodeError:
+            failures.append(_garbled(index.url))
+        except OSError as error:  # the errors of requests, and those that it passes through
+            failures.append(http.failure(index.url, error))
+        except (ValueError, TypeError, LookupError, RecursionError, UnsupportedRepoVersionError):
+            failures.append(_garbled(index.url))
+        else:
+            local = index.url.startswith("file:")
+            offers += [offer for offer in listed if offer.kind == kind and (local or not offer.url.startswith("file:"))]
     return offers, failures
+
+
+def _listed(index: Index, package: str, using: Settings) -> list[Offer]:
+    """List a project's files on one index; none if the index has no such project."""
+    page = f"{index.url.rstrip('/')}/{canonicalize_name(package)}/"
+    with http.session(using) as session:
+        response = session.get(page, timeout=using.timeout, headers={"Accept": index_page.ACCEPTED})
+    if response.status_code == requests.codes.not_found:
+        return []
+    response.raise_for_status()
+    return index_page.offers(response, package)
 
 
 def _garbled(url: str) -> StackError:
@@ -282,17 +291,7 @@ def _version(text: str) -> Version:
         raise StackError(f"{text!r} is not a version", "name a release such as 0.7.2.post1") from error
 
 
-def _parsed(offer: "DistributionPackage") -> Version | None:
+def _parsed(offer: Offer) -> Version | None:
     with suppress(InvalidVersion):
         return Version(offer.version or "")
     return None
-
-
-def _sha256(offer: "DistributionPackage") -> Sha256 | None:
-    stated = (offer.digests.get("sha256") or "").lower()
-    return Sha256(stated) if re.fullmatch(r"[0-9a-f]{64}", stated) else None
-
-
-def _size(offer: "DistributionPackage") -> int | None:
-    size = offer.size
-    return size if isinstance(size, int) and size >= 0 else None

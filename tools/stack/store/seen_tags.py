@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from stack.base.errors import StackError
+from stack.model import document
 from stack.store import cache as places
 
 _FILE = "seen-tags"
@@ -27,8 +29,7 @@ def remember(cache: Path, upstream: str, tags: Iterable[str]) -> None:
 def recall(cache: Path, upstream: str) -> tuple[str, ...]:
     """Return the tags that were listed last, in that order; none if nothing was."""
     try:
-        with (places.upstream_store(cache, upstream) / _FILE).open("rb") as file:
-            text = file.read(_LARGEST).decode("ascii", "replace")
-    except OSError:
+        text = document.read_bytes(places.upstream_store(cache, upstream) / _FILE, largest=_LARGEST).decode("ascii", "replace")
+    except StackError:
         return ()
     return tuple(tag for tag in text.splitlines() if _PLAIN.fullmatch(tag))
