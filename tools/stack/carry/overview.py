@@ -57,7 +57,7 @@ def overview(stack: Stack, cache: Path) -> Overview:
 
 def _waiting(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
     for each in carried:
-        if each.workspace is not None and (each.workspace / ".git/stack-rebase.json").is_file():
+        if each.workspace is not None:
             yield Item(
                 f"A rebase onto {each.upstream} {each.onto} has stopped in {each.workspace}.",
                 command=f"stack explain {each.workspace}",
