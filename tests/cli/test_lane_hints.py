@@ -126,3 +126,46 @@ def test_a_dry_run_of_all_lanes_ends_with_a_command_that_works(stack: Stack) -> 
     each = ("rebase", "gamma", "--with-required", "--all-lanes", "--onto", "main=v2.1", "--onto")
     assert stack(*each, "old=v2.1", "--dry-run").out.count("the same without --dry-run") == 2
     assert "the same without --dry-run" not in stack(*each, "old=v2.2", "--dry-run").out
+
+
+def titles(stack: Stack, *lane: str) -> tuple[str | None, list[str]]:
+    found = parsed(stack("status", *lane, "--json"))
+    return found["moved"] and found["moved"]["title"], [switch["title"] for switch in found["since"]]
+
+
+def test_since_shows_what_was_done_in_the_lane(stack: Stack) -> None:
+    stack("lane", "add", "rc")
+    stack("lane", "add", "old")
+    assert titles(stack, "--lane", "old") == (None, ["lane add old"])
+    assert titles(stack) == (None, [])
+    stack(*ONTO)
+    assert titles(stack) == ("rebase gamma --onto v2.1", [])
+    assert titles(stack, "--lane", "old") == (None, ["lane add old"])
+    stack(*ONTO, "--lane", "old")
+    stack("lane", "drop", "rc")
+    assert titles(stack) == ("rebase gamma --onto v2.1", [])
+    assert titles(stack, "--lane", "old") == ("rebase gamma --onto v2.1 --lane old", [])
+    assert (
+        "Since gamma v2.0 -> v2.1 (lane old), alpha v1.0 -> v1.1 (lane old) (just now)\n"
+        in stack("status", "--lane", "old").out
+    )
+    stack("undo")
+    stack("undo")
+    stack("undo")
+    each = (
+        "rebase",
+        "gamma",
+        "--with-required",
+        "--all-lanes",
+        "--onto",
+        "main=v2.1",
+        "--onto",
+        "old=v2.0",
+        "--onto",
+        "rc=v2.1",
+    )
+    assert stack(*each).code == 0
+    together = "rebase gamma --all-lanes --onto main=v2.1 --onto rc=v2.1 --onto old=v2.0"
+    assert titles(stack) == titles(stack, "--lane", "main") == (together, [])
+    assert titles(stack, "--lane", "rc") == (together, [])
+    assert titles(stack, "--lane", "old") == (None, [together, "lane add old"])

@@ -44,7 +44,7 @@ def overview(stack: Stack, cache: Path) -> Overview:
 
     """
     carried = tried.last(cache, stack)
-    switches = [switch for switch in switch_log.log(stack.root) if not switch.undone]
+    switches = switch_log.standing(stack.root, stack.lane)
     place = next((number for number, switch in enumerate(switches) if switch.moves_pins(stack.lane)), len(switches))
     return Overview(
         tuple(_waiting(stack, carried)),

@@ -59,6 +59,19 @@ class Switched:
         """Return whether an upstream's pin moved in a lane, None for what stands in no lane."""
         return any(move.old is not None and move.new is not None and move.lane == lane for move in self.pins)
 
+    def begins(self, lane: str | None) -> bool:
+        """Return whether the switch added a lane."""
+        return lane is not None and self.title.split()[:3] == ["lane", "add", lane]
+
+    def is_of(self, lane: str | None) -> bool:
+        """Return whether the command acted in a lane, by its title; None: in main."""
+        words = self.title.split()
+        if words[:2] in (["lane", "add"], ["lane", "drop"]):
+            return words[2:3] == [lane]
+        if "--all-lanes" in words:
+            return True
+        return words[-1] == lane if words[-2:-1] == ["--lane"] else lane is None
+
 
 def log(root: Path) -> tuple[Switched, ...]:
     """Describe the switches of a stack, newest first; an undone switch stands where it was undone.
@@ -72,6 +85,18 @@ def log(root: Path) -> tuple[Switched, ...]:
         undone.sort(key=_age)
         # Clocks may go back; the order in which switches can be undone stays.
         return tuple(heapq.merge(undone, _standing(root), key=_age))
+
+
+def standing(root: Path, lane: str | None) -> tuple[Switched, ...]:
+    """Describe the switches of one lane that can be undone, newest first, back to the one that added the lane.
+
+    Raises:
+        StackError: as `log`.
+
+    """
+    of_lane = [each for each in log(root) if not each.undone and each.is_of(lane)]
+    first = next((number for number, each in enumerate(of_lane) if each.begins(lane)), len(of_lane))
+    return tuple(of_lane[: first + 1])
 
 
 def _age(each: Switched) -> int:

@@ -56,7 +56,7 @@ def command(
     if source is None and directory is not None:
         source = worktree.recorded_source(directory, upstream)
     with options.place(source) as place, Stores(loaded, place) as stores:
-        title = f"refresh {upstream}"
+        title = f"refresh {upstream}{' --all-lanes' if all_lanes else ''}"
         signer = person.configured(directory or stores.stack.root) if signoff else None
         if directory is None:
             refreshed = (
