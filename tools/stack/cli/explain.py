@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from stack.base.errors import StackError
+from stack.base.text import counted
 from stack.carry import explaining, resolutions
 from stack.carry import workspace as workspaces
 from stack.carry.explaining import Explanation, Sides, UpstreamChange
@@ -118,7 +119,7 @@ def _print(explanation: Explanation, lane: str) -> None:
     lines = facts.patch.diff.splitlines(keepends=True)
     text.diff(b"".join(lines[:_LINES]), "  ")
     if len(lines) > _LINES:
-        text.echo(f"  and {text.count(len(lines) - _LINES, 'more line')}: stack diff {facts.name}{lane}")
+        text.echo(f"  and {counted(len(lines) - _LINES, 'more line')}: stack diff {facts.name}{lane}")
     if explanation.unknown:
         text.heading("What is not known")
         for sentence in explanation.unknown:
@@ -146,13 +147,13 @@ def _print_outcome(explanation: Explanation) -> None:
     if not explanation.steps:
         _item("it changed none of the files that the patch changes")
     else:
-        _item(f"{text.count(explanation.steps, kind)} changed the files that the patch changes")
+        _item(f"{counted(explanation.steps, kind)} changed the files that the patch changes")
         if not any("lines" in change.roles for change in explanation.changes):
             _item("none of them changed the lines around the patch's changes")
     for change in explanation.changes[:_SHOWN]:
         _print_change(change)
     if len(explanation.changes) > _SHOWN:
-        text.echo(f"\n  and {text.count(len(explanation.changes) - _SHOWN, 'more commit')}: --json lists them")
+        text.echo(f"\n  and {counted(len(explanation.changes) - _SHOWN, 'more commit')}: --json lists them")
 
 
 def _print_change(change: UpstreamChange) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import click
 
+from stack.base.text import counted
 from stack.carry import switch_log
 from stack.carry.switch_log import PinMove, Switched
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.rendering import settings, terminal, text
+from stack.cli.sentences import say
 
 _NAMED = 3
 
@@ -29,7 +31,7 @@ def command(options: Options, whole: bool, as_json: bool) -> None:
     if as_json:
         print_json({"switches": [switch_json(each) for each in switches]})
     elif not switches:
-        text.say("nothing is recorded: no command has changed this stack in this folder")
+        say("nothing is recorded: no command has changed this stack in this folder")
     for each in () if as_json else switches:
         when = f"{moment(each.time)}  " if each.time is not None else ""
         state = text.styled("  (undone: stack redo repeats it)", "yellow") if each.undone else ""
@@ -52,13 +54,13 @@ def sentences(switch: Switched, *, most: int | None = _NAMED) -> Iterator[str]:
     ):
         if names:
             shown = names if most is None or len(names) <= most else []
-            yield f"{text.count(len(names), 'patch', 'patches')} {verb}{': ' if shown else ''}{', '.join(shown)}"
+            yield f"{counted(len(names), 'patch')} {verb}{': ' if shown else ''}{', '.join(shown)}"
     if switch.resolutions:
-        yield f"{text.count(switch.resolutions, 'resolution')} changed"
+        yield f"{counted(switch.resolutions, 'resolution')} changed"
     if switch.other and most is None:
         yield f"also: {', '.join(switch.other)}"
     elif switch.other and not (switch.pins or switch.added or landed or switch.removed or switch.rewritten):
-        yield f"{text.count(len(switch.other), 'file')} changed"
+        yield f"{counted(len(switch.other), 'file')} changed"
 
 
 def move_words(move: PinMove) -> str:

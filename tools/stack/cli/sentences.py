@@ -4,9 +4,8 @@
 import re
 import textwrap
 
-import click
-
 from stack.cli.rendering import terminal
+from stack.cli.rendering.text import echo
 
 WIDTH = 80
 _COMMAND = re.compile(r"`[^`]*`")
@@ -39,6 +38,6 @@ def say(text: str, command: str = "", *, indent: str = "", below: str = "  ") ->
     if command and len(f"{indent}{text} {command}") <= _width():
         text, command = f"{text} {command}", ""
     for line in wrapped(text, indent, below):
-        click.echo(line)
+        echo(line)
     if command:
-        click.echo(f"{indent}{below}{command}")
+        echo(f"{indent}{below}{command}")

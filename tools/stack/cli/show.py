@@ -5,6 +5,7 @@ import datetime
 
 import click
 
+from stack.base.text import counted
 from stack.carry.patch_facts import PatchFacts, body, facts, totals
 from stack.cli.common import Options, json_option, print_json
 from stack.cli.completing import complete_patches
@@ -53,7 +54,7 @@ def print_facts(known: PatchFacts, pin: str) -> None:
             ("patch", known.name),
             ("author", f"{author.name} <{author.mail}>, {_day(author)}"),
             ("upstream", f"{known.ref.upstream} {pin}, patch {known.number} of {known.of}"),
-            ("size", f"+{added} -{removed} lines in {text.count(len(known.files), 'file')}"),
+            ("size", f"+{added} -{removed} lines in {counted(len(known.files), 'file')}"),
             ("series", f"{series.name}: {series.title}"),
             ("why", series.why),
             ("state", f"{series.state}{f': {series.reason}' if series.reason else ''}"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from stack.base.text import counted
 from stack.carry.overview import Item, Overview, overview
 from stack.cli import log
 from stack.cli.common import Options, json_option, print_table
@@ -79,7 +80,7 @@ def _summary(stack: Stack) -> str:
     on = ", ".join(f"{pin.upstream} {pin.shown}" for pin in used if pin.within is None)
     own = sum(stack.owns(ref.path) for ref in stack.patches)
     lane = f", lane {stack.lane} ({own} of its own)" if stack.lane is not None else ""
-    patches, series = text.count(len(stack.patches), "patch", "patches"), f"{len(stack.series)} series"
+    patches, series = counted(len(stack.patches), "patch"), f"{len(stack.series)} series"
     return f"{patches} in {series}{f' on {on}' if on else ''}{lane}"
 
 
@@ -134,7 +135,7 @@ def _ago(moment: int | None) -> str:
     seconds = max(int(time.time()) - moment, 0)
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            return f" ({text.count(seconds // length, unit)} ago)"
+            return f" ({counted(seconds // length, unit)} ago)"
     return " (just now)"
 
 

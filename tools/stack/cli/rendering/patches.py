@@ -13,6 +13,7 @@ from itertools import groupby
 
 import click
 
+from stack.base.text import counted
 from stack.cli.rendering import settings, table, terminal, text
 
 _ORDER = ("conflict", "drifted", "dropped-upstream", "landed", "partly-landed", "resolved", "relocated", "clean", "moved")
@@ -68,7 +69,7 @@ def summary(lines: Sequence[PatchLine], onto: str = "") -> str:
     """Return how many patches have which outcome: `27 patches onto vllm v0.33.0: 9 clean, 18 moved`."""
     found = Counter(line.outcome for line in lines)
     known = [name for name in (*_ORDER, *sorted(found.keys() - set(_ORDER))) if name in found]
-    return f"{text.count(len(lines), 'patch', 'patches')}{onto and f' onto {onto}'}: " + ", ".join(
+    return f"{counted(len(lines), 'patch')}{onto and f' onto {onto}'}: " + ", ".join(
         f"{found[name]} {name}" for name in known
     )
 
@@ -104,7 +105,7 @@ def _rows(line: PatchLine) -> Iterator[tuple[str, str, str]]:
 
 
 def _as_before(number: int) -> str:
-    return f"{text.count(number, 'patch', 'patches')} as before"
+    return f"{counted(number, 'patch')} as before"
 
 
 _Line = tuple[str, str]
@@ -116,21 +117,21 @@ def _fitting(sections: Sequence[Section], columns: int) -> list[list[_Line]]:
     room = max(shutil.get_terminal_size((80, 40)).lines, _LOWEST) - _REST
     chosen = settings.current()
     blocks: list[list[_Line]] = []
-    for counted in _COUNTED:
-        blocks = [list(_block(section, counted, columns)) for section in sections]
+    for folded in _COUNTED:
+        blocks = [list(_block(section, folded, columns)) for section in sections]
         if chosen.every or chosen.verbose or chosen.quiet or sum(map(len, blocks)) <= room:
             break
     return blocks
 
 
-def _block(section: Section, counted: frozenset[str], columns: int) -> Iterator[_Line]:
+def _block(section: Section, folded: frozenset[str], columns: int) -> Iterator[_Line]:
     yield from ((part, "bold") for head in section.heads for part in table.wrap(head, columns))
     for line in section.lines:
         if line.needs_person:
             yield from _expanded(line, columns)
     rest = [] if settings.current().quiet else [line for line in section.lines if not line.needs_person]
     for series, members in groupby(rest, key=lambda line: line.series):
-        yield from _group(series, list(members), counted, columns)
+        yield from _group(series, list(members), folded, columns)
     if section.hidden:
         yield _as_before(section.hidden), ""
 
@@ -142,9 +143,9 @@ def _expanded(line: PatchLine, columns: int) -> Iterator[_Line]:
         yield from ((f"    {part}", "") for part in (table.wrap(text.one_line(detail), columns - 4) if detail else ()))
 
 
-def _group(series: str, members: Sequence[PatchLine], counted: frozenset[str], columns: int) -> Iterator[_Line]:
+def _group(series: str, members: Sequence[PatchLine], folded: frozenset[str], columns: int) -> Iterator[_Line]:
     """Yield the lines of a series' patches: a heading, or the series in front of a single one."""
-    shown = [line for line in members if line.outcome not in counted or line.details]
+    shown = [line for line in members if line.outcome not in folded or line.details]
     number = Counter(line.outcome for line in members if line not in shown)
     counts = ", ".join(f"{number[name]} {name}" for name in _ORDER if number[name])
     alone = len(members) == 1

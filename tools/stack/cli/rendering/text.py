@@ -43,12 +43,6 @@ def echo(text: str = "") -> None:
         click.echo(text.encode(sys.stdout.encoding or "ascii", "backslashreplace").decode("ascii", "replace"), color=False)
 
 
-def say(sentence: str) -> None:
-    """Print a sentence; on a terminal it is wrapped between words."""
-    for line in [sentence] if terminal.columns() is None else filled(sentence):
-        echo(line)
-
-
 def heading(text: str) -> None:
     """Print the heading of a section, after a blank line."""
     echo()
@@ -122,8 +116,3 @@ def shortened(name: str, most: int) -> str:
         head = room // 2 if tail == len(name) else head
         tail = len(name) - (room - head) if tail == len(name) else tail
     return f"{name[:head]}{sign}{name[tail:]}"
-
-
-def count(number: int, one: str, more: str = "") -> str:
-    """Return a number with its noun: `1 patch`, `2 patches`."""
-    return f"{number} {one if number == 1 else more or f'{one}s'}"
