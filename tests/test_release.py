@@ -2,7 +2,6 @@
 """What `make release` publishes: equal commits give equal bytes, and what is beside them says so of these bytes."""
 
 import hashlib
-import importlib.util
 import json
 import subprocess
 import sys
@@ -14,16 +13,14 @@ import pytest
 
 from stack.store import git
 
+from .scripts import loaded
+
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def release() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("release", ROOT / "requirements/release.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("requirements/release.py")
 
 
 def clone(place: Path) -> Path:

@@ -2,22 +2,14 @@
 """The examples on the real sources: each prints what its page shows, and leaves the checkout as it was."""
 
 import hashlib
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from ..scripts import loaded
+
 ROOT = Path(__file__).parents[2]
-
-
-def transcript() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("transcript", ROOT / "examples/transcript.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def stack_files() -> dict[Path, str]:
@@ -30,18 +22,18 @@ def stack_files() -> dict[Path, str]:
 @pytest.mark.parametrize("name", ["demo", "plan"])
 def test_a_page_shows_what_its_example_prints(name: str) -> None:
     before = stack_files()
-    module = transcript()
+    module = loaded("examples/transcript.py")
     assert module.printed(name) == module.quoted(name), "run `make transcripts`"
     assert stack_files() == before
 
 
 def test_the_tutorial_shows_what_its_commands_print() -> None:
-    module = transcript()
+    module = loaded("examples/transcript.py")
     assert module.printed("tutorial") == module.quoted("tutorial"), "run `examples/transcript.py tutorial`"
 
 
 def test_a_written_transcript_is_the_one_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = transcript()
+    module = loaded("examples/transcript.py")
     pages = {name: tmp_path / page.name for name, page in module.PAGES.items()}
     for name, page in module.PAGES.items():
         pages[name].write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
