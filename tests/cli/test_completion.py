@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from stack.cli import cli
 from stack.cli.completing import COMPLETE
-from stack.store import cache, seen_tags
+from stack.store import cache, listed_tags
 
 from ..carry.world import World
 
@@ -60,8 +60,9 @@ def test_names_of_the_stack(programs: Path, world: World) -> None:
 
 
 def test_releases_that_were_listed_last(programs: Path, world: World) -> None:
-    cache.upstream_store(world.cache, "alpha").mkdir(parents=True, exist_ok=True)
-    seen_tags.remember(world.cache, "alpha", ["v1", "v10", "v2", "nightly", "$(touch pwned)"])
+    store = cache.upstream_store(world.cache, "alpha")
+    store.mkdir(parents=True, exist_ok=True)
+    listed_tags.keep_names(store, ["v1", "v10", "v2", "nightly", "$(touch pwned)"])
     assert completed(programs, world, "stack rebase alpha --onto ") == ["v10", "v2", "v1"]
     assert completed(programs, world, "stack rebase alpha --onto v1") == ["v10", "v1"]
 
@@ -101,7 +102,7 @@ def test_every_upstream_and_series_is_completed() -> None:
 def test_a_pipe_in_place_of_the_list_holds_no_shell_up(programs: Path, world: World) -> None:
     store = cache.upstream_store(world.cache, "alpha")
     store.mkdir(parents=True, exist_ok=True)
-    seen_tags.remember(world.cache, "alpha", ["v1"])
-    (store / "seen-tags").unlink()
-    os.mkfifo(store / "seen-tags")
+    listed_tags.keep_names(store, ["v1"])
+    (store / "stack-tags").unlink()
+    os.mkfifo(store / "stack-tags")
     assert completed(programs, world, "stack rebase alpha --onto ") == []

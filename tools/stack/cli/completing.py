@@ -69,12 +69,13 @@ def complete_tags(context: click.Context) -> Iterable[str]:
     The newest come first.
     """
     from stack.model import pins  # noqa: PLC0415
-    from stack.store import cache, seen_tags  # noqa: PLC0415
+    from stack.store import cache, listed_tags  # noqa: PLC0415
 
     home = cache.root(context.find_root().params.get("cache"))
     named = context.params.get("upstream")
     asked = [pin for pin in pins.load(_root(context) / pins.FILE) if named in (None, pin.upstream)]
-    return [tag for pin in asked for tag in reversed(_ordered(pin.releases, seen_tags.recall(home, pin.upstream)))]
+    listed = ((pin.releases, listed_tags.names(cache.upstream_store(home, pin.upstream))) for pin in asked)
+    return [tag for releases, tags in listed for tag in reversed(_ordered(releases, tags))]
 
 
 def _ordered(releases: "Releases", tags: tuple[str, ...]) -> Sequence[str]:

@@ -16,7 +16,7 @@ from stack.model.ids import CommitId, Sha256, TreeId
 from stack.model.pins import Archive, Pin, Source
 from stack.store import archive as archives
 from stack.store import cache as places
-from stack.store import git, remote, repository, seen_tags
+from stack.store import git, listed_tags, remote, repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +105,14 @@ def known_tags(upstream: Pin, *, cache: Path, source: Source | None = None, stab
         StackError: The upstream has no archives, or the index or remote cannot be reached.
 
     """
-    tags = _listed_tags(upstream, cache, source, stable)
-    seen_tags.remember(cache, upstream.upstream, tags)
-    return tags
-
-
-def _listed_tags(upstream: Pin, cache: Path, source: Source | None, stable: bool) -> list[str]:
     if (source or upstream.source) == "git":
         return remote.tags(repository.open(cache, upstream.upstream), upstream.git)
     from stack.store import registry  # noqa: PLC0415 - takes a third of a second and only queries of an index need it
 
     versions = registry.versions(_package(upstream), stable=stable)
-    return [tag for version in versions if (tag := upstream.releases.tag_of(str(version))) is not None]
+    tags = [tag for version in versions if (tag := upstream.releases.tag_of(str(version))) is not None]
+    listed_tags.keep_names(places.upstream_store(cache, upstream.upstream), tags)
+    return tags
 
 
 def newest(upstream: Pin, *, cache: Path, source: Source | None = None) -> str:
@@ -158,9 +154,7 @@ def tag_commits(upstream: Pin, *, cache: Path) -> dict[str, str]:
         StackError: The remote cannot be reached.
 
     """
-    commits = remote.tag_commits(repository.open(cache, upstream.upstream), upstream.git)
-    seen_tags.remember(cache, upstream.upstream, commits)
-    return commits
+    return remote.tag_commits(repository.open(cache, upstream.upstream), upstream.git)
 
 
 def version_of(upstream: Pin, tag: str) -> str:

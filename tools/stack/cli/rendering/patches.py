@@ -69,9 +69,7 @@ def summary(lines: Sequence[PatchLine], onto: str = "") -> str:
     """Return how many patches have which outcome: `27 patches onto vllm v0.33.0: 9 clean, 18 moved`."""
     found = Counter(line.outcome for line in lines)
     known = [name for name in (*_ORDER, *sorted(found.keys() - set(_ORDER))) if name in found]
-    return f"{counted(len(lines), 'patch')}{onto and f' onto {onto}'}: " + ", ".join(
-        f"{found[name]} {name}" for name in known
-    )
+    return f"{counted(len(lines), 'patch')}{onto and f' onto {onto}'}: " + ", ".join(f"{found[name]} {name}" for name in known)
 
 
 def print_sections(sections: Sequence[Section], colour: Callable[[str], str | None]) -> None:
