@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make release` publishes: equal commits give equal bytes, and what is beside them says so of these bytes."""
+"""`make release`: equal commits give equal bytes, and the bill and the statement describe these bytes."""
 
 import hashlib
 import json

@@ -17,7 +17,7 @@ def written() -> list[str]:
 
 
 def table() -> str:
-    """What the page says `stack lane list` prints."""
+    """The output of `stack lane list` as the page shows it."""
     page = (ROOT / "docs/lanes.md").read_text(encoding="utf-8")
     lines = [line[4:] for line in page[page.index("    lane   stands on") :].split("\n\n")[0].splitlines()]
     return "".join(f"{line.rstrip()}\n" for line in lines)

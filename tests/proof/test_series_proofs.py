@@ -417,7 +417,7 @@ def test_what_has_no_result_repeats_nothing_that_has_one(root: Path, tmp_path: P
             found = {one.ref: one for one in series_proofs.verdicts(runner, ProofRequest(python=PYTHON))}
             cases.append((name, runner.ran, runner.cached, found[SUM].with_patch.cached, found[SUM].without.cached))
         assert (found[SUM].sound, found[HALF].with_patch.state) == (True, ProofState.NOT_RUN)
-    # What was skipped runs again with the patch and without it, and nothing else does.
+    # Only the skipped proof runs again, with the patch and without it.
     assert cases == [("first", 3, 0, False, False), ("second", 2, 2, True, True), ("third", 2, 2, True, True)]
     edit(root, "    import pytest\n    pytest.skip('no GPU')\n", "    import pytest\n")
     with Stores(load(root), Place(tmp_path / "cache", "git")) as opened:

@@ -44,7 +44,7 @@ class Repository:
 
 
 def patch(*lines: str) -> bytes:
-    """Return a patch file that adds lines, some of which look like the head of a diff."""
+    """Return a patch file that adds lines. Some look like the head of a diff."""
     added = "".join(f"+{line}\n" for line in lines)
     head = f"diff --git a/f b/f\nindex {'1' * 40}..{'2' * 40} 100644\n--- a/f\n+++ b/f\n@@ -1 +1,{len(lines) + 1} @@\n first\n"
     mail = f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: A <a@b>\nDate: Fri, 7 Feb 2025 12:00:00 +0000\nSubject: [PATCH] Do\n\n---\n"

@@ -24,7 +24,7 @@ def links(count: int) -> bytes:
 
 
 def page(kind: str, count: int) -> tuple[int, dict[str, str], bytes]:
-    """A page with `count` releases, of which only the last is not yanked."""
+    """A page with `count` releases. All but the last are yanked."""
     last = f"pkg-{count}.0.tar.gz"
     if kind == "html":
         return 200, HTML, links(count) + f'<a href="/files/{last}#sha256={HASH}">{last}</a>'.encode()

@@ -80,7 +80,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What became of a patch at one rung. `open`: it could not be carried there, and a person would have to help."""
+    """The outcome of a patch at one rung. `open`: it could not be carried there, and a person would have to help."""
 
     rung: str
     outcome: Outcome
@@ -113,7 +113,7 @@ class Carried:
     """The tree before the patch with only the remainder applied."""
     by_hand: bool = False
     steps: tuple[Step, ...] = ()
-    """What became of it at each rung on which it was tried. Whether it moved or drifted is judged at the last rung only."""
+    """The outcome at each rung on which it was tried. Whether it moved or drifted is judged at the last rung only."""
 
     @property
     def needs_person(self) -> bool:

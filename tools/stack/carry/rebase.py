@@ -105,7 +105,7 @@ class Rebase:
 
     @property
     def emptied(self) -> tuple[str, ...]:
-        """Return the series of which no patch is left."""
+        """Return the series without a patch."""
         dropped = self._dropped()
         return tuple(member.name for member in self.stack.series if member.patches and dropped.issuperset(member.patches))
 

@@ -157,7 +157,7 @@ def _read(folder: Folder, parts: list[str]) -> bytes | None:
 def _described(
     record: Record, before: Mapping[str, bytes | None], after: Mapping[str, bytes | None], *, undone: bool = False
 ) -> Switched:
-    """Describe a switch. What the record says that was written, `before` if it was undone, `after` if not, lacks unknown files."""
+    """Describe a switch. `before` of an undone switch, and `after` of any other, lack the files that the record does not keep."""
     patches = {path.removeprefix(f"{FOLDER}/"): path for path in record.changes if _is_patch(path)}
     had, has = (record.changes, after) if undone else (before, record.changes)
     gone = [name for name, path in patches.items() if had[path] is not None and has[path] is None]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 before_writing: "list[Callable[[str], object]]" = []
-"""What is told about each text before it is written, such as the line with the progress, which has to go first."""
+"""These are called before a text is written. The line with the progress, for example, has to go first."""
 _ASCII = str.maketrans({"…": "...", "→": "->", "─": "-", "✓": "ok", "·": "-"})
 
 

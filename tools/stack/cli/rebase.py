@@ -215,7 +215,7 @@ def _finish(folder: Path) -> None:
 
 
 def _apart(context: click.Context, options: Options, abort: Path | None) -> int:
-    """Run what is no rebase of one lane; return the exit code."""
+    """Give up a rebase, or rebase several lanes; return the exit code."""
     if abort is not None:
         _give_up(abort, as_json=context.params["as_json"])
         return 0

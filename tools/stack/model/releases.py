@@ -32,7 +32,7 @@ _UNUSUAL = re.compile(r"\{|\(\?(?!P<|:)")
 _JOINED = re.compile(r"(?<=\d)[_-](?=\d)")
 _PATCH_LEVEL = re.compile(r"[._-]?p(?=\d)", re.IGNORECASE)
 # tmux's 3.3a, OpenSSL's 1.1.1w and tzdata's 2024b follow 3.3, 1.1.1 and 2024a. Python's packaging would read 3.3a as an alpha release.
-# A number alone, such as b45x, is no version.
+# One number with a letter is not a version: b45x.
 _LETTER = re.compile(r"^(v?\d{4}|.{1,90}[._-]\d{1,9})(z?)([a-z])$")
 # A project's name may hold digits: `bzip2-1.0.8`, `log4j-2.17.0`.
 _NAMED = re.compile(r"([^.]{0,60}?[A-Za-z]{2}\d[A-Za-z0-9]{0,20}[-_/])v?\d{1,9}[._]\d")

@@ -242,6 +242,6 @@ def _back(name: str) -> str:
 
 
 def _check_lane(file: Path, below: tuple[str, ...], its_pins: Pins) -> None:
-    """Refuse a folder that belongs to no lane. What a lane's folder holds is checked where that lane is loaded."""
+    """Refuse a folder that belongs to no lane. The files of a lane are checked when that lane is loaded."""
     if len(below) == 1 and below[0] not in its_pins.lanes:
         raise StackError(f"{file} belongs to no lane of {pins.FILE}", "name the lane there, or remove the folder")

@@ -29,7 +29,7 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {
     ".markdown": markdown.render,
     ".json": _json,
 }
-"""What writes each format, by the suffix of the file."""
+"""The function that writes each format, by the suffix of the file."""
 
 
 def check(file: Path, suffixes: Iterable[str] = FORMATS) -> None:

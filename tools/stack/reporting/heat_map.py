@@ -37,7 +37,7 @@ def identifier(ladder: int, row: int) -> str:
 
 
 def chip(outcome: Outcome, *, needs_person: bool = False) -> Element:
-    """Return an outcome's letter on its colour; the words have to stand beside it."""
+    """Return an outcome's letter on its colour. The caller writes the words next to it."""
     border = " open" if needs_person else ""
     return element("span", LOOKS[outcome].letter, class_=f"chip o-{outcome.value}{border}", aria_hidden="true")
 

@@ -50,7 +50,7 @@ class PatchLine:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What became of a patch at one release. `open`: it needs a person there."""
+    """The outcome of a patch at one release. `open`: it needs a person there."""
 
     release: str
     outcome: Outcome
@@ -59,7 +59,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What became of a patch over all releases, in the order of the ladder; None where it was not tried.
+    """The outcomes of a patch at all releases, in the order of the ladder; None where it was not tried.
 
     `evidence` holds one statement per line. Causes begin with two blanks, as they belong to the line above.
     """
@@ -76,7 +76,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The patches of one upstream, carried from `old` over `releases`, of which the last is the new base."""
+    """The patches of one upstream, carried from `old` over `releases`. The last release is the new base."""
 
     upstream: str
     old: str
