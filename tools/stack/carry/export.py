@@ -27,7 +27,6 @@ _SENDER = re.compile(rb"^From:[^\n]*\n(?:[ \t][^\n]*\n)*", re.MULTILINE)
 _TAKEN = re.compile(rb"(?:From|Subject|Date):|>From\s|\[PATCH\]\s", re.IGNORECASE)
 
 _AT_ONCE = 10
-_PROCESSES = 2
 
 
 def export(objects: Objects, base: CommitId, commits: Sequence[CommitId], *, borrowed: Path | None = None) -> tuple[bytes, ...]:
@@ -70,7 +69,7 @@ def _with_sender(mail: bytes) -> bytes:
 
 
 class Diffs:
-    """Computes the diffs of commits in two git processes, while more commits are written.
+    """Computes the diffs of commits in one git process, while more commits are written.
 
     A carried patch keeps its header and message byte for byte; only its diff is replaced.
     """
@@ -78,15 +77,23 @@ class Diffs:
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self._waiting: list[CommitId] = []
-        self._running: list[_DiffTree] = []
-        self._sent = 0
+        self._output = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
+        self._said = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by __exit__)
+        self._process = subprocess.Popen(
+            ["git", *_DIFF_TREE],
+            stdin=subprocess.PIPE,
+            stdout=self._output,
+            stderr=self._said,
+            env=git.environment(extra={"GIT_DIR": str(objects.repository), **ROOMY}),
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        for process in self._running:
-            process.close()
+        self._stop()
+        self._output.close()
+        self._said.close()
 
     def add(self, commit: CommitId) -> None:
         """Add a commit; git gets them in batches, since their objects have to be flushed to disk before each batch."""
@@ -95,12 +102,13 @@ class Diffs:
             self._send()
 
     def _send(self) -> None:
+        assert self._process.stdin is not None
         if self._waiting:
-            repository = self._objects.repository
-            if len(self._running) < _PROCESSES:
-                self._running.append(_DiffTree(repository))
-            self._running[self._sent % _PROCESSES].send(self._waiting)
-            self._sent += 1
+            self._objects.flush()
+            # If git has exited, `finish` reports its exit status.
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write("".join(f"{commit}\n" for commit in self._waiting).encode("ascii"))
+                self._process.stdin.flush()
             self._waiting.clear()
 
     def finish(self, carried: Sequence[tuple[Patch, CommitId]]) -> dict[str, bytes]:
@@ -111,36 +119,6 @@ class Diffs:
 
         """
         self._send()
-        diffs: dict[bytes, bytes] = {}
-        for process in self._running:
-            parts = re.split(rb"(?m)^([0-9a-f]{40})\n", process.result())
-            diffs |= zip(parts[1::2], parts[2::2], strict=True)
-        return {patch.ref.path: patch.with_diff(diffs[commit.encode("ascii")]) for patch, commit in carried}
-
-
-class _DiffTree:
-    """A process of `git diff-tree` that reads the commits to compare from its standard input."""
-
-    def __init__(self, repository: Path) -> None:
-        self._output = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by `close`)
-        self._said = tempfile.TemporaryFile(prefix="stack-")  # noqa: SIM115  (closed by `close`)
-        self._process = subprocess.Popen(
-            ["git", *_DIFF_TREE],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=self._said,
-            env=git.environment(extra={"GIT_DIR": str(repository), **ROOMY}),
-        )
-
-    def send(self, commits: Sequence[CommitId]) -> None:
-        assert self._process.stdin is not None
-        # If git has exited, `result` reports its exit status.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write("".join(f"{commit}\n" for commit in commits).encode("ascii"))
-            self._process.stdin.flush()
-
-    def result(self) -> bytes:
-        """Wait for git and return its output."""
         if self._stop() != 0:
             self._said.seek(0)
             error = (
@@ -148,12 +126,9 @@ class _DiffTree:
             )
             raise git.GitError(["diff-tree"], self._process.returncode, error)
         self._output.seek(0)
-        return self._output.read()
-
-    def close(self) -> None:
-        self._stop()
-        self._output.close()
-        self._said.close()
+        parts = re.split(rb"(?m)^([0-9a-f]{40})\n", self._output.read())
+        diffs = dict(zip(parts[1::2], parts[2::2], strict=True))
+        return {patch.ref.path: patch.with_diff(diffs[commit.encode("ascii")]) for patch, commit in carried}
 
     def _stop(self) -> int:
         assert self._process.stdin is not None

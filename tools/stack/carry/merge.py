@@ -7,7 +7,7 @@ small trees of just these files. Only if a file is missing on the new base, git 
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -29,8 +29,6 @@ _KIND = re.compile(r"CONFLICT \(([^)]+)\)")
 _LEFT = re.compile(r"\.? +Version .* left in tree( at .*)?\.$")
 # If two entries need the same name, git appends its side's commit id to one of them.
 _SIDE = re.compile(r"~[0-9a-f]{40}(_\d+)?$")
-_MANY = 16
-"""Files that are merged by two processes."""
 _MARKER = re.compile(rb"^(<{7}|\|{7}|={7}|>{7})(?: [^\n]*)?\r?$", re.MULTILINE)
 
 
@@ -210,44 +208,44 @@ def merge_files(objects: Objects, merges: FileMerges, triples: Iterable[Triple])
 
 
 class _FileMerging:
-    """Merges many files in one or two calls of git: as flat trees, with a number as each file's name."""
+    """Merges many files in one call of git: as flat trees, with a number as each file's name."""
 
     def __init__(self, objects: Objects, triples: Iterable[Triple]) -> None:
         self._objects = objects
-        names = [(f"{number:05}", triple) for number, triple in enumerate(dict.fromkeys(triples))]
-        # Two processes merge many files in half of the time.
-        parts = [names[::2], names[1::2]] if len(names) >= _MANY else [names] if names else []
-        self._running = [(dict(part), self._start(dict(part))) for part in parts]
+        self._names = {f"{number:05}": triple for number, triple in enumerate(dict.fromkeys(triples))}
+        self._versions = {name: (triple.base, triple.ours, triple.theirs) for name, triple in self._names.items()}
+        self._git = self._start() if self._names else None
 
-    def _start(self, names: Mapping[str, Triple]) -> Merging:
+    def _start(self) -> Merging:
         base, ours, theirs = (
-            self._objects.replaced(
-                EMPTY_TREE, {name: (triple.base, triple.ours, triple.theirs)[side] for name, triple in names.items()}
-            )
+            self._objects.replaced(EMPTY_TREE, {name: versions[side] for name, versions in self._versions.items()})
             for side in range(3)
         )
-        ways = {name: triple.way for name, triple in names.items() if triple.way}
+        ways = {name: triple.way for name, triple in self._names.items() if triple.way}
         return Merging(self._objects, base, ours, theirs, attributes.lines(ways))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        for _, merging in self._running:
-            merging.__exit__(kind, value, trace)
+        if self._git is not None:
+            self._git.__exit__(kind, value, trace)
 
     def results(self) -> FileMerges:
         """Wait for git and return the merged files."""
-        return {triple: merged for names, merging in self._running for triple, merged in self._read(names, merging)}
-
-    def _read(self, names: Mapping[str, Triple], merging: Merging) -> Iterator[tuple[Triple, FileMerge]]:
-        merged = _read(self._objects, merging.result())
+        if self._git is None:
+            return {}
+        merged = _read(self._objects, self._git.result())
         conflicts: dict[str, list[Conflict]] = {}
         for conflict in merged.conflicts:
             conflicts.setdefault(conflict.path, []).append(replace(conflict, path="", reason=_kind(conflict.reason)))
-        for name, triple in names.items():
-            stated = tuple(_stated(conflict, triple.way) for conflict in conflicts.get(name, ()))
-            yield triple, FileMerge(self._objects.entry(merged.tree, name), stated)
+        return {
+            triple: FileMerge(
+                self._objects.entry(merged.tree, name),
+                tuple(_stated(conflict, triple.way) for conflict in conflicts.get(name, ())),
+            )
+            for name, triple in self._names.items()
+        }
 
 
 def _folder_stands(objects: Objects, base: TreeId, ours: TreeId, path: str) -> bool:
