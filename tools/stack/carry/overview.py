@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.base.text import counted
 from stack.carry import resolutions, switch_log, tried
 from stack.carry.switch_log import Switched
 from stack.carry.tried import Tried
@@ -66,7 +67,7 @@ def _waiting(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
             details = tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason or patch.outcome}" for patch in each.open)
             name = details[0].partition(":")[0]
             yield Item(
-                f"{_patches(len(each.open), 'needs', 'need')} a person on {each.upstream} {each.onto}.",
+                f"{counted(len(each.open), 'patch needs', 'patches need')} a person on {each.upstream} {each.onto}.",
                 details,
                 f"stack explain {name} --onto {each.onto}{lanes.option(stack)}",
             )
@@ -93,7 +94,7 @@ def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
         for patches, words in ((landed, ""), (partly, " in part")):
             if patches:
                 yield Item(
-                    f"{_patches(len(patches), 'has', 'have')} landed{words} in {each.upstream} {each.onto}.",
+                    f"{counted(len(patches), 'patch has', 'patches have')} landed{words} in {each.upstream} {each.onto}.",
                     tuple(f"{patch.patch.removesuffix('.patch')}: {patch.reason}".rstrip(": ") for patch in patches),
                     f"stack rebase {each.upstream} --onto {each.onto}{lanes.option(stack)}{through}",
                 )
@@ -112,9 +113,8 @@ def _droppable(stack: Stack, carried: Sequence[Tried]) -> Iterator[Item]:
             )
     unused = _unused_resolutions(stack)
     if unused:
-        verb = "belongs" if len(unused) == 1 else "belong"
         yield Item(
-            f"{len(unused)} resolution{'' if len(unused) == 1 else 's'} {verb} to patches that are gone.",
+            f"{counted(len(unused), 'resolution belongs', 'resolutions belong')} to patches that are gone.",
             command=f"stack resolutions drop {' '.join(unused)}",
         )
 
@@ -132,7 +132,3 @@ def _unused_resolutions(stack: Stack) -> list[str]:
 
 def _names(members: Sequence[Series]) -> str:
     return ", ".join(series.name for series in members)
-
-
-def _patches(number: int, one: str, more: str) -> str:
-    return f"1 patch {one}" if number == 1 else f"{number} patches {more}"

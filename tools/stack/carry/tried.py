@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 _KIND = "tried"
 _FORMAT = "2"
-_RECORD = ".git/stack-rebase.json"
-"""The record that a working tree of a rebase has until the rebase ends."""
+RECORD = "stack-rebase.json"
+"""The file in `.git` that a working tree of a rebase has until the rebase ends."""
 _LONGEST = 300
 
 
@@ -116,7 +116,7 @@ def _read(cache: Path, stack: Stack) -> Iterator[Tried]:
 
 def _parsed(upstream: str, known: Mapping[str, Any]) -> Tried:
     place = known["workspace"]
-    workspace = Path(place) if isinstance(place, str) and (Path(place) / _RECORD).is_file() else None
+    workspace = Path(place) if isinstance(place, str) and (Path(place) / ".git" / RECORD).is_file() else None
     return Tried(
         upstream,
         str(known["onto"]),

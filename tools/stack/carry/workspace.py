@@ -22,6 +22,7 @@ from stack.carry.new_folder import check_empty
 from stack.carry.outcome import Landed, fingerprint
 from stack.carry.rebase import Rebase, Request, rebase
 from stack.carry.resolutions import Beside, NotRecorded, Resolution, changes, hunks, keep, record
+from stack.carry.tried import RECORD
 from stack.carry.upstream_stores import Stores
 from stack.carry.worktree import seed
 from stack.model.document import Table
@@ -30,7 +31,6 @@ from stack.model.pins import Source
 from stack.store import git
 from stack.store.objects import FILES, Objects
 
-_RECORD = "stack-rebase.json"
 _ONTO, _PATCH = "refs/stack/onto", "refs/stack/patch"
 _ANY = r"(?s).*"
 _IDENTITY = ("-c", "user.name=stack", "-c", "user.email=stack@localhost")
@@ -105,7 +105,7 @@ def load(folder: Path) -> Session:
 
 
 def _record_file(folder: Path) -> Path:
-    file = folder / ".git" / _RECORD
+    file = folder / ".git" / RECORD
     if not file.is_file():
         raise StackError(f"{folder} is not the working tree of a rebase", "start one: stack rebase … --workspace DIR")
     return file
@@ -276,9 +276,9 @@ def _write_record(folder: Path, session: Session) -> None:
         "shown": dict(session.shown),
         "at": {"upstream": session.upstream, "patch": session.patch, "rung": session.rung},
     }
-    part = folder / ".git" / f"{_RECORD}.part"
+    part = folder / ".git" / f"{RECORD}.part"
     part.write_text(json.dumps(record, indent=1))
-    part.rename(folder / ".git" / _RECORD)
+    part.rename(folder / ".git" / RECORD)
 
 
 def _recorded(folder: Path, objects: Objects, session: Session, tree: TreeId) -> tuple[tuple[Resolution, ...], tuple[str, ...]]:

@@ -25,7 +25,7 @@ from stack.carry.trailers import PATCH, SERIES, marks, with_trailers
 from stack.carry.upstream_stores import Stores
 from stack.model import document, lanes, series
 from stack.model.ids import LANE, OBJECT, UPSTREAM, CommitId
-from stack.model.pins import MAIN, Source
+from stack.model.pins import Source
 from stack.model.series import PatchRef
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
@@ -153,7 +153,7 @@ def recorded_lane(folder: Path, upstream: str, asked: str | None) -> str | None:
     own = lanes.named(_record(folder, upstream).lane)
     if asked is not None and asked != own:
         raise StackError(f"{folder} was checked out with --lane {own}", "leave --lane out, or name the same")
-    return None if own == MAIN else own
+    return lanes.key(own)
 
 
 def refresh(stores: Stores, upstream: str, folder: Path, *, signer: Person | None = None) -> Refreshed:

@@ -84,7 +84,9 @@ class Options:
     @property
     def lane_key(self) -> str | None:
         """The lane as `stack.model` and JSON know it: None for what stands in no lane."""
-        return None if self.lane == "main" else self.lane
+        from stack.model import lanes  # noqa: PLC0415
+
+        return lanes.key(self.lane)
 
     def find_root(self, *, writes: bool = False) -> Path:
         """Find the stack's folder: --root, else here or above. For a verb that `writes`, finish an interrupted switch first.

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from stack.base.text import counted
 from stack.carry.outcome import Outcome
 
 _DAY = 86400
@@ -166,7 +167,7 @@ def age_words(days: int | None) -> str:
     if days is None:
         return "unknown"
     if days < 60:
-        return f"{days} day{'' if days == 1 else 's'}"
+        return counted(days, "day")
     if days < 730:
         return f"{days // 30} months"
     return f"{days / 365:.1f} years"
