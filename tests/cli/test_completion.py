@@ -11,8 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from stack.cli import cli
-from stack.cli.completing import COMPLETE
+from stack.cli import COMPLETE, cli
 from stack.store import cache, listed_tags
 
 from ..carry.world import World

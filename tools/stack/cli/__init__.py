@@ -14,7 +14,6 @@ import click
 from stack import __version__
 from stack.base.errors import StackError
 from stack.cli.common import Options, one_line
-from stack.cli.completing import COMPLETE
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
 from stack.cli.rendering import settings, terminal
@@ -59,6 +58,8 @@ _VERBS = {
     "wheel": "Inspect and compare wheels; index a folder of them.",
 }
 
+COMPLETE = "_STACK_COMPLETE"
+"""The variable with which a shell's script asks for completions."""
 _MODULES = {"import": "importing"}
 """Modules that cannot have the name of their verb, which is a keyword of Python."""
 

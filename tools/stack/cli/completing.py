@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from stack.base.errors import StackError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from stack.model.releases import Releases
 
-COMPLETE = "_STACK_COMPLETE"
-"""The variable with which a shell's script asks for completions."""
-
 _Names = Callable[[click.Context], Iterable[str]]
-_Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+_Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def _completer(names: _Names) -> _Completer:
     """Make click's completer of a function that lists names."""
 
     @functools.wraps(names)
-    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks
+
         try:
             return [CompletionItem(name) for name in names(context) if name.startswith(incomplete)]
         except (StackError, OSError, ValueError):

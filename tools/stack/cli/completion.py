@@ -4,7 +4,7 @@
 import click
 from click.shell_completion import get_completion_class
 
-from stack.cli.completing import COMPLETE
+from stack.cli import COMPLETE
 
 
 @click.command("completion")

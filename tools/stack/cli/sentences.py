@@ -2,7 +2,6 @@
 """Print sentences that are read at 80 columns, on a terminal and in a pipe; a narrower terminal gets shorter lines."""
 
 import re
-import textwrap
 
 from stack.cli.rendering import terminal
 from stack.cli.rendering.text import echo
@@ -27,6 +26,8 @@ def wrapped(text: str, indent: str = "", below: str = "  ") -> list[str]:
         below: What stands in front of the other lines, beside `indent`.
 
     """
+    import textwrap  # noqa: PLC0415 - not every command writes sentences
+
     held = _COMMAND.sub(lambda command: command[0].replace(" ", _HELD), text)
     options = {"break_long_words": False, "break_on_hyphens": False}
     lines = textwrap.wrap(held, _width(), initial_indent=indent, subsequent_indent=indent + below, **options)  # type: ignore[arg-type]

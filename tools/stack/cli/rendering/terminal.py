@@ -2,7 +2,6 @@
 """Properties of the standard streams: whether a person reads them, how wide they are, colours, and characters."""
 
 import os
-import shutil
 import sys
 from typing import TextIO
 
@@ -26,7 +25,11 @@ def columns() -> int | None:
     asked = os.environ.get(WIDTH, "")
     if asked.isascii() and asked.isdigit() and int(asked):
         return max(int(asked), _NARROWEST)
-    return max(shutil.get_terminal_size().columns, _NARROWEST) if is_terminal() else None
+    if not is_terminal():
+        return None
+    import shutil  # noqa: PLC0415 - its archive formats take a hundredth of a second of every command's start
+
+    return max(shutil.get_terminal_size().columns, _NARROWEST)
 
 
 def prose_columns() -> int:

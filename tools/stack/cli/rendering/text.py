@@ -3,7 +3,6 @@
 
 import re
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 
 import click
@@ -62,6 +61,8 @@ def wrapped(text: str, indent: str = "") -> Iterator[str]:
 
 def filled(sentence: str, indent: str = "", first: str | None = None) -> list[str]:
     """Wrap one paragraph; a long word, such as a path, is never broken."""
+    import textwrap  # noqa: PLC0415 - not every command writes sentences
+
     return textwrap.wrap(
         sentence,
         terminal.prose_columns(),
