@@ -119,6 +119,7 @@ def remote(store: Path, place: Path, tag: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.images  # it copies and fetches both stores: 20 seconds
 def test_a_fetch_from_git_changes_no_answer(stores: Stores, tmp_path: Path) -> None:
     """A partial clone into the same stores: the trees of archives are as whole as before."""
     for pin in (stores.stack.pins.get(name) for name in ("vllm", "flashinfer")):

@@ -140,7 +140,7 @@ def test_an_interpreter_without_numpy_is_one_line(tmp_path: Path) -> None:
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I -c "import numpy"\n')
     bare.chmod(0o755)
     with pytest.raises(StackError, match=r"do not run in .*ModuleNotFound"):
-        Kernels(load(ROOT), tmp_path, python=bare).prepare()
+        Kernels(load(ROOT), places.root(), python=bare).prepare()
 
 
 def result(state: UnitOutcome, problem: str = "", **named: int) -> Result:
