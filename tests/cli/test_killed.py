@@ -20,19 +20,14 @@ from ..carry.world import PATCHES, World
 # Runs `stack rebase` in forked children, with all modules loaded already, and kills each at another moment: half of them
 # anywhere, half of them where the files are switched (by the calls that were made in model/switch.py).
 DRIVER = """
-import functools, inspect, io, json, os, random, shutil, signal, sys, time
+import functools, importlib, inspect, io, json, os, random, shutil, signal, sys, time
 from pathlib import Path
 
 order = json.loads(sys.argv[1])
 root, cache, work = Path(order["root"]), order["cache"], Path(order["work"])
 kept = {folder: folder.with_name(folder.name + "-kept") for folder in (root, work) if folder.exists()}
 from stack.cli import main
-from stack.carry import rebase, workspace, upstream_stores
-from stack.model import digest, stack, switch
-from rich import box, console, table, text
-from stack.store import registry
-
-from stack.carry import auto_resolve, resolutions, relocation, structure
+from stack.model import stack, switch
 
 sys.argv = ["stack", "--root", str(root), "--cache", cache, *order["args"]]
 
@@ -97,6 +92,24 @@ for folder, copy in kept.items():
     shutil.copytree(folder, copy, symlinks=True)
 reader, counts = os.pipe()
 old = files()
+
+def learnt():
+    try:
+        main()
+    finally:
+        with os.fdopen(told, "w") as names:
+            names.write(" ".join(sys.modules))
+
+# Whatever the command imports, this process imports before any child is killed: else each child would import it anew.
+names, told = os.pipe()
+learner = child(learnt)
+os.close(told)
+with os.fdopen(names) as modules:
+    for name in modules.read().split():
+        if name not in sys.modules and name != "__mp_main__":
+            importlib.import_module(name)
+os.waitpid(learner, 0)
+reset()
 began = time.monotonic()
 os.waitpid(child(main), 0)
 whole = time.monotonic() - began
