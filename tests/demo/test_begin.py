@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from stack.cli import cli
 from stack.model.stack import load
 
@@ -75,6 +77,7 @@ def test_as_it_is_written(tmp_path: Path) -> None:
     assert load(tmp_path / "fork").pins.get("nginx").tag == "release-1.27.1"
 
 
+@pytest.mark.images  # it imports a whole archive
 def test_on_a_release_from_the_registry(tmp_path: Path) -> None:
     """The archive names its commit, so that the git remote is not needed."""
     (tmp_path / "fork").mkdir()

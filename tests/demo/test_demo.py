@@ -27,6 +27,7 @@ def test_a_page_shows_what_its_example_prints(name: str) -> None:
     assert stack_files() == before
 
 
+@pytest.mark.images  # a whole example
 def test_the_tutorial_shows_what_its_commands_print() -> None:
     module = loaded("examples/transcript.py")
     assert module.printed("tutorial") == module.quoted("tutorial"), "run `examples/transcript.py tutorial`"

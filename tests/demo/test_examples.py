@@ -26,6 +26,7 @@ def test_any_fork(tmp_path: Path) -> None:
     assert example.next_command() == "stack rebase serve --onto release-1.31.4 --through auto"
 
 
+@pytest.mark.images  # a whole example
 def test_a_debian_package(tmp_path: Path) -> None:
     example = finished("debian-package", tmp_path)
     assert example.series() == {"debian": ["greet/prefix.patch", "greet/spelling.patch", "greet/friendly.patch"]}
@@ -42,6 +43,7 @@ def test_a_debian_package(tmp_path: Path) -> None:
     assert (carried[9], carried[19]) == ("greeting 10, my friend", "greeting 20, spelled right")
 
 
+@pytest.mark.images  # a whole example
 def test_a_branch_of_forty_commits_in_three_series(tmp_path: Path) -> None:
     example = finished("three-series", tmp_path)
     assert {name: len(files) for name, files in example.series().items()} == {"cache": 14, "log": 13, "tls": 13}
@@ -53,6 +55,7 @@ def test_a_branch_of_forty_commits_in_three_series(tmp_path: Path) -> None:
         assert example.carried("server", path) == (example.place / "my-fork" / path).read_text().splitlines()
 
 
+@pytest.mark.images  # a whole example
 def test_a_folder_of_plain_diffs(tmp_path: Path) -> None:
     example = finished("plain-diffs", tmp_path)
     assert example.series() == {"fixes": ["parser/parse-twice.patch", "parser/colour.patch", "parser/later.patch"]}
@@ -65,6 +68,7 @@ def test_a_folder_of_plain_diffs(tmp_path: Path) -> None:
     assert example.carried("parser", "src/print.txt")[9] == "print 10 in red"
 
 
+@pytest.mark.images  # a whole example
 def test_a_vendored_tree(tmp_path: Path) -> None:
     example = finished("vendored-tree", tmp_path)
     assert example.series() == {"ours": ["zipper/local-changes-in-doc.patch", "zipper/local-changes-in-src.patch"]}
@@ -77,6 +81,7 @@ def test_a_vendored_tree(tmp_path: Path) -> None:
     assert (vendored / "src/deflate.c").read_text().splitlines()[0] == "#include <zip.h>"
 
 
+@pytest.mark.images  # a whole example
 @pytest.mark.parametrize(
     ("name", "program", "tag", "path", "line"),
     [
@@ -106,6 +111,7 @@ def stopped_without(program: str, example: Example) -> None:
     assert "$ stack rebase" not in example.printed
 
 
+@pytest.mark.images  # a whole example
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     for program in ("cat", "dirname", "git", "grep", "mkdir", "mktemp", "rm", "sed", "sh"):
