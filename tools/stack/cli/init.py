@@ -62,6 +62,7 @@ def command(
                 "pin": pin_json(begun.pin),
                 "written": begun.written,
                 "newest": begun.newest,
+                "plugins": begun.plugins,
             }
         )
     else:
@@ -96,6 +97,8 @@ def _print(begun: Begun) -> None:
     where = f"{pin.within.path} of {pin.within.upstream}" if pin.within else where
     click.echo(f"{pin.upstream} is pinned to {pin.shown} ({pin.commit[:12]}), sources from {where}")
     click.echo(f"wrote {', '.join(begun.written)}" + (" in " + str(begun.root) if begun.root != Path.cwd() else ""))
+    if begun.plugins:
+        click.echo(f"stacks/stack.toml names the plug-in {', '.join(begun.plugins)}, which knows {pin.upstream}")
     if begun.added:
         click.echo("`stack undo` takes it back")
     click.echo("next: stack import CLONE BRANCH     the commits of your fork, as patches")
