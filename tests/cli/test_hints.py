@@ -71,6 +71,8 @@ CALLS: tuple[tuple[object, ...], ...] = (
     ("report",),
     ("recipe", "list"),
     ("recipe", "show", "gpt-oss-120b-spark"),
+    ("roofline", "gpt-oss-120b-spark", "--steps"),
+    ("doctor", "--recipe", "gpt-oss-120b-spark", "-v"),
     ("build", "wheels", "--plan"),
     ("export-pr", "one"),
     ("prove",),

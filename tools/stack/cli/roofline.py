@@ -8,6 +8,7 @@ import click
 
 from stack.cli.common import json_option, print_json, print_table
 from stack.cli.completing import complete_recipes
+from stack.cli.sentences import say
 from stack.deploy import recipes as known
 from stack.deploy.hardware import Profile
 from stack.serving import plot as drawing
@@ -85,7 +86,7 @@ def _print_components(drawn: Roofline) -> None:
     for batch in dict.fromkeys(point.batch for point in drawn.points):
         points = [point for point in drawn.points if point.batch == batch]
         together = "" if batch == 1 else f", {batch} requests at once"
-        click.echo(f"{drawn.recipe.name}: {drawn.model} on {_where(drawn.machine, drawn.layout.nodes)}{together}")
+        say(f"{drawn.recipe.name}: {drawn.model} on {_where(drawn.machine, drawn.layout.nodes)}{together}")
         *weights, _ = points[0].components
         rows = [
             (part.name, part.form, *_cost(part.size, points[0]), *(f"{part.size / point.size:.1%}" for point in points))
@@ -138,7 +139,8 @@ def _print_limits(rooflines: Sequence[Roofline]) -> None:
 def _print_steps(one: Roofline) -> None:
     batch = one.steps[0].points[0].batch
     together = "" if batch == 1 else f", {batch} requests at once"
-    click.echo(f"\n{one.recipe.name}, one change at a time{together}: tokens a second at most")
+    click.echo()
+    say(f"{one.recipe.name}, one change at a time{together}: tokens a second at most")
     rows = [
         (
             f"{'' if place == 0 else '+ '}{step.title}",

@@ -50,7 +50,9 @@ def rename_help(command: click.Command) -> None:
     """Rename the commands in the help of a command and of its options."""
     if name() == _PLAIN and not _plain:
         return
-    for each in (command, *(parameter for parameter in command.params if isinstance(parameter, click.Option))):
+    texts: list[click.Command | click.Option] = [command]
+    texts += [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    for each in texts:
         each.help = renamed(_plain.setdefault(each, each.help or ""))
 
 
