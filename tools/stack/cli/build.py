@@ -19,7 +19,7 @@ from stack.cli.common import (
     source_option,
 )
 from stack.cli.completing import complete_upstreams
-from stack.cli.sentences import say
+from stack.cli.sentences import fact, say
 from stack.wheels import building, inspection
 from stack.wheels.building import Built, Library
 from stack.wheels.decision import Decision, Mode, WheelRequest, decide
@@ -137,7 +137,7 @@ def wheels(
         for decision in decisions:
             _print_decision(decision, only_plan)
         if chosen is not None:
-            say(f"compiled ahead of time, into a separate wheel: {', '.join(module.name for module in chosen.modules)}")
+            fact(f"compiled ahead of time, into a separate wheel: {', '.join(module.name for module in chosen.modules)}")
         _print(built, libraries, out)
     context.exit(1 if only_plan and any(decision.plan and decision.plan.lacking for decision in decisions) else 0)
 
@@ -151,12 +151,12 @@ def _verify(built: Sequence[Built]) -> None:
 
 
 def _print_decision(decision: Decision, only_plan: bool) -> None:
-    say(f"{decision.upstream}: {decision.mode.value}: {decision.why}")
+    fact(f"{decision.upstream}: {decision.mode.value}: {decision.why}")
     for path in decision.change.odd:
-        say(f"{decision.upstream}: {path} is changed, and may affect compiled files")
+        fact(f"{decision.upstream}: {path} is changed, and may affect compiled files")
     plan = decision.plan
     if plan is not None and plan.dropped:
-        say(f"{decision.upstream}: {', '.join(plan.dropped)} would add precompiled files: not passed to the build")
+        fact(f"{decision.upstream}: {', '.join(plan.dropped)} would add precompiled files: not passed to the build")
     if plan is None or not only_plan:
         return
     for name, value in {**plan.decided, **plan.environment}.items():
@@ -169,18 +169,18 @@ def _print_decision(decision: Decision, only_plan: bool) -> None:
     click.echo(f"  compilers start through {here.launcher}" if here.launcher else "  no sccache or ccache: nothing is reused")
     for program, part in plan.build.parts.items():
         found = f"is on PATH: the {part} is built" if program in here.programs else f"is not on PATH: no {part}"
-        say(f"{program} {found}", indent="  ")
+        fact(f"{program} {found}", indent="  ")
     python = plan.order.python or "an environment of the cache"
     click.echo(f"  in {python} with {', '.join(plan.requirements)}")
     for clone in plan.clones:
         click.echo(f"  clones {clone.repository} {clone.revision}{f' (or {clone.instead})' if clone.instead else ''}")
     for lack in plan.lacking:
-        say(f"MISSING {lack}")
+        fact(f"MISSING {lack}")
 
 
 def _print(built: Sequence[Built], libraries: Sequence[Library], out: Path) -> None:
     for path in dict.fromkeys(path for wheel in built for path in wheel.left_out):
-        say(f"left out, as the published wheel does not contain it: {path}")
+        fact(f"left out, as the published wheel does not contain it: {path}")
     if built:
         rows = [(own.path.name, f"{own.path.stat().st_size / 1e6:.1f} MB", "as before" if own.reused else "") for own in built]
         print_table(("wheel", "size", ""), rows)

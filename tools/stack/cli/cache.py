@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from stack.cli.common import Options, json_option, print_json, print_table, progress
-from stack.cli.sentences import say
+from stack.cli.sentences import fact, say
 from stack.store import cache, upkeep
 from stack.store.upkeep import Entry
 
@@ -49,7 +49,7 @@ def show(options: Options, as_json: bool) -> None:
     if as_json:
         print_json({"cache": str(place), "entries": [_as_json(entry) for entry in held]})
         return
-    say(f"{place}: {_size(held)}")
+    fact(f"{place}: {_size(held)}")
     print_table(("folder", "entries", "size", "last used", "holds"), list(_rows(held)))
 
 

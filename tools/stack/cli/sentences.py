@@ -39,6 +39,13 @@ def wrapped(text: str, indent: str = "", below: str = "  ", *, width: int | None
     return [line.replace(_HELD, " ") for line in lines] or [indent.rstrip()]
 
 
+def fact(text: str, *, indent: str = "", below: str = "  ") -> None:
+    """Print a fact: a terminal gets it wrapped between words, a pipe as one line, for programs that search it."""
+    lines = wrapped(text, indent, below) if terminal.columns() is not None else [indent + called.renamed(text)]
+    for line in lines:
+        echo(line)
+
+
 def fits(sentence: str) -> bool:
     """Return whether a sentence fits one line."""
     return len(called.renamed(sentence)) <= _width()

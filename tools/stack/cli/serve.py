@@ -86,9 +86,9 @@ def command(
     then runs as long as the server; Ctrl-C ends both. Flags behind -- go to `vllm serve`.
 
     \b
-    stack serve gpt-oss-120b-spark --dry-run                    print the command, to be copied
-    stack serve gpt-oss-120b-spark --model models/gpt-oss-120b
-    stack serve cpu-mxfp4                                       a tiny model and this stack's own wheel: 5 GB of memory
+    stack serve gpt-oss-120b-spark --dry-run      print the command
+    stack serve gpt-oss-120b-spark --model DIR    serve your copy of the model
+    stack serve cpu-mxfp4                         a tiny model, in 5 GB of memory
     """
 
     if image is not None and python is not None:
