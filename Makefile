@@ -102,7 +102,7 @@ $(VENV)-docs/stamp: requirements/docs.txt
 	@touch $@
 
 docs: $(VENV)-docs/stamp
-	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
+	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -E -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
 	@echo "build/html/index.html  build/man/stack.1"
 
 # A wheel with man pages and a source archive in build/release, with a bill of materials and a statement of how they were made.
