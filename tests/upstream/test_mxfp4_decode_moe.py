@@ -82,6 +82,7 @@ def test_tokens_without_room_are_taken_in_parts(machine: Machine) -> None:
     made = mxfp4.decoded(machine, layer, (1024, 64), shared_limit=46_000)
     assert not judge(made, layer.truth(), on_cpu.BAR).why
 
+
 def test_the_module_has_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     # Building a wheel copies this folder into the package; a source tree has it beside the package.
     monkeypatch.setattr(jit_env, "FLASHINFER_CSRC_DIR", on_cpu.TREE / "csrc")
