@@ -16,18 +16,16 @@ from stack.validation.numerics.linear import Linear
 
 KERNELS = "flashinfer/add-an-experimental-mxfp4-gemv-for-few-tokens.patch"
 
-BROUGHT = "tests/experimental/test_mxfp4_gemv.py"
-"""What the patch brings: most of it needs a GPU, and is skipped here."""
-
+# Most of what the patches bring needs a GPU, and is skipped here.
 PROVES = {
     KERNELS: [
         "test_tokens_are_multiplied",
         "test_every_number_is_quantized_as_defined",
-        f"{BROUGHT}::test_only_few_tokens_are_taken",
-        f"{BROUGHT}::test_only_whole_blocks_are_quantized",
-        f"{BROUGHT}::test_other_roundings_are_refused",
-        f"{BROUGHT}::test_older_devices_are_refused",
-        f"{BROUGHT}::test_the_api_is_marked",
+        "tests/experimental/test_mxfp4_gemv.py::test_only_few_tokens_are_taken",
+        "tests/experimental/test_mxfp4_gemv.py::test_only_whole_blocks_are_quantized",
+        "tests/experimental/test_mxfp4_gemv.py::test_other_roundings_are_refused",
+        "tests/experimental/test_mxfp4_gemv.py::test_older_devices_are_refused",
+        "tests/experimental/test_mxfp4_gemv.py::test_the_api_is_marked",
     ],
 }
 UPSTREAM_TESTS = ["tests/test_env.py"]

@@ -25,22 +25,23 @@ SHARED = "flashinfer/let-tokens-of-an-mxfp4-moe-share-their-experts.patch"
 LOGITS = "flashinfer/let-an-mxfp4-moe-choose-experts-by-logits.patch"
 PARTS = "flashinfer/take-tokens-of-an-mxfp4-moe-in-parts.patch"
 
-BROUGHT = "tests/experimental/test_mxfp4_moe_decode.py"
-"""What the patches bring: most of it needs a GPU, and is skipped here."""
-
+# Most of what the patches bring needs a GPU, and is skipped here.
 PROVES = {
     ONE_TOKEN: [
         "test_a_token_goes_through_its_experts",
         "test_the_module_has_its_source",
-        f"{BROUGHT}::test_only_few_choices_are_taken",
-        f"{BROUGHT}::test_older_devices_are_refused",
-        f"{BROUGHT}::test_the_api_is_marked",
+        "tests/experimental/test_mxfp4_moe_decode.py::test_only_few_choices_are_taken",
+        "tests/experimental/test_mxfp4_moe_decode.py::test_older_devices_are_refused",
+        "tests/experimental/test_mxfp4_moe_decode.py::test_the_api_is_marked",
     ],
-    SHARED: ["test_tokens_go_through_their_experts", f"{BROUGHT}::test_only_few_tokens_are_taken"],
+    SHARED: [
+        "test_tokens_go_through_their_experts",
+        "tests/experimental/test_mxfp4_moe_decode.py::test_only_few_tokens_are_taken",
+    ],
     LOGITS: [
         "test_tokens_choose_their_experts",
-        f"{BROUGHT}::test_experts_are_given_or_chosen",
-        f"{BROUGHT}::test_padding_is_for_those_who_choose",
+        "tests/experimental/test_mxfp4_moe_decode.py::test_experts_are_given_or_chosen",
+        "tests/experimental/test_mxfp4_moe_decode.py::test_padding_is_for_those_who_choose",
     ],
     PARTS: ["test_tokens_without_room_are_taken_in_parts"],
 }
