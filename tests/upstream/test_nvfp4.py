@@ -2,8 +2,7 @@
 """The series nvfp4: how vLLM loads NVFP4 experts, what it asks FlashInfer's b12x MoE for, and which kernels it refuses.
 
 Loading, conversion and selection are the upstream's own and run on the CPU, on a faked platform. What stands in for compiled
-code follows its documentation: FlashInfer's b12x MoE multiplies the output of each GEMM by a scale for each expert. The tests
-that a pull request brings run as they are (`pull_tests`).
+code follows its documentation: FlashInfer's b12x MoE multiplies the output of each GEMM by a scale for each expert.
 """
 
 import functools
@@ -12,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import nvfp4
-import pull_tests
 import pytest
 import support
 import torch
@@ -45,22 +43,35 @@ CAPACITY = "vllm/size-flashinfer-s-b12x-moe-for-the-tokens-of-all-data-parallel-
 BUFFERS = "vllm/share-the-buffers-of-flashinfer-s-b12x-moe-among-layers.patch"
 
 PROVES = {
-    TRTLLM: ["test_sm12x_refuses_the_trtllm_gemm", "test_upstreams_tests_of_the_trtllm_gemm"],
+    TRTLLM: [
+        "test_sm12x_refuses_the_trtllm_gemm",
+        "tests/kernels/quantization/test_nvfp4_kernel_selection.py::test_trtllm_kernel_requires_sm10x",
+    ],
     PADDING: [
         "test_padded_experts_answer_as_unpadded_ones",
-        "test_upstreams_tests_of_padding",
+        "tests/quantization/test_nvfp4_moe_intermediate_padding.py::test_gate_and_up_are_padded_separately",
+        "tests/quantization/test_nvfp4_moe_intermediate_padding.py::test_the_padded_size_of_experts_without_a_gate_is_recorded",
     ],
     HALVES: [
         "test_gate_and_up_with_different_scales_answer_as_the_checkpoint_says",
-        "test_upstreams_tests_of_both_scales",
+        "tests/quantization/test_nvfp4_w13_global_scales.py::test_linear_up_is_exact",
+        "tests/quantization/test_nvfp4_w13_global_scales.py::test_clamped_up_keeps_its_magnitude",
+        "tests/quantization/test_nvfp4_w13_global_scales.py::test_equal_scales_change_nothing",
+        "tests/quantization/test_nvfp4_w13_global_scales.py::test_an_expert_without_weights_stays_zero",
+        "tests/quantization/test_nvfp4_w13_global_scales.py::test_scales_of_other_ranks_experts_cover_the_largest_ratio",
+        "tests/quantization/test_nvfp4_w13_global_scales.py::test_every_loader_merges",
     ],
     BLOCKS: [
         "test_b12x_keeps_the_block_scales",
         "test_b12x_answers_as_the_checkpoint_says",
-        "test_upstreams_tests_of_block_scales",
+        "tests/kernels/moe/test_flashinfer_b12x_scales.py::test_the_kernel_gets_the_scales_of_the_checkpoint",
+        "tests/kernels/moe/test_flashinfer_b12x_scales.py::test_inputs_are_quantized_by_block",
     ],
-    CAPACITY: ["test_upstreams_tests_of_capacity"],
-    BUFFERS: ["test_upstreams_tests_of_buffers"],
+    CAPACITY: ["tests/kernels/moe/test_flashinfer_b12x_capacity.py::test_tokens_of_all_data_parallel_ranks_fit"],
+    BUFFERS: [
+        "tests/kernels/moe/test_flashinfer_b12x_buffers.py::test_layers_of_one_shape_share_their_buffers",
+        "tests/kernels/moe/test_flashinfer_b12x_buffers.py::test_buffers_outlive_the_layer_that_allocated_them",
+    ],
 }
 UPSTREAM_TESTS = ["tests/quantization/test_trtllm_nvfp4_hidden_dim_padding.py"]
 UPSTREAM_ARGS = ["-p", "support", "--noconftest"]
@@ -101,11 +112,6 @@ def test_sm100_keeps_the_trtllm_gemm(gpu: Gpu) -> None:
     config = VllmConfig(kernel_config=KernelConfig(linear_backend="flashinfer_trtllm"))
     with set_current_vllm_config(config):
         assert type(init_nvfp4_linear_kernel()) is flashinfer_linear.FlashInferTrtllmNvFp4LinearKernel
-
-
-def test_upstreams_tests_of_the_trtllm_gemm() -> None:
-    """refuse-flashinfer-s-trtllm-…"""
-    pull_tests.passes("tests/kernels/quantization/test_nvfp4_kernel_selection.py", ["test_trtllm_kernel_requires_sm10x"])
 
 
 # Experts: sizes
@@ -156,14 +162,6 @@ def test_padded_experts_answer_as_unpadded_ones(monkeypatch: pytest.MonkeyPatch,
         read13 = read13.roll(columns, 1)
     hidden = random(5, 64, deviation=1.0, seed=2)
     torch.testing.assert_close(nvfp4.experts(read13, read2, hidden), nvfp4.experts(*given.values, hidden))
-
-
-def test_upstreams_tests_of_padding() -> None:
-    """pad-gated-nvfp4-experts-…"""
-    pull_tests.passes(
-        "tests/quantization/test_nvfp4_moe_intermediate_padding.py",
-        ["test_gate_and_up_are_padded_separately", "test_the_padded_size_of_experts_without_a_gate_is_recorded"],
-    )
 
 
 # Experts: scales
@@ -231,21 +229,6 @@ def test_gate_and_up_with_different_scales_answer_as_the_checkpoint_says(
     read13 = nvfp4.dequantize(given["w13"], given["w13_scale"], given["w13_scale_2"])
     answer = nvfp4.experts(read13, nvfp4.dequantize(given["w2"], given["w2_scale"], given["w2_scale_2"]), tokens)
     assert nvfp4.error(answer, wanted) < 1e-5
-
-
-def test_upstreams_tests_of_both_scales() -> None:
-    """keep-both-global-scales-…"""
-    pull_tests.passes(
-        "tests/quantization/test_nvfp4_w13_global_scales.py",
-        [
-            "test_linear_up_is_exact",
-            "test_clamped_up_keeps_its_magnitude",
-            "test_equal_scales_change_nothing",
-            "test_an_expert_without_weights_stays_zero",
-            "test_scales_of_other_ranks_experts_cover_the_largest_ratio",
-            "test_every_loader_merges",
-        ],
-    )
 
 
 # FlashInfer's b12x MoE
@@ -394,31 +377,6 @@ def test_b12x_answers_as_the_checkpoint_says(monkeypatch: pytest.MonkeyPatch, de
     answers = nvfp4.experts(*given.values, hidden.float())
     wanted = (answers.transpose(0, 1) * weights[..., None]).sum(1)
     assert nvfp4.error(output, wanted) < 3e-3
-
-
-def test_upstreams_tests_of_block_scales() -> None:
-    """keep-nvfp4-block-scales-…"""
-    pull_tests.passes(
-        "tests/kernels/moe/test_flashinfer_b12x_scales.py",
-        ["test_the_kernel_gets_the_scales_of_the_checkpoint", "test_inputs_are_quantized_by_block"],
-    )
-
-
-def test_upstreams_tests_of_capacity() -> None:
-    """size-flashinfer-s-b12x-moe-…"""
-    pull_tests.passes("tests/kernels/moe/test_flashinfer_b12x_capacity.py", ["test_tokens_of_all_data_parallel_ranks_fit"])
-
-
-def test_upstreams_tests_of_buffers() -> None:
-    """share-the-buffers-…"""
-    pull_tests.passes(
-        "tests/kernels/moe/test_flashinfer_b12x_buffers.py",
-        [
-            "test_layers_of_one_shape_share_their_buffers",
-            "test_layers_of_other_shapes_do_not",
-            "test_buffers_outlive_the_layer_that_allocated_them",
-        ],
-    )
 
 
 # What docs/nvfp4.md says of the selection
