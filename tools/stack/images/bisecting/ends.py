@@ -10,7 +10,7 @@ from pathlib import Path
 from stack.base.errors import StackError
 from stack.images import image, labels, layers, pulling, reference
 from stack.images.reference import Reference
-from stack.model import digest, pins
+from stack.model import digest, lanes, pins
 from stack.model import stack as stacks
 from stack.model.stack import FOLDER, Stack
 from stack.store import git
@@ -19,8 +19,8 @@ _IMAGE = re.compile(r"oci:|docker://|[^/]+/[^:@]*(?::|@sha256:)")
 """Matches an image's name: a git revision never has a colon after a slash."""
 
 
-def load(name: str, root: Path, folder: Path) -> Stack:
-    """Load the stack that a name means.
+def load(name: str, root: Path, folder: Path, lane: str | None = None) -> Stack:
+    """Load the stack that a name means; of a lane, as a stack of its own without lanes, written below `folder`.
 
     The name is a folder with `pins.toml`, an image, or a git revision of the stack in `root`. An image is `oci:DIR`, or
     HOST/NAME with a tag or a digest. The stack in an image and the one of a revision are unpacked into `folder`.
@@ -30,7 +30,7 @@ def load(name: str, root: Path, folder: Path) -> Stack:
 
     """
     if (Path(name) / pins.FILE).is_file():
-        return stacks.load(Path(name).resolve())
+        return _alone(stacks.load(Path(name).resolve(), lane), folder)
     if _IMAGE.match(name):
         return _of_image(reference.parse(name), folder)
     here = ["-C", str(root)]
@@ -48,7 +48,18 @@ def load(name: str, root: Path, folder: Path) -> Stack:
         # leads out or through a link.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(folder)  # noqa: S202 (see above)
-    return stacks.load(folder)
+    return _alone(stacks.load(folder, lane), folder)
+
+
+def _alone(stack: Stack, folder: Path) -> Stack:
+    """Return a lane's stack written as a stack of its own; any other stack is returned as it is."""
+    if stack.lane is None:
+        return stack
+    place = folder.with_name(f"{folder.name}-lane")
+    for name, data in lanes.alone(stack).items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    return stacks.load(place)
 
 
 def _of_image(where: Reference, folder: Path) -> Stack:
