@@ -13,10 +13,11 @@ import click
 
 from stack import __version__
 from stack.base.errors import StackError
-from stack.cli.common import Options, one_line
+from stack.cli.common import Options
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
-from stack.cli.rendering import settings, terminal
+from stack.cli.rendering import called, settings, terminal
+from stack.cli.sentences import tell
 from stack.cli.signals import interrupting
 
 _VERBS = {
@@ -114,7 +115,7 @@ def main() -> None:
 def _run() -> int:
     try:
         # Without standalone mode, click returns the exit code of a verb.
-        return cli(standalone_mode=False, prog_name=_called(), complete_var=COMPLETE) or 0
+        return cli(standalone_mode=False, prog_name=called.name(), complete_var=COMPLETE) or 0
     except StackError as error:
         return _fail(str(error))
     except click.Abort:
@@ -136,12 +137,6 @@ def _run() -> int:
         return _fail(f"this is a defect, please report it ({reason}): STACK_DEBUG=1 shows where")
 
 
-def _called() -> str:
-    """The command's name as git writes it if `git carry` called, else the plain one."""
-    return "git carry" if Path(sys.argv[0]).name == "git-carry" else "stack"
-
-
 def _fail(line: str, code: int = 2) -> int:
-    # The line may contain foreign text: names of files, or messages of servers.
-    click.echo(f"stack: {one_line(line)}", err=True)
+    tell(line)
     return code

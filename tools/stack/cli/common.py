@@ -14,8 +14,9 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
+from stack.cli.rendering import called
 from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
-from stack.cli.sentences import wrapped
+from stack.cli.sentences import tell, wrapped
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -156,7 +157,7 @@ class Options:
             raise StackError(
                 f"the cache {home} {why}", "make room (`stack cache prune`), or name another folder in STACK_CACHE"
             )
-        with borrowed.usable(home, lambda line: click.echo(f"stack: {line}", err=True)) as place:
+        with borrowed.usable(home, tell) as place:
             yield place
 
 
@@ -352,5 +353,6 @@ def print_table(
 
 def print_json(data: object) -> None:
     """Print a value as JSON."""
+    data = called.renamed_json(data)
     # A file's name may hold half a surrogate pair: write it as JSON's escape.
     click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())

@@ -14,9 +14,9 @@ def command(context: click.Context, shell: str) -> None:
     """Print the script that makes a shell complete verbs, options, and the names of the stack.
 
     \b
-    bash:  eval "$(stack completion bash)"     in ~/.bashrc
-    zsh:   eval "$(stack completion zsh)"      in ~/.zshrc
-    fish:  stack completion fish | source      in ~/.config/fish/config.fish
+    ~/.bashrc:    eval "$(stack completion bash)"
+    ~/.zshrc:     eval "$(stack completion zsh)"
+    config.fish:  stack completion fish | source
     """
     made = get_completion_class(shell)
     assert made is not None, "click knows these shells"

@@ -85,7 +85,7 @@ def _print_files(stores: Stores, upstream: str, form: Form, place: Path, written
         document = {"lane": stores.stack.lane, "upstream": upstream, "form": form, "place": str(place), "base": written.base}
         print_json(document | {"patches": patches, "needs_git": needs_git})
         return
-    click.echo(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
+    say(f"{place}: {counted(len(written.names), 'patch')} of {upstream} on {stores.stack.pins.get(upstream).shown}")
     if form == "quilt":
         for ref in written.needs_git:
             say(f"only git can apply {ref.path}: it changes a binary file or a submodule")
@@ -114,6 +114,4 @@ def _print_branch(upstream: str, exported: Exported, lane: str | None, *, as_jso
         say(one_line(f"refused: {exported.reason}"))
         return
     was = f", was {exported.before[:12]}" if exported.before and exported.before != chain.tip else ""
-    click.echo(
-        f"{exported.where}: {exported.branch} is {state}: {counted(len(chain.commits), 'commit')}, {chain.tip[:12]}{was}"
-    )
+    say(f"{exported.where}: {exported.branch} is {state}: {counted(len(chain.commits), 'commit')}, {chain.tip[:12]}{was}")

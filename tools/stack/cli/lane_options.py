@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stack.base.errors import StackError
-from stack.cli.common import Options, one_line, print_json
+from stack.cli.common import Options, print_json
+from stack.cli.sentences import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +60,7 @@ def in_lanes(
             code, document = run(each)
         except StackError as failed:
             code, document = 2, {"error": str(failed)}
-            click.echo(f"stack: {name}: {one_line(str(failed))}", err=True)
+            tell(f"{name}: {failed}")
         codes.append(code)
         documents.append({"lane": each.lane_key, **document})
     if as_json:

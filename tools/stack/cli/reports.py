@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from stack.cli.sentences import tell
+
 if TYPE_CHECKING:
     from stack.carry.forecast import Forecast
     from stack.carry.rebase import Rebase
@@ -61,4 +63,4 @@ def _write(file: Path, report: "Report") -> None:
     from stack.reporting import formats  # noqa: PLC0415
 
     formats.write(file, report)
-    click.echo(f"stack: wrote {file}", err=True)
+    tell(f"wrote {file}")
