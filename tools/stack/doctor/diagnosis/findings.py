@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say a diagnosis in findings: the cause first, with what speaks for it and what follows from it."""
+
+from collections.abc import Iterator, Sequence
+
+from stack.base.text import counted
+from stack.deploy.vllm_log import Line
+from stack.doctor.diagnosis.diagnose import Diagnosis
+from stack.doctor.diagnosis.first_error import FirstError
+from stack.doctor.finding import Found, Severity
+from stack.doctor.knowledge.match import Hit
+from stack.doctor.knowledge.rule import Origin
+
+_SHOWN = 4
+_REPORT = "read on from there, or report it: `stack doctor --log FILE --report` prints a block that is ready, without keys, hosts and paths"
+
+
+def findings(diagnosis: Diagnosis, *, ready: bool) -> Iterator[Found]:
+    """Yield the findings: the root cause, other causes, later failures, what is unknown, and notes."""
+    if diagnosis.root is not None:
+        yield from _known(diagnosis)
+    if diagnosis.unknown is not None:
+        failed = diagnosis.root is not None or bool(diagnosis.follows) or not ready
+        yield _unknown(diagnosis.unknown, Severity.WRONG if failed else Severity.NOTE, known=diagnosis.root is not None)
+    elif diagnosis.root is None and diagnosis.follows:
+        yield _only_consequences(diagnosis)
+    for hit in diagnosis.notes:
+        yield _found(hit, Severity.NOTE)
+
+
+def _known(diagnosis: Diagnosis) -> Iterator[Found]:
+    root = diagnosis.root
+    assert root is not None
+    lines = sorted({line.number for line in diagnosis.follows} - {line.number for line in root.lines})
+    follows = (
+        f" Lines {_numbers(lines)} follow from it." if len(lines) > 1 else f" Line {lines[0]} follows from it." if lines else ""
+    )
+    yield _found(root, Severity.WRONG, after=follows)
+    for hit in diagnosis.others:
+        yield _found(hit, Severity.NOTE, before="less sure: ")
+    for hit in diagnosis.along:
+        yield _found(hit, Severity.NOTE, before="at the same time, perhaps as a consequence: ")
+    for hit in diagnosis.later:
+        yield _found(hit, Severity.WRONG)
+
+
+def _found(hit: Hit, severity: Severity, before: str = "", after: str = "") -> Found:
+    rule = hit.rule
+    own = f" (a rule of {rule.file})" if rule.origin is not Origin.PACKAGE else ""
+    what = f"{before}{short(hit.line.text)}: {rule.title}; {rule.means}.{after}{own}"
+    because = tuple(line.number for line in hit.lines)
+    return Found(severity, what, rule.fix, hit.line.number, rule.id, str(rule.sure), because, rule.evidence)
+
+
+def _unknown(error: FirstError, severity: Severity, *, known: bool) -> Found:
+    frames = " ← ".join(f"{_file(frame.file)}:{frame.line} {frame.function}" for frame in reversed(error.frames))
+    inside = f"; innermost frames: {frames}" if frames else ""
+    why = "no rule knows it" if not known else "no rule knows it, and it comes before the others"
+    return Found(severity, f"the first error: {short(error.line.text)}: {why}{inside}", _REPORT, error.line.number)
+
+
+def _only_consequences(diagnosis: Diagnosis) -> Found:
+    line = diagnosis.follows[0]
+    hint = diagnosis.hints[0].rule if diagnosis.hints else None
+    why = f"{hint.title}; {hint.means}" if hint is not None else "this is a consequence"
+    fix = hint.fix if hint is not None else "find the first error above"
+    number = counted(len(diagnosis.follows), "line")
+    return Found(
+        Severity.WRONG,
+        f"{short(line.text)}: {why}. The cause is unknown: {number} with consequences, and none with the error itself",
+        f"{fix}. A block for a report: stack doctor --log FILE --report",
+        line.number,
+        hint.id if hint is not None else "",
+        "",
+        tuple(each.number for each in diagnosis.follows[:_SHOWN]),
+        hint.evidence if hint is not None else (),
+    )
+
+
+def _numbers(lines: Sequence[int]) -> str:
+    shown = ", ".join(map(str, lines[:_SHOWN]))
+    return f"{shown} and more" if len(lines) > _SHOWN else shown
+
+
+def _file(path: str) -> str:
+    """Return the end of a path: the package's part of an installed one."""
+    _, _, inside = path.partition("-packages/")
+    return inside or path.rpartition("/")[2]
+
+
+def short(text: str) -> str:
+    """Return a line's text without control characters, cut to 160 characters."""
+    plain = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split())).rstrip(":")
+    return plain if len(plain) <= 160 else f"{plain[:157]}…"
+
+
+def lines_of(found: Found, lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines that speak for a finding, besides the one that it is about."""
+    wanted = set(found.because) - {found.line}
+    yield from (line for line in lines if line.number in wanted)
