@@ -3,6 +3,8 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -110,10 +112,11 @@ def command(
     recipe = recipes.load(name) if name is not None else None
     findings: list[Finding] = []
     blocks: list[str] = []
+    written: dict[str, str] = {}
     if machine or not (scripts or logs or url or dmesg or fact_files):
         findings += _machine(options, python, recipe)
     if scripts:
-        findings += _scripts(options, scripts, recipe)
+        findings += _scripts(options, scripts, recipe, written if fix else None)
     if logs or dmesg is not None:
         read = _logs(options, logs, dmesg, recipe)
         findings += [finding for found, _ in read for finding in found]
@@ -122,7 +125,6 @@ def command(
         findings += _facts(options, fact_files, recipe)
     if url is not None:
         findings += _server(url, model, recipe, timeout)
-    written = _fixed(scripts, findings) if fix else {}
     if as_json:
         print_json({**_json(findings), "report": "\n\n".join(blocks) or None, "fixed": written})
     else:
@@ -178,7 +180,10 @@ def _utilization(recipe: Recipe | None) -> float | None:
     return float(arguments[arguments.index(flag) + 1]) if flag in arguments else rules.DEFAULT
 
 
-def _scripts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> Iterator[Finding]:
+def _scripts(
+    options: Options, files: Sequence[Path], recipe: Recipe | None, written: dict[str, str] | None
+) -> Iterator[Finding]:
+    """Check scripts; with `written`, write corrected copies, and note their files there."""
 
     read = [script.read(file) for file in files]
     pinned = {pin.upstream: pin.archive for pin in options.load().pins}
@@ -186,9 +191,18 @@ def _scripts(options: Options, files: Sequence[Path], recipe: Recipe | None) -> 
     flashinfer = archive.version if archive is not None else None
     (unknown, values), target = _unknown(options, read), _target(recipe)
     known = _rules(options)
-    for script_file in read:
+    for file, script_file in zip(files, read, strict=True):
         subject = scripts.ScriptSubject(script_file, unknown, target, flashinfer, frozenset(pinned), known, values)
         yield from scripts.look(subject)
+        if written is not None and (made := fixing.write(file, partial(_again, subject))) is not None:
+            written[str(file)] = str(made)
+
+
+def _again(subject: scripts.ScriptSubject, text: str) -> list[Found]:
+    """Check a text in place of the script that it corrects."""
+
+    other = replace(subject, script=script.parse(subject.script.path, text))
+    return [finding.found for finding in scripts.look(other)]
 
 
 def _unknown(options: Options, read: Sequence[Script]) -> tuple[dict[str, Unknown] | None, dict[tuple[str, str], Unknown]]:
@@ -245,17 +259,6 @@ def _logs(
     if (first := logs.failed_first([(str(file), subject) for file, subject in read])) is not None:
         found[0][0].append(first)
     return found
-
-
-def _fixed(files: Sequence[Path], findings: Sequence[Finding]) -> dict[str, str]:
-    """Write corrected copies of scripts; return their files by those of the scripts."""
-
-    written = {}
-    for file in files:
-        target = fixing.write(file, [finding.found for finding in findings if finding.where == str(file)])
-        if target is not None:
-            written[str(file)] = str(target)
-    return written
 
 
 def _server(url: str, model: str | None, recipe: Recipe | None, longest: float) -> Iterator[Finding]:

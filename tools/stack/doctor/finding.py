@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+KEPT = "\0"
+"""Begins the new text of an edit that adds to the old one."""
 
 
 class Severity(StrEnum):
@@ -20,7 +22,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of a file that mends a finding: in a line, the text `old` becomes `new`; an empty `new` takes it out."""
+    """A change of a file that mends a finding: a flag or variable `old` becomes `new`; an empty `new` takes it out.
+
+    An empty `old` takes the whole line out; a `new` that begins with `KEPT` is added behind `old`.
+    """
 
     line: int
     old: str

@@ -182,8 +182,8 @@ def _environment(node: yaml.Node | None) -> Iterator[Setting]:
     for item in nodes.sequence(node):
         if isinstance(item, yaml.MappingNode):
             # Kubernetes; a value from a secret or a map is not in the file.
-            name, given = nodes.text(nodes.value(item, "name")), nodes.value(item, "value")
-            yield Setting(name, nodes.text(given) if given is not None else f"${name}", nodes.line(given or item))
+            name, stated = nodes.text(nodes.value(item, "name")), nodes.value(item, "value")
+            yield Setting(name, nodes.text(stated) if stated is not None else f"${name}", nodes.line(item))
         else:
             yield variable(nodes.text(item), nodes.line(item))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from stack.deploy import hardware, older_settings
 from stack.deploy.older_settings import Replacement
 from stack.doctor import rules
-from stack.doctor.finding import Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
+from stack.doctor.finding import KEPT, Check, Edit, Finding, Found, Severity, note, run, unknown, wrong
 from stack.doctor.knowledge import load, settings
 from stack.doctor.knowledge.rule import Origin, Rule, of_capability
 from stack.doctor.rules import Target
@@ -165,24 +165,30 @@ def _successor(subject: ScriptSubject, gone: Replacement) -> str:
     """Return the advice about what replaces a setting: of its alternatives, those that run on the machine, if none is given yet."""
     if _is_given(subject, gone):
         return f"; {gone.by[0].partition('=')[0]} is given already"
+    runs = _that_run(subject, gone)
+    return f"; {gone.advice}" if runs == gone.by else f"; use {' or '.join(runs)} (TRTLLM's kernels do not run on SM12x)"
+
+
+def _that_run(subject: ScriptSubject, gone: Replacement) -> tuple[str, ...]:
+    """Return the replacements that run on the machine; without a known machine, all of them."""
     hardware = subject.hardware
     if hardware is None or "sm12x" not in hardware or not any("trtllm" in each for each in gone.by):
-        return f"; {gone.advice}"
-    runs = [each for each in gone.by if "trtllm" not in each] or ["--moe-backend=marlin"]
-    return f"; use {' or '.join(runs)} (TRTLLM's kernels do not run on SM12x)"
+        return gone.by
+    return tuple(each for each in gone.by if "trtllm" not in each) or ("--moe-backend=marlin",)
 
 
 def _instead(subject: ScriptSubject, name: str, line: int, gone: Replacement) -> tuple[Edit, ...]:
     """Return the edit that takes a setting out, with the flag in its place that does the same, if a command has room for one."""
+    by = next(iter(_that_run(subject, gone)), "")
     if name.startswith("-"):
-        new = gone.by[0].replace("=", " ", 1) if gone.by else ""
-        if new and "=" not in gone.by[0]:
+        new = by.replace("=", " ", 1)
+        if new and "=" not in by:
             value = next((flag.value for flag in _every_flag(subject) if flag.name == name and flag.line == line), None)
             new = f"{new} {value or ''}".strip()
         return (Edit(line, name, "" if _is_given(subject, gone) else new),)
     edits = [Edit(line, name)]
-    if gone.by and len(subject.script.serves) == 1 and not _is_given(subject, gone):
-        edits += _appended(subject.script.serves[0], gone.by[0].replace("=", " ", 1))
+    if by and len(subject.script.serves) == 1 and not _is_given(subject, gone):
+        edits += _appended(subject.script.serves[0], by.replace("=", " ", 1))
     return tuple(edits)
 
 
@@ -195,7 +201,7 @@ def _is_given(subject: ScriptSubject, gone: Replacement) -> bool:
 def _appended(serve: Serve, text: str) -> tuple[Edit, ...]:
     """Return the edit that adds a flag behind the last one of a command."""
     last = serve.flags[-1] if serve.flags else None
-    return (Edit(last.line, last.name, f"\0 {text}"),) if last is not None else ()
+    return (Edit(last.line, last.name, f"{KEPT} {text}"),) if last is not None else ()
 
 
 def _hint(lost: Unknown) -> str:
@@ -268,6 +274,7 @@ def _deleted(subject: ScriptSubject) -> Iterator[Found]:
                 f"{found.text} is deleted at each start: kernels are compiled for 30 to 60 minutes, and torch.compile starts over",
                 "take it out; where a kernel was patched, `stack doctor` names the modules that changed",
                 found.line,
+                (Edit(found.line, ""),),
             )
 
 

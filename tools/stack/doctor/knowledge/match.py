@@ -12,6 +12,8 @@ from stack.doctor.knowledge.rule import Rule, When, is_like
 _KERNEL = re.compile(r"(?:\[[^\]]{3,40}\] |.{0,60}\bkernel: ?|<\d{1,3}>).{0,40}|NVRM: ")
 _LONGEST = 4000
 """Characters of a line that are searched; of vLLM's longer lines the rest is a configuration or a request."""
+_BLOCK = 256
+"""Lines that are searched together for words of any pattern."""
 _QUIET = ("DEBUG", "INFO")
 """Levels of lines that tell why something was not chosen, which is no error."""
 _HARDWARE: Sequence[tuple[str, tuple[str, ...]]] = (
@@ -78,18 +80,26 @@ def in_lines(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Ite
     """
     every = [_Progress(rule) for rule in rules if rule.kind == "log" and _applies(rule, about)]
     told = [progress for progress in every if progress.rule.told or progress.rule.unless]
-    all_words, told_words = _words(every), _words(told)
-    for line in lines:
-        quiet = line.level in _QUIET
-        text = line.text[:_LONGEST]
-        if not any(word in text for word in (told_words if quiet else all_words)):
-            continue
-        kernel = is_kernel(line)
-        for progress in told if quiet else every:
-            progress.take(line, text, kernel=kernel, quiet=quiet)
+    loud_words, quiet_words = _words(every), _words(told)
+    for start in range(0, len(lines), _BLOCK):
+        block = lines[start : start + _BLOCK]
+        loud = _present(loud_words, (line for line in block if line.level not in _QUIET))
+        quiet = _present(quiet_words, (line for line in block if line.level in _QUIET))
+        for line in block if loud or quiet else ():
+            text, is_quiet = line.text[:_LONGEST], line.level in _QUIET
+            if any(word in text for word in (quiet if is_quiet else loud)):
+                kernel = is_kernel(line)
+                for progress in told if is_quiet else every:
+                    progress.take(line, text, kernel=kernel, quiet=is_quiet)
     for progress in every:
         if progress.lines is not None and not progress.ruled_out:
             yield Hit(progress.rule, progress.lines)
+
+
+def _present(words: Iterable[str], lines: Iterable[Line]) -> tuple[str, ...]:
+    """Return the words that stand in any of these lines: most lines of a log have none, and are seen together."""
+    joined = "\n".join(line.text[:_LONGEST] for line in lines)
+    return tuple(word for word in words if word in joined)
 
 
 def _words(every: "Iterable[_Progress]") -> tuple[str, ...]:
