@@ -13,6 +13,7 @@ from stack.deploy.vllm_log import PARTS, Line, Named, Reading
 from stack.doctor import throughput
 from stack.doctor.diagnosis import findings, order, report
 from stack.doctor.diagnosis.diagnose import Diagnosis, diagnose
+from stack.doctor.diagnosis.findings import KERNEL
 from stack.doctor.diagnosis.findings import short as _short
 from stack.doctor.finding import Check, Finding, Found, fine, note, run, unknown, wrong
 from stack.doctor.knowledge import load, match
@@ -20,8 +21,6 @@ from stack.doctor.knowledge.match import Server
 from stack.doctor.knowledge.rule import Rule
 
 _LARGEST = 512 * 2**20
-KERNEL = 10**9
-"""Added to the line numbers of a kernel's log that is read beside a server's."""
 _AROUND = 600.0
 """Seconds before the start and after the end of a log within which the kernel's messages are about it."""
 _NEVER = re.compile(r"TRTLLM|DEEP_?GEMM", re.IGNORECASE)
@@ -51,7 +50,8 @@ class LogSubject:
     @property
     def errors(self) -> tuple[tuple[Rule, Line], ...]:
         """The rules of failures that fit, the root cause first, each with its line."""
-        known = (self.diagnosis.root, *self.diagnosis.others, *self.diagnosis.along, *self.diagnosis.later)
+        found = self.diagnosis
+        known = (found.root, *found.others, *found.along, *found.later, *found.hints)
         return tuple((hit.rule, hit.line) for hit in known if hit is not None)
 
     @property

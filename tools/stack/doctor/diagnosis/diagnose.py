@@ -12,6 +12,8 @@ from stack.doctor.knowledge import match
 from stack.doctor.knowledge.match import Hit, Server
 from stack.doctor.knowledge.rule import Rule
 
+_LASTING = 3600.0
+"""Seconds after a failure within which a general rule only repeats it: compiling and loading go on for so long."""
 _SAME = 3
 """Lines within which two patterns are about the same message."""
 
@@ -25,10 +27,10 @@ class Diagnosis:
         others: other causes that fit the same lines, surest first.
         later: failures that are not near the root in time, in their order.
         along: what failed with it and may follow from it.
-        follows: lines that are only consequences.
+        follows: lines that are only consequences; `hints`: the rule about them that says most, if there is no root.
         unknown: the first error that no rule knows, if it comes before everything that is known.
         notes: rules of what is only worth knowing.
-        ends_here: whether a process ended.
+        kernel: lines of the kernel that speak for the root, too.
 
     """
 
@@ -40,6 +42,7 @@ class Diagnosis:
     hints: tuple[Hit, ...] = ()
     unknown: FirstError | None = None
     notes: tuple[Hit, ...] = ()
+    kernel: tuple[Line, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -52,11 +55,13 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
     hits = [*match.in_lines(rules, lines, about)]
     at = order.times(lines)
     notes = [hit for hit in hits if hit.rule.severity is Severity.NOTE and not hit.rule.follows]
-    follows = [hit for hit in hits if hit.rule.follows]
-    causes = [hit for hit in hits if hit.rule.severity is Severity.WRONG and not hit.rule.follows]
-    if any(not hit.rule.general for hit in causes):
-        causes = _without_general(causes, at)
-    error = first(lines, at, [pattern for rule in rules if rule.follows for pattern in rule.any])
+    end = _ending(lines)
+    follows = [hit for hit in hits if hit.rule.follows and hit.line.number < end]
+    every = [hit for hit in hits if hit.rule.severity is Severity.WRONG and not hit.rule.follows]
+    causes = _without_general(every, at) if any(not hit.rule.general for hit in every) else every
+    fitting = {hit.rule.id for hit in hits}
+    known_patterns = [pattern for rule in rules if rule.follows or rule.id in fitting for pattern in rule.patterns()]
+    error = first(lines, at, known_patterns)
     known = _ranked(causes, at)
     said = {line.number for hit in causes for line in hit.lines}
     notes = [hit for hit in notes if said.isdisjoint(line.number for line in hit.lines)]
@@ -74,7 +79,13 @@ def diagnose(rules: Iterable[Rule], lines: Sequence[Line], about: Server) -> Dia
         (),
         _before(error, root, at),
         tuple(notes),
+        tuple(hit.line for hit in every if hit not in causes and match.is_kernel(hit.line)),
     )
+
+
+def _ending(lines: Sequence[Line]) -> float:
+    """Return the line from which a server that was asked to end ends: what it then says of its engine is no failure."""
+    return next((line.number for line in lines if "[shutdown]" in line.text and "unexpectedly" not in line.text), float("inf"))
 
 
 def _hints(follows: Sequence[Hit]) -> tuple[Hit, ...]:

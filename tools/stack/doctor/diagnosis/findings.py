@@ -4,13 +4,14 @@
 from collections.abc import Iterator, Sequence
 
 from stack.base.text import counted
-from stack.deploy.vllm_log import Line
 from stack.doctor.diagnosis.diagnose import Diagnosis
 from stack.doctor.diagnosis.first_error import FirstError
 from stack.doctor.finding import Found, Severity
 from stack.doctor.knowledge.match import Hit
 from stack.doctor.knowledge.rule import Origin
 
+KERNEL = 10**9
+"""Added to the line numbers of a kernel's log that is read beside a server's."""
 _SHOWN = 4
 _REPORT = "read on from there, or report it: `stack doctor --log FILE --report` prints a block that is ready, without keys, hosts and paths"
 
@@ -22,7 +23,7 @@ def findings(diagnosis: Diagnosis, *, ready: bool) -> Iterator[Found]:
     if diagnosis.unknown is not None:
         failed = diagnosis.root is not None or bool(diagnosis.follows) or not ready
         yield _unknown(diagnosis.unknown, Severity.WRONG if failed else Severity.NOTE, known=diagnosis.root is not None)
-    elif diagnosis.root is None and diagnosis.follows:
+    elif diagnosis.root is None and diagnosis.hints:
         yield _only_consequences(diagnosis)
     for hit in diagnosis.notes:
         yield _found(hit, Severity.NOTE)
@@ -31,10 +32,12 @@ def findings(diagnosis: Diagnosis, *, ready: bool) -> Iterator[Found]:
 def _known(diagnosis: Diagnosis) -> Iterator[Found]:
     root = diagnosis.root
     assert root is not None
-    lines = sorted({line.number for line in diagnosis.follows} - {line.number for line in root.lines})
+    lines = sorted({line.number for line in diagnosis.follows if line.number < KERNEL} - {line.number for line in root.lines})
     follows = (
         f" Lines {_numbers(lines)} follow from it." if len(lines) > 1 else f" Line {lines[0]} follows from it." if lines else ""
     )
+    if diagnosis.kernel:
+        follows += f" The kernel's log speaks for it, too: {short(diagnosis.kernel[0].text)}."
     yield _found(root, Severity.WRONG, after=follows)
     for hit in diagnosis.others:
         yield _found(hit, Severity.NOTE, before="less sure: ")
@@ -48,7 +51,7 @@ def _found(hit: Hit, severity: Severity, before: str = "", after: str = "") -> F
     rule = hit.rule
     own = f" (a rule of {rule.file})" if rule.origin is not Origin.PACKAGE else ""
     what = f"{before}{short(hit.line.text)}: {rule.title}; {rule.means}.{after}{own}"
-    because = tuple(line.number for line in hit.lines)
+    because = tuple(line.number % KERNEL for line in hit.lines)
     return Found(severity, what, rule.fix, hit.line.number, rule.id, str(rule.sure), because, rule.evidence)
 
 
@@ -60,20 +63,15 @@ def _unknown(error: FirstError, severity: Severity, *, known: bool) -> Found:
 
 
 def _only_consequences(diagnosis: Diagnosis) -> Found:
-    line = diagnosis.follows[0]
-    hint = diagnosis.hints[0].rule if diagnosis.hints else None
-    why = f"{hint.title}; {hint.means}" if hint is not None else "this is a consequence"
-    fix = hint.fix if hint is not None else "find the first error above"
+    hit = diagnosis.hints[0]
     number = counted(len(diagnosis.follows), "line")
+    what = (
+        f"{short(hit.line.text)}: {hit.rule.title}; {hit.rule.means}. The cause is unknown: {number} with consequences, and none with the "
+        "error itself"
+    )
+    because = tuple(line.number % KERNEL for line in diagnosis.follows[:_SHOWN])
     return Found(
-        Severity.WRONG,
-        f"{short(line.text)}: {why}. The cause is unknown: {number} with consequences, and none with the error itself",
-        f"{fix}. A block for a report: stack doctor --log FILE --report",
-        line.number,
-        hint.id if hint is not None else "",
-        "",
-        tuple(each.number for each in diagnosis.follows[:_SHOWN]),
-        hint.evidence if hint is not None else (),
+        Severity.WRONG, what, hit.rule.fix, hit.line.number, hit.rule.id, str(hit.rule.sure), because, hit.rule.evidence
     )
 
 
@@ -92,9 +90,3 @@ def short(text: str) -> str:
     """Return a line's text without control characters, cut to 160 characters."""
     plain = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split())).rstrip(":")
     return plain if len(plain) <= 160 else f"{plain[:157]}…"
-
-
-def lines_of(found: Found, lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines that speak for a finding, besides the one that it is about."""
-    wanted = set(found.because) - {found.line}
-    yield from (line for line in lines if line.number in wanted)

@@ -3,7 +3,7 @@
 
 import re
 
-_KEY = r"(?:api[_-]?key|token|secret|password|passwd|authorization|credential|cookie)"
+_KEY = r"(?:api[_-]?key|token(?!s|iz)|secret|password|passwd|authorization|credential|cookie)"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), instead)
     for pattern, instead in (

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Match rules with the commands that serve in a script."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -78,9 +79,13 @@ def _is_about(rule: Rule, serve: Serve) -> bool:
         return True
     names = [serve.model, *(flag.value for flag in serve.flags if flag.name == "--served-model-name")]
     if rule.when.model.startswith("!"):
-        # A folder's name does not say which model is in it.
-        known = [name for name in names if name and not name.startswith(("/", "$", "~", "."))]
-        return bool(known) and all(is_like(name, rule.when.model) for name in known)
+        # A folder's name, or one given to clients, does not say which model is in it.
+        known = [name for name in names if name]
+        return (
+            bool(serve.model)
+            and re.fullmatch(r"[\w.-]+/[\w.-]+", serve.model or "") is not None
+            and all(is_like(name, rule.when.model) for name in known)
+        )
     return any(is_like(name, rule.when.model) for name in names)
 
 
