@@ -40,7 +40,7 @@ _PICTURE = "".join(
 _QUOTED = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"PosixPath\('([^']*)'\)")
 _CONTENTS = {
-    "Start": ("tutorial",),
+    "Start": ("tutorial", "spark"),
     "Guides": (
         "import",
         "daily-work",

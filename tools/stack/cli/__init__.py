@@ -26,7 +26,7 @@ _VERBS = {
     "check": "Check that what patches and recipes rely on exists.",
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
-    "completion": "Print the script that makes a shell complete names.",
+    "completion": "Print a script that completes names, or the man page.",
     "diff": "Print what a patch, a series or all patches change.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
     "explain": "Explain a patch or a conflict: both sides, and why.",
