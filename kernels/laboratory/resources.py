@@ -37,7 +37,7 @@ def main() -> int:
             found: list[tuple[Kernel, str]] = []
             for architecture in _ARCHITECTURES:
                 (result,) = check.check(
-                    stores, CompileRequest(unit=Compiles(None, unit=unit), architecture=architecture)
+                    stores, CompileRequest(unit=Compiles(None, unit=unit), architectures=(architecture,))
                 ).results
                 if result.state is not UnitOutcome.COMPILES:
                     print(f"{unit} for {architecture}: {result.problem}", file=sys.stderr)

@@ -19,6 +19,7 @@ from stack.cli.common import (
     source_option,
 )
 from stack.cli.completing import complete_upstreams
+from stack.cli.lane_options import lane_option
 from stack.cli.sentences import fact, say
 from stack.wheels import building, inspection
 from stack.wheels.building import Built, Library
@@ -86,6 +87,7 @@ def command() -> None:
 )
 @json_option
 @source_option
+@lane_option
 @click.pass_context
 def wheels(
     context: click.Context,
@@ -107,7 +109,7 @@ def wheels(
     """Build the wheels of UPSTREAM (default: all with patches).
 
     If the patches change no compiled code, the wheel is a copy of the published one with the patched files, made in seconds.
-    Only a file that equals the pin's is replaced. The version contains the stack's digest. The dist-info folder contains a
+    Only a file that equals the pin's is replaced. The version contains the stack's digest and, with --lane, the lane. The dist-info folder contains a
     description of the stack and a bill of materials; a statement of how the wheel was made is written next to it. Equal stacks
     give equal bytes.
     """
@@ -126,6 +128,7 @@ def wheels(
     if as_json:
         print_json(
             {
+                "lane": options.lane_key,
                 "plan": [_plan_json(decision) for decision in decisions],
                 "wheels": building.as_json(built),
                 "libraries": [

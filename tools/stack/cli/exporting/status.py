@@ -27,12 +27,16 @@ def run(work: Work) -> int:
         following.record(stack, changed)
     if options.as_json:
         print_json(
-            {"pulls": [_as_json(pull) for pull in followed], "states": {name: str(state) for name, state in changed.items()}}
+            {
+                "lane": work.lane,
+                "pulls": [_as_json(pull) for pull in followed],
+                "states": {name: str(state) for name, state in changed.items()},
+            }
         )
     else:
         _print(followed)
         for name, state in changed.items():
-            click.echo(f"{name} is {state} now, as recorded in stacks/{name}/series.toml")
+            click.echo(f"{name} is {state} now, as recorded in {stack.place(f'{name}/series.toml')}")
     return int(any(pull.needs_person for pull in followed))
 
 

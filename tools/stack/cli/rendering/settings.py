@@ -75,7 +75,7 @@ def with_options(command: click.Command) -> click.Command:
         called.rename_help(command)
         for each in command.commands.values():
             with_options(each)
-    else:
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         add(command)
     return command
 
