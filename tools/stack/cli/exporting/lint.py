@@ -41,7 +41,8 @@ def run(work: Work) -> int:
                     {"name": name, "title": titles[name], "findings": [_as_json(finding) for finding in some]}
                     for name, some in findings.items()
                 ],
-            }
+            },
+            "export-pr-lint",
         )
     else:
         _print(work, preparation.title, findings, together)

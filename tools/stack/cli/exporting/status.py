@@ -26,7 +26,8 @@ def run(work: Work) -> int:
         following.record(stack, changed)
     if options.as_json:
         print_json(
-            {"pulls": [_as_json(pull) for pull in followed], "states": {name: str(state) for name, state in changed.items()}}
+            {"pulls": [_as_json(pull) for pull in followed], "states": {name: str(state) for name, state in changed.items()}},
+            "export-pr-status",
         )
     else:
         _print(followed)
