@@ -7,9 +7,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import reference_exit_codes
 import reference_json
+import reference_settings
 
 DOCS = Path(__file__).parents[1]
-PAGES = {"json.md": reference_json.page, "exit-codes.md": reference_exit_codes.page}
+PAGES = {"json.md": reference_json.page, "exit-codes.md": reference_exit_codes.page, "settings.md": reference_settings.page}
 """The function that returns each page, by its file below `docs/`."""
 
 

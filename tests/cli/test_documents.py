@@ -197,7 +197,9 @@ def test_git_carry_has_the_same_schemas(world: World) -> None:
     assert json_documents.check(done.stdout)["schema"] == "stack/lane-list/1"
 
 
-@pytest.mark.parametrize("name", ["status", "stack status", "stack/status/1", "rebase --abort", "rebase-abort"])
+@pytest.mark.parametrize(
+    "name", ["series.toml", "verdict.json", "status", "stack status", "stack/status/1", "rebase --abort", "rebase-abort"]
+)
 def test_a_schema_is_printed(stack: Stack, name: str) -> None:
     ran = stack("schema", name)
     assert (ran.code, ran.err) == (0, "")
@@ -210,7 +212,7 @@ def test_a_schema_is_printed(stack: Stack, name: str) -> None:
 def test_all_schemas_are_listed(stack: Stack) -> None:
     shown = stack("schema").out
     listed = json_documents.check(stack("schema", "--json").out)["schemas"]
-    assert [each["name"] for each in listed] == [*schemas.names()]
+    assert [each["name"] for each in listed] == [*schemas.files(), *schemas.names()]
     assert all(f"\n{each['name']} " in shown for each in listed)
     assert stack("schema", "statsu").refused() == "unknown schema 'statsu': did you mean 'status'?"
 

@@ -93,10 +93,10 @@ def complete_recipes(_context: click.Context) -> Iterable[str]:
 
 @_completer
 def complete_schemas(_context: click.Context) -> Iterable[str]:
-    """Name the schemas of JSON documents."""
+    """Name the schemas of JSON documents and of files."""
     from stack.cli import schemas  # noqa: PLC0415
 
-    return schemas.names()
+    return (*schemas.names(), *schemas.files())
 
 
 def _series(context: click.Context) -> Iterable[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON Schemas (2020-12) of the documents that commands print with `--json`, one file each."""
+"""JSON Schemas (2020-12) of the documents that commands print with `--json`, and of the files of a stack."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,19 @@ from typing import Any
 from stack.base.did_you_mean import unknown_name
 
 _FOLDER = Path(__file__).parent
+_FILES = _FOLDER / "files"
 _COMMON = "common"
 """The file with the values that several documents share; it is no document."""
 
 
 def names() -> tuple[str, ...]:
-    """Name all schemas, in alphabetical order."""
+    """Name the schemas of documents, in alphabetical order."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.json") if path.stem != _COMMON))
+
+
+def files() -> tuple[str, ...]:
+    """Name the schemas of files, in alphabetical order: `pins.toml`."""
+    return tuple(sorted(path.stem for path in _FILES.glob("*.json")))
 
 
 def find(name: str) -> str:
@@ -29,8 +35,9 @@ def find(name: str) -> str:
     plain = name.strip().removeprefix("stack/").removeprefix("stack ").replace(" --", "-").replace(" ", "-")
     head, _, version = plain.rpartition("/")
     plain = head if version.isdecimal() else plain
-    if plain not in names():
-        raise unknown_name("schema", name[:100], names(), lister="stack schema")
+    known = (*names(), *files())
+    if plain not in known:
+        raise unknown_name("schema", name[:100], known, lister="stack schema")
     return plain
 
 
@@ -42,13 +49,14 @@ def written(name: str) -> dict[str, Any]:
 def whole(name: str) -> dict[str, Any]:
     """Return a schema that refers to no other file: everything that it needs is in its `$defs`."""
     parts: dict[str, Any] = {}
-    made: dict[str, Any] = _inlined(_file(name), f"{name}.json", parts)
+    content = {key: value for key, value in _file(name).items() if key != "$defs"}
+    made: dict[str, Any] = _inlined(content, f"{name}.json", parts)
     return made | ({"$defs": dict(sorted(parts.items()))} if parts else {})
 
 
 @cache
 def _file(name: str) -> Mapping[str, Any]:
-    content: Mapping[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    content: Mapping[str, Any] = json.loads(((_FILES if "." in name else _FOLDER) / f"{name}.json").read_text(encoding="utf-8"))
     return content
 
 
@@ -75,13 +83,15 @@ def _without_head(content: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: item for key, item in content.items() if key not in ("$schema", "$defs")}
 
 
-def described(name: str) -> tuple[str, str, str]:
-    """Return what documents call the schema, the command that prints them, and what they hold."""
+def described(name: str) -> tuple[str | None, str, str]:
+    """Return what documents call the schema (None for a file), the command or the file that it describes, and what that holds."""
     content = _file(name)
+    if name in files():
+        return None, content["title"], content["description"]
     return content["properties"]["schema"]["const"], f"stack {content['title']}", content["description"]
 
 
 def every() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield all schemas with their names; see `whole`."""
-    for name in names():
+    for name in (*names(), *files()):
         yield name, whole(name)
