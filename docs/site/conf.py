@@ -54,7 +54,7 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "plug-ins"),
+    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "environment", "plug-ins"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
     "The fork of this repository": ("series", "decode-kernels", "ladder"),
     "This project": ("demo", "../CONTRIBUTING", "../CHANGELOG"),

@@ -5,12 +5,18 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import reference_environment
 import reference_exit_codes
 import reference_json
 import reference_settings
 
 DOCS = Path(__file__).parents[1]
-PAGES = {"json.md": reference_json.page, "exit-codes.md": reference_exit_codes.page, "settings.md": reference_settings.page}
+PAGES = {
+    "json.md": reference_json.page,
+    "exit-codes.md": reference_exit_codes.page,
+    "settings.md": reference_settings.page,
+    "environment.md": reference_environment.page,
+}
 """The function that returns each page, by its file below `docs/`."""
 
 
