@@ -54,7 +54,7 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
+    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "environment", "plug-ins"),
     "Concepts": ("landing", "crashes", "../SECURITY", "speed", "../ARCHITECTURE"),
     "Kernels": ("decode-kernels", "series"),
     "History": ("kernel-history", "ladder", "demo", "../CHANGELOG", "../CONTRIBUTING"),
