@@ -54,9 +54,9 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
+    "Reference": ("site/commands", "settings", "pins", "outcomes", "json", "exit-codes", "environment", "plug-ins"),
     "Concepts": ("landing", "crashes", "Threat model <../SECURITY>", "speed", "../ARCHITECTURE"),
-    "Kernels": ("decode-kernels", "series"),
+    "Kernels": ("decode-kernels", "series", "nvfp4"),
     "History": ("kernel-history", "ladder", "demo", "../CHANGELOG", "../CONTRIBUTING"),
 }
 

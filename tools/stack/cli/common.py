@@ -2,7 +2,6 @@
 """Code that the verbs share: options, the loaded stack, progress, tables and JSON."""
 
 import contextlib
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ import click
 
 from stack.base.errors import StackError
 from stack.base.progress import silent
-from stack.cli.rendering import called
+from stack.cli import documents
 from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
 from stack.cli.sentences import tell, wrapped
 
@@ -40,7 +39,7 @@ COLOURS = {
 }
 """The colours of outcomes."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md).")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON (see docs/json.md, and stack schema).")
 packages_option = click.option(
     "--from",
     "packages",
@@ -351,8 +350,6 @@ def print_table(
     table.print_table(header, rows, colour=colour)
 
 
-def print_json(data: object) -> None:
-    """Print a value as JSON."""
-    data = called.renamed_json(data)
-    # A file's name may hold half a surrogate pair: write it as JSON's escape.
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+def print_json(data: Mapping[str, object], schema: str | None = None) -> None:
+    """Print a document as JSON; `schema` names its schema if that is not the one of the running command."""
+    documents.show(data, schema)

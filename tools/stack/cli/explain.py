@@ -95,7 +95,8 @@ def _explain_resolution(name: str, resolution: Resolution, as_json: bool) -> Non
     if as_json:
         print_json(
             {"resolution": name, "patch": resolution.patch, "rung": resolution.rung}
-            | {"resolved": resolution.resolved, "sides": [_sides_json(sides)]}
+            | {"resolved": resolution.resolved, "sides": [_sides_json(sides)]},
+            "explain-resolution",
         )
         return
     text.echo(text.styled(f"resolution {name}", "bold"))

@@ -108,7 +108,7 @@ def _print_branch(upstream: str, exported: Exported, lane: str | None, *, as_jso
             "state": state,
         }
         document |= {"base": chain.base, "head": chain.tip, "before": exported.before, "reason": exported.reason or None}
-        print_json(document | {"patches": commits})
+        print_json(document | {"patches": commits}, "export-branch")
         return
     if exported.state is BranchState.REFUSED:
         say(one_line(f"refused: {exported.reason}"))

@@ -149,7 +149,7 @@ def _set_base(options: Options, tag: str, *, as_json: bool) -> None:
     new = stack.pins.based(base)
     rebase.set_pins(stack, new, (), title=f"pins set base {tag}", allow_mismatch=False)
     if as_json:
-        print_json({"lane": options.lane_key, "set": True, "base": _base_json(base), "unmet": []})
+        print_json({"lane": options.lane_key, "set": True, "base": _base_json(base), "unmet": []}, "pins-set-base")
     else:
         after = " already: nothing was changed" if new == stack.pins else "; `stack undo` takes it back"
         say(f"the base image is {base.image}:{base.tag} at {base.digest}{after}")

@@ -92,7 +92,7 @@ def command(
         document = {"sound": sound, "patches": patches, "merged": merged, "ran": runner.ran, "cached": runner.cached}
         return 0 if sound else 1, document
 
-    context.exit(in_lanes(context.obj, all_lanes, as_json, run))
+    context.exit(in_lanes(context.obj, all_lanes, as_json, run, "prove-ablate" if ablate else None))
 
 
 def _print_all(verdicts: list[PatchProof], kept: list[Kept], onto: tuple[str, ...], runner: Runner) -> None:

@@ -227,7 +227,7 @@ def _apart(context: click.Context, options: Options, abort: Path | None) -> int:
 def _give_up(folder: Path, *, as_json: bool) -> None:
     _finish(folder)
     if as_json:
-        print_json({"aborted": str(folder)})
+        print_json({"aborted": str(folder)}, "rebase-abort")
     else:
         click.echo("aborted: the stack is unchanged")
 

@@ -250,7 +250,7 @@ def _print_dry(process: Process, before: Sequence[Sequence[str]], *, as_json: bo
     line = summary.shell(process, os.environ)
     if as_json:
         words = {"before": [list(shown) for shown in before], "command": list(process.command)}
-        print_json({**words, "environment": summary.own(process, os.environ), "line": line})
+        print_json({**words, "environment": summary.own(process, os.environ), "line": line}, "serve-dry-run")
         return
     for shown in (*map(shlex.join, before), line):
         click.echo(shown)

@@ -38,7 +38,8 @@ def command(options: Options, show: bool, finish: bool, adopt: bool, as_json: bo
                     "switches": [
                         {"number": record.number, "title": record.title, "paths": list(record.changes)} for record in records
                     ]
-                }
+                },
+                "undo-list",
             )
         else:
             print_table(

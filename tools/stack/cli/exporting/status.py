@@ -31,7 +31,8 @@ def run(work: Work) -> int:
                 "lane": work.lane,
                 "pulls": [_as_json(pull) for pull in followed],
                 "states": {name: str(state) for name, state in changed.items()},
-            }
+            },
+            "export-pr-status",
         )
     else:
         _print(followed)
