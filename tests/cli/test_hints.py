@@ -62,6 +62,8 @@ CALLS: tuple[tuple[object, ...], ...] = (
     ("lane", "add", "old"),
     ("lane", "list"),
     ("status", "--lane", "nowhere"),
+    ("status", "--lane", "nowhere", "--json"),
+    ("schema",),
     ("rebase", "gamma", "--onto", "old=v2.1"),
     ("rebase", "gamma", "--onto", "v2.1", "--all-lanes", "--dry-run"),
     ("lane", "drop", "main"),
@@ -164,7 +166,7 @@ def test_a_command_is_told_from_a_stack(monkeypatch: pytest.MonkeyPatch, text: s
     assert called.renamed(text) == shown
 
 
-COMMAND = re.compile(r"(stack|git am|QUILT_PATCHES=\S+|FLASHINFER_\S+|vllm|python) .*|`[^`]*`\W*|.* = .*")
+COMMAND = re.compile(r"(stack|git (?:am|carry)|QUILT_PATCHES=\S+|FLASHINFER_\S+|vllm|python) .*|`[^`]*`\W*|.* = .*")
 """A command to copy, or a setting."""
 
 
