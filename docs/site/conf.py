@@ -56,7 +56,7 @@ _CONTENTS = {
     ),
     "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
-    "The fork of this repository": ("series", "decode-kernels", "ladder"),
+    "The fork of this repository": ("series", "harmony-reports", "decode-kernels", "ladder"),
     "This project": ("demo", "../CONTRIBUTING", "../CHANGELOG"),
 }
 
