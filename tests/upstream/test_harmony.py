@@ -192,7 +192,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS", raising=False)
 
 
-# What the model says, in chat completions
+# The model's output, in chat completions
 
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|>"
 # What stands between the end of a message and <|message|>, with reports of them. The last of a kind is well-formed.
@@ -359,7 +359,7 @@ def test_arguments_keep_their_characters() -> None:
         assert said.calls == [("f", arguments)]
 
 
-# What the model says, in the Responses API
+# The model's output, in the Responses API
 
 
 @pytest.mark.parametrize("header", ANSWER_HEADERS)
@@ -392,7 +392,7 @@ def test_calls_are_announced_once() -> None:
         assert responded(text, size) == (expected, expected)
 
 
-# What the model is told
+# Prompts
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "21"}

@@ -32,7 +32,7 @@ CLASSES = {
     "a message without an end",
     "a header without a message",
 }
-"""The classes that so many sequences surely have."""
+"""Classes that the default number of sequences has."""
 
 
 def numbers(part: int) -> range:
@@ -41,7 +41,7 @@ def numbers(part: int) -> range:
 
 @pytest.fixture(scope="module")
 def ours() -> dict[int, dict[str, Any]]:
-    """What is read with the series, by number."""
+    """The outcomes with the series, by number."""
     return {number: difference.outcome(number) for number in range(SEQUENCES)}
 
 
