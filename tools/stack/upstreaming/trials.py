@@ -32,9 +32,9 @@ class Trials:
         self._torch = torch
         self._python = python
         self._tell = tell
-        self._proofs = [
-            proof for proof in series_proofs.proofs(stores, series_proofs.provable(stores)) if proof.upstream == upstream
-        ]
+        names = series_proofs.provable(stores)
+        proofs = series_proofs.proofs(stores, names) if names else ()  # a plan needs none, and says so of each patch
+        self._proofs = [proof for proof in proofs if proof.upstream == upstream]
         self._runner = Runner(stores)
 
     def __enter__(self) -> Self:

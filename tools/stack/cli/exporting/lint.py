@@ -43,7 +43,8 @@ def run(work: Work) -> int:
                     {"name": name, "title": titles[name], "findings": [finding_json(finding) for finding in some]}
                     for name, some in findings.items()
                 ],
-            }
+            },
+            "export-pr-lint",
         )
     else:
         _print(work, preparation.title, findings, together)

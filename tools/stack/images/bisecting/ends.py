@@ -13,7 +13,7 @@ from stack.images.reference import Reference
 from stack.model import digest, lanes, pins
 from stack.model import stack as stacks
 from stack.model.stack import FOLDER, Stack
-from stack.store import git
+from stack.store import git, plain_view
 
 _IMAGE = re.compile(r"oci:|docker://|[^/]+/[^:@]*(?::|@sha256:)")
 """Matches an image's name: a git revision never has a colon after a slash."""
@@ -33,22 +33,32 @@ def load(name: str, root: Path, folder: Path, lane: str | None = None) -> Stack:
         return _alone(stacks.load(Path(name).resolve(), lane), folder)
     if _IMAGE.match(name):
         return _of_image(reference.parse(name), folder)
-    here = ["-C", str(root)]
     try:
-        commit = git.text([*here, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"])
-        packed = git.run([*here, "archive", "--format=tar", commit, "--", pins.FILE, FOLDER])
+        packed = _packed(name, root)
     except StackError as unknown:
         raise StackError(
             f"{name} is not a stack's folder, an image, or a revision of {root} that has a stack",
             "name a folder with pins.toml, HOST/NAME:TAG, oci:DIR, or a commit",
         ) from unknown
     folder.mkdir()
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         # The filter exists since Python 3.11.4; Debian 12 has 3.11.2. Git's archives are safe without: a tree's path never
         # leads out or through a link.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(folder)  # noqa: S202 (see above)
     return _alone(stacks.load(folder, lane), folder)
+
+
+def _packed(name: str, root: Path) -> bytes:
+    """Return the files of a stack at a revision as a tar file.
+
+    `git archive` runs the filters that a repository configures; the view has none.
+    """
+    prefix = git.text(["-C", str(root), "rev-parse", "--show-prefix"])
+    with plain_view.view(root) as seen:
+        commit = git.text(["-C", str(root), "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"])
+        tree = f"{commit}:{prefix.rstrip('/')}" if prefix else commit
+        return git.run(["archive", "--format=tar", tree, "--", pins.FILE, FOLDER], env={"GIT_DIR": str(seen.repository)}).stdout
 
 
 def _alone(stack: Stack, folder: Path) -> Stack:
