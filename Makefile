@@ -103,7 +103,7 @@ $(VENV)-docs/stamp: requirements/docs.txt
 
 docs: $(VENV)-docs/stamp
 	@PYTHONPATH=tools $(VENV)-docs/bin/python docs/site/reference.py
-	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
+	@for kind in html man; do PYTHONPATH=tools $(VENV)-docs/bin/python -m sphinx -q -E -W --keep-going -c docs/site -b $$kind . build/$$kind || exit 1; done
 	@echo "build/html/index.html  build/man/stack.1"
 
 # The pages that are made from the code: what --json prints, settings, exit codes, environment variables.
