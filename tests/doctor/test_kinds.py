@@ -94,5 +94,13 @@ def test_values_and_models_count(text: str, wrong: bool) -> None:
 
 
 def test_a_default_that_is_false_is_no_flag() -> None:
-    text = EAGER["sparkrun.yaml"][0].replace("true", "false")
-    assert look("a.yaml", text, "eager") == []
+    (serve,) = script.parse("a.yaml", EAGER["sparkrun.yaml"][0].replace("true", "false")).serves
+    assert [flag.name for flag in serve.flags] == ["--max-model-len"]
+
+
+def test_doubled_braces_are_no_placeholder() -> None:
+    text = EAGER["eugr.yaml"][0].replace('{{"a": 1}}', "{{port}}")
+    (serve,) = script.parse("a.yaml", text).serves
+    flag = serve.flag("--hf-overrides")
+    assert flag is not None
+    assert flag.value == "{port}"
