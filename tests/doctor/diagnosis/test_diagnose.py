@@ -47,9 +47,9 @@ def test_at_one_time_the_engine_s_error_is_the_cause_whoever_wrote_first() -> No
 
 
 def test_what_came_minutes_before_is_the_cause_whoever_wrote_it() -> None:
-    full = "RuntimeError: CUDA out of memory."
-    lines = api(TAKEN, "10:01:00"), api(full, "10:05:00"), line(SHM, "10:09:00", "Worker_TP1 pid=9")
-    assert [rule for rule, _ in told(*lines)] == ["memory-taken", "out-of-memory", "shm-full"]
+    old = "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"
+    lines = api(TAKEN, "10:01:00"), api(old, "10:05:00"), line(SHM, "10:09:00", "Worker_TP1 pid=9")
+    assert [rule for rule, _ in told(*lines)] == ["memory-taken", "architecture-unknown", "shm-full"]
 
 
 def test_a_general_rule_is_quiet_where_a_specific_one_knows() -> None:
