@@ -54,7 +54,7 @@ _CONTENTS = {
         "lanes",
         "export",
     ),
-    "Reference": ("site/commands", "pins", "outcomes", "json", "plug-ins"),
+    "Reference": ("site/commands", "pins", "outcomes", "json", "doctor", "plug-ins"),
     "Concepts": ("../ARCHITECTURE", "speed", "../SECURITY"),
     "The fork of this repository": ("series", "decode-kernels", "ladder"),
     "This project": ("demo", "../CONTRIBUTING", "../CHANGELOG"),
