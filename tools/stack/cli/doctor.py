@@ -16,6 +16,7 @@ from stack.cli.common import Options, interpreter, json_option, one_line, print_
 from stack.cli.completing import complete_recipes
 from stack.cli.doctor_rules import rules as rules_command
 from stack.cli.seconds import Seconds
+from stack.cli.sentences import fact
 from stack.deploy import hardware, recipes
 from stack.deploy.recipes import Recipe
 from stack.doctor import facts, fixing, here, inputs, logs, rules, running, script, scripts
@@ -291,11 +292,11 @@ def _print(findings: Sequence[Finding], verbose: bool) -> None:
         for finding in shown:
             sign = click.style(_SIGNS[finding.severity], fg=_COLOURS[finding.severity], bold=True)
             line = f"{finding.place}: " if finding.found.line else ""
-            click.echo(f"  {sign} {one_line(line + finding.found.what)} {click.style(f'[{finding.check}]', dim=True)}")
+            fact(f"{sign} {one_line(line + finding.found.what)} [{finding.check}]", indent="  ")
             if finding.found.fix:
-                click.echo(f"    {click.style('fix:', bold=True)} {one_line(finding.found.fix)}")
+                fact(f"{click.style('fix:', bold=True)} {one_line(finding.found.fix)}", indent="    ")
             if finding.found.rule:
-                click.echo(click.style(f"    {_behind(finding.found)}", dim=True))
+                fact(click.style(_behind(finding.found), dim=True), indent="    ")
         folded = len(here) - len(shown)
         if folded:
             click.echo(f"  {click.style('✓', fg='green')} {folded} {'check is' if folded == 1 else 'checks are'} fine")
