@@ -102,6 +102,20 @@ def test_json(project: Project, folder: Path, imported: Any) -> None:
     assert keys(found) - {"fixes"} == verb("import")
 
 
+def test_a_report_shows_the_triage(project: Project, imported: Any) -> None:
+    project.pin("release-1.0.0")
+    project.clone.git("checkout", "--quiet", "-b", "early", "release-1.0.0")
+    project.clone.commit({"src/web.c": FILES["src/web.c"].replace(b"web 100\n", b"release\n")}, "Landed")
+    ran = imported(project.clone.path, "early", "--report", "r.json")
+    assert ran.exit_code == 0
+    found = json.loads(Path("r.json").read_text())
+    [ladder] = found["ladders"]
+    assert ladder["releases"] == ["release-1.1.0"]
+    assert [row["outcome"] for row in ladder["rows"]] == ["landed"]
+    assert found["title"].startswith("Import of early")
+    assert "leave --no-triage out" in imported(project.clone.path, "early", "--report", "r.md", "--no-triage").output
+
+
 def test_triage_in_the_last_line(project: Project, imported: Any) -> None:
     project.pin("release-1.0.0")
     project.clone.git("checkout", "--quiet", "-b", "early", "release-1.0.0")

@@ -60,7 +60,7 @@ def test_in_a_pipe_the_newest_release_is_taken_and_named(fork: Path, remote: Rem
     assert ran.code == 0, ran
     assert ran.err == "stack: release-1.27.1 is the newest release (tags like release-*)\n"
     assert "web is pinned to release-1.27.1" in ran.out
-    assert ran.out.splitlines()[-2].startswith("next: stack import CLONE BRANCH ")
+    assert ran.out.splitlines()[-2] == "next, the commits of your fork as patches: stack import CLONE BRANCH"
     assert ran.out.splitlines()[-1] == "then: stack rebase web --onto REV --dry-run"
     assert load(fork).pins.get("web").tag == "release-1.27.1"
     assert run(fork, "status").code == 0

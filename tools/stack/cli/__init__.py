@@ -14,10 +14,11 @@ import click
 from stack import __version__
 from stack.base.errors import StackError
 from stack.cli import documents
-from stack.cli.common import Options, one_line
+from stack.cli.common import Options
 from stack.cli.lazy import Command, LazyGroup
 from stack.cli.output import outlive_readers
-from stack.cli.rendering import settings, terminal
+from stack.cli.rendering import called, settings, terminal
+from stack.cli.sentences import tell
 from stack.cli.signals import interrupting
 
 _VERBS = {
@@ -26,7 +27,7 @@ _VERBS = {
     "check": "Check that what patches and recipes rely on exists.",
     "checkout": "Make a git working tree with one commit per patch.",
     "compile-check": "Compile the files that the patches change, for SM121.",
-    "completion": "Print the script that makes a shell complete names.",
+    "completion": "Print a script that completes names, or the man page.",
     "diff": "Print what a patch, a series or all patches change.",
     "doctor": "Find problems of a machine, a script, a log or a server.",
     "explain": "Explain a patch or a conflict: both sides, and why.",
@@ -117,7 +118,7 @@ def main() -> None:
 def _run() -> int:
     try:
         # Without standalone mode, click returns the exit code of a verb.
-        return cli(standalone_mode=False, prog_name=_called(), complete_var=COMPLETE) or 0
+        return cli(standalone_mode=False, prog_name=called.name(), complete_var=COMPLETE) or 0
     except StackError as error:
         return _fail(error)
     except click.Abort:
@@ -139,15 +140,9 @@ def _run() -> int:
         return _fail(StackError(f"this is a defect, please report it ({reason})", "STACK_DEBUG=1 shows where"))
 
 
-def _called() -> str:
-    """The command's name as git writes it if `git carry` called, else the plain one."""
-    return "git carry" if Path(sys.argv[0]).name == "git-carry" else "stack"
-
-
 def _fail(error: StackError, code: int = 2) -> int:
     """Print an error in one line on stderr, with `--json` also as a document on stdout; return the exit code."""
-    # The line may contain foreign text: names of files, or messages of servers.
-    click.echo(f"stack: {one_line(str(error))}", err=True)
+    tell(str(error))
     words = sys.argv[1:]
     if documents.are_wanted(words):
         documents.show_error(error, code, documents.verb(cli, words))

@@ -15,7 +15,7 @@ from stack.base.errors import StackError
 from stack.base.progress import silent
 from stack.cli import documents
 from stack.cli.rendering.text import one_line as one_line  # noqa: PLC0414 - the verbs import it from here
-from stack.cli.sentences import wrapped
+from stack.cli.sentences import tell, wrapped
 
 if TYPE_CHECKING:
     from stack.base.progress import Progress
@@ -156,7 +156,7 @@ class Options:
             raise StackError(
                 f"the cache {home} {why}", "make room (`stack cache prune`), or name another folder in STACK_CACHE"
             )
-        with borrowed.usable(home, lambda line: click.echo(f"stack: {line}", err=True)) as place:
+        with borrowed.usable(home, tell) as place:
             yield place
 
 

@@ -11,6 +11,7 @@ from stack.carry.upstream_stores import Stores
 from stack.cli.common import Options, interpreter, json_option, source_option
 from stack.cli.completing import complete_series, complete_upstreams
 from stack.cli.exporting import ExportOptions, Run, Work
+from stack.cli.lane_options import lane_option
 
 _JOBS = ("lint", "edit", "push", "open", "status")
 """The jobs besides planning, by their options; a call does at most one of them."""
@@ -73,6 +74,7 @@ _JOBS = ("lint", "edit", "push", "open", "status")
 @click.option("--status", is_flag=True, help="Show the state of our pull requests, and record it in series.toml.")
 @json_option
 @source_option
+@lane_option
 @click.pass_context
 def command(
     context: click.Context,
@@ -89,8 +91,8 @@ def command(
 
     Each patch is applied to upstream's own tree without the rest of the stack. If it applies, passes the drift check and its
     tests pass, it belongs to the first wave. A patch that needs a pull request of that wave goes into the second, and so on.
-    Landed patches are left out, with the evidence. Nothing is pushed or opened without --push or --open. The exit code is 1 if
-    a patch needs a person.
+    Landed patches are left out, with the evidence. Nothing is pushed or opened without --push or --open. With --lane, the lane's
+    patches are planned, and names and branches end with @LANE. The exit code is 1 if a patch needs a person.
     """
     wanted = ExportOptions(**values)
     given = {"lint": lint, "edit": edit, "push": bool(wanted.push), "open": open_, "status": status}

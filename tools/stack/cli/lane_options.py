@@ -9,7 +9,8 @@ import click
 
 from stack.base.errors import StackError
 from stack.cli import documents
-from stack.cli.common import Options, one_line, print_json
+from stack.cli.common import Options, print_json
+from stack.cli.sentences import tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ def in_lanes(
         except StackError as failed:
             code = 2
             printed.append({"lane": each.lane_key, "error": str(failed)})
-            click.echo(f"stack: {name}: {one_line(str(failed))}", err=True)
+            tell(f"{name}: {failed}")
         codes.append(code)
     if as_json:
         print_json({"lanes": printed}, documents.of_lanes(schema))

@@ -48,6 +48,11 @@ class Work:
         self.stores = stores
         self.options = options
 
+    @property
+    def lane(self) -> str | None:
+        """The lane whose patches are proposed, None for no lane."""
+        return self.stores.stack.lane
+
     @functools.cached_property
     def plans(self) -> tuple[UpstreamPlan, ...]:
         """The plan of each upstream.

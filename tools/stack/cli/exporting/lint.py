@@ -33,6 +33,7 @@ def run(work: Work) -> int:
         titles = {proposal.name: preparation.title(proposal) for proposal in work.chosen}
         print_json(
             {
+                "lane": work.lane,
                 "clean": not any(finding.blocks for finding in every),
                 "upstreams": [
                     {"upstream": name, "findings": [_as_json(finding) for finding in some]} for name, some in together.items()
