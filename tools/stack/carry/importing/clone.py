@@ -14,7 +14,7 @@ from stack.carry.importing.candidate import storable
 from stack.model import document
 from stack.model.ids import CommitId, TreeId
 from stack.model.patch import Author
-from stack.store import git
+from stack.store import git, repository
 from stack.store.objects import Objects
 
 _LARGEST = 16 * 2**20
@@ -74,8 +74,7 @@ class Clone:
         if found.returncode:
             raise StackError(f"{self.folder} is not a git repository", "name a clone, and a branch of it")
         objects, shallow, grafts = (Path(line) for line in found.stdout.decode("utf-8", "surrogateescape").splitlines())
-        git.run(["init", "--quiet", "--bare", "--template=", str(own)])
-        (own / "objects/info").mkdir(exist_ok=True)
+        repository.make_bare(own)
         (own / "objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
         if shallow.is_file():
             (own / "shallow").write_bytes(shallow.read_bytes())
