@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from ..carry.importing.conftest import Project, project, tls, web
+from .conftest import NO_BYTECODE
 
 __all__ = ["project"]
 
@@ -24,7 +25,7 @@ def stack(project: Project, most: int | None, *args: object) -> subprocess.Compl
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
     options = ["--root", str(project.root), "--cache", str(project.place / "cache")]
-    who = {"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Me"}
+    who = NO_BYTECODE | {"GIT_CONFIG_COUNT": "2", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Me"}
     return subprocess.run(
         [sys.executable, "-c", "from stack.cli import main; main()", *options, *map(str, args)],
         cwd=project.place / "here",
