@@ -4,18 +4,17 @@
 import contextlib
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stack.cli import main
 from stack.cli.progress_lines import _LONG as LONG_STEPS
 
+from .. import forked
 from ..carry.world import World, home, template, world
 
 __all__ = ["home", "template", "world"]
@@ -71,9 +70,8 @@ def command(world: World, *args: object) -> list[str]:
     return [sys.executable, "-c", SCRIPT, "--root", str(world.root), "--cache", str(world.cache), *map(str, args)]
 
 
-def run_apart(world: World, *args: object, env: Mapping[str, str] | None = None, **options: Any) -> Ran:
-    """Run `stack ARGS` on the world in a process of its own."""
-    done = subprocess.run(
-        command(world, *args), capture_output=True, text=True, check=False, env=os.environ | dict(env or {}), **options
-    )
+def run_apart(world: World, *args: object, env: Mapping[str, str] | None = None, largest: int | None = None) -> Ran:
+    """Run `stack ARGS` on the world in a process of its own; no file that it writes grows beyond `largest` bytes."""
+    command = ["--root", world.root, "--cache", world.cache, *args]
+    done = forked.run(command, env=os.environ | dict(env or {}), largest=largest)
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -3,7 +3,6 @@
 
 import fcntl
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -194,11 +193,7 @@ def test_a_disk_that_is_full(world: World, limit: int, cache: str, message: str)
         for file in set(world.cache.rglob("pack-*")) - fetched:
             file.unlink()
     before = world.files()
-
-    def bound() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    assert message in run_apart(world, *REBASE, env=NO_BYTECODE, preexec_fn=bound).refused()
+    assert message in run_apart(world, *REBASE, env=NO_BYTECODE, largest=limit).refused()
     assert world.files() == before
     again = REBASE if cache != "empty" else ("fetch", "gamma")
     assert run_apart(world, *again).code == 0
